@@ -1,0 +1,35 @@
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+# By default glibc returns large freed buffers to the system, and faults them in again at the next
+# step: half of a training step's time on a CPU. Keep them, in huge pages.
+export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1:glibc.malloc.trim_threshold=8589934592:$\
+glibc.malloc.top_pad=67108864:glibc.malloc.mmap_threshold=33554432:glibc.malloc.arena_max=1
+
+.PHONY: train test lint bench clean
+
+train: $(INSTALLED)  ## Train a WideResNet on two replicas, on any machine.
+	$(BIN)/kdist train --dataset sample --no-augment --replicas 2 --depth 10 --width 1 \
+		--batch-size 32 --val-batch-size 125 --base-lr 0.05 --momentum 0.9 --schedule cosine \
+		--warmup-epochs 0.5 --epochs 4 --target-accuracy 0.85 --patience 1
+
+test: $(INSTALLED)  ## Run every test.
+	$(BIN)/python -m pytest -n 2
+
+lint: $(INSTALLED)  ## Format, lint and type checks.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pip install --quiet --no-deps --upgrade --target .venv/typed .
+	MYPYPATH=.venv/typed $(BIN)/mypy -p kdist
+
+bench: $(INSTALLED)
+	@echo "No benchmark yet."
+
+clean:
+	rm -rf .venv build runs *.egg-info
+
+$(INSTALLED): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	touch $@

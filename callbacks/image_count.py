@@ -1,0 +1,55 @@
+"""How many images a model has trained on, taken from what Keras counts anyway."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from ..errors import UserError
+
+
+def count_images(model: Any) -> int:
+    """Return how many images the model has seen since its metrics were last reset.
+
+    Keras averages the loss of an epoch with the batch sizes as weights, so the average's own
+    `count` is the number of images: of all replicas, with an uneven last batch, whatever the
+    sample weights, and for a dataset whose size nobody knows. Keras resets it when an epoch or a
+    validation begins. It is a float32 of each replica: exact up to 2**24 images an epoch.
+
+    Args:
+        model: A compiled `keras.Model`.
+
+    Returns:
+        The images seen by all replicas together.
+
+    Raises:
+        UserError: If the model has its own `train_step` or `metrics`, which need not count, or
+            counts in half precision. The message says to pass `total_images`.
+
+    Example:
+        >>> model.fit(images, labels)
+        >>> count_images(model) == len(images)
+        True
+    """
+    # Keras's own conversions leave a variable of several replicas as it is; TensorFlow's sums it.
+    return int(tf.convert_to_tensor(_loss_average(model).count.value))
+
+
+def _loss_average(model: Any) -> Any:
+    if getattr(model.train_step, "__func__", None) is not keras.Model.train_step:
+        raise _uncountable(model, "its own train_step")
+    if type(model).metrics is not keras.Model.metrics:
+        raise _uncountable(model, "its own metrics property")
+    for metric in model.metrics:
+        if metric.name == "loss" and isinstance(metric, keras.metrics.Mean):
+            if metric.count.dtype not in ("float32", "float64"):
+                raise _uncountable(model, f"metrics in {metric.count.dtype}")
+            return metric
+    raise _uncountable(model, "no average of the loss")
+
+
+def _uncountable(model: Any, reason: str) -> UserError:
+    return UserError(
+        f"The images that {type(model).__name__} trains on cannot be counted, because it has "
+        f"{reason}: pass total_images=<images in one epoch>."
+    )

@@ -1,0 +1,101 @@
+"""Images and seconds in, rates out; knows no framework."""
+
+import math
+import time
+from collections.abc import Callable
+
+from ..errors import UserError
+
+Clock = Callable[[], float]
+
+
+class ThroughputMeter:
+    """Adds up images and the seconds that they took.
+
+    Time is measured in stretches: `start` begins one, `lap` says that it has lasted until now (the
+    last `lap` counts), `add` ends it with the number of images that were done in it.
+
+    Args:
+        images: Images counted before.
+        seconds: Seconds that they took.
+        clock: Returns the time in seconds, from any origin.
+
+    Attributes:
+        images: Images counted so far.
+        seconds: Seconds that they took.
+
+    Raises:
+        UserError: If `images` or `seconds` is below 0 or not finite.
+
+    Example:
+        >>> meter = ThroughputMeter()
+        >>> meter.add(images=512, seconds=2.0)
+        256.0
+        >>> meter.add(images=512, seconds=6.0)
+        85.33333333333333
+        >>> meter.images_per_second
+        128.0
+    """
+
+    def __init__(
+        self, *, images: int = 0, seconds: float = 0.0, clock: Clock = time.perf_counter
+    ) -> None:
+        _check(images, seconds)
+        self.images = images
+        self.seconds = seconds
+        self._clock = clock
+        self._began: float | None = None
+        self._ended = 0.0
+
+    @property
+    def started(self) -> bool:
+        """Whether a stretch is being timed."""
+        return self._began is not None
+
+    @property
+    def images_per_second(self) -> float:
+        """The rate over everything added so far; NaN before anything took time."""
+        return _rate(self.images, self.seconds)
+
+    def start(self) -> None:
+        """Begin a stretch, which so far has lasted 0 seconds. One left without `add` is dropped."""
+        self._began = self._ended = self._clock()
+
+    def lap(self) -> None:
+        """Say that the stretch has lasted until now. Without `start` it does nothing."""
+        self._ended = self._clock()
+
+    def add(self, *, images: int, seconds: float | None = None) -> float:
+        """Add images, and end the stretch that was begun.
+
+        Args:
+            images: Images done in the stretch.
+            seconds: How long they took; by default the time from `start` to the last `lap`.
+
+        Returns:
+            Images per second of these images alone; NaN if they took no time.
+
+        Raises:
+            UserError: If a number is below 0 or not finite, or if there is no time: neither
+                `seconds` nor a stretch that was begun.
+        """
+        if seconds is None:
+            if self._began is None:
+                raise UserError("add() got no seconds and start() was not called: do one of both.")
+            seconds = self._ended - self._began
+        _check(images, seconds)
+        self.images += images
+        self.seconds += seconds
+        self._began = None
+        return _rate(images, seconds)
+
+
+def _rate(images: int, seconds: float) -> float:
+    return images / seconds if seconds > 0 else math.nan
+
+
+def _check(images: int, seconds: float) -> None:
+    if not (0 <= images < math.inf and 0 <= seconds < math.inf):
+        raise UserError(
+            f"The meter got {images!r} images in {seconds!r} seconds: pass numbers of at least 0."
+        )

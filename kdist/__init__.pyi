@@ -1,0 +1,5 @@
+from . import callbacks as callbacks
+from . import data as data
+from . import models as models
+from .scaling import scale_learning_rate as scale_learning_rate
+from .strategy import MirroredStrategy as MirroredStrategy

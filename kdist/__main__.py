@@ -1,0 +1,5 @@
+"""`python -m kdist`."""
+
+from .cli import main
+
+main()

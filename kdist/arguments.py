@@ -1,0 +1,55 @@
+"""Checks of single arguments, so that every module refuses the same values in the same words."""
+
+import operator
+from numbers import Real
+from typing import SupportsIndex
+
+from .errors import UserError
+
+
+def positive_integer(name: str, value: object, *, mend: str) -> int:
+    """Return `value` as an `int` if it is an integer of at least 1.
+
+    Args:
+        name: The argument's name, as the caller wrote it.
+        value: What the caller passed. NumPy integers are integers; `True` and `2.0` are not.
+        mend: What the caller should pass instead, as a sentence without its full stop.
+
+    Returns:
+        The value as a Python `int`.
+
+    Raises:
+        UserError: If it is anything else.
+
+    Example:
+        >>> positive_integer("replicas", 4, mend="pass strategy.num_replicas_in_sync")
+        4
+    """
+    if isinstance(value, SupportsIndex) and not isinstance(value, bool):
+        number = operator.index(value)
+        if number >= 1:
+            return number
+    raise UserError(f"{name} is {value!r}, but has to be an integer of at least 1: {mend}.")
+
+
+def real_number(name: str, value: object, *, mend: str) -> float:
+    """Return `value` as a `float` if it is a real number (it may still be NaN or infinite).
+
+    Args:
+        name: The argument's name, as the caller wrote it.
+        value: What the caller passed. NumPy numbers are numbers; `True` and `"0.1"` are not.
+        mend: What the caller should pass instead, as a sentence without its full stop.
+
+    Returns:
+        The value as a Python `float`.
+
+    Raises:
+        UserError: If it is anything else.
+
+    Example:
+        >>> real_number("base", 0.01, mend="pass the rate that suits one replica")
+        0.01
+    """
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return float(value)
+    raise UserError(f"{name} is {value!r}, but has to be a number: {mend}.")

@@ -1,0 +1,124 @@
+"""The `kdist` command: parses and calls, no logic."""
+
+import dataclasses
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from .config import DATASETS, SCHEDULES, TrainConfig
+from .errors import UserError
+from .scaling import RULES
+
+app = typer.Typer(
+    name="kdist",
+    help="Multi-GPU training for Keras: the same model on any number of replicas, only sooner.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+_DEFAULTS = TrainConfig()
+
+
+def _choices(names: tuple[str, ...]) -> str:
+    return f"One of {', '.join(names)}."
+
+
+@app.command()
+def train(
+    dataset: Annotated[str, typer.Option(help=_choices(DATASETS))] = _DEFAULTS.dataset,
+    data_dir: Annotated[
+        str | None, typer.Option(help="Folder with the four Fashion-MNIST files.")
+    ] = None,
+    subset: Annotated[
+        int | None, typer.Option(help="Train on the first so many images only.")
+    ] = None,
+    augment: Annotated[
+        bool, typer.Option(help="Flip and shift the training images at random.")
+    ] = _DEFAULTS.augment,
+    depth: Annotated[int, typer.Option(help="Layers of the network, 6n + 4.")] = _DEFAULTS.depth,
+    width: Annotated[int, typer.Option(help="Its widening factor.")] = _DEFAULTS.width,
+    dropout: Annotated[
+        float, typer.Option(help="Share of the values dropped inside each block.")
+    ] = _DEFAULTS.dropout,
+    wd: Annotated[float, typer.Option(help="L2 penalty on every kernel.")] = _DEFAULTS.wd,
+    replicas: Annotated[
+        int | None,
+        typer.Option(help="Replicas; without a GPU the CPU is split. [default: every GPU]"),
+    ] = None,
+    batch_size: Annotated[
+        int, typer.Option(help="Training images a batch and replica.")
+    ] = _DEFAULTS.batch_size,
+    val_batch_size: Annotated[
+        int, typer.Option(help="Validation images a batch and replica.")
+    ] = _DEFAULTS.val_batch_size,
+    base_lr: Annotated[
+        float, typer.Option(help="Learning rate for one replica.")
+    ] = _DEFAULTS.base_lr,
+    lr_rule: Annotated[
+        str, typer.Option(help=f"How the rate follows the replicas. {_choices(RULES)}")
+    ] = _DEFAULTS.lr_rule,
+    momentum: Annotated[
+        float, typer.Option(help="Nesterov momentum; 0 is plain SGD.")
+    ] = _DEFAULTS.momentum,
+    schedule: Annotated[
+        str, typer.Option(help=f"Rate after the warm-up. {_choices(SCHEDULES)}")
+    ] = _DEFAULTS.schedule,
+    warmup_epochs: Annotated[
+        float, typer.Option(help="Epochs over which the rate rises from 0.")
+    ] = _DEFAULTS.warmup_epochs,
+    epochs: Annotated[int, typer.Option(help="Epochs at most.")] = _DEFAULTS.epochs,
+    target_accuracy: Annotated[
+        float, typer.Option(help="Stop once the validation accuracy beats this ...")
+    ] = _DEFAULTS.target_accuracy,
+    patience: Annotated[
+        int, typer.Option(help="... in so many epochs in a row.")
+    ] = _DEFAULTS.patience,
+    seed: Annotated[
+        int, typer.Option(help="Of the weights, the dropout and the images.")
+    ] = _DEFAULTS.seed,
+    run_dir: Annotated[
+        str | None, typer.Option(help="New folder for the run's files. [default: runs/<date>]")
+    ] = None,
+    log_dir: Annotated[
+        str | None, typer.Option(help="Folder for TensorBoard's files. [default: none]")
+    ] = None,
+) -> None:
+    """Train a WideResNet on Fashion-MNIST."""
+    given = locals()
+    config = TrainConfig(**{f.name: given[f.name] for f in dataclasses.fields(TrainConfig)})
+    from .training import train as run
+
+    if run(config).interrupted:
+        raise typer.Exit(130)
+
+
+@app.command()
+def devices(
+    replicas: Annotated[
+        int | None, typer.Option(help="As for train. [default: every GPU, else the CPU]")
+    ] = None,
+) -> None:
+    """List the devices that a strategy would use."""
+    from .hardware import device_names
+    from .strategy import MirroredStrategy
+
+    strategy = MirroredStrategy(replicas=replicas)
+    for device, name in zip(strategy.devices, device_names(strategy.devices), strict=True):
+        typer.echo(f"{device}  {name}")
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one line and exit code 2."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # TensorFlow's Python logger tells every reduction at level INFO.
+    import logging
+
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    try:
+        sys.exit(app(standalone_mode=False))
+    except (UserError, typer.TyperException) as error:
+        message = error.format_message() if isinstance(error, typer.TyperException) else error
+        print(f"kdist: error: {message}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,146 @@
+"""`TrainConfig`: everything that decides a training run, as plain data."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from .errors import UserError
+from .scaling import RULES
+
+DATASETS = ("fashion_mnist", "sample")
+SCHEDULES = ("constant", "cosine")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Settings of one run; the defaults are the course lab's.
+
+    Attributes:
+        dataset: `"fashion_mnist"` (the full set where it can be had, else the embedded sample) or
+            `"sample"`.
+        data_dir: Folder with the four Fashion-MNIST files, or `None` to look for them.
+        subset: Train on the first `subset` images only (and test on at most as many).
+        augment: Flip and shift the training images at random.
+        depth: Layers of the WideResNet, 6n + 4.
+        width: Its widening factor.
+        dropout: Share of the values dropped inside each block.
+        wd: Factor of the L2 penalty on every kernel.
+        replicas: Replicas to train on; `None` takes every visible GPU, else the CPU.
+        batch_size: Training images in a batch of one replica.
+        val_batch_size: The same for validation.
+        base_lr: Learning rate for one replica.
+        lr_rule: How the learning rate follows the replicas: `"linear"`, `"sqrt"` or `"none"`.
+        momentum: Nesterov momentum of SGD; 0 is plain SGD.
+        schedule: Learning rate after the warm-up: `"constant"`, or `"cosine"` down to 0.
+        warmup_epochs: Epochs over which the learning rate rises from 0.
+        epochs: Epochs at most.
+        target_accuracy: Stop once the validation accuracy beats this ...
+        patience: ... in so many epochs in a row.
+        seed: Of the weights, the dropout, the order of the images and their augmentation.
+        run_dir: Folder for the run's files; `None` makes a new one below `runs/`.
+        log_dir: Folder for TensorBoard's files; `None` writes none.
+
+    Raises:
+        UserError: A value out of its range; the message names the field.
+    """
+
+    dataset: str = "fashion_mnist"
+    data_dir: str | None = None
+    subset: int | None = None
+    augment: bool = True
+    depth: int = 16
+    width: int = 10
+    dropout: float = 0.01
+    wd: float = 5e-6
+    replicas: int | None = None
+    batch_size: int = 32
+    val_batch_size: int = 32
+    base_lr: float = 0.01
+    lr_rule: str = "linear"
+    momentum: float = 0.0
+    schedule: str = "constant"
+    warmup_epochs: float = 0.0
+    epochs: int = 40
+    target_accuracy: float = 0.85
+    patience: int = 2
+    seed: int = 0
+    run_dir: str | None = None
+    log_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        self._one_of("dataset", DATASETS)
+        self._one_of("lr_rule", RULES)
+        self._one_of("schedule", SCHEDULES)
+        for name in ("width", "batch_size", "val_batch_size", "epochs", "patience"):
+            self._whole(name, least=1)
+        for name in ("replicas", "subset"):
+            if getattr(self, name) is not None:
+                self._whole(name, least=1)
+        self._whole("seed", least=0, most=2**31 - 1)
+        self._whole("depth", least=10)
+        if (self.depth - 4) % 6:
+            near = 6 * round((self.depth - 4) / 6) + 4
+            raise UserError(
+                f"depth is 6n + 4 (10, 16, 22, 28, …), received {self.depth}: try {near}"
+            )
+        self._number("base_lr", above=0)
+        self._number("wd", least=0)
+        self._number("warmup_epochs", least=0)
+        for name in ("dropout", "momentum"):
+            self._number(name, least=0, below=1)
+        self._number("target_accuracy", above=0, below=1)
+        if self.warmup_epochs >= self.epochs:
+            raise UserError(
+                f"warmup_epochs={self.warmup_epochs:g} leaves none of epochs={self.epochs} to train"
+                " at the full learning rate: lower it or raise epochs"
+            )
+        if self.dataset == "sample" and self.data_dir is not None:
+            raise UserError(
+                f"received dataset=sample and data_dir={self.data_dir}: the sample is embedded;"
+                " leave data_dir out, or choose dataset=fashion_mnist"
+            )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "TrainConfig":
+        """Read what `to_dict` gave; an unknown name is an error that lists the known ones."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise UserError(f"unknown setting {', '.join(unknown)}: there are {', '.join(known)}")
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as plain data, ready for JSON."""
+        return dataclasses.asdict(self)
+
+    def _one_of(self, name: str, choices: tuple[str, ...]) -> None:
+        if getattr(self, name) not in choices:
+            raise UserError(
+                f"{name} is one of {', '.join(choices)}; received {getattr(self, name)}"
+            )
+
+    def _whole(self, name: str, *, least: int, most: int | None = None) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise UserError(f"{name} is a whole number, received {value!r}")
+        if value < least or (most is not None and value > most):
+            bound = f"at least {least}" if most is None else f"from {least} to {most}"
+            raise UserError(f"{name} is {bound}, received {value}")
+
+    def _number(
+        self,
+        name: str,
+        *,
+        least: float = -math.inf,
+        above: float = -math.inf,
+        below: float = math.inf,
+    ) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise UserError(f"{name} is a number, received {value!r}")
+        if not (least <= value and above < value < below):
+            bounds = [f"at least {least:g}"] * (least > -math.inf)
+            bounds += [f"above {above:g}"] * (above > -math.inf)
+            bounds += [f"below {below:g}"] * (below < math.inf)
+            raise UserError(f"{name} is {' and '.join(bounds) or 'finite'}, received {value:g}")

@@ -1,0 +1,122 @@
+"""Batches for training and for evaluation, from arrays in memory."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from kdist.data.augmentation import random_flip_and_shift
+from kdist.errors import UserError
+
+
+def training_batches(
+    images: npt.NDArray[Any],
+    labels: npt.NDArray[np.integer],
+    *,
+    batch_size: int,
+    seed: int,
+    standardization: Callable[[Any], Any],
+    augment: bool = True,
+) -> Any:
+    """Shuffled, standardized and randomly varied batches; one iteration is one epoch.
+
+    Every epoch has another order and other variants. They are drawn on the global batch before a
+    strategy divides it, so they do not depend on the number of replicas.
+
+    Args:
+        images: (images, height, width, channels), kept in memory as they are.
+        labels: Integers, (images,).
+        batch_size: The global batch: images a step, over all replicas. The last batch of an
+            epoch holds what is left.
+        seed: Determines every epoch, together with `tf.random.set_seed` where that is called.
+        standardization: Called with a batch of `images`, returns float32.
+        augment: Vary the images by `random_flip_and_shift`.
+
+    Returns:
+        A finite `tf.data.Dataset` of float32 images and int32 labels.
+
+    Raises:
+        UserError: When there are no images, not as many labels as images, or `batch_size` is
+            not a positive integer.
+
+    Example:
+        >>> train = training_batches(data.train_images, data.train_labels, batch_size=128,
+        ...                          seed=1, standardization=standardization)
+    """
+    take = _taker(images, labels, batch_size, standardization)
+    order = tf.data.Dataset.range(len(images)).shuffle(len(images), seed=seed).batch(batch_size)
+    if not augment:
+        return _finished(order.map(take, num_parallel_calls=tf.data.AUTOTUNE))
+
+    def varied(indices: Any, draw: Any) -> Any:
+        batch, targets = take(indices)
+        return random_flip_and_shift(batch, seed=draw), targets
+
+    draws = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).batch(2)
+    pairs = tf.data.Dataset.zip(order, draws)
+    return _finished(pairs.map(varied, num_parallel_calls=tf.data.AUTOTUNE))
+
+
+def evaluation_batches(
+    images: npt.NDArray[Any],
+    labels: npt.NDArray[np.integer],
+    *,
+    batch_size: int,
+    standardization: Callable[[Any], Any],
+) -> Any:
+    """Standardized batches in the order of the arrays.
+
+    Args:
+        images: As in `training_batches`.
+        labels: As in `training_batches`.
+        batch_size: As in `training_batches`.
+        standardization: The one measured on the training images.
+
+    Returns:
+        A finite `tf.data.Dataset` of float32 images and int32 labels.
+
+    Raises:
+        UserError: As `training_batches`.
+
+    Example:
+        >>> test = evaluation_batches(data.test_images, data.test_labels, batch_size=256,
+        ...                           standardization=standardization)
+    """
+    take = _taker(images, labels, batch_size, standardization)
+    order = tf.data.Dataset.range(len(images)).batch(batch_size)
+    return _finished(order.map(take, num_parallel_calls=tf.data.AUTOTUNE))
+
+
+def _taker(
+    images: npt.NDArray[Any],
+    labels: npt.NDArray[np.integer],
+    batch_size: int,
+    standardization: Callable[[Any], Any],
+) -> Callable[[Any], Any]:
+    """A function from indices to a standardized batch."""
+    if len(images) != len(labels) or not len(images):
+        raise UserError(
+            f"{len(images)} images and {len(labels)} labels were given; "
+            "expected one label for each image, and at least one image."
+        )
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise UserError(f"batch_size={batch_size!r}; expected an integer of at least 1.")
+    # On the CPU, where tf.data works: TensorFlow would put them on the first GPU.
+    with tf.device("/CPU:0"):
+        pixels = tf.constant(images)
+        targets = tf.constant(labels, tf.int32)
+
+    def take(indices: Any) -> Any:
+        return standardization(tf.gather(pixels, indices)), tf.gather(targets, indices)
+
+    return take
+
+
+def _finished(batches: Any) -> Any:
+    options = tf.data.Options()
+    options.deterministic = True
+    # Arrays have no files to shard by; saying so spares the warning that AUTO prints.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return batches.prefetch(tf.data.AUTOTUNE).with_options(options)

@@ -1,0 +1,136 @@
+"""Where the data sets come from."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kdist.data.download import DownloadError
+from kdist.data.fashion_mnist_files import (
+    FILES,
+    NAME,
+    IdxFile,
+    download_missing,
+    missing_files,
+    read_folder,
+    read_sample,
+)
+from kdist.data.image_data import ImageData
+from kdist.errors import UserError
+
+# Debian's package dataset-fashion-mnist.
+DEBIAN = Path("/usr/share/datasets/fashion-mnist")
+# Where keras.datasets.fashion_mnist downloads from.
+URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
+
+
+def fashion_mnist(
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    sample: bool = False,
+    announce: Callable[[str], object] = print,
+) -> ImageData:
+    """Load Fashion-MNIST: images of clothing, (28, 28, 1), in 10 classes.
+
+    The full set (60,000 training and 10,000 test images) is taken from the Keras cache
+    (`$KERAS_HOME` or `~/.keras`), or from Debian's package `dataset-fashion-mnist`, or is
+    downloaded (31 MB) into the Keras cache. Without a network the sample is taken that comes
+    with kdist: the first 10,000 training and the first 2,000 test images. One line tells
+    which it was.
+
+    Args:
+        data_dir: Folder with the four files of the full set, `train-images-idx3-ubyte` and so
+            on, each compressed (`.gz`) or not. Then nothing else is tried.
+        sample: Take the sample and look no further.
+        announce: Called with the line that names the source.
+
+    Raises:
+        UserError: When `data_dir` does not hold the set, or a file that was found or downloaded
+            is unreadable, truncated or not what its checksum says.
+
+    Example:
+        >>> data = kdist.data.fashion_mnist(sample=True)
+        Fashion-MNIST: the embedded sample (10,000 training and 2,000 test images)
+
+    Source:
+        Xiao, Rasul and Vollgraf 2017, https://arxiv.org/abs/1708.07747.
+    """
+    return find_fashion_mnist(
+        data_dir=data_dir,
+        sample=sample,
+        announce=announce,
+        cache=keras_cache(),
+        system_dirs=[DEBIAN],
+        url=URL,
+    )
+
+
+def keras_cache() -> Path:
+    """The folder in which `keras.datasets.fashion_mnist` keeps its files."""
+    home = os.path.expanduser("~")
+    # Keras falls back to /tmp too; each finds what the other has downloaded.
+    base = home if os.access(home, os.W_OK) else "/tmp"  # noqa: S108
+    keras_home = os.environ.get("KERAS_HOME") or os.path.join(base, ".keras")
+    return Path(os.path.expanduser(keras_home), "datasets", "fashion-mnist")
+
+
+def find_fashion_mnist(
+    *,
+    data_dir: str | os.PathLike[str] | None,
+    sample: bool,
+    announce: Callable[[str], object],
+    cache: Path,
+    system_dirs: Sequence[Path],
+    url: str,
+    timeout_s: float = 10.0,
+    files: tuple[IdxFile, ...] = FILES,
+) -> ImageData:
+    """Do what `fashion_mnist` does, with the places to look in and the files as arguments."""
+    if data_dir is not None and sample:
+        raise UserError(
+            f"data_dir={os.fspath(data_dir)!r} and sample=True were both given; "
+            "expected one of them. Leave one out."
+        )
+    if sample:
+        return _sample(announce)
+    if data_dir is not None:
+        return _full(_checked(Path(data_dir), files), files, announce)
+    for folder in (cache, *system_dirs):
+        if not missing_files(folder, files):
+            return _full(folder, files, announce)
+    try:
+        download_missing(cache, url, files=files, timeout_s=timeout_s)
+    except DownloadError as error:
+        return _sample(
+            announce, f"; the full set was not found and could not be downloaded ({error})"
+        )
+    return _full(cache, files, announce)
+
+
+def _checked(folder: Path, files: tuple[IdxFile, ...]) -> Path:
+    missing = missing_files(folder, files)
+    if missing:
+        problem = f"has no {', '.join(missing)}" if os.path.isdir(folder) else "is not a folder"
+        raise UserError(
+            f"data_dir {str(folder)!r} {problem}; expected the {len(files)} files of {NAME}, "
+            f"{files[0].name}.gz and so on, compressed or not. Name their folder, or leave "
+            "data_dir out to have them found or downloaded."
+        )
+    return folder
+
+
+def _full(folder: Path, files: tuple[IdxFile, ...], announce: Callable[[str], object]) -> ImageData:
+    data = read_folder(folder, files)
+    announce(
+        f"{data.name}: {len(data.train_images):,} training and {len(data.test_images):,} test "
+        f"images from {data.source}"
+    )
+    return data
+
+
+def _sample(announce: Callable[[str], object], why: str = "") -> ImageData:
+    data = read_sample()
+    announce(
+        f"{data.name}: {data.source} ({len(data.train_images):,} training and "
+        f"{len(data.test_images):,} test images){why}"
+    )
+    return data

@@ -1,0 +1,78 @@
+"""`RunFolder`: the files that a run leaves."""
+
+import datetime
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import UserError
+
+if TYPE_CHECKING:
+    import keras
+
+
+class RunFolder:
+    """A new folder for one run: `config.json`, `history.csv`, `summary.json`, `model.keras`.
+
+    Args:
+        path: The folder; `None` makes `runs/<date>-<time>`. It is made with its parents, and
+            refused when something is in it.
+
+    Raises:
+        UserError: The folder is not empty, not a folder, or cannot be written.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self.path = Path(path) if path is not None else _unused_name()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            empty = not any(self.path.iterdir())
+        except OSError as error:
+            raise UserError(
+                f"cannot make the run folder {self.path}: {error.strerror}; pass another --run-dir"
+            ) from error
+        if not empty:
+            raise UserError(
+                f"the run folder {self.path} is not empty: pass another --run-dir, or remove it"
+            )
+        if not os.access(self.path, os.W_OK | os.X_OK):
+            raise UserError(f"cannot write into {self.path}: pass another --run-dir")
+
+    def discard(self) -> None:
+        """Remove the folder if nothing is in it yet."""
+        if not any(self.path.iterdir()):
+            self.path.rmdir()
+
+    @property
+    def history(self) -> Path:
+        """The table of the epochs, a line each."""
+        return self.path / "history.csv"
+
+    @property
+    def model(self) -> Path:
+        """The trained model."""
+        return self.path / "model.keras"
+
+    def write_json(self, name: str, values: Mapping[str, Any]) -> None:
+        """Write `values` to the file `name`, whole or not at all."""
+        part = self.path / f".{name}"
+        part.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        part.replace(self.path / name)
+
+    def save_model(self, model: "keras.Model") -> None:
+        """Save the model, whole or not at all."""
+        part = self.path / ".model.keras"
+        model.save(part)
+        part.replace(self.model)
+
+
+def _unused_name() -> Path:
+    stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    name = Path("runs") / stamp
+    tries = 1
+    while name.exists():
+        tries += 1
+        name = Path("runs") / f"{stamp}-{tries}"
+    return name

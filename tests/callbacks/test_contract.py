@@ -1,0 +1,179 @@
+"""What every callback of `kdist.callbacks` keeps, whichever there are."""
+
+import copy
+import inspect
+import itertools
+import json
+import pickle
+
+import keras
+import pytest
+from tiny_training import FakeClock, Ticker, images, tiny_fit, traced_model
+
+import kdist.callbacks
+from kdist.errors import UserError
+
+# What a class cannot do without, or does nothing without; the others are made with no argument.
+ARGUMENTS = {"StopAtAccuracy": {"target": 0.0}}
+
+CALLBACKS = [
+    value
+    for _, value in inspect.getmembers(kdist.callbacks, inspect.isclass)
+    if issubclass(value, keras.callbacks.Callback)
+]
+CLONES = {
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda callback: pickle.loads(pickle.dumps(callback)),
+}
+
+pytestmark = pytest.mark.parametrize("callback_class", CALLBACKS)
+clones = pytest.mark.parametrize("clone", CLONES.values(), ids=CLONES.keys())
+
+
+def make(callback_class, **options):
+    """The callback on a fake clock, and the callbacks of a fit with it."""
+    options = ARGUMENTS.get(callback_class.__name__, {}) | options
+    if "clock" in inspect.signature(callback_class).parameters:
+        options["clock"] = FakeClock()
+    callback = callback_class(**options)
+    return callback, on_its_clock(callback)
+
+
+def on_its_clock(callback):
+    return [Ticker(getattr(callback, "clock", FakeClock())), callback]
+
+
+def lines_of_a_fit(callbacks, capsys, **options):
+    capsys.readouterr()
+    history = tiny_fit(callbacks, **options)
+    return history, capsys.readouterr().out.splitlines()
+
+
+def test_it_is_exported(callback_class):
+    assert callback_class.__name__ in kdist.callbacks.__all__
+
+
+def test_every_argument_is_a_keyword_with_a_default_that_it_accepts(callback_class):
+    required = ARGUMENTS.get(callback_class.__name__, {})
+    parameters = inspect.signature(callback_class).parameters
+    assert all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values())
+    callback_class(**{name: required.get(name, p.default) for name, p in parameters.items()})
+
+
+def test_its_docstring_has_arguments_and_an_example(callback_class):
+    for part in ("Args:", "Example:", *inspect.signature(callback_class).parameters):
+        assert part in callback_class.__doc__
+
+
+def test_it_prints_something(callback_class, capsys):
+    _, callbacks = make(callback_class)
+    assert lines_of_a_fit(callbacks, capsys)[1]
+
+
+@pytest.mark.parametrize("keras_verbose", [1, 2])
+def test_its_lines_stand_apart_from_the_progress_bar(callback_class, keras_verbose, capsys):
+    _, alone = lines_of_a_fit(make(callback_class)[1], capsys)
+    _, beside = lines_of_a_fit(make(callback_class)[1], capsys, verbose=keras_verbose)
+    assert [line for line in beside if line in alone] == alone
+    following = [after for line, after in itertools.pairwise(beside) if line in alone]
+    assert all(line in alone or line.startswith("Epoch ") for line in following)
+
+
+def test_it_is_silent_with_verbose_0(callback_class, capsys):
+    _, callbacks = make(callback_class, verbose=0)
+    assert lines_of_a_fit(callbacks, capsys)[1] == []
+
+
+def test_verbose_changes_only_what_is_printed(callback_class, capsys):
+    loud, _ = lines_of_a_fit(make(callback_class)[1], capsys)
+    quiet, _ = lines_of_a_fit(make(callback_class, verbose=0)[1], capsys)
+    assert {name: len(values) for name, values in loud.items()} == {
+        name: len(values) for name, values in quiet.items()
+    }
+
+
+@clones
+def test_a_copy_does_what_the_original_does(callback_class, clone, capsys):
+    callback, callbacks = make(callback_class)
+    before = clone(callback)
+    _, expected = lines_of_a_fit(callbacks, capsys)
+    for copied in (before, clone(callback)):
+        assert lines_of_a_fit(on_its_clock(copied), capsys)[1] == expected
+
+
+@clones
+def test_a_copy_keeps_the_state_but_not_the_model(callback_class, clone):
+    callback, callbacks = make(callback_class, verbose=0)
+    tiny_fit(callbacks, epochs=1)
+    callback.set_model(traced_model(replicas=2))
+    copied = clone(callback)
+    assert copied.model is None
+    assert callback.model is not None
+    assert copied.get_state() == callback.get_state()
+
+
+def test_a_second_fit_begins_anew(callback_class, capsys):
+    _, callbacks = make(callback_class)
+    first = lines_of_a_fit(callbacks, capsys)
+    second = lines_of_a_fit(callbacks, capsys)
+    assert second[1] == first[1]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "steps_per_execution"), [(1, 1), (2, 1), (1, 2), (1, 3)], ids=str
+)
+def test_replicas_and_executions(callback_class, replicas, steps_per_execution, capsys):
+    _, callbacks = make(callback_class)
+    model = traced_model(replicas=replicas, steps_per_execution=steps_per_execution)
+    _, lines = lines_of_a_fit(callbacks, capsys, model=model, epochs=2)
+    _, expected = lines_of_a_fit(make(callback_class)[1], capsys, epochs=2)
+    if steps_per_execution == 1:
+        assert lines == expected
+    else:
+        assert len(lines) == len(expected)
+
+
+def test_its_state_survives_json_and_is_taken_up_by_the_next_fit(callback_class):
+    callback, callbacks = make(callback_class, verbose=0)
+    tiny_fit(callbacks, epochs=1)
+    state = json.loads(json.dumps(callback.get_state()))
+    resumed, _ = make(callback_class, verbose=0)
+    fresh = resumed.get_state()
+    resumed.set_state(state)
+    assert resumed.get_state() == state
+    assert copy.deepcopy(resumed).get_state() == state
+    resumed.set_model(traced_model())
+    resumed.on_train_begin()
+    assert resumed.get_state() == state
+    resumed.on_train_begin()
+    assert resumed.get_state() == fresh
+
+
+def test_a_state_that_is_not_its_own_is_refused(callback_class):
+    callback, _ = make(callback_class)
+    with pytest.raises(UserError, match=f"{callback_class.__name__} holds .*get_state"):
+        callback.set_state({"something": 1})
+
+
+def test_a_fit_that_failed_leaves_nothing_behind(callback_class, capsys):
+    class Fail(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            raise RuntimeError
+
+    _, callbacks = make(callback_class)
+    with pytest.raises(RuntimeError):
+        tiny_fit([*callbacks, Fail()], verbose=1)
+    capsys.readouterr()
+    _, expected = lines_of_a_fit(make(callback_class)[1], capsys)
+    assert lines_of_a_fit(callbacks, capsys)[1] == expected
+
+
+def test_it_leaves_an_evaluation_of_its_own_alone(callback_class, capsys):
+    callback, callbacks = make(callback_class)
+    model = traced_model()
+    tiny_fit(callbacks, model=model)
+    state = callback.get_state()
+    capsys.readouterr()
+    model.evaluate(*images(), verbose=0, callbacks=callbacks)
+    assert callback.get_state() == state
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,36 @@
+"""Every test runs on logical CPUs, which have to exist before TensorFlow starts."""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("WANDB_MODE", "offline")
+
+import keras
+import pytest
+import tensorflow as tf
+
+LOGICAL_CPUS = 8
+
+tf.config.set_visible_devices([], "GPU")
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0],
+    [tf.config.LogicalDeviceConfiguration()] * LOGICAL_CPUS,
+)
+tf.get_logger().setLevel("ERROR")
+
+
+@pytest.fixture
+def float64():
+    """Keras in float64, so that rounding cannot hide a difference between replica counts."""
+    before = keras.config.floatx()
+    keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
+    yield
+    keras.config.set_floatx(before)
+    keras.config.set_dtype_policy(before)
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """No test depends on the tests before it."""
+    keras.utils.set_random_seed(0)

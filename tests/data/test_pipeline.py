@@ -1,0 +1,130 @@
+"""Batches: every image once an epoch, in an order and in variants that the seed decides."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from kdist.data import Standardization, evaluation_batches, training_batches
+from kdist.errors import UserError
+
+COUNT = 21
+IMAGES = np.random.default_rng(0).integers(0, 256, (COUNT, 6, 8, 2), np.uint8)
+LABELS = np.arange(COUNT)  # so that a label tells which image it belongs to
+STANDARDIZATION = Standardization.of(IMAGES)
+
+
+def train(images=IMAGES, labels=LABELS, **options):
+    defaults = {"batch_size": 4, "seed": 1, "standardization": STANDARDIZATION}
+    return training_batches(images, labels, **(defaults | options))
+
+
+def evaluate(images=IMAGES, labels=LABELS, **options):
+    defaults = {"batch_size": 4, "standardization": STANDARDIZATION}
+    return evaluation_batches(images, labels, **(defaults | options))
+
+
+def epoch(batches):
+    images, labels = zip(*batches.as_numpy_iterator(), strict=True)
+    return np.concatenate(images), np.concatenate(labels)
+
+
+BOTH = pytest.mark.parametrize("make", [train, evaluate])
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("batch_size", "sizes"), [(4, [4, 4, 4, 4, 4, 1]), (7, [7, 7, 7]), (100, [21])]
+)
+def test_every_image_is_in_one_batch(make, batch_size, sizes):
+    batches = make(batch_size=batch_size)
+    assert batches.cardinality() == len(sizes)
+    assert batches.element_spec == (
+        tf.TensorSpec((None, 6, 8, 2), tf.float32),
+        tf.TensorSpec((None,), tf.int32),
+    )
+    for _ in range(2):
+        assert [len(labels) for _, labels in batches] == sizes
+        assert sorted(epoch(batches)[1]) == list(range(COUNT))
+
+
+def test_evaluation_keeps_the_order():
+    images, labels = epoch(evaluate())
+    np.testing.assert_array_equal(labels, LABELS)
+    np.testing.assert_array_equal(images, STANDARDIZATION(IMAGES))
+
+
+def test_labels_stay_with_their_images():
+    images, labels = epoch(train(augment=False))
+    np.testing.assert_array_equal(images, STANDARDIZATION(IMAGES[labels]))
+
+
+def test_labels_stay_with_their_variants():
+    # Every image has one colour, which no variant changes.
+    images = np.broadcast_to(LABELS[:, None, None, None], (COUNT, 6, 8, 1)).astype(np.uint8)
+    batches = train(images=images, standardization=lambda batch: tf.cast(batch, tf.float32))
+    varied, labels = epoch(batches)
+    np.testing.assert_allclose(varied, images[labels], rtol=1e-6)
+
+
+def test_every_epoch_has_another_order_and_other_variants():
+    batches = train()
+    epochs = [epoch(batches) for _ in range(3)]
+    orders = {tuple(labels) for _, labels in epochs}
+    assert len(orders) == 3
+    of_image_0 = [images[list(labels).index(0)] for images, labels in epochs]
+    assert len({image.tobytes() for image in of_image_0}) == 3
+
+
+def test_the_seed_decides_every_epoch():
+    first, same, other = train(seed=5), train(seed=5), train(seed=6)
+    for _ in range(3):
+        images, labels = epoch(first)
+        same_images, same_labels = epoch(same)
+        np.testing.assert_array_equal(labels, same_labels)
+        np.testing.assert_array_equal(images, same_images)
+        other_images, other_labels = epoch(other)
+        assert list(labels) != list(other_labels)
+        assert not np.array_equal(images, other_images)
+
+
+def test_the_order_is_the_same_without_augmentation():
+    np.testing.assert_array_equal(epoch(train())[1], epoch(train(augment=False))[1])
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+def test_replicas_share_what_one_would_get(replicas):
+    strategy = tf.distribute.MirroredStrategy(
+        [f"CPU:{i}" for i in range(replicas)],
+        cross_device_ops=tf.distribute.ReductionToOneDevice(),
+    )
+    alone = train()
+    shared = strategy.experimental_distribute_dataset(train())
+    for _ in range(2):
+        parts = [[strategy.experimental_local_results(part) for part in batch] for batch in shared]
+        images, labels = (
+            np.concatenate([part.numpy() for batch in parts for part in batch[which]])
+            for which in (0, 1)
+        )
+        expected_images, expected_labels = epoch(alone)
+        np.testing.assert_array_equal(labels, expected_labels)
+        np.testing.assert_array_equal(images, expected_images)
+
+
+@BOTH
+def test_no_sharding_is_left_to_guess(make):
+    policy = make().options().experimental_distribute.auto_shard_policy
+    assert policy == tf.data.experimental.AutoShardPolicy.DATA
+
+
+@BOTH
+@pytest.mark.parametrize("batch_size", [0, -1, 2.0, True, None])
+def test_a_batch_size_that_is_none_is_an_error(make, batch_size):
+    with pytest.raises(UserError, match="expected an integer of at least 1"):
+        make(batch_size=batch_size)
+
+
+@BOTH
+@pytest.mark.parametrize("count", [0, 20])
+def test_labels_that_do_not_match_are_an_error(make, count):
+    with pytest.raises(UserError, match="expected one label for each image"):
+        make(images=IMAGES[:count], labels=LABELS if count else LABELS[:0])

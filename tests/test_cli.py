@@ -1,0 +1,91 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+import kdist.cli
+
+HEAVY = ("tensorflow", "keras", "wandb", "keras_tuner", "matplotlib")
+
+
+def run(*arguments, **options):
+    command = [sys.executable, "-m", "kdist", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def imported_by(arguments):
+    code = (
+        "import sys\nsys.argv = ['kdist', *%r]\nfrom kdist.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    print('CODE', end.code)\n"
+        "print('IMPORTED', *[name for name in %r if name in sys.modules])"
+    )
+    code %= (list(arguments), HEAVY)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    return lines[-2], lines[-1], done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"]])
+def test_help_imports_nothing_heavy(arguments):
+    code, imported, _ = imported_by(arguments)
+    assert code == "CODE 0"
+    assert imported == "IMPORTED"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--width", "0"], "width is at least 1, received 0"),
+        (["--depth", "12"], "depth is 6n + 4"),
+        (["--lr-rule", "cubic"], "lr_rule is one of"),
+        (["--dataset", "sample", "--data-dir", "/data"], "the sample is embedded"),
+        (["--data-dir", "/no/such/folder"], "/no/such/folder"),
+        (["--dataset", "sample", "--subset", "20000"], "20000"),
+        (["--dataset", "sample", "--run-dir", sys.executable], "cannot make the run folder"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_2_before_tensorflow(arguments, words):
+    code, imported, stderr = imported_by(["train", *arguments])
+    assert code == "CODE 2"
+    assert imported == "IMPORTED"
+    assert stderr.count("\n") == 1
+    assert stderr.startswith("kdist: error: ")
+    assert words in stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["train", "--width", "many"], ["train", "--no-such"], ["no"]]
+)
+def test_what_cannot_be_parsed_exits_with_2(arguments):
+    code, imported, _ = imported_by(arguments)
+    assert code == "CODE 2"
+    assert imported == "IMPORTED"
+
+
+def test_devices_lists_what_a_strategy_would_use():
+    done = run("devices", "--replicas", "2")
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["CPU:0", "CPU:1"]
+
+
+def test_train_from_the_command_line(tmp_path):
+    arguments = "--dataset sample --subset 64 --depth 10 --width 1 --epochs 1 --replicas 2"
+    folder = tmp_path / "run"
+    done = run("train", *arguments.split(), "--run-dir", str(folder), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for line in ("Replicas: 2", "Global batch: 64", "Images/sec: ", "Cumulative training time: "):
+        assert line in done.stdout
+    assert json.loads((folder / "config.json").read_text())["epochs"] == 1
+    assert (folder / "model.keras").exists()
+
+
+def test_an_interrupted_run_exits_with_130(monkeypatch):
+    class Interrupted:
+        interrupted = True
+
+    monkeypatch.setattr("kdist.training.train", lambda config: Interrupted)
+    monkeypatch.setattr("sys.argv", ["kdist", "train", "--epochs", "1"])
+    with pytest.raises(SystemExit) as end:
+        kdist.cli.main()
+    assert end.value.code == 130

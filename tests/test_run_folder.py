@@ -1,0 +1,49 @@
+import json
+
+import pytest
+
+from kdist.errors import UserError
+from kdist.run_folder import RunFolder
+
+
+def test_makes_the_folder_and_writes_into_it(tmp_path):
+    folder = RunFolder(str(tmp_path / "a" / "b"))
+    folder.write_json("config.json", {"width": 2})
+    assert json.loads((tmp_path / "a" / "b" / "config.json").read_text()) == {"width": 2}
+    assert [path.name for path in folder.path.iterdir()] == ["config.json"]
+
+
+def test_an_empty_folder_is_taken_and_a_full_one_refused(tmp_path):
+    RunFolder(str(tmp_path))
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="is not empty"):
+        RunFolder(str(tmp_path))
+
+
+def test_a_file_in_the_way_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    for path in ("file", "file/below"):
+        with pytest.raises(UserError, match="cannot make the run folder"):
+            RunFolder(str(tmp_path / path))
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(UserError, match="cannot write"):
+        RunFolder(str(tmp_path))
+
+
+def test_every_run_gets_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    paths = {RunFolder(None).path for _ in range(3)}
+    assert len(paths) == 3
+    assert all(path.parent.name == "runs" for path in paths)
+
+
+def test_discard_removes_only_an_empty_folder(tmp_path):
+    full, empty = RunFolder(str(tmp_path / "full")), RunFolder(str(tmp_path / "empty"))
+    full.write_json("config.json", {})
+    full.discard()
+    empty.discard()
+    assert full.path.exists()
+    assert not empty.path.exists()

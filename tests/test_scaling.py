@@ -1,0 +1,87 @@
+import doctest
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdist import scaling
+from kdist.errors import UserError
+from kdist.scaling import scale_learning_rate
+
+rates = st.floats(min_value=1e-8, max_value=1e3)
+counts = st.integers(min_value=1, max_value=4096)
+rules = st.sampled_from(["linear", "sqrt", "none"])
+
+
+@given(rate=rates, rule=rules)
+def test_one_replica_keeps_its_rate(rate, rule):
+    assert scale_learning_rate(rate, replicas=1, rule=rule) == rate
+
+
+@given(rate=rates, first=counts, second=counts, rule=rules)
+def test_scaling_twice_is_scaling_by_the_product(rate, first, second, rule):
+    once = scale_learning_rate(rate, replicas=first * second, rule=rule)
+    twice = scale_learning_rate(
+        scale_learning_rate(rate, replicas=first, rule=rule), replicas=second, rule=rule
+    )
+    assert math.isclose(once, twice, rel_tol=1e-12)
+
+
+@given(rate=rates, replicas=counts)
+def test_none_leaves_the_rate_alone(rate, replicas):
+    assert scale_learning_rate(rate, replicas=replicas, rule="none") == rate
+
+
+@given(rate=rates, replicas=st.integers(min_value=1, max_value=64))
+def test_linear_makes_one_step_go_as_far_as_one_step_of_each_replica(rate, replicas):
+    gradients = np.random.default_rng(replicas).normal(size=replicas)
+    one_by_one = 0.0
+    for gradient in gradients:
+        one_by_one -= rate * gradient
+    together = -scale_learning_rate(rate, replicas=replicas) * gradients.mean()
+    assert math.isclose(one_by_one, together, rel_tol=1e-9, abs_tol=1e-9 * rate)
+
+
+@given(rate=rates, replicas=counts)
+def test_sqrt_keeps_the_variance_of_an_update(rate, replicas):
+    variance_of_one_batch = 3.0
+    variance_of_the_mean = variance_of_one_batch / replicas
+    scaled = scale_learning_rate(rate, replicas=replicas, rule="sqrt")
+    assert math.isclose(
+        scaled**2 * variance_of_the_mean, rate**2 * variance_of_one_batch, rel_tol=1e-12
+    )
+
+
+def test_the_default_rule_is_linear():
+    assert scale_learning_rate(0.01, replicas=4) == 0.04
+
+
+@pytest.mark.parametrize("base", [0, -0.1, math.nan, math.inf, "0.1", None, True])
+def test_a_base_that_is_no_learning_rate_is_refused(base):
+    with pytest.raises(UserError, match=r"base is .* rate that suits one replica"):
+        scale_learning_rate(base, replicas=2)
+
+
+@pytest.mark.parametrize("replicas", [0, -1, 1.5, 2.0, "2", None, True])
+def test_replicas_that_are_no_count_are_refused(replicas):
+    with pytest.raises(UserError, match=r"replicas is .*num_replicas_in_sync"):
+        scale_learning_rate(0.1, replicas=replicas)
+
+
+@pytest.mark.parametrize("rule", ["cubic", "Linear", None, 1])
+def test_an_unknown_rule_is_refused_by_naming_the_known_ones(rule):
+    with pytest.raises(UserError, match=r"rule is .*linear, sqrt, none"):
+        scale_learning_rate(0.1, replicas=2, rule=rule)
+
+
+def test_the_examples_in_the_docstring():
+    assert doctest.testmod(scaling).failed == 0
+
+
+def test_scaling_does_not_import_a_framework():
+    code = "import sys, kdist.scaling; sys.exit(bool({'tensorflow', 'keras'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,118 @@
+import csv
+import json
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from kdist.config import TrainConfig
+from kdist.data import Standardization
+from kdist.errors import UserError
+from kdist.training import load_data, train
+
+
+def config(folder, **values):
+    small = {"dataset": "sample", "subset": 96, "depth": 10, "width": 1, "batch_size": 16}
+    return TrainConfig(**{**small, "replicas": 2, "epochs": 2, "run_dir": str(folder), **values})
+
+
+def silent(_):
+    """Takes a line and prints nothing."""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    lines = []
+    settings = config(tmp_path_factory.mktemp("run"), log_dir=str(tmp_path_factory.mktemp("log")))
+    return settings, train(settings, announce=lines.append, verbose=0), lines
+
+
+def test_says_what_is_trained_on_what(run):
+    settings, _, lines = run
+    assert lines[1:] == [
+        "Devices: CPU:0, CPU:1",
+        "Replicas: 2",
+        "Global batch: 32 (16 a replica)",
+        "Learning rate: 0.02 (0.01 for one replica, rule linear)",
+        f"Run folder: {settings.run_dir}",
+    ]
+
+
+def test_leaves_a_run_folder(run):
+    settings, result, _ = run
+    folder = result.run_dir
+    assert json.loads(Path(folder, "config.json").read_text()) == settings.to_dict()
+    summary = json.loads(Path(folder, "summary.json").read_text())
+    assert summary["val_accuracy"] == result.history["val_accuracy"][-1]
+    assert summary["epochs"] == 2
+    assert summary["images_per_sec"] > 0
+    assert summary["seconds"] > 0
+    assert summary["devices"] == ["CPU:0", "CPU:1"]
+    assert summary["versions"]["keras"] == keras.__version__
+    rows = list(csv.DictReader(Path(folder, "history.csv").read_text().splitlines()))
+    assert [row["epoch"] for row in rows] == ["0", "1"]
+    assert float(rows[1]["val_accuracy"]) == pytest.approx(summary["val_accuracy"], abs=1e-6)
+    assert float(rows[1]["images_per_sec"]) > 0
+
+
+def test_stock_keras_evaluates_the_saved_model(run):
+    settings, result, _ = run
+    data = load_data(settings, announce=silent)
+    model = keras.models.load_model(f"{result.run_dir}/model.keras")
+    images = Standardization.of(data.train_images)(data.test_images)
+    _, accuracy = model.evaluate(images, data.test_labels, verbose=0)
+    assert accuracy == pytest.approx(result.val_accuracy, abs=1e-6)
+
+
+def test_tensorboard_gets_its_files(run):
+    settings, _, _ = run
+    assert list(Path(settings.log_dir).rglob("events.out.*"))
+
+
+def test_a_seeded_run_repeats_itself(run, tmp_path):
+    settings, result, _ = run
+    again = train(config(tmp_path / "again"), announce=silent, verbose=0)
+    for one, other in zip(result.model.get_weights(), again.model.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+class Interrupt(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if self.model.optimizer.iterations.numpy() >= 4:
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_saves_what_was_trained(tmp_path):
+    result = train(config(tmp_path / "run"), callbacks=[Interrupt()], announce=silent, verbose=0)
+    assert result.interrupted
+    assert result.epochs == 1
+    saved = keras.models.load_model(tmp_path / "run" / "model.keras")
+    assert int(saved.optimizer.iterations.numpy()) == 4
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["interrupted"] is True
+
+
+def test_warm_up_and_cosine_end_at_zero(tmp_path):
+    settings = config(tmp_path / "run", schedule="cosine", warmup_epochs=1, momentum=0.9)
+    optimizer = train(settings, announce=silent, verbose=0).model.optimizer
+    rates = []
+    for step in (0, 3, 6):
+        optimizer.iterations.assign(step)
+        rates.append(float(optimizer.learning_rate))
+    np.testing.assert_allclose(rates, [0, 0.02, 0], atol=1e-8)
+    assert optimizer.momentum == 0.9
+    assert optimizer.nesterov
+
+
+def test_reaching_the_target_stops_the_run(tmp_path):
+    settings = config(tmp_path / "run", target_accuracy=0.01, patience=1, epochs=3)
+    result = train(settings, announce=silent, verbose=0)
+    assert result.reached_target
+    assert result.epochs == 1
+
+
+@pytest.mark.parametrize("values", [{"subset": 20_000}, {"replicas": 99}])
+def test_nothing_is_left_when_a_run_cannot_start(tmp_path, values):
+    with pytest.raises(UserError):
+        train(config(tmp_path / "run", **values), announce=silent, verbose=0)
+    assert not (tmp_path / "run").exists()
