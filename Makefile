@@ -23,8 +23,8 @@ lint: $(INSTALLED)  ## Format, lint and type checks.
 	$(BIN)/pip install --quiet --no-deps --upgrade --target .venv/typed .
 	MYPYPATH=.venv/typed $(BIN)/mypy -p kdist
 
-bench: $(INSTALLED)
-	@echo "No benchmark yet."
+bench: $(INSTALLED)  ## Step times against stock Keras, about four minutes.
+	$(BIN)/python benchmarks/step.py
 
 clean:
 	rm -rf .venv build runs *.egg-info

@@ -1,12 +1,15 @@
 """`MirroredStrategy`: the drop-in for `tf.distribute.MirroredStrategy`."""
 
 import traceback
+import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from . import _upstream, exact_step
 from .errors import UserError
 
 # The number of logical CPUs is fixed once TensorFlow has started; idle ones cost nothing, so
@@ -59,6 +62,8 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
         if cross_device_ops is None and all(_device_type(name) == "CPU" for name in names):
             cross_device_ops = tf.distribute.ReductionToOneDevice()
         super().__init__(names, cross_device_ops)
+        self._prepared: weakref.WeakSet[keras.Model] = weakref.WeakSet()
+        self._jitted: weakref.WeakSet[keras.Model] = weakref.WeakSet()
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -91,18 +96,120 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
                 f"model_fn returned {type(model).__name__}, expected a keras.Model:"
                 " end the function with `return model`"
             )
-        for layer in _flatten_layers(model):
-            if isinstance(layer, keras.layers.BatchNormalization):
-                layer.synchronized = True
+        for layer in exact_step.unsynchronized_batch_norms(model):
+            layer.synchronized = True
         return model
 
+    def run(
+        self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
+    ) -> Any:
+        """Run `fn` on every replica, as `tf.distribute.Strategy.run` does.
 
-def _flatten_layers(model: keras.Model) -> Sequence[keras.layers.Layer]:
-    layers: list[keras.layers.Layer] = []
-    for layer in model.layers:
-        layers.append(layer)
-        layers.extend(_flatten_layers(layer) if isinstance(layer, keras.Model) else [])
-    return layers
+        Keras's own train and test steps are replaced by ones that give, on several replicas, what
+        one replica gives on the same global batch.
+        """
+        stock = _upstream.stock_step(fn) if self.num_replicas_in_sync > 1 else None
+        if stock is None:
+            return super().run(fn, args, kwargs, options)
+        model, name = stock
+        undivided = not any(
+            isinstance(leaf, tf.distribute.DistributedValues) for leaf in keras.tree.flatten(args)
+        )
+
+        @tf.autograph.experimental.do_not_convert
+        def replica_fn(data: Any) -> Any:
+            data = exact_step.replica_rows(data) if undivided else data
+            if name == "predict_step":
+                return fn(data)
+            step = exact_step.train_step if name == "train_step" else exact_step.test_step
+            return step(model, data)
+
+        step_fn = tf.function(replica_fn, jit_compile=True) if model in self._jitted else replica_fn
+        outputs = super().run(step_fn, args, kwargs, options)
+        if name == "predict_step":
+            return outputs
+        with self.scope():
+            logs = model.get_metrics_result()
+        return logs if _upstream.computes_stock_metrics(model) else {**outputs, **logs}
+
+    #: Tells Keras's random layers to draw differently on every replica.
+    draws_differ = True
+
+    def prepare(self, model: keras.Model) -> None:
+        """Make ready a model that is about to be trained or evaluated under this strategy.
+
+        Called before Keras builds the optimizer and traces its step. An optimizer or metric made
+        outside the scope gets its copy on every replica.
+
+        Raises:
+            UserError: The model was made outside the strategy's scope, or asks for XLA where it
+                cannot work.
+        """
+        if _upstream.scope_of(model) is not self:
+            raise UserError(
+                f"the model {model.name!r} was made outside the strategy's scope, so its variables"
+                " are on one device only: make it in strategy.build(lambda: ...), or inside"
+                " `with strategy.scope():`"
+            )
+        if model.jit_compile and self.num_replicas_in_sync > 1:
+            if not all(_device_type(name) == "GPU" for name in self.devices):
+                raise UserError(
+                    f"received jit_compile=True, but XLA cannot compile a step that spans the"
+                    f" {len(self.devices)} logical CPUs of this strategy: compile the model with"
+                    ' jit_compile="auto" or False, or train on one replica'
+                )
+            # Keras would compile around `run`, where XLA fails on several devices.
+            model.jit_compile = False
+            self._jitted.add(model)
+        variables = [variable for metric in model.metrics for variable in metric.variables]
+        if model.optimizer is not None:
+            _upstream.set_strategy(model.optimizer, self)
+            variables += model.optimizer.variables
+        _upstream.distribute(variables, self)
+        if self.num_replicas_in_sync > 1 and model not in self._prepared:
+            self._prepared.add(model)
+            _warn_of_inexact(model)
+
+    def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
+        """Reduce a value over replicas, as `tf.distribute.Strategy.reduce` does.
+
+        Keras takes the mean of the first batch over replicas to learn its shape. Where that has
+        no meaning (parts of unequal size, text), the first replica's part is returned.
+        """
+        parts = [
+            self.experimental_local_results(leaf)
+            for leaf in keras.tree.flatten(value)
+            if isinstance(leaf, tf.distribute.DistributedValues)
+        ]
+        is_mean = reduce_op in ("MEAN", "mean", tf.distribute.ReduceOp.MEAN) and axis is None
+        if is_mean and not all(map(_can_be_averaged, parts)):
+            return keras.tree.map_structure(lambda x: self.experimental_local_results(x)[0], value)
+        return super().reduce(reduce_op, value, axis)
+
+
+def _warn_of_inexact(model: keras.Model) -> None:
+    """Say what in this model keeps it from being the same on any number of replicas."""
+    plain = exact_step.unsynchronized_batch_norms(model)
+    if plain:
+        warnings.warn(
+            f"{', '.join(layer.name for layer in plain)}: batch normalization over the samples of"
+            " each replica alone, so the model depends on the number of replicas. Make it by"
+            " strategy.build(lambda: ...), or with synchronized=True. The moving statistics are"
+            " averaged over replicas.",
+            stacklevel=2,
+        )
+    own = _upstream.own_steps(model)
+    if own:
+        warnings.warn(
+            f"{type(model).__name__} has its own {' and '.join(own)}, which runs as it is: kdist"
+            " does not guarantee there that uneven batches, clipping, accumulation, loss"
+            " reductions and logged metrics come out as on one replica.",
+            stacklevel=2,
+        )
+
+
+def _can_be_averaged(parts: Sequence[Any]) -> bool:
+    return all(part.dtype.is_floating and part.shape == parts[0].shape for part in parts)
 
 
 def _first_devices(replicas: int | None) -> list[str]:

@@ -1,0 +1,160 @@
+"""The exact train and test step: what one replica would do with the whole global batch.
+
+Every replica computes a loss l_r of its own samples such that the sum of l_r * n_r / n over the
+replicas is the loss of the global batch, where n_r of the n samples are on replica r. Gradients
+are summed over replicas before the optimizer sees them; then every replica runs Keras's own
+optimizer on its own copy of the variables, so clipping, accumulation, averages and the check for
+finite gradients see what they would see on one replica.
+"""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from . import _upstream
+
+
+def train_step(model: keras.Model, data: Any) -> Any:
+    """One training step, in replica context; returns what `compute_metrics` gave."""
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    batch = _BatchShare(x)
+    with tf.GradientTape() as tape:
+        y_pred, loss = _forward(model, batch, x, y, sample_weight, training=True)
+        objective = batch.weighted(loss)
+        if model.optimizer is not None:
+            objective = model.optimizer.scale_loss(objective)
+    weights = model.trainable_weights
+    if not weights:
+        warnings.warn("The model does not have any trainable weights.", stacklevel=2)
+    else:
+        gradients = _global_gradients(tape.gradient(objective, weights), batch)
+        with _upstream.own_copies(model.optimizer, weights):
+            model.optimizer.apply(gradients, weights)
+    _average_plain_batch_norms(model)
+    return model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+
+
+def test_step(model: keras.Model, data: Any) -> Any:
+    """One evaluation step, in replica context; returns what `compute_metrics` gave."""
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    y_pred, _ = _forward(model, _BatchShare(x), x, y, sample_weight, training=False)
+    return model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+
+
+def replica_rows(data: Any) -> Any:
+    """This replica's part of a batch that came undivided, as from `train_on_batch`."""
+    context = tf.distribute.get_replica_context()
+    replicas = context.num_replicas_in_sync
+
+    def rows(tensor: Any) -> Any:
+        tensor = tf.convert_to_tensor(tensor)
+        size = -(-tf.shape(tensor)[0] // replicas)
+        start = context.replica_id_in_sync_group * size
+        return tensor[start : start + size]
+
+    return keras.tree.map_structure(lambda leaf: None if leaf is None else rows(leaf), data)
+
+
+def unsynchronized_batch_norms(model: keras.Model) -> list[keras.layers.BatchNormalization]:
+    """Batch norms that train on the statistics of one replica's samples."""
+    return [
+        layer
+        for layer in _upstream.flatten_layers(model)
+        if isinstance(layer, keras.layers.BatchNormalization)
+        and not layer.synchronized
+        and layer.trainable
+    ]
+
+
+class _BatchShare:
+    """The samples of this replica among those of the global batch: Keras's loss rules for it."""
+
+    def __init__(self, x: Any) -> None:
+        self._context = tf.distribute.get_replica_context()
+        first = next(leaf for leaf in keras.tree.flatten(x) if leaf is not None)
+        # float64 counts exactly, and is rounded only where it meets the loss's dtype.
+        self.samples = tf.cast(tf.shape(first)[0], "float64")
+        self.global_samples = self._sum(self.samples)
+        self._scale = tf.math.divide_no_nan(self.global_samples, self.samples)
+
+    def weighted(self, loss: Any) -> Any:
+        """This replica's summand of the global loss."""
+        return loss * tf.cast(self.samples / self.global_samples, loss.dtype)
+
+    def zero_if_empty(self, value: Any) -> Any:
+        """Nothing instead of the NaN that a mean over no samples may give."""
+        return tf.where(self.samples > 0, value, tf.zeros_like(value))
+
+    def reduced(
+        self, loss: Any, values: Any, sample_weight: Any, mask: Any, reduction: str | None
+    ) -> Any:
+        if not len(values.shape):
+            return loss  # already a scalar: taken for a mean over the samples
+        if reduction in (None, "none", "sum"):
+            return loss * tf.cast(self._scale, loss.dtype)
+        if reduction == "mean_with_sample_weight":
+            weight = _upstream.effective_sample_weight(sample_weight, mask, loss.dtype, reduction)
+        else:
+            weight = mask
+        if weight is None:
+            return loss
+        divisor = tf.reduce_sum(tf.cast(weight, "float64"))
+        part = tf.math.divide_no_nan(divisor, self._sum(tf.stop_gradient(divisor)))
+        return loss * tf.cast(part * self._scale, loss.dtype)
+
+    def additional(self, loss: Any) -> Any:
+        # A vector with one entry a sample: Keras adds these up. A scalar is taken for a mean.
+        per_sample = len(loss.shape) and loss.shape[0] is None
+        return loss * tf.cast(self._scale, loss.dtype) if per_sample else loss
+
+    def tracked(self, loss: Any) -> Any:
+        replicas = self._context.num_replicas_in_sync
+        return self.zero_if_empty(self.weighted(loss) * tf.cast(replicas, loss.dtype))
+
+    def _sum(self, value: Any) -> Any:
+        return self._context.all_reduce(tf.distribute.ReduceOp.SUM, value)
+
+
+def _forward(
+    model: keras.Model, batch: _BatchShare, x: Any, y: Any, sample_weight: Any, *, training: bool
+) -> tuple[Any, Any]:
+    with _upstream.loss_rules(batch):
+        y_pred = _upstream.call_model(model, x, training=training)
+        loss = _upstream.compute_loss(model, x, y, y_pred, sample_weight, training=training)
+    tracker = _upstream.loss_tracker(model)
+    if len(loss.shape):  # reduction="none"
+        tracker.update_state(batch.weighted(loss), sample_weight=batch.global_samples)
+    else:
+        tracker.update_state(batch.zero_if_empty(loss), sample_weight=batch.samples)
+    return y_pred, loss
+
+
+def _global_gradients(gradients: Sequence[Any], batch: _BatchShare) -> list[Any]:
+    """The gradients summed over replicas; `None` stays where there is none."""
+    own = [_defined(gradient, batch) for gradient in gradients if gradient is not None]
+    if not own:
+        return list(gradients)
+    context = tf.distribute.get_replica_context()
+    summed = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, own))
+    return [None if gradient is None else next(summed) for gradient in gradients]
+
+
+def _defined(gradient: Any, batch: _BatchShare) -> Any:
+    if isinstance(gradient, tf.IndexedSlices):
+        values = batch.zero_if_empty(gradient.values)
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return batch.zero_if_empty(gradient)
+
+
+def _average_plain_batch_norms(model: keras.Model) -> None:
+    """Keep one set of moving statistics: a file holds those of replica 0 only (keras#14372)."""
+    layers = unsynchronized_batch_norms(model)
+    moving = [v for layer in layers for v in (layer.moving_mean, layer.moving_variance)]
+    if moving:
+        context = tf.distribute.get_replica_context()
+        means = context.all_reduce(tf.distribute.ReduceOp.MEAN, [v.value + 0 for v in moving])
+        for variable, mean in zip(moving, means, strict=True):
+            variable.assign(mean)

@@ -1,0 +1,142 @@
+"""Canaries: each fails on the day upstream no longer needs what `kdist/_upstream.py` does for it.
+
+Every one shows the stock behaviour that is worked around, with the upstream version it was last
+seen in (Keras 3.15.1, TensorFlow 2.21.0). When one fails, delete the workaround and the canary.
+"""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kdist
+from kdist import _upstream
+
+
+@pytest.fixture
+def stock():
+    devices = ["/cpu:0", "/cpu:1"]
+    return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
+
+
+def linear(strategy, optimizer=None, **compile_options):
+    with strategy.scope():
+        model = keras.Sequential(
+            [keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="zeros")]
+        )
+        model.compile(optimizer or keras.optimizers.SGD(0.1), "mse", **compile_options)
+    return model
+
+
+def on_replicas(strategy, fn):
+    results = tf.function(lambda: strategy.run(fn), autograph=False)()
+    return [value.numpy() for value in strategy.experimental_local_results(results)]
+
+
+def test_losses_are_divided_by_replicas_rounded_to_float32(stock):
+    """`scale_loss_for_distribution`: 1/R, whatever the parts' sizes; no upstream issue."""
+    loss = keras.losses.MeanSquaredError(dtype="float64")
+    three = tf.distribute.MirroredStrategy(
+        [f"/cpu:{i}" for i in range(3)], tf.distribute.ReductionToOneDevice()
+    )
+    parts = on_replicas(three, lambda: loss(np.ones((2, 1)), np.zeros((2, 1))))
+    assert sum(parts) != 1
+    assert sum(parts) == pytest.approx(1, abs=1e-7)
+
+
+def test_uneven_batches_are_weighted_evenly(stock):
+    # The last batch has three samples, two of them on replica 0: the slope's gradient is
+    # -2 * 6 * 6 / 3, but stock Keras takes the mean of 0 and -2 * 6 * 6.
+    x = np.array([[0.0]] * 6 + [[6.0]])
+    weights = []
+    for strategy in (stock, kdist.MirroredStrategy(replicas=2)):
+        model = linear(strategy)
+        model.fit(x, x, batch_size=4, shuffle=False, verbose=0)
+        weights.append(float(model.get_weights()[0][0, 0]))
+    assert weights == pytest.approx([0.1 * 72 / 2, 0.1 * 72 / 3])
+
+
+def test_gradients_are_clipped_before_they_are_summed(stock):
+    # The replicas' gradients point apart and are both clipped; their sum would be clipped to 1.
+    x, y = np.ones((4, 1)), np.array([[300.0], [300.0], [-100.0], [-100.0]])
+    weights = []
+    for strategy in (stock, kdist.MirroredStrategy(replicas=2)):
+        with strategy.scope():
+            optimizer = keras.optimizers.SGD(1.0, clipvalue=1.0)
+        model = linear(strategy, optimizer)
+        model.fit(x, y, batch_size=4, shuffle=False, verbose=0)
+        weights.append(float(model.get_weights()[0][0, 0]))
+    assert weights == pytest.approx([0, 1])
+
+
+@pytest.mark.parametrize(
+    "options", [{"gradient_accumulation_steps": 2}, {"use_ema": True, "ema_overwrite_frequency": 2}]
+)
+def test_the_optimizer_crashes_on_conditions(stock, options):
+    model = linear(stock, keras.optimizers.SGD(0.1, **options))
+    with pytest.raises((RuntimeError, ValueError, TypeError)):
+        model.fit(np.ones((8, 1)), np.ones((8, 1)), batch_size=4, verbose=0)
+
+
+def test_seeds_are_the_same_on_every_replica(stock):
+    with stock.scope():
+        generator = keras.random.SeedGenerator(1)
+    one, other = on_replicas(stock, lambda: generator.next())
+    np.testing.assert_array_equal(one, other)
+    strategy = kdist.MirroredStrategy(replicas=2)
+    with strategy.scope():
+        generator = keras.random.SeedGenerator(1)
+    one, other = on_replicas(strategy, lambda: generator.next())
+    assert one[0] != other[0]
+
+
+def test_a_model_compiled_outside_the_scope_crashes(stock):
+    with stock.scope():
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.1), "mse")
+    with pytest.raises(RuntimeError, match=r"Mixing different tf\.distribute\.Strategy"):
+        model.fit(np.ones((4, 1)), np.ones((4, 1)), verbose=0)
+
+
+def test_a_first_batch_that_does_not_divide_crashes(stock):
+    """The mean over replicas that is taken to learn a batch's shape: `MirroredStrategy.reduce`."""
+    model = linear(stock)
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError)):
+        model.fit(np.ones((9, 1)), np.ones((9, 1)), batch_size=3, verbose=0)
+
+
+def test_predict_on_batch_predicts_every_sample_once_a_replica(stock):
+    """A batch that came undivided is given whole to each replica: `exact_step.replica_rows`."""
+    assert len(linear(stock).predict_on_batch(np.ones((4, 1)))) == 8
+    strategy = kdist.MirroredStrategy(replicas=2)
+    assert len(linear(strategy).predict_on_batch(np.ones((4, 1)))) == 4
+
+
+def test_keras_hands_its_own_steps_to_run():
+    model = linear(kdist.MirroredStrategy(replicas=2))
+    assert _upstream.stock_step(model.train_step) == (model, "train_step")
+    assert _upstream.stock_step(model.test_step) == (model, "test_step")
+    assert _upstream.stock_step(model.predict_step) is None
+    assert _upstream.own_steps(model) == []
+
+
+def test_collectives_fail_in_a_second_strategy():
+    """Why logical CPUs reduce to one device; TensorFlow's default there is collectives."""
+    devices = ["/cpu:0", "/cpu:1"]
+    defaults = tf.distribute.MirroredStrategy(devices)
+    assert not isinstance(defaults.extended._cross_device_ops, tf.distribute.ReductionToOneDevice)
+
+
+def test_an_unknown_keras_is_warned_of_and_the_known_one_is_not():
+    with pytest.warns(UserWarning, match=r"tested with Keras 3\.15, not with 3\.99\.0"):
+        _upstream.warn_of_unknown_keras("3.99.0")
+    _upstream.warn_of_unknown_keras(keras.__version__)
+
+
+def test_replaced_functions_keep_their_names_and_are_replaced_once():
+    from keras.src.losses import loss
+
+    assert loss.scale_loss_for_distribution.__name__ == "scale_loss_for_distribution"
+    before = loss.scale_loss_for_distribution
+    _upstream._replace(loss, "scale_loss_for_distribution")(lambda *_: None)
+    assert loss.scale_loss_for_distribution is before
