@@ -45,7 +45,7 @@ def train(
     wd: Annotated[float, typer.Option(help="L2 penalty on every kernel.")] = _DEFAULTS.wd,
     replicas: Annotated[
         int | None,
-        typer.Option(help="Replicas; without a GPU the CPU is split. [default: every GPU]"),
+        typer.Option(help="Without a GPU the CPU is split.", show_default="every GPU"),
     ] = None,
     batch_size: Annotated[
         int, typer.Option(help="Training images a batch and replica.")
@@ -79,11 +79,9 @@ def train(
         int, typer.Option(help="Of the weights, the dropout and the images.")
     ] = _DEFAULTS.seed,
     run_dir: Annotated[
-        str | None, typer.Option(help="New folder for the run's files. [default: runs/<date>]")
+        str | None, typer.Option(help="New folder for the run's files.", show_default="runs/<date>")
     ] = None,
-    log_dir: Annotated[
-        str | None, typer.Option(help="Folder for TensorBoard's files. [default: none]")
-    ] = None,
+    log_dir: Annotated[str | None, typer.Option(help="Folder for TensorBoard's files.")] = None,
 ) -> None:
     """Train a WideResNet on Fashion-MNIST."""
     given = locals()
@@ -97,10 +95,11 @@ def train(
 @app.command()
 def devices(
     replicas: Annotated[
-        int | None, typer.Option(help="As for train. [default: every GPU, else the CPU]")
+        int | None, typer.Option(help="As for train.", show_default="every GPU, else the CPU")
     ] = None,
 ) -> None:
     """List the devices that a strategy would use."""
+    TrainConfig(replicas=replicas)  # refuses a wrong number before TensorFlow is imported
     from .hardware import device_names
     from .strategy import MirroredStrategy
 

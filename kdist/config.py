@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,6 +70,11 @@ class TrainConfig:
     log_dir: str | None = None
 
     def __post_init__(self) -> None:
+        for name in ("data_dir", "run_dir", "log_dir"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, os.fspath(getattr(self, name)))
+        if not isinstance(self.augment, bool):
+            raise UserError(f"augment is True or False, received {self.augment!r}")
         self._one_of("dataset", DATASETS)
         self._one_of("lr_rule", RULES)
         self._one_of("schedule", SCHEDULES)
@@ -139,8 +145,9 @@ class TrainConfig:
         value = getattr(self, name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise UserError(f"{name} is a number, received {value!r}")
-        if not (least <= value and above < value < below):
+        if not (least <= value and above < value < below and math.isfinite(value)):
             bounds = [f"at least {least:g}"] * (least > -math.inf)
             bounds += [f"above {above:g}"] * (above > -math.inf)
             bounds += [f"below {below:g}"] * (below < math.inf)
-            raise UserError(f"{name} is {' and '.join(bounds) or 'finite'}, received {value:g}")
+            bounds += ["finite"] * (below == math.inf)
+            raise UserError(f"{name} is {' and '.join(bounds)}, received {value:g}")

@@ -26,6 +26,8 @@ class RunFolder:
 
     def __init__(self, path: str | None) -> None:
         self.path = Path(path) if path is not None else _unused_name()
+        missing = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        self._made: list[Path] = missing
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             empty = not any(self.path.iterdir())
@@ -41,9 +43,10 @@ class RunFolder:
             raise UserError(f"cannot write into {self.path}: pass another --run-dir")
 
     def discard(self) -> None:
-        """Remove the folder if nothing is in it yet."""
-        if not any(self.path.iterdir()):
-            self.path.rmdir()
+        """Remove what was made for the run, unless something is in it already."""
+        for folder in self._made:
+            if not any(folder.iterdir()):
+                folder.rmdir()
 
     @property
     def history(self) -> Path:

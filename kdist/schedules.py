@@ -1,5 +1,6 @@
 """Learning-rate schedules: warm-up composed with any other schedule."""
 
+import math
 from typing import Any
 
 import keras
@@ -35,8 +36,12 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
         super().__init__()
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
             raise UserError(f"steps is a whole number, 0 or more; received {steps!r}")
-        if start < 0 or (isinstance(schedule_or_rate, int | float) and schedule_or_rate < 0):
-            raise UserError(f"a rate is 0 or more; received {schedule_or_rate!r}, start={start!r}")
+        rates = [start] if callable(schedule_or_rate) else [start, schedule_or_rate]
+        if not all(isinstance(rate, int | float) and 0 <= rate < math.inf for rate in rates):
+            raise UserError(
+                "schedule_or_rate is a Keras schedule or a rate, and a rate is 0 or more; received"
+                f" {schedule_or_rate!r}, start={start!r}"
+            )
         self.schedule_or_rate = schedule_or_rate
         self.steps = steps
         self.start = start

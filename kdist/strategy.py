@@ -264,7 +264,9 @@ def _calling_line() -> str:
 
 def _known_devices(devices: Sequence[str]) -> list[str]:
     """The names in `devices`, checked."""
-    if isinstance(devices, str) or not all(isinstance(name, str) for name in devices):
+    if isinstance(devices, str) or not isinstance(devices, Sequence):
+        raise UserError(f"devices is a list of names such as ['GPU:0'], received {devices!r}")
+    if not all(isinstance(name, str) for name in devices):
         raise UserError(f"devices is a list of names such as ['GPU:0'], received {devices!r}")
     if not devices:
         raise UserError(
@@ -275,7 +277,10 @@ def _known_devices(devices: Sequence[str]) -> list[str]:
     names = [_short_name(name) for name in devices]
     unknown = [name for name, short in zip(devices, names, strict=True) if short not in known]
     if unknown:
-        raise UserError(f"unknown device {', '.join(unknown)}: there are {', '.join(known)}")
+        raise UserError(
+            f"unknown device {', '.join(unknown)}: there are {', '.join(known)}"
+            " (replicas=N splits the CPU)"
+        )
     if len(set(names)) < len(names):
         raise UserError(f"received devices={list(devices)}: each device holds one replica only")
     return list(names)

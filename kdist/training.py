@@ -3,12 +3,15 @@
 import dataclasses
 import importlib.metadata
 import platform
+import statistics
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .config import TrainConfig
 from .data import ImageData, fashion_mnist
+from .errors import UserError
 from .hardware import device_names
 from .run_folder import RunFolder
 from .scaling import scale_learning_rate
@@ -75,16 +78,28 @@ def train(
     Raises:
         UserError: Settings, data, devices or run folder that will not do; no file is left then.
     """
-    data = load_data(config, announce=announce)
     folder = RunFolder(config.run_dir)
     try:
+        _make_log_dir(config.log_dir)
+        data = load_data(config, announce=announce)
         from .strategy import MirroredStrategy
 
         strategy = MirroredStrategy(replicas=config.replicas)
+        return _train(config, data, folder, strategy, callbacks, announce, verbose)
     except BaseException:
         folder.discard()
         raise
-    return _train(config, data, folder, strategy, callbacks, announce, verbose)
+
+
+def _make_log_dir(path: str | None) -> None:
+    try:
+        if path is not None:
+            Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"cannot make the folder {path} for TensorBoard: {error.strerror}; pass another"
+            " --log-dir"
+        ) from error
 
 
 def load_data(config: TrainConfig, *, announce: Callable[[str], None] = print) -> ImageData:
@@ -108,6 +123,7 @@ def _train(
 
     from .callbacks import PrintThroughput, PrintTotalTime, StopAtAccuracy
     from .data import Standardization, evaluation_batches, training_batches
+    from .interrupts import interrupts_at_batch_end
     from .models import WideResNet
 
     keras.utils.set_random_seed(config.seed)
@@ -173,14 +189,15 @@ def _train(
     interrupted = False
     start = time.perf_counter()
     try:
-        model.fit(
-            training,
-            shuffle=False,  # the pipeline shuffles
-            validation_data=validation,
-            epochs=config.epochs,
-            callbacks=run_callbacks,
-            verbose=verbose,
-        )
+        with interrupts_at_batch_end() as interrupts:
+            model.fit(
+                training,
+                shuffle=False,  # the pipeline shuffles
+                validation_data=validation,
+                epochs=config.epochs,
+                callbacks=[*run_callbacks, interrupts],
+                verbose=verbose,
+            )
     except KeyboardInterrupt:
         interrupted = True
         announce("Interrupted: saving what was trained.")
@@ -201,6 +218,12 @@ def _schedule(config: TrainConfig, learning_rate: float, *, steps_per_epoch: int
     from .schedules import WarmUp
 
     warmup_steps = round(config.warmup_epochs * steps_per_epoch)
+    if warmup_steps >= config.epochs * steps_per_epoch:
+        raise UserError(
+            f"warmup_epochs={config.warmup_epochs:g} is {warmup_steps} of the run's"
+            f" {config.epochs * steps_per_epoch} steps and leaves none to train at the full"
+            " learning rate: lower it, or raise epochs"
+        )
     schedule: Any = learning_rate
     if config.schedule == "cosine":
         schedule = keras.optimizers.schedules.CosineDecay(
@@ -218,12 +241,12 @@ def _result(
     reached_target: bool,
 ) -> TrainResult:
     accuracies = history.get("val_accuracy", [])
-    # The first epoch holds the tracing of the step.
-    rates = sorted(history.get("images_per_sec", [])[1:] or history.get("images_per_sec", []))
+    rates = history.get("images_per_sec", [])
+    rates = rates[1:] or rates  # the first epoch holds the tracing of the step
     return TrainResult(
         val_accuracy=accuracies[-1] if accuracies else None,
         best_val_accuracy=max(accuracies, default=None),
-        images_per_sec=rates[len(rates) // 2] if rates else None,
+        images_per_sec=statistics.median(rates) if rates else None,
         seconds=seconds,
         epochs=len(accuracies),
         reached_target=reached_target,

@@ -40,10 +40,10 @@ def test_every_run_gets_a_folder_of_its_own(tmp_path, monkeypatch):
     assert all(path.parent.name == "runs" for path in paths)
 
 
-def test_discard_removes_only_an_empty_folder(tmp_path):
-    full, empty = RunFolder(str(tmp_path / "full")), RunFolder(str(tmp_path / "empty"))
+def test_discard_removes_what_was_made_and_is_empty(tmp_path):
+    (tmp_path / "mine").mkdir()
+    full, mine, deep = (RunFolder(str(tmp_path / name)) for name in ("full", "mine", "a/b"))
     full.write_json("config.json", {})
-    full.discard()
-    empty.discard()
-    assert full.path.exists()
-    assert not empty.path.exists()
+    for folder in (full, mine, deep):
+        folder.discard()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "mine"]

@@ -38,5 +38,6 @@ def test_saved_with_its_optimizer():
 def test_negative_values_are_refused(values):
     with pytest.raises(UserError):
         WarmUp(0.1, **values)
-    with pytest.raises(UserError):
-        WarmUp(-0.1, steps=1)
+    for rate in (-0.1, float("nan"), "0.1", None):
+        with pytest.raises(UserError):
+            WarmUp(rate, steps=1)

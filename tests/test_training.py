@@ -111,7 +111,21 @@ def test_reaching_the_target_stops_the_run(tmp_path):
     assert result.epochs == 1
 
 
-@pytest.mark.parametrize("values", [{"subset": 20_000}, {"replicas": 99}])
+@pytest.mark.parametrize("subset", [1, 33])
+def test_batches_that_do_not_divide_by_the_replicas(tmp_path, subset):
+    result = train(config(tmp_path / "run", subset=subset), announce=silent, verbose=0)
+    assert result.epochs == 2
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"subset": 20_000},
+        {"replicas": 99},
+        {"schedule": "cosine", "epochs": 1, "warmup_epochs": 0.9, "subset": 16, "replicas": 1},
+        {"log_dir": "/proc/version/log"},
+    ],
+)
 def test_nothing_is_left_when_a_run_cannot_start(tmp_path, values):
     with pytest.raises(UserError):
         train(config(tmp_path / "run", **values), announce=silent, verbose=0)
