@@ -209,8 +209,10 @@ def set_strategy(optimizer: keras.optimizers.Optimizer, strategy: tf.distribute.
 
 
 def _with_inner(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
-    inner = getattr(optimizer, "inner_optimizer", None)
-    return [optimizer] if inner is None else [optimizer, *_with_inner(inner)]
+    inner = [*getattr(optimizer, "_inner_optimizers", [])]  # MultiOptimizer
+    if hasattr(optimizer, "inner_optimizer"):  # LossScaleOptimizer
+        inner.append(optimizer.inner_optimizer)
+    return [optimizer, *(one for part in inner for one in _with_inner(part))]
 
 
 def replica_index() -> int:

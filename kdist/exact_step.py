@@ -18,7 +18,7 @@ from . import _upstream
 
 
 def train_step(model: keras.Model, data: Any) -> Any:
-    """One training step, in replica context; returns what `compute_metrics` gave."""
+    """One training step, in replica context; returns the logs that no metric of the model has."""
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     batch = _BatchShare(x)
     with tf.GradientTape() as tape:
@@ -34,14 +34,15 @@ def train_step(model: keras.Model, data: Any) -> Any:
         with _upstream.own_copies(model.optimizer, weights):
             model.optimizer.apply(gradients, weights)
     _average_plain_batch_norms(model)
-    return model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+    return _own_logs(model, batch, x, y, y_pred, sample_weight)
 
 
 def test_step(model: keras.Model, data: Any) -> Any:
-    """One evaluation step, in replica context; returns what `compute_metrics` gave."""
+    """One evaluation step, in replica context; returns the logs that no metric of the model has."""
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-    y_pred, _ = _forward(model, _BatchShare(x), x, y, sample_weight, training=False)
-    return model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+    batch = _BatchShare(x)
+    y_pred, _ = _forward(model, batch, x, y, sample_weight, training=False)
+    return _own_logs(model, batch, x, y, y_pred, sample_weight)
 
 
 def replica_rows(data: Any) -> Any:
@@ -77,6 +78,7 @@ class _BatchShare:
         first = next(leaf for leaf in keras.tree.flatten(x) if leaf is not None)
         # float64 counts exactly, and is rounded only where it meets the loss's dtype.
         self.samples = tf.cast(tf.shape(first)[0], "float64")
+        self._static_samples = first.shape[0]
         self.global_samples = self._sum(self.samples)
         self._scale = tf.math.divide_no_nan(self.global_samples, self.samples)
 
@@ -107,12 +109,19 @@ class _BatchShare:
 
     def additional(self, loss: Any) -> Any:
         # A vector with one entry a sample: Keras adds these up. A scalar is taken for a mean.
-        per_sample = len(loss.shape) and loss.shape[0] is None
+        per_sample = len(loss.shape) and loss.shape[0] == self._static_samples
         return loss * tf.cast(self._scale, loss.dtype) if per_sample else loss
 
     def tracked(self, loss: Any) -> Any:
+        if self._static_samples is not None:  # then Keras weights the update by the samples
+            return self.zero_if_empty(loss)
         replicas = self._context.num_replicas_in_sync
         return self.zero_if_empty(self.weighted(loss) * tf.cast(replicas, loss.dtype))
+
+    def mean(self, value: Any) -> Any:
+        """The mean over the global batch of what is a mean over this replica's samples."""
+        value = keras.ops.convert_to_tensor(value)
+        return self._sum(self.zero_if_empty(self.weighted(value)))
 
     def _sum(self, value: Any) -> Any:
         return self._context.all_reduce(tf.distribute.ReduceOp.SUM, value)
@@ -124,12 +133,23 @@ def _forward(
     with _upstream.loss_rules(batch):
         y_pred = _upstream.call_model(model, x, training=training)
         loss = _upstream.compute_loss(model, x, y, y_pred, sample_weight, training=training)
-    tracker = _upstream.loss_tracker(model)
-    if len(loss.shape):  # reduction="none"
-        tracker.update_state(batch.weighted(loss), sample_weight=batch.global_samples)
-    else:
-        tracker.update_state(batch.zero_if_empty(loss), sample_weight=batch.samples)
+    # With reduction="none" there is a value a sample, and `reduced` has scaled their sum.
+    mean = tf.reduce_mean(batch.weighted(loss)) if len(loss.shape) else loss
+    _upstream.loss_tracker(model).update_state(
+        batch.zero_if_empty(mean), sample_weight=batch.samples
+    )
     return y_pred, loss
+
+
+def _own_logs(
+    model: keras.Model, batch: _BatchShare, x: Any, y: Any, y_pred: Any, sample_weight: Any
+) -> dict[str, Any]:
+    """Update the metrics; what a model's own `compute_metrics` logs besides is taken for a mean."""
+    logs = model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+    if _upstream.computes_stock_metrics(model):
+        return {}
+    known = {metric.name for metric in model.metrics}
+    return {name: batch.mean(value) for name, value in logs.items() if name not in known}
 
 
 def _global_gradients(gradients: Sequence[Any], batch: _BatchShare) -> list[Any]:

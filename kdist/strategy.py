@@ -130,7 +130,8 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
             return outputs
         with self.scope():
             logs = model.get_metrics_result()
-        return logs if _upstream.computes_stock_metrics(model) else {**outputs, **logs}
+            own = keras.tree.map_structure(lambda x: self.experimental_local_results(x)[0], outputs)
+        return {**own, **logs}
 
     #: Tells Keras's random layers to draw differently on every replica.
     draws_differ = True

@@ -1,0 +1,178 @@
+"""Train a case under a strategy, and compare two such runs."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import samples
+import small_models
+import tensorflow as tf
+
+WEIGHTS_TOLERANCE = 1e-9  # absolute, in float64
+METRICS_TOLERANCE = 1e-6  # Keras rounds some constants of its metrics to float32
+
+
+def sgd() -> keras.optimizers.Optimizer:
+    return keras.optimizers.SGD(0.1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """All that one run leaves behind."""
+
+    weights: list[Any]
+    optimizer: list[Any]
+    predictions: list[Any]
+    history: dict[str, Any]
+    scores: dict[str, Any]
+    copies: float  # the largest difference between two replicas' copies of a variable
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is trained; every function is called anew for each run."""
+
+    model: Callable[[], keras.Model] = small_models.mlp
+    optimizer: Callable[[], Any] = sgd
+    compile: Callable[[], dict[str, Any]] = dict
+    data: Callable[[int], samples.Data] = samples.classes
+    weights: Callable[[int], Any] | None = None
+    feed: Callable[[samples.Data, int], dict[str, Any]] = samples.arrays
+    samples: int = 32
+    batch: int = 8
+    fit: Callable[[], dict[str, Any]] = dict
+    procedure: Callable[["Run"], None] | None = None
+    scored: bool = True  # evaluated and asked for predictions after training
+    compiled_in_scope: bool = True
+    fitted_in_scope: bool = False
+    built: bool = False  # by `strategy.build`, where the strategy has it
+    policy: str = "float64"
+    tolerance: float = WEIGHTS_TOLERANCE
+
+
+@dataclasses.dataclass(kw_only=True)
+class Run:
+    """One case under way; a procedure trains it and fills in what it saw."""
+
+    case: Case
+    strategy: tf.distribute.Strategy
+    model: keras.Model
+    history: dict[str, Any] = dataclasses.field(default_factory=dict)
+    scores: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def data(self) -> samples.Data:
+        data = self.case.data(self.case.samples)
+        return data if self.case.weights is None else (*data, self.case.weights(self.case.samples))
+
+    def feed(self) -> dict[str, Any]:
+        return self.case.feed(self.data, self.case.batch)
+
+    def compile(self) -> None:
+        options = {"loss": "sparse_categorical_crossentropy", "metrics": ["accuracy"]}
+        options |= self.case.compile()
+        scope = self.strategy.scope() if self.case.compiled_in_scope else contextlib.nullcontext()
+        with scope:
+            self.model.compile(self.case.optimizer(), **options)
+
+    def fit(self, **options: Any) -> None:
+        arguments = {"epochs": 2, "shuffle": False, "verbose": 0, **self.case.fit(), **options}
+        seen = self.model.fit(**self.feed(), **arguments).history
+        self.history = {name: self.history.get(name, []) + seen[name] for name in seen}
+
+    def evaluate(self) -> None:
+        steps = self.case.fit().get("steps_per_epoch")
+        scores = self.model.evaluate(**self.feed(), steps=steps, verbose=0, return_dict=True)
+        self.scores.update(scores)
+
+    def predict(self) -> list[Any]:
+        x, *_ = self.data
+        outputs = self.model.predict(x, batch_size=self.case.batch, verbose=0)
+        return keras.tree.flatten(outputs)
+
+
+def train(case: Case, strategy: tf.distribute.Strategy | None = None) -> Outcome:
+    """Train under the strategy; without one, on the one replica of stock Keras."""
+    strategy = strategy or tf.distribute.get_strategy()
+    with _policy(case.policy):
+        keras.utils.set_random_seed(0)
+        if case.built and hasattr(strategy, "build"):
+            model = strategy.build(case.model)
+        else:
+            with strategy.scope():
+                model = case.model()
+        run = Run(case=case, strategy=strategy, model=model)
+        run.compile()
+        with strategy.scope() if case.fitted_in_scope else contextlib.nullcontext():
+            if case.procedure:
+                case.procedure(run)
+            else:
+                run.fit()
+                if case.scored:
+                    run.evaluate()
+            predictions = run.predict() if case.scored else []
+        state = run.model.variables + run.model.optimizer.variables
+        return Outcome(
+            weights=run.model.get_weights(),
+            optimizer=[variable.numpy() for variable in run.model.optimizer.variables],
+            predictions=predictions,
+            history=run.history,
+            scores=run.scores,
+            copies=max(_spread(strategy, variable) for variable in state),
+        )
+
+
+@contextlib.contextmanager
+def _policy(name: str) -> Iterator[None]:
+    floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
+    keras.config.set_floatx("float64" if name == "float64" else "float32")
+    keras.config.set_dtype_policy(name)
+    try:
+        yield
+    finally:
+        keras.config.set_floatx(floatx)
+        keras.config.set_dtype_policy(policy)
+
+
+def _spread(strategy: tf.distribute.Strategy, variable: keras.Variable) -> float:
+    copies = [copy.numpy() for copy in strategy.experimental_local_results(variable.value)]
+    return max(_gap(copies[0], copy) for copy in copies)
+
+
+def _gap(one: Any, other: Any) -> float:
+    """The largest difference: infinite for other shapes, NaN where only one is finite."""
+    one, other = np.asarray(one, "float64"), np.asarray(other, "float64")
+    if one.shape != other.shape:
+        return float("inf")
+    finite = np.isfinite(one)
+    if not np.array_equal(finite, np.isfinite(other)):
+        return float("nan")
+    return float(np.max(np.abs(one[finite] - other[finite]), initial=0))
+
+
+def _largest_gap(one: Any, other: Any) -> float:
+    if isinstance(one, dict):
+        if one.keys() != other.keys():
+            return float("inf")
+        one, other = list(one.values()), [other[name] for name in one]
+    if len(one) != len(other):
+        return float("inf")
+    gaps = [_gap(a, b) for a, b in zip(one, other, strict=True)]
+    return float(np.max(gaps, initial=0))  # keeps a NaN, unlike max
+
+
+def differences(expected: Outcome, got: Outcome) -> dict[str, float]:
+    """By how much two runs differ, quantity by quantity."""
+    names = ("weights", "optimizer", "predictions", "history", "scores")
+    gaps = {name: _largest_gap(getattr(expected, name), getattr(got, name)) for name in names}
+    return {**gaps, "copies": got.copies}
+
+
+def too_large(case: Case, gaps: dict[str, float]) -> dict[str, float]:
+    """Those of the differences that are more than rounding."""
+    metrics = max(METRICS_TOLERANCE, case.tolerance)
+    limits = {"history": metrics, "scores": metrics}
+    return {name: gap for name, gap in gaps.items() if not gap <= limits.get(name, case.tolerance)}

@@ -1,0 +1,172 @@
+"""Losses by every reduction, what layers add to them, weights, masks and metrics."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import samples
+import small_models as models
+from harness import Case
+from keras import losses, optimizers, regularizers
+from variants import HEADS, ONE_LEFT, optimized, plain, ramp, two_heads, uneven
+
+
+def squared_error(y: Any, p: Any) -> Any:
+    target = keras.ops.one_hot(keras.ops.cast(keras.ops.reshape(y, (-1,)), "int32"), 3)
+    return keras.ops.sum(keras.ops.square(target - p), axis=-1)
+
+
+def mean_squared_error(y: Any, p: Any) -> Any:
+    return keras.ops.mean(squared_error(y, p))
+
+
+def _reduced(reduction: str) -> Callable[[], dict[str, Any]]:
+    return lambda: {"loss": losses.SparseCategoricalCrossentropy(reduction=reduction)}
+
+
+gru = Case(model=lambda: models.masked_recurrent(keras.layers.GRU), data=samples.series)
+tagger = Case(
+    model=lambda: models.embedding(tagger=True),
+    data=samples.tags,
+    optimizer=lambda: optimizers.Adam(0.01),
+)
+
+CASES: dict[str, Case] = {
+    # Regularizers, constraints, losses that layers add.
+    "l2": Case(model=lambda: models.mlp(kernel_regularizer=regularizers.L2(0.1))),
+    "l2_uneven": uneven(Case(model=lambda: models.mlp(kernel_regularizer=regularizers.L2(0.1)))),
+    "activity_regularizer_uneven": uneven(
+        Case(model=lambda: models.mlp(activity_regularizer=regularizers.L2(0.05)))
+    ),
+    "constraint_uneven": uneven(
+        Case(model=lambda: models.mlp(kernel_constraint=keras.constraints.UnitNorm()))
+    ),
+    "added_mean_uneven": uneven(Case(model=lambda: models.added_loss(per_sample=False))),
+    "added_per_sample_uneven": uneven(
+        optimized(lambda: optimizers.SGD(0.01), model=lambda: models.added_loss(per_sample=True))
+    ),
+    "added_per_sample_in_known_sizes": Case(
+        model=lambda: models.added_loss(per_sample=True), feed=samples.dropping_dataset
+    ),
+    "added_per_sample_eagerly": uneven(
+        Case(model=lambda: models.added_loss(per_sample=True)),
+        compile=lambda: {"run_eagerly": True},
+        optimizer=lambda: optimizers.SGD(0.01),
+    ),
+    "only_added_loss": uneven(
+        Case(
+            model=models.autoencoder,
+            data=samples.features,
+            compile=lambda: {"loss": None, "metrics": None},
+            optimizer=lambda: optimizers.Adam(0.01),
+        ),
+        samples=ONE_LEFT,
+    ),
+    # Weights of samples.
+    "sample_weight": Case(weights=ramp),
+    "sample_weight_uneven": uneven(Case(weights=ramp)),
+    "sample_weight_zero_on_one_replica": uneven(
+        Case(
+            weights=lambda samples: np.arange(samples) % 8 < 4,
+            compile=lambda: {
+                "loss": losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight")
+            },
+        )
+    ),
+    "class_weight_uneven": uneven(plain, fit=lambda: {"class_weight": {0: 1.0, 1: 5.0, 2: 0.3}}),
+    # Losses and metrics.
+    "own_loss_uneven": uneven(plain, compile=lambda: {"loss": squared_error}),
+    "own_mean_loss_uneven": uneven(plain, compile=lambda: {"loss": mean_squared_error}),
+    "own_objective_uneven": uneven(Case(model=lambda: models.own(models.OwnObjective))),
+    "own_metric_uneven": uneven(Case(model=lambda: models.own(models.OwnMetric))),
+    "own_logs_uneven": uneven(Case(model=lambda: models.own(models.OwnLogs))),
+    "two_heads_uneven": two_heads,
+    "two_heads_eagerly": dataclasses.replace(
+        two_heads, compile=lambda: {**two_heads.compile(), "run_eagerly": True}
+    ),
+    "two_heads_weighted": dataclasses.replace(
+        two_heads, weights=lambda samples: {"kind": ramp(samples), "size": ramp(samples)[::-1]}
+    ),
+    "listed_inputs_and_losses": dataclasses.replace(
+        two_heads,
+        model=models.two_ways,
+        data=samples.listed,
+        compile=lambda: {"loss": list(HEADS.values()), "loss_weights": [1.0, 0.2], "metrics": None},
+    ),
+    "named_inputs_and_losses": dataclasses.replace(
+        two_heads, model=models.two_ways, data=samples.named, samples=ONE_LEFT
+    ),
+    "metrics_uneven": uneven(
+        plain,
+        data=samples.column_classes,
+        compile=lambda: {
+            "metrics": [
+                "accuracy",
+                keras.metrics.SparseCategoricalCrossentropy(name="xent"),
+                keras.metrics.MeanIoU(3, sparse_y_pred=False, name="iou"),
+            ]
+        },
+    ),
+    "metrics_of_one_hot_uneven": uneven(
+        plain,
+        data=samples.one_hot,
+        samples=ONE_LEFT,
+        compile=lambda: {
+            "loss": "categorical_crossentropy",
+            "metrics": [
+                keras.metrics.AUC(multi_label=True, num_labels=3, name="auc"),
+                keras.metrics.F1Score(name="f1"),
+                keras.metrics.R2Score(name="r2"),
+                keras.metrics.Precision(name="precision"),
+                keras.metrics.RootMeanSquaredError(name="rmse"),
+            ],
+        },
+    ),
+    "weighted_metrics_uneven": uneven(
+        Case(weights=ramp),
+        data=samples.one_hot,
+        compile=lambda: {
+            "loss": "categorical_crossentropy",
+            "weighted_metrics": ["accuracy", keras.metrics.AUC(name="auc")],
+        },
+    ),
+    # Masks and sparse gradients.
+    "masked_gru_uneven": uneven(gru),
+    "masked_lstm_clipnorm": dataclasses.replace(
+        gru,
+        model=lambda: models.masked_recurrent(keras.layers.LSTM),
+        optimizer=lambda: optimizers.SGD(0.1, clipnorm=0.05),
+    ),
+    "masked_tagger_uneven": uneven(tagger),
+    "masked_tagger_weighted_mean": uneven(
+        tagger,
+        weights=lambda samples: ramp(5 * samples).reshape(samples, 5),
+        compile=_reduced("mean_with_sample_weight"),
+    ),
+    "masked_tagger_sum": uneven(
+        tagger, compile=_reduced("sum"), optimizer=lambda: optimizers.SGD(0.001)
+    ),
+    "embedding_global_clipnorm_uneven": uneven(
+        Case(
+            model=models.bag_of_tokens,
+            data=samples.tokens,
+            optimizer=lambda: optimizers.Adam(0.01, global_clipnorm=0.1),
+        ),
+        samples=ONE_LEFT,
+    ),
+    "embedding_accumulation_uneven": uneven(
+        Case(
+            model=models.bag_of_tokens,
+            data=samples.tokens,
+            optimizer=lambda: optimizers.SGD(0.1, gradient_accumulation_steps=2),
+        )
+    ),
+}
+for _reduction in ("sum_over_batch_size", "mean", "sum", "mean_with_sample_weight", "none"):
+    for _suffix, _weights in {"": None, "_weighted": ramp}.items():
+        CASES[f"loss_{_reduction}{_suffix}"] = uneven(
+            optimized(lambda: optimizers.SGD(0.01), weights=_weights, scored=bool(_weights)),
+            compile=_reduced(_reduction),
+        )

@@ -1,0 +1,50 @@
+"""Sizes of batches, and kinds of models."""
+
+from collections.abc import Callable
+
+import keras
+import procedures
+import samples
+import small_models as models
+from harness import Case
+from keras import optimizers
+from variants import ONE_LEFT, bn, plain, uneven
+
+CASES: dict[str, Case] = {
+    # Sizes of batches.
+    "even": plain,
+    "uneven_last_batch": uneven(plain),
+    "fewer_samples_than_replicas": uneven(plain, samples=ONE_LEFT),
+    "batch_not_divisible": Case(batch=7, samples=28),
+    "batch_smaller_than_replicas": Case(batch=1, samples=6),
+    "one_uneven_batch": Case(batch=32, samples=5),
+    # Kinds of models.
+    "sequential": uneven(Case(model=models.sequential, scored=False)),
+    "subclassed": Case(model=models.Subclassed),
+    "subclassed_first_batch_uneven": Case(model=models.Subclassed, batch=9, samples=26),
+    "nested": uneven(Case(model=models.nested, scored=False)),
+    "shared_layer": uneven(Case(model=models.shared_layer, scored=False)),
+    "convolutional": uneven(Case(model=models.convolutional, data=samples.images, scored=False)),
+    "spectral_normalization": uneven(Case(model=models.spectral, scored=False)),
+    "plain_bn_built": uneven(Case(model=models.plain_normalization, built=True)),
+    "frozen_normalization": uneven(Case(model=models.frozen_normalization)),
+    "fine_tuning": uneven(Case(model=models.pretrained, procedure=procedures.fine_tuning)),
+    "resumed": uneven(bn, optimizer=lambda: optimizers.Adam(0.01), procedure=procedures.resumed),
+}
+
+# Add `kdist.layers.SyncBatchNormalization` here and below, and it is held to the same cases.
+NORMALIZATIONS = {"bn": models.synchronized}
+MASKED_NORMALIZATIONS: dict[str, Callable[[], keras.layers.Layer]] = {}
+
+for _name, _layer in NORMALIZATIONS.items():
+    _bn = Case(model=lambda layer=_layer: models.mlp(layer))
+    CASES |= {
+        _name: _bn,
+        f"{_name}_uneven": uneven(_bn),
+        f"{_name}_fewer_samples_than_replicas": uneven(_bn, samples=ONE_LEFT),
+    }
+for _name, _layer in MASKED_NORMALIZATIONS.items():
+    _masked = Case(
+        model=lambda layer=_layer: models.masked_normalization(layer), data=samples.series
+    )
+    CASES |= {f"{_name}_masked": _masked, f"{_name}_masked_uneven": uneven(_masked)}

@@ -1,0 +1,154 @@
+"""Data for the small models: the same on every call, easy to split unevenly."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+Data = tuple[Any, ...]
+
+
+def classes(samples: int) -> Data:
+    rng = np.random.default_rng(1)
+    return rng.normal(size=(samples, 6)) * 3 + 2, rng.integers(0, 3, samples)
+
+
+def column_classes(samples: int) -> Data:
+    x, y = classes(samples)
+    return x, y[:, None]
+
+
+def one_hot(samples: int) -> Data:
+    x, y = classes(samples)
+    return x, np.eye(3)[y]
+
+
+def features(samples: int) -> Data:
+    return (classes(samples)[0],)
+
+
+def overflowing(samples: int) -> Data:
+    """One sample, in the part of the last replica, makes the gradients infinite."""
+    x, y = classes(samples)
+    x[11, 0] = np.inf
+    return x, y
+
+
+def _sizes(x: Any) -> Any:
+    return x[:, :1] * 0.1
+
+
+def listed(samples: int) -> Data:
+    x, y = classes(samples)
+    return [x, x[:, 1:3]], [y, _sizes(x)]
+
+
+def named(samples: int) -> Data:
+    x, y = classes(samples)
+    return {"wide": x, "narrow": x[:, 1:3]}, {"kind": y, "size": _sizes(x)}
+
+
+def heads(samples: int) -> Data:
+    x, y = classes(samples)
+    return x, {"kind": y, "size": _sizes(x)}
+
+
+def series(samples: int) -> Data:
+    """Sequences of two features whose ends are zero, so masked."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(samples, 4, 2)) + 1
+    lengths = rng.integers(1, 5, samples)
+    x[np.arange(4) >= lengths[:, None]] = 0
+    return x, rng.integers(0, 3, samples)
+
+
+def tokens(samples: int) -> Data:
+    rng = np.random.default_rng(3)
+    x = rng.integers(1, 10, (samples, 5)).astype("int32")
+    x[np.arange(5) >= rng.integers(1, 6, samples)[:, None]] = 0
+    return x, rng.integers(0, 3, samples)
+
+
+def tags(samples: int) -> Data:
+    x, _ = tokens(samples)
+    return x, x % 3
+
+
+def images(samples: int) -> Data:
+    rng = np.random.default_rng(4)
+    return rng.normal(size=(samples, 6, 6, 1)), rng.integers(0, 3, samples)
+
+
+# How the data reach `fit`: each returns arguments for `fit` and `evaluate`.
+
+
+def arrays(data: Data, batch: int) -> dict[str, Any]:
+    return {**dict(zip(("x", "y", "sample_weight"), data, strict=False)), "batch_size": batch}
+
+
+def tensors(data: Data, batch: int) -> dict[str, Any]:
+    return arrays(keras.tree.map_structure(tf.convert_to_tensor, data), batch)
+
+
+def dataset(data: Data, batch: int) -> dict[str, Any]:
+    return {"x": tf.data.Dataset.from_tensor_slices(data).batch(batch).prefetch(1)}
+
+
+def dropping_dataset(data: Data, batch: int) -> dict[str, Any]:
+    """Batches whose size is known when the step is traced."""
+    return {"x": tf.data.Dataset.from_tensor_slices(data).batch(batch, drop_remainder=True)}
+
+
+def endless_dataset(data: Data, batch: int) -> dict[str, Any]:
+    return {"x": tf.data.Dataset.from_tensor_slices(data).repeat().batch(batch)}
+
+
+def ready_dataset(data: Data, batch: int) -> dict[str, Any]:
+    """Batches made by the user, not by `batch`, so TensorFlow cannot see their size."""
+    slices = [_part(data, rows) for rows in _rows(data, batch)]
+
+    def batches() -> Any:
+        yield from slices
+
+    signature = keras.tree.map_structure(
+        lambda leaf: tf.TensorSpec((None, *leaf.shape[1:]), leaf.dtype), data
+    )
+    made = tf.data.Dataset.from_generator(batches, output_signature=signature)
+    return {"x": made.apply(tf.data.experimental.assert_cardinality(len(slices)))}
+
+
+def _rows(data: Data, batch: int) -> list[slice]:
+    samples = len(keras.tree.flatten(data)[0])
+    return [slice(start, start + batch) for start in range(0, samples, batch)]
+
+
+def _part(data: Data, rows: slice) -> Any:
+    return keras.tree.map_structure(lambda leaf: leaf[rows], data)
+
+
+class _Batches(keras.utils.PyDataset):
+    def __init__(self, data: Data, batch: int) -> None:
+        super().__init__()
+        self.data, self.rows = data, _rows(data, batch)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Any:
+        return _part(self.data, self.rows[index])
+
+
+def py_dataset(data: Data, batch: int) -> dict[str, Any]:
+    return {"x": _Batches(data, batch)}
+
+
+def generator(data: Data, batch: int) -> dict[str, Any]:
+    """Endless, as Keras wants generators over several epochs."""
+
+    def batches() -> Any:
+        while True:
+            for rows in _rows(data, batch):
+                yield _part(data, rows)
+
+    return {"x": batches()}

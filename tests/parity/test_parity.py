@@ -1,0 +1,55 @@
+"""The promise: on any number of replicas, the model that one replica gives."""
+
+import functools
+
+import harness
+import pytest
+from cases import CASES, KNOWN_FAILURES
+
+import kdist
+
+ON_MORE_REPLICAS = (
+    "uneven_last_batch",
+    "fewer_samples_than_replicas",
+    "batch_smaller_than_replicas",
+    "bn_fewer_samples_than_replicas",
+    "optimizer_LossScaleOptimizer",
+    "accumulation_clipnorm_bn_uneven",
+    "loss_sum_weighted",
+    "loss_mean_with_sample_weight_weighted",
+    "named_inputs_and_losses",
+    "masked_tagger_weighted_mean",
+    "embedding_global_clipnorm_uneven",
+    "steps_per_execution_3_uneven",
+    "batch_by_batch",
+)
+
+
+EVERY_CASE = [
+    pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=KNOWN_FAILURES[name]))
+    if name in KNOWN_FAILURES
+    else name
+    for name in CASES
+]
+
+
+@functools.cache
+def on_one_replica(name):
+    return harness.train(CASES[name])
+
+
+def check(name, replicas):
+    got = harness.train(CASES[name], kdist.MirroredStrategy([f"/cpu:{i}" for i in range(replicas)]))
+    gaps = harness.differences(on_one_replica(name), got)
+    assert not harness.too_large(CASES[name], gaps), gaps
+
+
+@pytest.mark.parametrize("name", EVERY_CASE)
+def test_two_replicas_give_what_one_gives(name):
+    check(name, replicas=2)
+
+
+@pytest.mark.parametrize("replicas", [3, 4])
+@pytest.mark.parametrize("name", ON_MORE_REPLICAS)
+def test_more_replicas_give_what_one_gives(name, replicas):
+    check(name, replicas)

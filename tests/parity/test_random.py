@@ -1,0 +1,80 @@
+"""Cases that nobody thought of: hypothesis puts model, optimizer, loss and sizes together."""
+
+import harness
+import keras
+import numpy as np
+import samples
+from hypothesis import Phase, given, note, settings
+from hypothesis import strategies as st
+from optimizer_cases import OPTIMIZERS
+
+import kdist
+
+HIDDEN = {
+    "dense": lambda: keras.layers.Dense(5, activation="tanh"),
+    "regularized": lambda: keras.layers.Dense(
+        5, kernel_regularizer="l2", activity_regularizer="l2", bias_constraint="non_neg"
+    ),
+    "batch norm": lambda: keras.layers.BatchNormalization(synchronized=True, momentum=0.8),
+    "layer norm": keras.layers.LayerNormalization,
+    "frozen": lambda: keras.layers.Dense(6, activation="relu", trainable=False),
+}
+CLIPPING = [{}, {"clipnorm": 0.1}, {"global_clipnorm": 0.1}, {"clipvalue": 0.02}]
+EXTRAS = [{}, {"gradient_accumulation_steps": 2}, {"use_ema": True, "ema_overwrite_frequency": 2}]
+# These take no such options, or start from what the model was when the optimizer was built.
+NOT_DRAWN = {"LossScaleOptimizer", "MultiOptimizer", "ScheduleFreeAdamW"}
+REDUCTIONS = ["sum_over_batch_size", "sum", "mean_with_sample_weight", "none"]
+
+
+@st.composite
+def cases(draw):
+    hidden = draw(st.lists(st.sampled_from(sorted(HIDDEN)), min_size=1, max_size=3))
+    optimizer = draw(st.sampled_from(sorted(OPTIMIZERS.keys() - NOT_DRAWN)))
+    options = {**draw(st.sampled_from(CLIPPING)), **draw(st.sampled_from(EXTRAS))}
+    reduction = draw(st.sampled_from(REDUCTIONS))
+    count = draw(st.integers(1, 30))
+    batch = draw(st.integers(1, 12).filter(lambda size: count / size <= 8))
+    weighted = draw(st.booleans())
+    feed = draw(st.sampled_from([samples.arrays, samples.dataset, samples.py_dataset]))
+    steps = draw(st.sampled_from([1, 2])) if feed is not samples.py_dataset else 1
+    note(f"{hidden} {optimizer} {options} {reduction} {count}/{batch} {weighted} {feed} {steps}")
+
+    def model():
+        x = inputs = keras.Input((6,))
+        for name in hidden:
+            x = HIDDEN[name]()(x)
+        return keras.Model(inputs, keras.layers.Dense(3, activation="softmax", name="classes")(x))
+
+    def decorated():
+        made = OPTIMIZERS[optimizer]()
+        return type(made).from_config({**made.get_config(), **options})
+
+    def compiled():
+        loss = keras.losses.SparseCategoricalCrossentropy(reduction=reduction)
+        return {"loss": loss, "steps_per_execution": steps}
+
+    return harness.Case(
+        model=model,
+        optimizer=decorated,
+        compile=compiled,
+        samples=count,
+        batch=batch,
+        weights=(lambda size: np.linspace(0.2, 3, size)) if weighted else None,
+        feed=feed,
+        # Adaptive steps divide by small numbers, which makes rounding larger.
+        tolerance=1e-7,
+    )
+
+
+# No shrinking: an example takes seconds, and names its parts.
+@settings(
+    max_examples=8,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.explicit, Phase.generate],
+)
+@given(case=cases(), replicas=st.integers(2, 4))
+def test_anything_put_together_is_the_same_on_several_replicas(case, replicas):
+    got = harness.train(case, kdist.MirroredStrategy(replicas=replicas))
+    gaps = harness.differences(harness.train(case), got)
+    assert not harness.too_large(case, gaps), gaps

@@ -1,0 +1,117 @@
+"""Random layers under several replicas, and files that stock Keras opens."""
+
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import samples
+import tensorflow as tf
+
+import kdist
+
+LAYERS = {
+    "Dropout": lambda: keras.layers.Dropout(0.5, seed=3),
+    "SpatialDropout2D": lambda: keras.layers.SpatialDropout2D(0.5, seed=3),
+    "GaussianNoise": lambda: keras.layers.GaussianNoise(1.0, seed=3),
+    "AlphaDropout": lambda: keras.layers.AlphaDropout(0.5, seed=3),
+    "RandomFlip": lambda: keras.layers.RandomFlip("horizontal", seed=3),
+    "RandomTranslation": lambda: keras.layers.RandomTranslation(0.5, 0.5, seed=3),
+    "RandomBrightness": lambda: keras.layers.RandomBrightness(0.5, value_range=(0, 1), seed=3),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_replica_draws_for_itself(name):
+    strategy = kdist.MirroredStrategy(replicas=3)
+    with strategy.scope():
+        layer = LAYERS[name]()
+    images = np.random.default_rng(0).uniform(size=(12, 6, 6, 4)).astype("float32")
+    draw = tf.function(lambda: strategy.run(lambda: layer(images, training=True)))
+    parts = [part.numpy() for part in strategy.experimental_local_results(draw())]
+    again = [part.numpy() for part in strategy.experimental_local_results(draw())]
+    drawn = [*parts, *again]
+    for index, one in enumerate(drawn):
+        assert all(not np.array_equal(one, other) for other in drawn[index + 1 :])
+
+
+def test_fit_drops_differently_on_each_replica():
+    """The first update of a zero kernel under a linear loss is what was let through, on average.
+
+    One sample of ones a replica: a unit of weight 2 or 0 has variance 1, the mean of two
+    independent ones has 1/2, the mean of two equal ones 1.
+    """
+    strategy = kdist.MirroredStrategy(replicas=2)
+    with strategy.scope():
+        inputs = keras.Input((4096,))
+        kept = keras.layers.Dropout(0.5, seed=1)(inputs)
+        outputs = keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")(kept)
+        model = keras.Model(inputs, outputs)
+        model.compile(keras.optimizers.SGD(1.0), loss=lambda y, p: p)
+    model.fit(np.ones((2, 4096)), np.zeros((2, 1)), batch_size=2, verbose=0)
+    assert np.var(model.get_weights()[0]) == pytest.approx(0.5, abs=0.05)
+
+
+def randomized():
+    inputs = keras.Input((6,))
+    x = keras.layers.GaussianNoise(0.1)(keras.layers.Dense(8, activation="relu")(inputs))
+    x = keras.layers.Dropout(0.3)(keras.layers.BatchNormalization(synchronized=True)(x))
+    return keras.Model(inputs, keras.layers.Dense(3, activation="softmax")(x))
+
+
+def trained(seed):
+    keras.utils.set_random_seed(seed)
+    strategy = kdist.MirroredStrategy(replicas=2)
+    x, y = samples.classes(27)
+    with strategy.scope():
+        model = randomized()
+        model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    model.fit(x, y, batch_size=8, epochs=2, verbose=0)
+    return model
+
+
+def test_a_seeded_run_repeats_itself():
+    first, second, other = (trained(seed).get_weights() for seed in (1, 1, 2))
+    for one, two in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert not np.array_equal(first[0], other[0])
+
+
+IN_STOCK_KERAS = """
+import sys
+sys.modules["kdist"] = None  # any import of it fails
+import keras, numpy as np, tensorflow as tf
+folder = sys.argv[1]
+x, y = np.load(folder + "/x.npy"), np.load(folder + "/y.npy")
+model = keras.models.load_model(folder + "/model.keras")
+np.save(folder + "/from_keras.npy", model.predict(x, verbose=0))
+np.save(folder + "/scores.npy", model.evaluate(x, y, verbose=0))
+exported = tf.saved_model.load(folder + "/exported")
+np.save(folder + "/from_export.npy", exported.serve(tf.constant(x, tf.float32)))
+model.set_weights([0 * weight for weight in model.get_weights()])
+model.load_weights(folder + "/model.weights.h5")
+np.save(folder + "/from_weights.npy", model.predict(x, verbose=0))
+model.fit(x, y, verbose=0)
+"""
+
+
+def test_saved_files_open_where_there_is_no_kdist(tmp_path):
+    model = trained(1)
+    x, y = samples.classes(27)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    model.save(tmp_path / "model.keras")
+    model.save_weights(tmp_path / "model.weights.h5")
+    model.export(tmp_path / "exported", verbose=False)
+    done = subprocess.run(
+        [sys.executable, "-c", IN_STOCK_KERAS, tmp_path], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    for source in ("from_keras", "from_export", "from_weights"):
+        np.testing.assert_allclose(
+            np.load(tmp_path / f"{source}.npy"), model.predict(x, verbose=0), atol=1e-6
+        )
+    np.testing.assert_allclose(
+        np.load(tmp_path / "scores.npy"), model.evaluate(x, y, verbose=0), atol=1e-6
+    )

@@ -1,0 +1,152 @@
+"""What cannot be exact is said, once; what cannot work is refused."""
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+import samples
+import small_models
+import tensorflow as tf
+
+import kdist
+from kdist.errors import UserError
+
+LOSS = "sparse_categorical_crossentropy"
+
+
+def compiled(strategy, model_fn, **options):
+    with strategy.scope():
+        model = model_fn()
+        model.compile(keras.optimizers.SGD(0.1), LOSS, metrics=["accuracy"], **options)
+    return model
+
+
+def plain_normalization():
+    inputs = keras.Input((6,))
+    x = keras.layers.BatchNormalization(momentum=0.5, name="first_norm")(inputs)
+    x = keras.layers.BatchNormalization(name="frozen_norm", trainable=False)(x)
+    x = keras.layers.BatchNormalization(name="second_norm")(keras.layers.Dense(8)(x))
+    return keras.Model(inputs, keras.layers.Dense(3, activation="softmax")(x))
+
+
+def fit(model):
+    x, y = samples.classes(27)
+    return model.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0)
+
+
+def test_plain_batch_norm_is_warned_of_once_by_name():
+    model = compiled(kdist.MirroredStrategy(replicas=2), plain_normalization)
+    with pytest.warns(match=r"^first_norm, second_norm: .*strategy\.build"):
+        fit(model)
+    fit(model)  # warnings are errors, so no second one
+    model.evaluate(*samples.classes(5), verbose=0)
+
+
+def test_what_build_made_is_not_warned_of():
+    strategy = kdist.MirroredStrategy(replicas=2)
+    model = strategy.build(plain_normalization)
+    model.compile("sgd", LOSS)
+    fit(model)  # warnings are errors
+
+
+def test_one_replica_is_not_warned_of():
+    fit(compiled(kdist.MirroredStrategy(replicas=1), plain_normalization))
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize(
+    "replicas",
+    [
+        2,
+        3,
+        pytest.param(
+            4,
+            marks=pytest.mark.xfail(
+                strict=True, reason="a replica without samples makes the moving statistics NaN"
+            ),
+        ),
+    ],
+)
+def test_saved_moving_statistics_score_as_evaluated(replicas, tmp_path):
+    """keras#14372: a file holds the statistics of one replica."""
+    model = compiled(kdist.MirroredStrategy(replicas=replicas), plain_normalization)
+    with pytest.warns(UserWarning, match="first_norm"):
+        fit(model)
+    x, y = samples.classes(27)
+    before = model.evaluate(x, y, batch_size=8, verbose=0)
+    model.save(tmp_path / "model.keras")
+    saved = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(saved.evaluate(x, y, verbose=0), before, atol=1e-6)
+    assert np.isfinite(before).all()
+
+
+class OwnStep(keras.Model):
+    """A train step as Keras's guide writes it, with a figure of its own in the logs."""
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            predictions = self(x, training=True)
+            loss = self.compute_loss(x=x, y=y, y_pred=predictions)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        for metric in self.metrics:
+            if metric.name == "loss":
+                metric.update_state(loss)
+            else:
+                metric.update_state(y, predictions)
+        return {"own": loss, **{metric.name: metric.result() for metric in self.metrics}}
+
+
+def with_own_step():
+    inputs = keras.Input((6,))
+    return OwnStep(inputs, small_models.classes()(keras.layers.Dense(8)(inputs)))
+
+
+@pytest.mark.usefixtures("float64")
+def test_own_train_step_runs_as_it_is_with_one_warning():
+    devices = ["/cpu:0", "/cpu:1"]
+    x, y = samples.classes(32)
+    stock = tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
+    results = []
+    for strategy in (stock, kdist.MirroredStrategy(devices)):
+        keras.utils.set_random_seed(0)
+        model = compiled(strategy, with_own_step)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            histories = [model.fit(x, y, batch_size=8, shuffle=False, verbose=0) for _ in range(2)]
+        messages = [str(one.message) for one in caught if one.category is UserWarning]
+        results.append(([history.history for history in histories], model.get_weights()))
+    assert len(messages) == 1
+    assert "OwnStep has its own train_step" in messages[0]
+    assert results[0][0] == results[1][0]
+    for expected, weights in zip(results[0][1], results[1][1], strict=True):
+        np.testing.assert_array_equal(weights, expected)
+
+
+@pytest.mark.parametrize("method", ["fit", "evaluate", "train_on_batch", "test_on_batch"])
+def test_a_model_made_in_another_scope_is_refused(method):
+    other = kdist.MirroredStrategy(replicas=2)
+    model = compiled(tf.distribute.get_strategy(), small_models.mlp)
+    x, y = samples.classes(8)
+    with other.scope(), pytest.raises(UserError, match="outside the strategy's scope"):
+        getattr(model, method)(x, y)
+
+
+@pytest.mark.parametrize("method", ["fit", "evaluate", "train_on_batch"])
+def test_xla_over_logical_cpus_is_refused(method):
+    model = compiled(kdist.MirroredStrategy(replicas=2), small_models.mlp, jit_compile=True)
+    x, y = samples.classes(8)
+    with pytest.raises(UserError, match="jit_compile=True"):
+        getattr(model, method)(x, y)
+
+
+def test_automatic_xla_falls_back_quietly():
+    fit(compiled(kdist.MirroredStrategy(replicas=2), small_models.mlp, jit_compile="auto"))
+
+
+def test_xla_on_one_replica_is_kept():
+    model = compiled(kdist.MirroredStrategy(replicas=1), small_models.mlp, jit_compile=True)
+    fit(model)
+    assert model.jit_compile

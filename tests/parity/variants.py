@@ -1,0 +1,45 @@
+"""What most cases start from, and how they differ."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import samples
+import small_models as models
+from harness import Case
+from keras import optimizers
+
+UNEVEN = 27  # with batches of 8 the last one has 3
+ONE_LEFT = 25  # with batches of 8 the last one has 1: replicas without a sample
+
+
+def uneven(case: Case, **changes: Any) -> Case:
+    return dataclasses.replace(case, **{"samples": UNEVEN, **changes})
+
+
+def optimized(make: Callable[[], Any], **changes: Any) -> Case:
+    """An optimizer does not touch evaluation, so only training is compared."""
+    return Case(**{"optimizer": make, "scored": False, **changes})
+
+
+def ramp(count: int) -> Any:
+    """A weight for each sample."""
+    return np.linspace(0.1, 2, count)
+
+
+plain = Case()
+bn = Case(model=lambda: models.mlp(models.synchronized))
+
+HEADS = {"kind": "sparse_categorical_crossentropy", "size": "mse"}
+two_heads = Case(
+    model=models.dict_heads,
+    data=samples.heads,
+    samples=UNEVEN,
+    optimizer=lambda: optimizers.SGD(0.01),
+    compile=lambda: {
+        "loss": dict(HEADS),
+        "loss_weights": {"kind": 1.0, "size": 0.2},
+        "metrics": {"kind": ["accuracy"], "size": ["mae"]},
+    },
+)
