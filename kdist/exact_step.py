@@ -33,7 +33,7 @@ def train_step(model: keras.Model, data: Any) -> Any:
         gradients = _global_gradients(tape.gradient(objective, weights), batch)
         with _upstream.own_copies(model.optimizer, weights):
             model.optimizer.apply(gradients, weights)
-    _average_plain_batch_norms(model)
+    _average_plain_batch_norms(model, batch)
     return _own_logs(model, batch, x, y, y_pred, sample_weight)
 
 
@@ -118,10 +118,10 @@ class _BatchShare:
         replicas = self._context.num_replicas_in_sync
         return self.zero_if_empty(self.weighted(loss) * tf.cast(replicas, loss.dtype))
 
-    def mean(self, value: Any) -> Any:
-        """The mean over the global batch of what is a mean over this replica's samples."""
-        value = keras.ops.convert_to_tensor(value)
-        return self._sum(self.zero_if_empty(self.weighted(value)))
+    def mean(self, values: Sequence[Any]) -> list[Any]:
+        """Means over the global batch of what are means over this replica's samples."""
+        own = [self.zero_if_empty(self.weighted(tf.convert_to_tensor(v))) for v in values]
+        return list(self._sum(own))
 
     def _sum(self, value: Any) -> Any:
         return self._context.all_reduce(tf.distribute.ReduceOp.SUM, value)
@@ -149,7 +149,8 @@ def _own_logs(
     if _upstream.computes_stock_metrics(model):
         return {}
     known = {metric.name for metric in model.metrics}
-    return {name: batch.mean(value) for name, value in logs.items() if name not in known}
+    own = {name: value for name, value in logs.items() if name not in known}
+    return dict(zip(own, batch.mean(list(own.values())), strict=True)) if own else {}
 
 
 def _global_gradients(gradients: Sequence[Any], batch: _BatchShare) -> list[Any]:
@@ -169,12 +170,10 @@ def _defined(gradient: Any, batch: _BatchShare) -> Any:
     return batch.zero_if_empty(gradient)
 
 
-def _average_plain_batch_norms(model: keras.Model) -> None:
+def _average_plain_batch_norms(model: keras.Model, batch: _BatchShare) -> None:
     """Keep one set of moving statistics: a file holds those of replica 0 only (keras#14372)."""
     layers = unsynchronized_batch_norms(model)
     moving = [v for layer in layers for v in (layer.moving_mean, layer.moving_variance)]
     if moving:
-        context = tf.distribute.get_replica_context()
-        means = context.all_reduce(tf.distribute.ReduceOp.MEAN, [v.value + 0 for v in moving])
-        for variable, mean in zip(moving, means, strict=True):
+        for variable, mean in zip(moving, batch.mean([v.value for v in moving]), strict=True):
             variable.assign(mean)
