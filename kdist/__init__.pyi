@@ -1,7 +1,10 @@
 from . import callbacks as callbacks
 from . import data as data
 from . import errors as errors
+from . import layers as layers
 from . import models as models
 from . import schedules as schedules
+from .batch_norm_conversion import convert_batch_norm as convert_batch_norm
+from .batch_norm_recalibration import recalibrate_batch_norm as recalibrate_batch_norm
 from .scaling import scale_learning_rate as scale_learning_rate
 from .strategy import MirroredStrategy as MirroredStrategy

@@ -1,0 +1,166 @@
+"""Stock Keras under `tf.distribute.MirroredStrategy` against kdist: who keeps the model the same?
+
+    python -m benchmarks.parity                 # the cases of the README's table, two replicas
+    python -m benchmarks.parity --all --replicas 3
+    python -m benchmarks.parity --case bn_uneven clipnorm
+
+Every case of `tests/parity/cases.py` trains a small model in float64 on one replica of stock
+Keras and on several logical CPUs, on the same global batches, and compares all that training
+leaves behind. Each runs in a process of its own, so that a crash is an outcome. Prints a Markdown
+table: `equal` is to rounding (1e-9 in weights and predictions, 1e-6 in metrics), else the largest
+difference of a weight or prediction, or of a metric where the weights agree.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+TIMEOUT_SECONDS = 300
+
+README_CASES = (
+    "even",
+    "uneven_last_batch",
+    "fewer_samples_than_replicas",
+    "batch_not_divisible",
+    "bn",
+    "plain_bn_built",
+    "bn_uneven",
+    "clipnorm",
+    "global_clipnorm_uneven",
+    "clipvalue",
+    "accumulation",
+    "ema_overwrite_uneven",
+    "optimizer_Adam",
+    "optimizer_LossScaleOptimizer",
+    "l2",
+    "activity_regularizer_uneven",
+    "sample_weight_uneven",
+    "loss_sum",
+    "loss_mean_with_sample_weight_weighted",
+    "own_mean_loss_uneven",
+    "two_heads_uneven",
+    "weighted_metrics_uneven",
+    "masked_gru_uneven",
+    "masked_tagger_uneven",
+    "embedding_global_clipnorm_uneven",
+    "fine_tuning",
+    "steps_per_execution_2",
+    "compiled_outside_the_scope",
+    "batch_by_batch",
+    "generator",
+)
+
+
+def main() -> None:
+    """Print the table, or with `--run` the outcome of one case as a line of JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--replicas", type=int, default=2, help="number of replicas (default 2)")
+    parser.add_argument("--all", action="store_true", help="every case, not only the README's")
+    parser.add_argument("--case", nargs="+", help="these cases only")
+    parser.add_argument("--run", choices=("stock", "kdist"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.run:
+        print(json.dumps(_run(options.case[0], options.run, options.replicas)))
+        return
+    known = _case_names()
+    names = options.case or (known if options.all else README_CASES)
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        parser.error(f"unknown case {', '.join(unknown)}: there are {', '.join(known)}")
+    _print_table(names, options.replicas)
+
+
+def _print_table(names: Sequence[str], replicas: int) -> None:
+    kept = {"stock": 0, "kdist": 0}
+    print(f"| case, {replicas} replicas | stock Keras | kdist |")
+    print("| --- | --- | --- |", flush=True)
+    for name in names:
+        outcomes = {kind: _in_a_process(name, kind, replicas) for kind in kept}
+        for kind in kept:
+            kept[kind] += outcomes[kind] == "equal"
+        row = (name.replace("_", " "), outcomes["stock"], outcomes["kdist"])
+        print(f"| {' | '.join(row)} |", flush=True)
+    total = len(names)
+    print(f"| **equal** | **{kept['stock']} of {total}** | **{kept['kdist']} of {total}** |")
+
+
+def _in_a_process(name: str, kind: str, replicas: int) -> str:
+    """The outcome of one case in words."""
+    command = [sys.executable, "-m", "benchmarks.parity", "--run", kind]
+    command += ["--case", name, "--replicas", str(replicas)]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return f"no end within {TIMEOUT_SECONDS} s"
+    if done.returncode < 0:
+        return f"crash: {signal.Signals(-done.returncode).name}"
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
+    return _in_words(json.loads(done.stdout.splitlines()[-1]))
+
+
+def _in_words(outcome: dict[str, Any]) -> str:
+    if "crash" in outcome:
+        return f"crash: {outcome['crash']}"
+    wrong = outcome["wrong"]
+    if not wrong:
+        return "equal"
+    model = [wrong[name] for name in ("weights", "predictions", "copies") if name in wrong]
+    gaps = model or list(wrong.values())
+    where = "" if model else f" in {' and '.join(wrong)}"
+    if any(gap != gap for gap in gaps):
+        return f"NaN{where}"
+    return f"off by {max(gaps):.1g}{where}" if max(gaps) < float("inf") else f"other shape{where}"
+
+
+def _import_cases() -> tuple[Any, Any]:
+    sys.path.insert(0, str(ROOT / "tests" / "parity"))
+    return importlib.import_module("cases"), importlib.import_module("harness")
+
+
+def _case_names() -> list[str]:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    return list(_import_cases()[0].CASES)
+
+
+def _run(name: str, kind: str, replicas: int) -> dict[str, Any]:
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    import tensorflow as tf
+
+    tf.get_logger().setLevel("ERROR")
+    warnings.simplefilter("ignore")
+    tf.config.set_visible_devices([], "GPU")
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0],
+        [tf.config.LogicalDeviceConfiguration()] * replicas,
+    )
+    cases, harness = _import_cases()
+    case = cases.CASES[name]
+    expected = harness.train(case)
+    devices = [f"/cpu:{index}" for index in range(replicas)]
+    try:
+        if kind == "stock":
+            strategy = tf.distribute.MirroredStrategy(devices)
+        else:
+            import kdist
+
+            strategy = kdist.MirroredStrategy(devices)
+        got = harness.train(case, strategy)
+    except Exception as error:
+        return {"crash": type(error).__name__}
+    return {"wrong": harness.too_large(case, harness.differences(expected, got))}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""Batch norms' moving statistics, computed afresh for the weights as they are."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from . import _upstream
+from .calibration_batches import calibration_batches
+from .errors import UserError
+from .exact_step import replica_rows
+from .layers.batch_norm_kernels import Kernels, broadcast_mask, merge
+
+
+def recalibrate_batch_norm(
+    model: keras.Model, data: Any, *, steps: int | None = None, batch_size: int = 32
+) -> None:
+    """Set batch norms' moving statistics to those of `data` under the model's present weights.
+
+    Moving statistics are averages over the past steps of training, so they lag behind weights that
+    still change, and after few steps they hold much of their initial value. This computes them for
+    the weights as they are: mean and variance of all values that a batch norm meets. Batches count
+    by how many values they have, and the variance is the mean variance within batches plus the
+    variance of their means; an average of variances would lack the latter.
+
+    While `data` passes, batch norms normalize by each batch's statistics, as in training: give
+    batches of the size trained with. All other layers are at inference. Dropout in particular is
+    off, as it is when the statistics are used: it changes variances (Li et al. 2019,
+    "Understanding the Disharmony between Dropout and Batch Normalization by Variance Shift").
+
+    Nothing else of the model changes, compiled or not. After an error the statistics are what they
+    were. Frozen batch norms (`trainable = False`) keep theirs. Under a strategy each replica takes
+    its share of every batch.
+
+    Args:
+        model: A built model with batch norms.
+        data: A `tf.data.Dataset`, a `keras.utils.PyDataset` or another iterable of batches, each
+            `x` or a tuple that begins with `x`, as `fit` takes them; or arrays, `x` or `(x, y)`.
+        steps: The number of batches to take, at most; all by default. Some thousand samples will
+            do.
+        batch_size: Samples in a batch, over all replicas, where `data` is arrays.
+
+    Raises:
+        UserError: The model has no batch norm to recalibrate, there is no data, it never ends, or
+            statistics come out as NaN or infinite.
+
+    Example:
+        ```python
+        kdist.recalibrate_batch_norm(model, train, steps=100)
+        model.evaluate(test)
+        ```
+
+    Source: Wu & Johnson 2021, "Rethinking 'Batch' in BatchNorm", section 3 ("PreciseBN").
+    """
+    norms = _recalibrated(model)
+    batches = calibration_batches(data, steps, batch_size)
+    strategy = model.distribute_strategy
+    moving = [v for norm in norms for v in (norm.moving_mean, norm.moving_variance)]
+    before = [variable.numpy() for variable in moving]
+    with strategy.scope():
+        totals = [_Totals(norm) for norm in norms]
+        try:
+            with contextlib.ExitStack() as stack:
+                for norm, total in zip(norms, totals, strict=True):
+                    stack.enter_context(_observed(norm, total))
+                _pass(model, batches, strategy)
+            after = [value for total in totals for value in total.statistics(strategy)]
+        except BaseException:
+            after = before
+            raise
+        finally:
+            for variable, value in zip(moving, after, strict=True):
+                variable.assign(value)
+
+
+class _Totals:
+    """Count, mean and sum of squares of all values that a batch norm met, on each replica.
+
+    Args:
+        norm: A built `keras.layers.BatchNormalization`.
+    """
+
+    def __init__(self, norm: Any) -> None:
+        self._norm = norm
+        self._sums = tf.Variable(
+            tf.zeros((3, norm.moving_mean.shape[0]), "float64"),
+            trainable=False,
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.SUM,
+        )
+
+    def add(self, x: Any, mask: Any) -> None:
+        """Add the values of a batch, in replica context."""
+        x = tf.convert_to_tensor(x)
+        rank = len(x.shape)
+        dtype = keras.backend.result_type(x.dtype.name, "float32")
+        kernels = Kernels(rank, self._norm.axis % rank, dtype, dtype, self._norm.epsilon)
+        mask = None if mask is None else broadcast_mask(mask, x)
+        new = tf.cast(kernels.local_moments(x, mask), "float64")
+        both = merge(tf.stack([self._sums.read_value(), new]))
+        self._sums.assign(tf.stack([both.count, both.mean, both.variance * both.count]))
+
+    def statistics(self, strategy: tf.distribute.Strategy) -> tuple[Any, Any]:
+        """Mean and variance over all replicas; those the layer has, where it met no values."""
+        parts = strategy.experimental_local_results(self._sums)
+        count, mean, variance = (
+            v.numpy() for v in merge(tf.stack([p.read_value() for p in parts]))
+        )
+        if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
+            raise UserError(
+                f"{self._norm.name} met values that are NaN or infinite: look for them in the data"
+                " and in the model's weights; the statistics are left as they were"
+            )
+        old = (self._norm.moving_mean.numpy(), self._norm.moving_variance.numpy())
+        return np.where(count > 0, mean, old[0]), np.where(count > 0, variance, old[1])
+
+
+@contextlib.contextmanager
+def _observed(norm: Any, totals: _Totals) -> Iterator[None]:
+    """Inside, the batch norm is in training mode whatever the model is in, and is observed."""
+    call = norm.call
+
+    def observed_call(inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        totals.add(inputs, kwargs.get("mask"))
+        return call(inputs, *args, **{**kwargs, "training": True})
+
+    norm.call = observed_call
+    try:
+        yield
+    finally:
+        del norm.call
+
+
+def _pass(model: keras.Model, batches: Iterable[Any], strategy: tf.distribute.Strategy) -> None:
+    """Run the model on the batches, each divided over the replicas."""
+
+    @tf.autograph.experimental.do_not_convert
+    def replica_fn(x: Any) -> None:
+        _upstream.call_model(model, replica_rows(x), training=False)
+
+    step = tf.function(lambda x: strategy.run(replica_fn, (x,)), reduce_retracing=True)
+    count = 0
+    for count, batch in enumerate(batches, 1):  # noqa: B007 - counted
+        x, _, _ = keras.utils.unpack_x_y_sample_weight(batch)
+        step(keras.tree.map_structure(tf.convert_to_tensor, x))
+    if not count:
+        raise UserError("received data without a single batch: pass at least one")
+
+
+def _recalibrated(model: Any) -> list[Any]:
+    """The batch norms of a model that are to be recalibrated."""
+    if not isinstance(model, keras.Model):
+        raise UserError(f"received {type(model).__name__} for a model: pass a keras.Model")
+    norms = [
+        layer
+        for layer in _upstream.flatten_layers(model)
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
+    ]
+    if not norms:
+        raise UserError(
+            f"{model.name} has no batch norm to recalibrate: there is none, or all are frozen"
+            " (set their trainable to True first)"
+        )
+    for norm in norms:
+        if not norm.built:
+            raise UserError(
+                f"{norm.name} is not built yet: call the model on a batch, or train it, first"
+            )
+        if norm.renorm:
+            raise UserError(
+                f"{norm.name} has renorm=True, which trains on its moving statistics, so that they"
+                " cannot be computed afresh: freeze it (trainable = False) to leave it out"
+            )
+    return norms

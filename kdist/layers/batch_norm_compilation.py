@@ -1,0 +1,45 @@
+"""Which of batch norm's kernels are compiled by XLA."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from .batch_norm_kernels import Kernels
+
+# Below this number of values a sample, XLA's call costs more than its fused loops save.
+SMALLEST_COMPILED_SAMPLE = 2048
+
+
+def worth_compiling(x: Any) -> bool:
+    """Whether XLA's fused loops pay for inputs `x`: on CPUs, for large samples of a fixed shape.
+
+    They halve the time of a large layer, which is bound by memory. XLA compiles once for every
+    shape it meets, so only the batch may vary. GPUs have cuDNN's kernels.
+    """
+    sample = x.shape[1:]
+    if not sample.is_fully_defined() or sample.num_elements() < SMALLEST_COMPILED_SAMPLE:
+        return False
+    return not tf.config.list_logical_devices("GPU")
+
+
+def kernel(kernels: Kernels, name: str, x: Any) -> Callable[..., Any]:
+    """The method `name` of `kernels`, compiled where that pays for inputs `x`."""
+    if worth_compiling(x):
+        return _compiled(kernels, name, tuple(x.shape[1:]))
+    method: Callable[..., Any] = getattr(kernels, name)
+    return method
+
+
+# Shared by all layers with samples of one shape, and one for each shape: TensorFlow warns of a
+# function that is traced for many.
+@functools.lru_cache(maxsize=256)
+def _compiled(kernels: Kernels, name: str, sample: tuple[int, ...]) -> Callable[..., Any]:
+    del sample
+    function: Callable[..., Any] = tf.function(
+        getattr(kernels, name), jit_compile=True, autograph=False, reduce_retracing=True
+    )
+    return function

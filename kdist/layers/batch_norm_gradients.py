@@ -1,0 +1,72 @@
+"""Batch norm's outputs and moments with their gradients, over one replica or several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from .batch_norm_compilation import kernel, worth_compiling
+from .batch_norm_kernels import Kernels, Moments, merge
+
+
+def across_replicas(
+    context: Any, kernels: Kernels, x: Any, gamma: Any, beta: Any, mask: Any
+) -> tuple[Any, Moments]:
+    """Outputs and global moments, in a replica context of several replicas.
+
+    One collective forward and one backward. The gradients of gamma and beta are this replica's
+    own sums, as those of any other weight: adding them up is left to the training step.
+    """
+
+    @tf.custom_gradient
+    def batch_norm(x: Any, gamma: Any, beta: Any) -> Any:
+        local = kernel(kernels, "local_moments", x)(x, mask)
+        # A sum of tensors that are zero but for one replica's row gathers the rows, in one
+        # collective and without a rendezvous on shapes.
+        own = tf.one_hot(
+            context.replica_id_in_sync_group, context.num_replicas_in_sync, dtype=local.dtype
+        )
+        rows = context.all_reduce(tf.distribute.ReduceOp.SUM, own[:, None, None] * local)
+        moments = merge(rows)
+        y = kernel(kernels, "normalize", x)(x, moments, gamma, beta)
+
+        def gradient(dy: Any, *_: Any) -> Any:
+            sums = kernel(kernels, "gradient_sums", x)(dy, x, moments)
+            total = context.all_reduce(tf.distribute.ReduceOp.SUM, sums)
+            dx = kernel(kernels, "input_gradient", x)(dy, x, moments, gamma, total, mask)
+            return _differentiable_once(dx, sums[1], sums[0])
+
+        return (y, moments), gradient
+
+    outputs: tuple[Any, Moments] = batch_norm(x, gamma, beta)
+    return outputs
+
+
+def on_one_replica(
+    kernels: Kernels, x: Any, gamma: Any, beta: Any, mask: Any
+) -> tuple[Any, Moments]:
+    """Outputs and moments where one replica has the whole batch."""
+    if not worth_compiling(x):
+        return kernels.forward(x, gamma, beta, mask)
+
+    # TensorFlow's own gradient of a compiled function would keep its intermediate values.
+    @tf.custom_gradient
+    def batch_norm(x: Any, gamma: Any, beta: Any) -> Any:
+        y, moments = kernel(kernels, "forward", x)(x, gamma, beta, mask)
+
+        def gradient(dy: Any, *_: Any) -> Any:
+            dx, sums = kernel(kernels, "backward", x)(dy, x, moments, gamma, mask)
+            return _differentiable_once(dx, sums[1], sums[0])
+
+        return (y, moments), gradient
+
+    outputs: tuple[Any, Moments] = batch_norm(x, gamma, beta)
+    return outputs
+
+
+def _differentiable_once(*gradients: Any) -> tuple[Any, ...]:
+    message = (
+        "SyncBatchNormalization has no second derivative; use keras.layers.BatchNormalization."
+    )
+    return tuple(tf.raw_ops.PreventGradient(input=g, message=message) for g in gradients)

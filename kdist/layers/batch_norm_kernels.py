@@ -1,0 +1,153 @@
+"""The arithmetic of batch norm, on one replica's values and over replicas; no layer, no strategy.
+
+Inside these functions `vector` means one number a channel, shape `(channels,)`, in the accumulation
+dtype. Every sum over values is taken here; what is summed over replicas is left to the caller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+
+class Moments(NamedTuple):
+    """Count, mean and biased variance of each channel's values: three vectors."""
+
+    count: Any
+    mean: Any
+    variance: Any
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Batch norm's functions for inputs of one rank, axis and dtype.
+
+    Args:
+        rank: Rank of the inputs.
+        axis: The channels' axis, counted from 0.
+        accumulate: Name of the dtype of sums and vectors.
+        output: Name of the outputs' dtype.
+        epsilon: Added to the variance.
+    """
+
+    rank: int
+    axis: int
+    accumulate: str
+    output: str
+    epsilon: float
+
+    def local_moments(self, x: Any, mask: Any = None) -> Any:
+        """Count, mean and sum of squared distances from it, of this replica's values.
+
+        Returns:
+            Shape `(3, channels)`, all zero where there are no values.
+        """
+        row, channels = self._row(x), x.shape[self.axis]
+        values = self._view(x, self.accumulate)
+        if mask is None:
+            positions = tf.cast(tf.size(x, tf.int64) // channels, values.dtype)
+            count = tf.fill([channels], positions)
+            mean = tf.math.divide_no_nan(self._sum(values, row), count)
+            squares = tf.math.squared_difference(values, self._spread(mean))
+        else:
+            mask = self._view(mask, tf.bool)
+            count = self._sum(tf.cast(mask, values.dtype), row)
+            mean = tf.math.divide_no_nan(self._sum(tf.where(mask, values, 0), row), count)
+            squares = tf.where(mask, tf.math.squared_difference(values, self._spread(mean)), 0)
+        return tf.stack([count, mean, self._sum(squares, row)])
+
+    def normalize(self, x: Any, moments: Moments, gamma: Any, beta: Any) -> Any:
+        """`gamma * (x - mean) / sqrt(variance + epsilon) + beta`."""
+        values = self._view(x, self.accumulate)
+        scale = gamma * self._inverse_deviation(moments)
+        y = (values - self._spread(moments.mean)) * self._spread(scale) + self._spread(beta)
+        return tf.reshape(tf.cast(y, self.output), tf.shape(x))
+
+    def gradient_sums(self, dy: Any, x: Any, moments: Moments) -> Any:
+        """This replica's gradients of beta and gamma, shape `(2, channels)`."""
+        row = self._row(x)
+        dy, x = self._view(dy, self.accumulate), self._view(x, self.accumulate)
+        products = self._sum(dy * (x - self._spread(moments.mean)), row)
+        return tf.stack([self._sum(dy, row), products * self._inverse_deviation(moments)])
+
+    def input_gradient(
+        self, dy: Any, x: Any, moments: Moments, gamma: Any, sums: Any, mask: Any = None
+    ) -> Any:
+        """The gradient of the inputs from the `gradient_sums` over all replicas.
+
+        Each value bears on mean and variance too (Ioffe & Szegedy 2015, section 3), and by them on
+        every output; a masked one does not.
+        """
+        dy, values = self._view(dy, self.accumulate), self._view(x, self.accumulate)
+        inverse = self._inverse_deviation(moments)
+        by_mean, by_deviation = tf.unstack(tf.math.divide_no_nan(sums, moments.count))
+        slope = by_deviation * inverse
+        bearing = values * self._spread(slope) + self._spread(by_mean - moments.mean * slope)
+        if mask is not None:
+            bearing = tf.where(self._view(mask, tf.bool), bearing, 0)
+        dx = self._spread(gamma * inverse) * (dy - bearing)
+        return tf.reshape(tf.cast(dx, x.dtype), tf.shape(x))
+
+    def forward(self, x: Any, gamma: Any, beta: Any, mask: Any = None) -> tuple[Any, Moments]:
+        """Outputs and moments where this replica's values are all there are."""
+        moments = merge(self.local_moments(x, mask)[tf.newaxis])
+        return self.normalize(x, moments, gamma, beta), moments
+
+    def backward(
+        self, dy: Any, x: Any, moments: Moments, gamma: Any, mask: Any = None
+    ) -> tuple[Any, Any]:
+        """Input gradient and `gradient_sums` where this replica's values are all there are."""
+        sums = self.gradient_sums(dy, x, moments)
+        return self.input_gradient(dy, x, moments, gamma, sums, mask), sums
+
+    @property
+    def _channels_last(self) -> bool:
+        return self.axis == self.rank - 1
+
+    def _view(self, x: Any, dtype: Any) -> Any:
+        """`x` as (positions, channels), or as (positions, channels, positions)."""
+        # XLA's reductions over several axes are three times slower than over one.
+        x, shape = tf.cast(x, dtype), tf.shape(x)
+        if self._channels_last:
+            return tf.reshape(x, (-1, x.shape[-1]))
+        before, after = (tf.reduce_prod(s) for s in (shape[: self.axis], shape[self.axis + 1 :]))
+        return tf.reshape(x, (before, x.shape[self.axis], after))
+
+    def _row(self, x: Any) -> Any:
+        """How many positions `_sum` adds up last: the length of the innermost axis."""
+        return tf.shape(x)[-2] if self._channels_last and self.rank > 2 else 1
+
+    def _sum(self, values: Any, row: Any) -> Any:
+        """Sum of a view over positions, in two steps: rounding grows with the length of a sum."""
+        if not self._channels_last:
+            return tf.reduce_sum(tf.reduce_sum(values, 2), 0)
+        channels = values.shape[1]
+        lines = tf.reshape(values, (-1, row * channels))
+        return tf.reduce_sum(tf.reshape(tf.reduce_sum(lines, 0), (-1, channels)), 0)
+
+    def _spread(self, vector: Any) -> Any:
+        return vector if self._channels_last else vector[:, tf.newaxis]
+
+    def _inverse_deviation(self, moments: Moments) -> Any:
+        return tf.math.rsqrt(moments.variance + tf.constant(self.epsilon, moments.variance.dtype))
+
+
+def merge(parts: Any) -> Moments:
+    """Moments of all values, from each replica's `local_moments`, shape `(replicas, 3, channels)`.
+
+    Exact for any data and any counts, empty replicas included: Chan, Golub & LeVeque 1983,
+    "Algorithms for Computing the Sample Variance". With no values at all, count, mean and variance
+    are 0.
+    """
+    counts, means, squares = tf.unstack(parts, axis=1)
+    count = tf.reduce_sum(counts, 0)
+    mean = tf.math.divide_no_nan(tf.reduce_sum(counts * means, 0), count)
+    squares = tf.reduce_sum(squares + counts * tf.square(means - mean), 0)
+    return Moments(count, mean, tf.math.divide_no_nan(squares, count))
+
+
+def broadcast_mask(mask: Any, x: Any) -> Any:
+    """A mask of one dimension less than the inputs, as booleans of the inputs' shape."""
+    return tf.broadcast_to(tf.cast(mask, tf.bool)[..., tf.newaxis], tf.shape(x))

@@ -1,0 +1,124 @@
+"""Batch normalization over the global batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from kdist.errors import UserError
+
+from .batch_norm_compilation import worth_compiling
+from .batch_norm_gradients import across_replicas, on_one_replica
+from .batch_norm_kernels import Kernels, Moments, broadcast_mask
+from .fused_batch_norm import fused_batch_norm, fusible
+
+
+@keras.saving.register_keras_serializable(package="kdist")
+class SyncBatchNormalization(keras.layers.BatchNormalization):
+    """Batch normalization whose statistics are those of the global batch.
+
+    Every value of the global batch has the same weight in mean and variance, however many of them
+    a replica got: uneven and empty replicas and masks give the statistics that one replica would
+    have computed. One collective forward and one backward; nothing is sent where there is one
+    replica, and there the layer equals `keras.layers.BatchNormalization` to rounding. Where a
+    channel has no value at all, its moving statistics stay as they are.
+
+    Statistics are computed in float32 (float64 for float64 inputs) about the mean, so they hold
+    where the mean is large against the standard deviation.
+
+    With several replicas, or where XLA computes the layer (large fixed shapes on CPUs), gradients
+    cannot be differentiated once more; trying so is an error.
+
+    A `.keras` file with this layer opens once `kdist.layers.SyncBatchNormalization` was named in
+    the program; `kdist.convert_batch_norm(model, to="stock")` makes one that opens without kdist.
+
+    Args:
+        axis: The channels' axis, 1 with channels first.
+        synchronized: Always `True`; accepted so that configurations of Keras's layer fit.
+        renorm: Batch renormalization is not offered: `False`.
+        **kwargs: Every other argument of `keras.layers.BatchNormalization`.
+
+    Call arguments:
+        inputs: Tensor of rank 2 or more.
+        training: Whether to normalize by the batch's statistics and to update the moving ones,
+            or to normalize by the moving ones. A layer with `trainable = False` does the latter.
+        mask: Booleans of one dimension less than the inputs; `False` positions are left out of
+            the statistics.
+
+    Raises:
+        UserError: `renorm=True` or `synchronized=False` was passed, or a mask of a wrong rank.
+
+    Example:
+        >>> layer = SyncBatchNormalization(momentum=0.9)
+        >>> layer(keras.ops.ones((4, 8, 8, 3)), training=True).shape
+        TensorShape([4, 8, 8, 3])
+
+    Source: Ioffe & Szegedy 2015, "Batch Normalization"; statistics over replicas as in Peng et al.
+    2018, "MegDet", merged as in Chan, Golub & LeVeque 1983.
+    """
+
+    def __init__(
+        self, axis: int = -1, *, synchronized: bool = True, renorm: bool = False, **kwargs: Any
+    ) -> None:
+        if renorm:
+            raise UserError(
+                "SyncBatchNormalization got renorm=True, which it does not offer: leave it out, or "
+                "use keras.layers.BatchNormalization(renorm=True, synchronized=True)."
+            )
+        if not synchronized:
+            raise UserError(
+                "SyncBatchNormalization got synchronized=False: use "
+                "keras.layers.BatchNormalization for statistics of each replica."
+            )
+        super().__init__(axis=axis, synchronized=True, **kwargs)
+
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        """Normalize `inputs`; see the class."""
+        if not (training and self.trainable):
+            return super().call(inputs, training=False, mask=mask)
+        x = tf.convert_to_tensor(inputs)
+        dtype = keras.backend.result_type(x.dtype.name, "float32")
+        if not x.dtype.is_floating:
+            x = tf.cast(x, dtype)
+        if mask is not None:
+            mask = _checked_mask(mask, x)
+        axis = self.axis % len(x.shape)
+        gamma = keras.ops.cast(self.gamma, dtype) if self.scale else tf.ones(x.shape[axis], dtype)
+        beta = keras.ops.cast(self.beta, dtype) if self.center else tf.zeros(x.shape[axis], dtype)
+
+        context = tf.distribute.get_replica_context()
+        kernels = Kernels(len(x.shape), axis, dtype, self.compute_dtype, self.epsilon)
+        if context is not None and context.num_replicas_in_sync > 1:
+            y, moments = across_replicas(context, kernels, x, gamma, beta, mask)
+        elif worth_compiling(x) or not fusible(x, axis, self.epsilon, mask):
+            y, moments = on_one_replica(kernels, x, gamma, beta, mask)
+        else:
+            y, moments = fused_batch_norm(x, gamma, beta, axis=axis, epsilon=self.epsilon)
+        self._update_moving_statistics(moments)
+        return tf.cast(y, self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """Keras's configuration, without batch renormalization."""
+        return {k: v for k, v in super().get_config().items() if not k.startswith("renorm")}
+
+    def _update_moving_statistics(self, moments: Moments) -> None:
+        # Every replica assigns the same values to its own copy: no collective, nothing to average.
+        for variable, value in (
+            (self.moving_mean, moments.mean),
+            (self.moving_variance, moments.variance),
+        ):
+            old = keras.ops.cast(variable, value.dtype)
+            new = old * self.momentum + value * (1.0 - self.momentum)
+            variable.assign(tf.where(moments.count > 0, new, old))
+
+
+def _checked_mask(mask: Any, x: Any) -> Any:
+    mask = tf.convert_to_tensor(mask)
+    if len(mask.shape) != len(x.shape) - 1:
+        raise UserError(
+            f"SyncBatchNormalization got a mask of shape {mask.shape} for inputs of shape "
+            f"{x.shape}: pass a mask of one dimension less than the inputs."
+        )
+    return broadcast_mask(mask, x)
