@@ -12,7 +12,7 @@ import keras
 class _RaiseAtBatchEnd(keras.callbacks.Callback):
     requested = False
 
-    def on_train_batch_end(self, *_: Any) -> None:
+    def on_train_batch_end(self, *_: Any, **__: Any) -> None:
         if self.requested:
             raise KeyboardInterrupt
 
