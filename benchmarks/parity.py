@@ -131,7 +131,8 @@ def _import_cases() -> tuple[Any, Any]:
 
 def _case_names() -> list[str]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return list(_import_cases()[0].CASES)
+    # kdist's own layers have no stock side to compare with.
+    return [name for name in _import_cases()[0].CASES if not name.startswith("own_bn")]
 
 
 def _run(name: str, kind: str, replicas: int) -> dict[str, Any]:

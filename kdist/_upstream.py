@@ -104,11 +104,11 @@ _active = threading.local()
 @contextlib.contextmanager
 def loss_rules(rules: LossRules) -> Iterator[None]:
     """Inside, every Keras loss that this thread computes is reduced by `rules`."""
-    _active.rules = rules
+    _active.rules, _active.losses = rules, {}
     try:
         yield
     finally:
-        _active.rules = None
+        _active.rules, _active.losses = None, {}
 
 
 def _rules() -> LossRules | None:
@@ -159,6 +159,31 @@ def _reduce(
 def _additional(original: Callable[..., Any], model: keras.Model, loss: Any) -> Any:
     rules = _rules()
     return original(model, rules.additional(loss) if rules else loss)
+
+
+@_replace(keras.layers.Layer, "add_loss")
+def _add_loss(original: Callable[..., Any], layer: keras.layers.Layer, loss: Any) -> None:
+    """Kept for this replica alone.
+
+    Layers are shared, and a synchronized batch norm behind this one lets the next replica begin
+    its forward pass, which would throw away what was added here and add its own.
+    """
+    original(layer, loss)
+    if _rules():
+        _active.losses.setdefault(id(layer), []).extend(layer._losses)
+        layer._losses.clear()
+
+
+@_replace(keras.layers.Layer, "_get_own_losses")
+def _get_own_losses(original: Callable[..., Any], layer: keras.layers.Layer) -> list[Any]:
+    return [*_active.losses.get(id(layer), ())] if _rules() else original(layer)
+
+
+@_replace(keras.layers.Layer, "_clear_losses")
+def _clear_losses(original: Callable[..., Any], layer: keras.layers.Layer) -> None:
+    if _rules():
+        _active.losses.pop(id(layer), None)
+    original(layer)  # goes on to the layers inside
 
 
 def effective_sample_weight(sample_weight: Any, mask: Any, dtype: Any, reduction: str) -> Any:

@@ -78,6 +78,21 @@ def test_the_optimizer_crashes_on_conditions(stock, options):
         model.fit(np.ones((8, 1)), np.ones((8, 1)), batch_size=4, verbose=0)
 
 
+def test_replicas_share_what_layers_add_to_the_loss(stock):
+    """`Layer._losses`: thrown away by the next replica, which starts at a collective."""
+    with stock.scope():
+        inputs = keras.Input((1,))
+        x = keras.layers.Dense(1, kernel_initializer="ones", activity_regularizer="l1")(inputs)
+        model = keras.Model(inputs, keras.layers.BatchNormalization(synchronized=True)(x))
+
+    def added():
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        model(tf.ones((1, 1)) * tf.cast(replica + 1, "float32"), training=True)
+        return model.losses[0]
+
+    assert on_replicas(stock, added) == [pytest.approx(0.02)]  # that of the last, for both
+
+
 def test_seeds_are_the_same_on_every_replica(stock):
     with stock.scope():
         generator = keras.random.SeedGenerator(1)

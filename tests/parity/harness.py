@@ -45,7 +45,8 @@ class Case:
     batch: int = 8
     fit: Callable[[], dict[str, Any]] = dict
     procedure: Callable[["Run"], None] | None = None
-    scored: bool = True  # evaluated and asked for predictions after training
+    scored: bool = True  # evaluated after training
+    predicted: bool = False  # asked for predictions at the end
     compiled_in_scope: bool = True
     fitted_in_scope: bool = False
     built: bool = False  # by `strategy.build`, where the strategy has it
@@ -113,7 +114,7 @@ def train(case: Case, strategy: tf.distribute.Strategy | None = None) -> Outcome
                 run.fit()
                 if case.scored:
                     run.evaluate()
-            predictions = run.predict() if case.scored else []
+            predictions = run.predict() if case.predicted else []
         state = run.model.variables + run.model.optimizer.variables
         return Outcome(
             weights=run.model.get_weights(),

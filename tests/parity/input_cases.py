@@ -30,7 +30,7 @@ CASES: dict[str, Case] = {
         bn,
         fit=lambda: {"validation_data": samples.classes(13), "validation_batch_size": 6},
     ),
-    "tensors": uneven(plain, feed=samples.tensors),
+    "tensors": uneven(plain, feed=samples.tensors, predicted=True),
     "dataset_uneven": uneven(bn, feed=samples.dataset),
     "dataset_dropping_the_rest": uneven(two_heads, feed=samples.dropping_dataset),
     "dataset_of_ready_batches": uneven(plain, feed=samples.ready_dataset),

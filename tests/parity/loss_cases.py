@@ -40,6 +40,10 @@ CASES: dict[str, Case] = {
     "activity_regularizer_uneven": uneven(
         Case(model=lambda: models.mlp(activity_regularizer=regularizers.L2(0.05)))
     ),
+    # Layers are shared by the replicas, and a synchronized one behind lets the next replica in.
+    "activity_regularizer_bn_uneven": uneven(
+        Case(model=lambda: models.mlp(models.synchronized, activity_regularizer="l2"))
+    ),
     "constraint_uneven": uneven(
         Case(model=lambda: models.mlp(kernel_constraint=keras.constraints.UnitNorm()))
     ),

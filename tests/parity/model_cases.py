@@ -1,7 +1,5 @@
 """Sizes of batches, and kinds of models."""
 
-from collections.abc import Callable
-
 import keras
 import procedures
 import samples
@@ -13,35 +11,43 @@ from variants import ONE_LEFT, bn, plain, uneven
 CASES: dict[str, Case] = {
     # Sizes of batches.
     "even": plain,
-    "uneven_last_batch": uneven(plain),
-    "fewer_samples_than_replicas": uneven(plain, samples=ONE_LEFT),
-    "batch_not_divisible": Case(batch=7, samples=28),
-    "batch_smaller_than_replicas": Case(batch=1, samples=6),
-    "one_uneven_batch": Case(batch=32, samples=5),
+    "uneven_last_batch": uneven(plain, predicted=True),
+    "fewer_samples_than_replicas": uneven(plain, samples=ONE_LEFT, predicted=True),
+    "batch_not_divisible": Case(batch=7, samples=28, predicted=True),
+    "batch_smaller_than_replicas": Case(batch=1, samples=6, predicted=True),
+    "one_uneven_batch": Case(batch=32, samples=5, predicted=True),
     # Kinds of models.
     "sequential": uneven(Case(model=models.sequential, scored=False)),
     "subclassed": Case(model=models.Subclassed),
-    "subclassed_first_batch_uneven": Case(model=models.Subclassed, batch=9, samples=26),
+    "subclassed_first_batch_uneven": Case(
+        model=models.Subclassed, batch=9, samples=26, predicted=True
+    ),
     "nested": uneven(Case(model=models.nested, scored=False)),
     "shared_layer": uneven(Case(model=models.shared_layer, scored=False)),
     "convolutional": uneven(Case(model=models.convolutional, data=samples.images, scored=False)),
     "spectral_normalization": uneven(Case(model=models.spectral, scored=False)),
     "plain_bn_built": uneven(Case(model=models.plain_normalization, built=True)),
-    "frozen_normalization": uneven(Case(model=models.frozen_normalization)),
+    "frozen_normalization": uneven(Case(model=models.frozen_normalization), predicted=True),
     "fine_tuning": uneven(Case(model=models.pretrained, procedure=procedures.fine_tuning)),
     "resumed": uneven(bn, optimizer=lambda: optimizers.Adam(0.01), procedure=procedures.resumed),
 }
 
-# Add `kdist.layers.SyncBatchNormalization` here and below, and it is held to the same cases.
-NORMALIZATIONS = {"bn": models.synchronized}
-MASKED_NORMALIZATIONS: dict[str, Callable[[], keras.layers.Layer]] = {}
+
+def kdist_normalization() -> keras.layers.Layer:
+    from kdist.layers import SyncBatchNormalization
+
+    return SyncBatchNormalization()
+
+
+NORMALIZATIONS = {"bn": models.synchronized, "own_bn": kdist_normalization}
+MASKED_NORMALIZATIONS = {"own_bn": kdist_normalization}  # Keras's does not synchronize there
 
 for _name, _layer in NORMALIZATIONS.items():
     _bn = Case(model=lambda layer=_layer: models.mlp(layer))
     CASES |= {
         _name: _bn,
         f"{_name}_uneven": uneven(_bn),
-        f"{_name}_fewer_samples_than_replicas": uneven(_bn, samples=ONE_LEFT),
+        f"{_name}_fewer_samples_than_replicas": uneven(_bn, samples=ONE_LEFT, predicted=True),
     }
 for _name, _layer in MASKED_NORMALIZATIONS.items():
     _masked = Case(

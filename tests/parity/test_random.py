@@ -61,6 +61,7 @@ def cases(draw):
         batch=batch,
         weights=(lambda size: np.linspace(0.2, 3, size)) if weighted else None,
         feed=feed,
+        scored=False,
         # Adaptive steps divide by small numbers, which makes rounding larger.
         tolerance=1e-7,
     )

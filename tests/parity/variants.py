@@ -33,6 +33,7 @@ bn = Case(model=lambda: models.mlp(models.synchronized))
 
 HEADS = {"kind": "sparse_categorical_crossentropy", "size": "mse"}
 two_heads = Case(
+    predicted=True,
     model=models.dict_heads,
     data=samples.heads,
     samples=UNEVEN,
