@@ -36,7 +36,7 @@ replicas = strategy.num_replicas_in_sync
 
 # 2. The data: a batch is shared out over the replicas, so it grows with them.
 data = kdist.data.fashion_mnist()
-if args.subset:
+if args.subset is not None:
     data = data.subset(args.subset)
 standardization = kdist.data.Standardization.of(data.train_images)
 train = kdist.data.training_batches(
@@ -54,10 +54,13 @@ test = kdist.data.evaluation_batches(
 )
 
 # 3. The model, its variables on every replica, its batch norms over the global batch.
+width = args.width
+if width is None:
+    width = 10 if "GPU" in strategy.devices[0] else 1
 model = strategy.build(
     lambda: WideResNet(
         depth=16,
-        width=args.width or (10 if "GPU" in strategy.devices[0] else 1),
+        width=width,
         input_shape=data.image_shape,
         classes=data.classes,
         weight_decay=args.wd,

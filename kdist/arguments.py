@@ -1,10 +1,28 @@
 """Checks of single arguments, so that every module refuses the same values in the same words."""
 
+import math
 import operator
 from numbers import Real
 from typing import SupportsIndex
 
 from .errors import UserError
+
+
+def as_integer(value: object) -> int | None:
+    """The value as an `int`, NumPy's integers too; `None` for anything else, `True` and `2.0`."""
+    whole = isinstance(value, SupportsIndex) and not isinstance(value, bool)
+    return operator.index(value) if whole else None  # type: ignore[arg-type]
+
+
+def as_real(value: object) -> float | None:
+    """The value as a `float`, NumPy's numbers too; `None` for anything else, `True` and `"1"`."""
+    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None
+
+
+def is_real_within(value: object, *, least: float, below: float = math.inf) -> bool:
+    """Whether the value is a number from `least` up to but not including `below`."""
+    number = as_real(value)
+    return number is not None and least <= number < below
 
 
 def positive_integer(name: str, value: object, *, mend: str) -> int:
@@ -25,10 +43,9 @@ def positive_integer(name: str, value: object, *, mend: str) -> int:
         >>> positive_integer("replicas", 4, mend="pass strategy.num_replicas_in_sync")
         4
     """
-    if isinstance(value, SupportsIndex) and not isinstance(value, bool):
-        number = operator.index(value)
-        if number >= 1:
-            return number
+    number = as_integer(value)
+    if number is not None and number >= 1:
+        return number
     raise UserError(f"{name} is {value!r}, but has to be an integer of at least 1: {mend}.")
 
 
@@ -50,6 +67,7 @@ def real_number(name: str, value: object, *, mend: str) -> float:
         >>> real_number("base", 0.01, mend="pass the rate that suits one replica")
         0.01
     """
-    if isinstance(value, Real) and not isinstance(value, bool):
-        return float(value)
+    number = as_real(value)
+    if number is not None:
+        return number
     raise UserError(f"{name} is {value!r}, but has to be a number: {mend}.")

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from .arguments import as_integer
 from .errors import UserError
 
 
@@ -48,5 +49,5 @@ def _is_endless(data: Any) -> bool:
 
 
 def _check_positive(name: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if (as_integer(value) or 0) < 1:
         raise UserError(f"{name} is a whole number of 1 or more, received {value!r}")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from .arguments import as_integer, as_real
 from .errors import UserError
 from .scaling import RULES
 
@@ -127,9 +128,10 @@ class TrainConfig:
             )
 
     def _whole(self, name: str, *, least: int, most: int | None = None) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise UserError(f"{name} is a whole number, received {value!r}")
+        value = as_integer(getattr(self, name))
+        if value is None:
+            raise UserError(f"{name} is a whole number, received {getattr(self, name)!r}")
+        object.__setattr__(self, name, value)
         if value < least or (most is not None and value > most):
             bound = f"at least {least}" if most is None else f"from {least} to {most}"
             raise UserError(f"{name} is {bound}, received {value}")
@@ -142,9 +144,10 @@ class TrainConfig:
         above: float = -math.inf,
         below: float = math.inf,
     ) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UserError(f"{name} is a number, received {value!r}")
+        value = as_real(getattr(self, name))
+        if value is None:
+            raise UserError(f"{name} is a number, received {getattr(self, name)!r}")
+        object.__setattr__(self, name, value)
         if not (least <= value and above < value < below and math.isfinite(value)):
             bounds = [f"at least {least:g}"] * (least > -math.inf)
             bounds += [f"above {above:g}"] * (above > -math.inf)

@@ -1,10 +1,10 @@
 """Learning-rate schedules: warm-up composed with any other schedule."""
 
-import math
 from typing import Any
 
 import keras
 
+from .arguments import as_integer, is_real_within
 from .errors import UserError
 
 
@@ -34,16 +34,17 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, schedule_or_rate: Any, *, steps: int, start: float = 0.0) -> None:
         super().__init__()
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+        whole = as_integer(steps)
+        if whole is None or whole < 0:
             raise UserError(f"steps is a whole number, 0 or more; received {steps!r}")
         rates = [start] if callable(schedule_or_rate) else [start, schedule_or_rate]
-        if not all(isinstance(rate, int | float) and 0 <= rate < math.inf for rate in rates):
+        if not all(is_real_within(rate, least=0) for rate in rates):
             raise UserError(
                 "schedule_or_rate is a Keras schedule or a rate, and a rate is 0 or more; received"
                 f" {schedule_or_rate!r}, start={start!r}"
             )
         self.schedule_or_rate = schedule_or_rate
-        self.steps = steps
+        self.steps = whole
         self.start = start
 
     def __call__(self, step: Any) -> Any:

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from . import _upstream, exact_step
+from .arguments import as_integer
 from .errors import UserError
 
 # The number of logical CPUs is fixed once TensorFlow has started; idle ones cost nothing, so
@@ -215,7 +216,7 @@ def _can_be_averaged(parts: Sequence[Any]) -> bool:
 
 def _first_devices(replicas: int | None) -> list[str]:
     """Names of the devices that `replicas=` stands for."""
-    if replicas is not None and (isinstance(replicas, bool) or not isinstance(replicas, int)):
+    if replicas is not None and as_integer(replicas) is None:
         raise UserError(f"replicas is a whole number, received {replicas!r}")
     if replicas is not None and replicas < 1:
         raise UserError(f"replicas is at least 1, received {replicas}")

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 from keras import layers
 
+from kdist.arguments import is_real_within
 from kdist.errors import UserError
 
 STEM_FILTERS = 16
@@ -92,9 +93,9 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
     _check_range("classes", classes, 1)
     _check_depth(depth)
     _check_shape(input_shape, data_format)
-    if not 0 <= dropout < 1:
+    if not is_real_within(dropout, least=0, below=1):
         raise UserError(f"dropout={dropout!r} is not in [0, 1): pass the fraction to drop.")
-    if not 0 <= weight_decay < float("inf"):
+    if not is_real_within(weight_decay, least=0):
         raise UserError(f"weight_decay={weight_decay!r} is not a number ≥ 0; 0 means none.")
 
     axis = 1 if data_format == "channels_first" else -1

@@ -1,5 +1,7 @@
 import dataclasses
+import json
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +26,12 @@ from kdist.errors import UserError
 def test_plain_data_and_back(values):
     config = TrainConfig(**values)
     assert TrainConfig.from_dict(config.to_dict()) == config
+
+
+def test_numpy_numbers_become_plain_ones():
+    config = TrainConfig(replicas=np.int64(2), seed=np.uint8(3), base_lr=np.float32(0.5))
+    assert json.loads(json.dumps(config.to_dict())) == config.to_dict()
+    assert (config.replicas, config.seed, config.base_lr) == (2, 3, 0.5)
 
 
 def test_the_defaults_are_the_labs():

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
+from kdist.arguments import as_integer
 from kdist.errors import UserError
 
 IMAGE_AXES = ("images", "height", "width", "channels")
@@ -95,7 +96,7 @@ class ImageData:
             >>> kdist.data.fashion_mnist(sample=True).subset(512).train_images.shape
             (512, 28, 28, 1)
         """
-        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= len(self.train_images):
+        if not 1 <= (as_integer(n) or 0) <= len(self.train_images):
             raise UserError(
                 f"A subset of {n!r} images of {self.name} was asked for; expected an integer "
                 f"from 1 to {len(self.train_images)}, the training images there are."

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from kdist.arguments import as_integer
 from kdist.data.augmentation import random_flip_and_shift
 from kdist.errors import UserError
 
@@ -101,7 +102,7 @@ def _taker(
             f"{len(images)} images and {len(labels)} labels were given; "
             "expected one label for each image, and at least one image."
         )
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+    if (as_integer(batch_size) or 0) < 1:
         raise UserError(f"batch_size={batch_size!r}; expected an integer of at least 1.")
     # On the CPU, where tf.data works: TensorFlow would put them on the first GPU.
     with tf.device("/CPU:0"):

@@ -107,6 +107,11 @@ def find_fashion_mnist(
 
 
 def _checked(folder: Path, files: tuple[IdxFile, ...]) -> Path:
+    if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+        raise UserError(
+            f"data_dir {str(folder)!r} cannot be read: give yourself the right to (chmod u+rx), or "
+            "leave data_dir out to have the files found or downloaded."
+        )
     missing = missing_files(folder, files)
     if missing:
         problem = f"has no {', '.join(missing)}" if os.path.isdir(folder) else "is not a folder"

@@ -23,13 +23,16 @@ CLIPPING = [{}, {"clipnorm": 0.1}, {"global_clipnorm": 0.1}, {"clipvalue": 0.02}
 EXTRAS = [{}, {"gradient_accumulation_steps": 2}, {"use_ema": True, "ema_overwrite_frequency": 2}]
 # These take no such options, or start from what the model was when the optimizer was built.
 NOT_DRAWN = {"LossScaleOptimizer", "MultiOptimizer", "ScheduleFreeAdamW"}
+# A bias in front of batch norm has no gradient but rounding, from which these make a whole step.
+NOT_BEFORE_BATCH_NORM = {"Adafactor", "Lamb", "Lion", "Muon"}
 REDUCTIONS = ["sum_over_batch_size", "sum", "mean_with_sample_weight", "none"]
 
 
 @st.composite
 def cases(draw):
     hidden = draw(st.lists(st.sampled_from(sorted(HIDDEN)), min_size=1, max_size=3))
-    optimizer = draw(st.sampled_from(sorted(OPTIMIZERS.keys() - NOT_DRAWN)))
+    left_out = NOT_DRAWN | (NOT_BEFORE_BATCH_NORM if "batch norm" in hidden else set())
+    optimizer = draw(st.sampled_from(sorted(OPTIMIZERS.keys() - left_out)))
     options = {**draw(st.sampled_from(CLIPPING)), **draw(st.sampled_from(EXTRAS))}
     reduction = draw(st.sampled_from(REDUCTIONS))
     count = draw(st.integers(1, 30))
@@ -69,7 +72,7 @@ def cases(draw):
 
 # No shrinking: an example takes seconds, and names its parts.
 @settings(
-    max_examples=8,
+    max_examples=6,
     deadline=None,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],
