@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from . import _upstream, exact_step
 from .arguments import as_integer
+from .batch_norm_conversion import convert_batch_norm
 from .errors import UserError
 
 # The number of logical CPUs is fixed once TensorFlow has started; idle ones cost nothing, so
@@ -78,8 +79,9 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
             model_fn: Takes nothing and returns a `keras.Model`.
 
         Returns:
-            The model, every `keras.layers.BatchNormalization` of which computes its statistics
-            over the global batch.
+            The model, every `keras.layers.BatchNormalization` of which has become a
+            `kdist.layers.SyncBatchNormalization`, over the global batch. For a file that opens
+            without kdist, save after `kdist.convert_batch_norm(model, to="stock")`.
 
         Raises:
             UserError: `model_fn` is not callable or did not return a `keras.Model`.
@@ -97,8 +99,11 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
                 f"model_fn returned {type(model).__name__}, expected a keras.Model:"
                 " end the function with `return model`"
             )
-        for layer in exact_step.unsynchronized_batch_norms(model):
-            layer.synchronized = True
+        if any(
+            isinstance(layer, keras.layers.BatchNormalization)
+            for layer in _upstream.flatten_layers(model)
+        ):
+            convert_batch_norm(model, to="synchronized")
         return model
 
     def run(
@@ -196,8 +201,8 @@ def _warn_of_inexact(model: keras.Model) -> None:
         warnings.warn(
             f"{', '.join(layer.name for layer in plain)}: batch normalization over the samples of"
             " each replica alone, so the model depends on the number of replicas. Make it by"
-            " strategy.build(lambda: ...), or with synchronized=True. The moving statistics are"
-            " averaged over replicas.",
+            " strategy.build(lambda: ...), or mend it by kdist.convert_batch_norm(model,"
+            ' to="synchronized"). The moving statistics are averaged over replicas.',
             stacklevel=2,
         )
     own = _upstream.own_steps(model)

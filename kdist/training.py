@@ -121,6 +121,7 @@ def _train(
 ) -> TrainResult:
     import keras
 
+    from .batch_norm_conversion import convert_batch_norm
     from .callbacks import PrintThroughput, PrintTotalTime, StopAtAccuracy
     from .data import Standardization, evaluation_batches, training_batches
     from .interrupts import interrupts_at_batch_end
@@ -205,7 +206,11 @@ def _train(
             for callback in run_callbacks:  # `fit` did not come to it
                 callback.on_train_end()
     seconds = time.perf_counter() - start
-    folder.save_model(model)
+    convert_batch_norm(model, to="stock")  # for a file that opens without kdist
+    try:
+        folder.save_model(model)
+    finally:
+        convert_batch_norm(model, to="synchronized")
     result = _result(history.history, folder, model, seconds, interrupted, stopping.reached)
     folder.write_json("summary.json", _summary(result, strategy, global_batch, learning_rate, data))
     return result

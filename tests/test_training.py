@@ -60,6 +60,7 @@ def test_stock_keras_evaluates_the_saved_model(run):
     settings, result, _ = run
     data = load_data(settings, announce=silent)
     model = keras.models.load_model(f"{result.run_dir}/model.keras")
+    assert {type(layer).__module__.split(".")[0] for layer in model.layers} == {"keras"}
     images = Standardization.of(data.train_images)(data.test_images)
     _, accuracy = model.evaluate(images, data.test_labels, verbose=0)
     assert accuracy == pytest.approx(result.val_accuracy, abs=1e-6)
