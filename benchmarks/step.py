@@ -11,10 +11,10 @@ of the two is faster. Replicas are logical CPUs that share the machine's cores.
 import argparse
 import os
 import statistics
-import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import interleaved
 import keras
 import numpy as np
 import tensorflow as tf
@@ -69,11 +69,9 @@ def model_under(strategy):
     return model
 
 
-def seconds(model, data):
-    """Duration of one pass over `data`."""
-    start = time.perf_counter()
-    model.fit(data, verbose=0, shuffle=False)
-    return time.perf_counter() - start
+def passing(model, data):
+    """One pass over `data`, to be timed."""
+    return lambda: model.fit(data, verbose=0, shuffle=False)
 
 
 rng = np.random.default_rng(0)
@@ -83,20 +81,15 @@ batch = tf.data.Dataset.from_tensor_slices((images, labels)).batch(args.batch)
 one_step, steps = batch.repeat(1), batch.repeat(args.steps)
 
 models = {name: model_under(strategy) for name, strategy in STRATEGIES.items()}
-first = {name: seconds(model, one_step) for name, model in models.items()}
-for model in models.values():
-    seconds(model, steps)
-times = {name: [] for name in models}
-for _ in range(args.rounds):
-    for name, model in models.items():
-        times[name].append(seconds(model, steps))
+first = interleaved.rounds({name: passing(m, one_step) for name, m in models.items()}, 1)
+contestants = {name: passing(model, steps) for name, model in models.items()}
+interleaved.rounds(contestants, 1)
+times = interleaved.rounds(contestants, args.rounds)
 
 print(f"WRN-{args.depth}-{args.width}, global batch {args.batch}, {args.rounds} rounds")
 for name, values in times.items():
     rate = args.steps * args.batch / statistics.median(values)
-    print(f"{name:38} {rate:8.1f} images/s   first step {first[name]:5.1f} s")
+    print(f"{name:38} {rate:8.1f} images/s   first step {first[name][0]:5.1f} s")
 for name, base in PAIRS:
-    ratios = [b / a for a, b in zip(times[name], times[base], strict=True)]
-    spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
-    print(f"{name} : {base} = {statistics.median(ratios):.2f} ({spread})")
-    print(f"  first step, with tracing: {first[name] / first[base]:.2f} times as long")
+    print(f"{name} : {base} = {interleaved.ratio(times, name, base)}")
+    print(f"  first step, with tracing: {first[name][0] / first[base][0]:.2f} times as long")

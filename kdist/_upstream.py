@@ -93,8 +93,17 @@ class LossRules(Protocol):
     def additional(self, loss: Any) -> Any:
         """The same for what a layer added by `add_loss`."""
 
-    def tracked(self, loss: Any) -> Any:
-        """What an output's own loss metric takes, which weights every update alike."""
+    def zero_if_empty(self, value: Any) -> Any:
+        """The value, or 0 where this replica has no sample."""
+
+    def share(self) -> Any:
+        """This replica's samples as a fraction of the global batch's."""
+
+    def total(self, value: Any) -> Any:
+        """The sum over replicas, which gradients flow through."""
+
+    def gathered(self, tensor: Any) -> Any:
+        """The rows of all replicas, which gradients flow through."""
 
 
 # Replicas are traced in threads of their own, so each sees its own rules.
@@ -104,7 +113,7 @@ _active = threading.local()
 @contextlib.contextmanager
 def loss_rules(rules: LossRules) -> Iterator[None]:
     """Inside, every Keras loss that this thread computes is reduced by `rules`."""
-    _active.rules, _active.losses = rules, {}
+    _active.rules, _active.losses, _active.whole_batch = rules, {}, False
     try:
         yield
     finally:
@@ -138,7 +147,7 @@ def _scale(original: Callable[..., Any], value: Any) -> Any:
 @_replace(keras_loss, "unscale_loss_for_distribution")
 def _unscale(original: Callable[..., Any], value: Any) -> Any:
     rules = _rules()
-    return rules.tracked(value) if rules else original(value)
+    return rules.zero_if_empty(value) if rules else original(value)
 
 
 @_replace(keras_loss, "reduce_weighted_values")
@@ -152,13 +161,75 @@ def _reduce(
 ) -> Any:
     loss = original(values, sample_weight, mask, reduction, dtype)
     rules = _rules()
-    return rules.reduced(loss, values, sample_weight, mask, reduction) if rules else loss
+    if rules is None or _active.whole_batch:
+        return loss
+    _active.scalar = not len(values.shape)
+    return rules.reduced(loss, values, sample_weight, mask, reduction)
+
+
+# Not means over samples: sums over the batch in a ratio, and pairs of samples.
+_OF_A_WHOLE_BATCH = (keras.losses.dice, keras.losses.tversky, keras.losses.circle)
+
+
+@_replace(keras.losses.Loss, "__call__")
+def _call_loss(
+    original: Callable[..., Any], loss: Any, y_true: Any, y_pred: Any, sample_weight: Any = None
+) -> Any:
+    """On the global batch where a loss is no mean over samples: no sum of parts is exact there.
+
+    A loss that returns one number may be any function of the batch.
+    """
+    rules = _rules()
+    if rules is None or _active.whole_batch:
+        return original(loss, y_true, y_pred, sample_weight)
+    _active.scalar = False
+    if getattr(loss, "fn", None) not in _OF_A_WHOLE_BATCH:
+        value = original(loss, y_true, y_pred, sample_weight)
+        if not _active.scalar:
+            return value
+    mask = keras.src.backend.get_keras_mask(y_pred)
+    data = [None if v is None else rules.gathered(v) for v in (y_true, y_pred, sample_weight, mask)]
+    if mask is not None:
+        keras.src.backend.set_keras_mask(data[1], data[3])
+    _active.whole_batch = True
+    try:
+        return original(loss, *data[:3])
+    finally:
+        _active.whole_batch = False
 
 
 @_replace(TensorFlowTrainer, "_aggregate_additional_loss")
 def _additional(original: Callable[..., Any], model: keras.Model, loss: Any) -> Any:
     rules = _rules()
     return original(model, rules.additional(loss) if rules else loss)
+
+
+@_replace(keras.metrics.Mean, "update_state")
+def _update_mean(
+    original: Callable[..., Any], metric: Any, values: Any, sample_weight: Any = None
+) -> Any:
+    """A mean over this replica's samples counts by their share, not as one update of many."""
+    rules = _rules()
+    if rules and sample_weight is None and not len(getattr(values, "shape", ())):
+        values, sample_weight = rules.zero_if_empty(values), rules.share()
+    return original(metric, values, sample_weight)
+
+
+@_replace(keras.layers.BatchNormalization, "_moments")
+def _moments(original: Callable[..., Any], layer: Any, inputs: Any, mask: Any) -> Any:
+    """Synchronized where there is a mask too."""
+    rules = _rules()
+    if rules is None or mask is None or not layer.synchronized:
+        return original(layer, inputs, mask)
+    weight = tf.cast(keras.ops.broadcast_to(mask[..., None], tf.shape(inputs)), inputs.dtype)
+
+    def global_sum(values: Any) -> Any:
+        values = tf.where(weight > 0, values, tf.zeros_like(values))
+        return rules.total(tf.reduce_sum(values, layer._reduction_axes))
+
+    count = global_sum(weight) + keras.config.epsilon()
+    mean = global_sum(inputs) / count
+    return mean, global_sum(tf.square(inputs - mean)) / count
 
 
 @_replace(keras.layers.Layer, "add_loss")
@@ -206,12 +277,33 @@ def _next_seed(original: Callable[..., Any], generator: Any, ordered: bool = Tru
 
 
 @_replace(TensorFlowTrainer, "_maybe_symbolic_build")
-def _prepare(original: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any) -> None:
+def _prepare(
+    original: Callable[..., Any], model: keras.Model, iterator: Any = None, data_batch: Any = None
+) -> None:
     """Lets the strategy look at a model before Keras builds its optimizer and its functions."""
     prepare = getattr(model.distribute_strategy, "prepare", None)
     if prepare is not None:
         prepare(model)
-    original(model, *args, **kwargs)
+        if iterator is not None and data_batch is None:
+            # Keras takes a batch from a throw-away iterator, whose read-ahead a generator loses.
+            data_batch = _batch_spec(iterator)
+            iterator = None if data_batch is not None else iterator
+    original(model, iterator, data_batch)
+
+
+def _batch_spec(iterator: Any) -> Any:
+    """Shapes and types of a batch; `None` where they are not known."""
+    spec = keras.tree.map_structure(
+        lambda leaf: getattr(leaf, "_value_specs", [leaf])[0],
+        iterator._distributed_dataset.element_spec,
+    )
+    known = all(
+        isinstance(leaf, tf.TensorSpec)
+        and leaf.shape.rank is not None
+        and leaf.shape[1:].is_fully_defined()
+        for leaf in keras.tree.flatten(spec)
+    )
+    return spec if known else None
 
 
 def scope_of(model: keras.Model) -> tf.distribute.Strategy | None:

@@ -21,6 +21,13 @@ def train_step(model: keras.Model, data: Any) -> Any:
     """One training step, in replica context; returns the logs that no metric of the model has."""
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     batch = _BatchShare(x)
+    with _upstream.loss_rules(batch):
+        return _train_step(model, batch, x, y, sample_weight)
+
+
+def _train_step(
+    model: keras.Model, batch: "_BatchShare", x: Any, y: Any, sample_weight: Any
+) -> Any:
     with tf.GradientTape() as tape:
         y_pred, loss = _forward(model, batch, x, y, sample_weight, training=True)
         objective = batch.weighted(loss)
@@ -41,8 +48,9 @@ def test_step(model: keras.Model, data: Any) -> Any:
     """One evaluation step, in replica context; returns the logs that no metric of the model has."""
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     batch = _BatchShare(x)
-    y_pred, _ = _forward(model, batch, x, y, sample_weight, training=False)
-    return _own_logs(model, batch, x, y, y_pred, sample_weight)
+    with _upstream.loss_rules(batch):
+        y_pred, _ = _forward(model, batch, x, y, sample_weight, training=False)
+        return _own_logs(model, batch, x, y, y_pred, sample_weight)
 
 
 def replica_rows(data: Any) -> Any:
@@ -82,9 +90,12 @@ class _BatchShare:
         self.global_samples = self._sum(self.samples)
         self._scale = tf.math.divide_no_nan(self.global_samples, self.samples)
 
+    def share(self) -> Any:
+        return self.samples / self.global_samples
+
     def weighted(self, loss: Any) -> Any:
         """This replica's summand of the global loss."""
-        return loss * tf.cast(self.samples / self.global_samples, loss.dtype)
+        return loss * tf.cast(self.share(), loss.dtype)
 
     def zero_if_empty(self, value: Any) -> Any:
         """Nothing instead of the NaN that a mean over no samples may give."""
@@ -94,7 +105,7 @@ class _BatchShare:
         self, loss: Any, values: Any, sample_weight: Any, mask: Any, reduction: str | None
     ) -> Any:
         if not len(values.shape):
-            return loss  # already a scalar: taken for a mean over the samples
+            return loss  # computed anew, on the global batch
         if reduction in (None, "none", "sum"):
             return loss * tf.cast(self._scale, loss.dtype)
         if reduction == "mean_with_sample_weight":
@@ -108,20 +119,40 @@ class _BatchShare:
         return loss * tf.cast(part * self._scale, loss.dtype)
 
     def additional(self, loss: Any) -> Any:
-        # A vector with one entry a sample: Keras adds these up. A scalar is taken for a mean.
-        per_sample = len(loss.shape) and loss.shape[0] == self._static_samples
+        # Entries for samples or their parts: Keras adds these up. A scalar is taken for a mean.
+        if not len(loss.shape):
+            return loss
+        size, samples = loss.shape[0], self._static_samples
+        per_sample = size is None if samples is None else size is not None and size % samples == 0
         return loss * tf.cast(self._scale, loss.dtype) if per_sample else loss
 
-    def tracked(self, loss: Any) -> Any:
-        if self._static_samples is not None:  # then Keras weights the update by the samples
-            return self.zero_if_empty(loss)
-        replicas = self._context.num_replicas_in_sync
-        return self.zero_if_empty(self.weighted(loss) * tf.cast(replicas, loss.dtype))
+    def total(self, value: Any) -> Any:
+        return self._sum(value)
+
+    def gathered(self, tensor: Any) -> Any:
+        tensor = tf.convert_to_tensor(tensor)
+        number, kind = tf.cast(self.samples, "int32"), tensor.dtype
+        context = self._context
+        own = tf.one_hot(context.replica_id_in_sync_group, context.num_replicas_in_sync, number, 0)
+        before = tf.math.cumsum(self._sum(own), exclusive=True)[context.replica_id_in_sync_group]
+        after = tf.cast(self.global_samples, "int32") - before - number
+        # A sum of rows that are zero but on one replica, which takes uneven parts.
+        rows = tf.pad(
+            tf.cast(tensor, "int32") if kind == tf.bool else tensor,
+            [[before, after]] + [[0, 0]] * (len(tensor.shape) - 1),
+        )
+        return tf.ensure_shape(tf.cast(self._sum(rows), kind), [None, *tensor.shape[1:]])
 
     def mean(self, values: Sequence[Any]) -> list[Any]:
         """Means over the global batch of what are means over this replica's samples."""
-        own = [self.zero_if_empty(self.weighted(tf.convert_to_tensor(v))) for v in values]
-        return list(self._sum(own))
+        values = [tf.convert_to_tensor(v) for v in values]
+        # Whole numbers are averaged as others are, and rounded.
+        exact = [v if v.dtype.is_floating else tf.cast(v, "float64") for v in values]
+        means = self._sum([self.zero_if_empty(self.weighted(v)) for v in exact])
+        return [
+            m if v.dtype.is_floating else tf.cast(tf.round(m), v.dtype)
+            for m, v in zip(means, values, strict=True)
+        ]
 
     def _sum(self, value: Any) -> Any:
         return self._context.all_reduce(tf.distribute.ReduceOp.SUM, value)
@@ -130,9 +161,8 @@ class _BatchShare:
 def _forward(
     model: keras.Model, batch: _BatchShare, x: Any, y: Any, sample_weight: Any, *, training: bool
 ) -> tuple[Any, Any]:
-    with _upstream.loss_rules(batch):
-        y_pred = _upstream.call_model(model, x, training=training)
-        loss = _upstream.compute_loss(model, x, y, y_pred, sample_weight, training=training)
+    y_pred = _upstream.call_model(model, x, training=training)
+    loss = _upstream.compute_loss(model, x, y, y_pred, sample_weight, training=training)
     # With reduction="none" there is a value a sample, and `reduced` has scaled their sum.
     mean = tf.reduce_mean(batch.weighted(loss)) if len(loss.shape) else loss
     _upstream.loss_tracker(model).update_state(

@@ -168,7 +168,9 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
             # Keras would compile around `run`, where XLA fails on several devices.
             model.jit_compile = False
             self._jitted.add(model)
-        variables = [variable for metric in model.metrics for variable in metric.variables]
+        # What was made outside the scope after all, as in a Sequential built there.
+        variables = [*model.variables]
+        variables += [variable for metric in model.metrics for variable in metric.variables]
         if model.optimizer is not None:
             _upstream.set_strategy(model.optimizer, self)
             variables += model.optimizer.variables

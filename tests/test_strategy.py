@@ -134,3 +134,16 @@ def test_the_cpu_is_split_once_for_strategies_of_all_sizes():
         "import kdist\nprint([len(kdist.MirroredStrategy(replicas=n).devices) for n in (1, 2, 4)])"
     )
     assert "[1, 2, 4]" in done.stdout, done.stderr
+
+
+def test_what_was_built_outside_the_scope_is_copied_to_every_replica():
+    x, y = np.arange(10.0).reshape(5, 2), np.arange(5.0)
+    weights = []
+    for strategy in (tf.distribute.get_strategy(), kdist.MirroredStrategy(replicas=2)):
+        with strategy.scope():
+            model = keras.Sequential([keras.layers.Dense(1, kernel_initializer="ones")])
+        model.build((None, 2))
+        model.compile(keras.optimizers.SGD(0.01), "mse")
+        model.fit(x, y, batch_size=3, shuffle=False, verbose=0)
+        weights.append(model.get_weights()[0])
+    np.testing.assert_allclose(*weights, rtol=1e-5)

@@ -19,12 +19,12 @@ def stock():
     return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
 
 
-def linear(strategy, optimizer=None, **compile_options):
+def linear(strategy, optimizer=None, loss="mse", **compile_options):
     with strategy.scope():
         model = keras.Sequential(
             [keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="zeros")]
         )
-        model.compile(optimizer or keras.optimizers.SGD(0.1), "mse", **compile_options)
+        model.compile(optimizer or keras.optimizers.SGD(0.1), loss, **compile_options)
     return model
 
 
@@ -91,6 +91,46 @@ def test_replicas_share_what_layers_add_to_the_loss(stock):
         return model.losses[0]
 
     assert on_replicas(stock, added) == [pytest.approx(0.02)]  # that of the last, for both
+
+
+def test_a_mask_undoes_synchronization(stock):
+    """`BatchNormalization._moments`: a replica's own where there is a mask."""
+    with stock.scope():
+        layer = keras.layers.BatchNormalization(synchronized=True, momentum=0.0)
+        layer.build((None, 1, 1))
+
+    def mean():
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        x = tf.cast(tf.fill((2, 1, 1), replica), "float32")
+        layer(x, training=True, mask=tf.ones((2, 1), "bool"))
+        return layer.moving_mean.value.read_value()
+
+    means = on_replicas(stock, mean)
+    assert np.ravel(means) == pytest.approx([0, 1])
+
+
+def test_losses_and_metrics_of_a_whole_batch_are_taken_for_means(stock):
+    """`Loss.__call__`, `Mean.update_state`: the parts' values averaged, each counting alike."""
+    x = np.array([[1.0], [2.0], [3.0], [9.0]])
+    model = linear(stock, metrics=[lambda y, p: keras.ops.max(y)], loss="mse")
+    assert model.evaluate(x, x, verbose=0)[1] == pytest.approx((2 + 9) / 2)
+
+
+def test_a_generator_loses_batches_to_a_throw_away_iterator(stock):
+    """`_maybe_symbolic_build`: its read-ahead is gone."""
+    seen = []
+
+    class Seen(keras.layers.Layer):
+        def call(self, x):
+            tf.py_function(lambda part: seen.append(float(part[0, 0])), [x], [])
+            return x
+
+    with stock.scope():
+        model = keras.Sequential([keras.Input((1,)), Seen(), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    ones = np.ones((2, 1))
+    model.fit(((ones * i, ones) for i in range(9)), steps_per_epoch=4, shuffle=False, verbose=0)
+    assert sorted({*seen}) != [0, 1, 2, 3]
 
 
 def test_seeds_are_the_same_on_every_replica(stock):

@@ -18,6 +18,10 @@ def squared_error(y: Any, p: Any) -> Any:
     return keras.ops.sum(keras.ops.square(target - p), axis=-1)
 
 
+def ratio_of_sums(y: Any, p: Any) -> Any:
+    return keras.ops.sum(squared_error(y, p)) / keras.ops.sum(keras.ops.square(p))
+
+
 def mean_squared_error(y: Any, p: Any) -> Any:
     return keras.ops.mean(squared_error(y, p))
 
@@ -135,6 +139,28 @@ CASES: dict[str, Case] = {
             "loss": "categorical_crossentropy",
             "weighted_metrics": ["accuracy", keras.metrics.AUC(name="auc")],
         },
+    ),
+    # No means over samples: a ratio of sums over the batch, pairs of samples, any function of it.
+    "dice_uneven": uneven(
+        Case(model=models.several_labels, data=samples.one_hot),
+        compile=lambda: {"loss": "dice", "metrics": None},
+    ),
+    "circle_uneven": uneven(
+        optimized(lambda: optimizers.SGD(1e-3)), compile=lambda: {"loss": losses.Circle()}
+    ),
+    "own_ratio_loss_uneven": uneven(
+        Case(weights=ramp), compile=lambda: {"loss": ratio_of_sums}, samples=ONE_LEFT
+    ),
+    "losses_as_metrics_uneven": uneven(
+        plain,
+        data=samples.one_hot,
+        compile=lambda: {
+            "loss": "categorical_crossentropy",
+            "metrics": [losses.MeanSquaredError(), losses.CategoricalCrossentropy(name="xent")],
+        },
+    ),
+    "added_per_step_in_known_sizes": Case(
+        model=lambda: models.added_loss(per_sample=True, parts=2), feed=samples.dropping_dataset
     ),
     # Masks and sparse gradients.
     "masked_gru_uneven": uneven(gru),

@@ -40,7 +40,6 @@ def kdist_normalization() -> keras.layers.Layer:
 
 
 NORMALIZATIONS = {"bn": models.synchronized, "own_bn": kdist_normalization}
-MASKED_NORMALIZATIONS = {"own_bn": kdist_normalization}  # Keras's does not synchronize there
 
 for _name, _layer in NORMALIZATIONS.items():
     _bn = Case(model=lambda layer=_layer: models.mlp(layer))
@@ -49,7 +48,6 @@ for _name, _layer in NORMALIZATIONS.items():
         f"{_name}_uneven": uneven(_bn),
         f"{_name}_fewer_samples_than_replicas": uneven(_bn, samples=ONE_LEFT, predicted=True),
     }
-for _name, _layer in MASKED_NORMALIZATIONS.items():
     _masked = Case(
         model=lambda layer=_layer: models.masked_normalization(layer), data=samples.series
     )

@@ -144,11 +144,12 @@ def py_dataset(data: Data, batch: int) -> dict[str, Any]:
 
 
 def generator(data: Data, batch: int) -> dict[str, Any]:
-    """Endless, as Keras wants generators over several epochs."""
+    """Endless, as Keras wants generators over several epochs, and of another length than these."""
+    period = [*_rows(data, batch), slice(0, batch - 1)]
 
     def batches() -> Any:
         while True:
-            for rows in _rows(data, batch):
+            for rows in period:
                 yield _part(data, rows)
 
     return {"x": batches()}

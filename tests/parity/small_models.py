@@ -97,20 +97,27 @@ def shared_layer() -> keras.Model:
 class Pull(keras.layers.Layer):
     """Adds to the loss: a mean over samples, or one value a sample, which Keras sums."""
 
-    def __init__(self, *, per_sample: bool) -> None:
+    def __init__(self, *, per_sample: bool, parts: int = 1) -> None:
         super().__init__()
         self.per_sample = per_sample
+        self.parts = parts
 
     def call(self, x: Any) -> Any:
-        squares = ops.sum(ops.square(x), axis=-1)
+        parts = ops.reshape(x, (-1, x.shape[-1] // self.parts))
+        squares = ops.sum(ops.square(parts), axis=-1)
         self.add_loss(0.01 * (squares if self.per_sample else ops.mean(squares)))
         return x
 
 
-def added_loss(*, per_sample: bool) -> keras.Model:
+def added_loss(*, per_sample: bool, parts: int = 1) -> keras.Model:
     inputs = keras.Input((6,))
     hidden = layers.Dense(8, activation="tanh")(inputs)
-    return keras.Model(inputs, classes()(Pull(per_sample=per_sample)(hidden)))
+    return keras.Model(inputs, classes()(Pull(per_sample=per_sample, parts=parts)(hidden)))
+
+
+def several_labels() -> keras.Model:
+    inputs = keras.Input((6,))
+    return keras.Model(inputs, layers.Dense(3, activation="sigmoid")(inputs))
 
 
 def autoencoder() -> keras.Model:

@@ -1,0 +1,132 @@
+"""kdist's synchronized batch norm against Keras's: the layer, the step, the memory.
+
+    python benchmarks/batch_norm.py                  # WRN-16-1, batch 128: about ten minutes
+    python benchmarks/batch_norm.py --width 4 --batch 32 --steps 1
+
+Contestants are timed in turn in one process, A B A B …; a ratio is taken round by round, and above
+1 kdist is faster. Peak memory is that of a process which trains one contestant alone. Replicas are
+logical CPUs that share the machine's cores.
+"""
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import interleaved
+import keras
+import numpy as np
+import tensorflow as tf
+
+import kdist
+from kdist.layers import SyncBatchNormalization
+from kdist.models import WideResNet
+
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--rounds", type=int, default=7)
+parser.add_argument("--steps", type=int, default=4, help="training steps a round")
+parser.add_argument("--width", type=int, default=1, help="of the WRN-16")
+parser.add_argument("--batch", type=int, default=128, help="global batch")
+parser.add_argument("--memory-of", choices=("keras", "kdist"), help=argparse.SUPPRESS)
+args = parser.parse_args()
+
+tf.get_logger().setLevel("ERROR")
+
+
+def plain(**options):
+    """Keras's layer as it is used on one replica."""
+    return keras.layers.BatchNormalization(momentum=0.9, **options)
+
+
+def synchronized(**options):
+    """Keras's layer as it is used on several."""
+    return plain(synchronized=True, **options)
+
+
+def own(**options):
+    """The layer of kdist, on either."""
+    return SyncBatchNormalization(momentum=0.9, **options)
+
+
+def layer_step(layer, shape):
+    """Forward and backward pass of one layer, to be timed."""
+    x = tf.random.normal((args.batch, *shape))
+    layer.build(x.shape)
+
+    @tf.function(autograph=False)
+    def step():
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(layer(x, training=True) * x)
+        return tape.gradient(loss, [x, *layer.trainable_variables])
+
+    return lambda: step()[0].numpy()
+
+
+def training(strategy, batch_norm):
+    """Some training steps of the network, to be timed."""
+    with strategy.scope():
+        model = WideResNet(
+            16, args.width, input_shape=(28, 28, 1), classes=10, batch_norm=batch_norm
+        )
+        model.compile(keras.optimizers.SGD(0.01, momentum=0.9), "sparse_categorical_crossentropy")
+    rng = np.random.default_rng(0)
+    images = rng.normal(size=(args.batch, 28, 28, 1)).astype("float32")
+    labels = rng.integers(0, 10, args.batch)
+    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(args.batch)
+    data = data.repeat(args.steps)
+    return lambda: model.fit(data, verbose=0, shuffle=False)
+
+
+def compare(title, contestants):
+    """Time Keras's and kdist's, and print a line of the table."""
+    interleaved.rounds(contestants, 2)  # traced and warm
+    times = interleaved.rounds(contestants, args.rounds)
+    milliseconds = [1000 * statistics.median(times[name]) for name in ("keras", "kdist")]
+    ratio = interleaved.ratio(times, "kdist", "keras")
+    print(f"| {title} | {milliseconds[0]:.1f} | {milliseconds[1]:.1f} | {ratio} |", flush=True)
+
+
+def peak_mib(name):
+    """Peak resident memory of a process that trains one contestant on one replica."""
+    command = [sys.executable, __file__, "--memory-of", name]
+    for option in ("batch", "width", "steps"):
+        command += [f"--{option}", str(getattr(args, option))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout.splitlines()[-1])
+
+
+one = kdist.MirroredStrategy(replicas=1)
+if args.memory_of:
+    training(one, plain if args.memory_of == "keras" else own)()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    sys.exit()
+two = kdist.MirroredStrategy(replicas=2)
+
+print(f"WRN-16-{args.width}, global batch {args.batch}, {args.rounds} rounds, median")
+print("| | Keras, ms | kdist, ms | kdist : Keras (least to most) |")
+print("| --- | --- | --- | --- |")
+for side, channels in (
+    (28, 16),
+    (28, 16 * args.width),
+    (14, 32 * args.width),
+    (7, 64 * args.width),
+):
+    shape = (side, side, channels)
+    layers = {"keras": layer_step(plain(), shape), "kdist": layer_step(own(), shape)}
+    compare(f"layer on {'x'.join(map(str, shape))}, one replica", layers)
+stock = tf.distribute.get_strategy()
+compare(
+    f"{args.steps} training steps, one replica; Keras without strategy",
+    {"keras": training(stock, plain), "kdist": training(one, own)},
+)
+compare(
+    f"{args.steps} training steps, two replicas, both under kdist's strategy",
+    {"keras": training(two, synchronized), "kdist": training(two, own)},
+)
+memory = [peak_mib(name) for name in ("keras", "kdist")]
+print(f"| peak memory of training, MiB | {memory[0]:.0f} | {memory[1]:.0f} | |")
