@@ -131,11 +131,11 @@ class _BatchShare:
 
     def gathered(self, tensor: Any) -> Any:
         tensor = tf.convert_to_tensor(tensor)
-        number, kind = tf.cast(self.samples, "int32"), tensor.dtype
-        context = self._context
-        own = tf.one_hot(context.replica_id_in_sync_group, context.num_replicas_in_sync, number, 0)
-        before = tf.math.cumsum(self._sum(own), exclusive=True)[context.replica_id_in_sync_group]
-        after = tf.cast(self.global_samples, "int32") - before - number
+        number, kind = tf.shape(tensor)[0], tensor.dtype
+        replica = self._context.replica_id_in_sync_group
+        numbers = self._sum(tf.one_hot(replica, self._context.num_replicas_in_sync, number, 0))
+        before = tf.math.cumsum(numbers, exclusive=True)[replica]
+        after = tf.reduce_sum(numbers) - before - number
         # A sum of rows that are zero but on one replica, which takes uneven parts.
         rows = tf.pad(
             tf.cast(tensor, "int32") if kind == tf.bool else tensor,
