@@ -34,7 +34,7 @@ def warn_of_unknown_keras(version: str) -> None:
         )
 
 
-def flatten_layers(model: keras.Model) -> list[keras.layers.Layer]:
+def flatten_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
     """Every layer of the model, nested ones too, each once."""
     return list(model._flatten_layers(include_self=False))
 

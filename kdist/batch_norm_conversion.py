@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from . import _upstream
+from .batch_norms import batch_norms
 from .errors import UserError
 from .group_norm_conversion import with_group_norms
 from .layers import SyncBatchNormalization
@@ -63,8 +64,7 @@ def convert_batch_norm(model: keras.Model, *, to: str) -> keras.Model:
         raise UserError(f"received {type(model).__name__} for a model: pass a keras.Model")
     if to != "group" and to not in _CHANGES:
         raise UserError(f'received to={to!r}: pass "synchronized", "stock", "frozen" or "group"')
-    layers = _upstream.flatten_layers(model)
-    norms = [one for one in layers if isinstance(one, keras.layers.BatchNormalization)]
+    norms = batch_norms(model)
     if not norms:
         warnings.warn(f"{model.name} has no batch normalization to convert", stacklevel=2)
         return model
@@ -79,7 +79,7 @@ def convert_batch_norm(model: keras.Model, *, to: str) -> keras.Model:
         _refuse_own_subclasses(norms)
     for norm in norms:
         _CHANGES[to](norm)
-    for one in (model, *layers):
+    for one in (model, *_upstream.flatten_layers(model)):
         if isinstance(one, keras.Model):
             # What was traced of the layers before they changed.
             one.train_function = one.test_function = one.predict_function = None

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from . import _upstream
+from .batch_norms import batch_norms
 from .calibration_batches import calibration_batches
 from .errors import UserError
 from .exact_step import replica_rows
@@ -156,11 +157,7 @@ def _recalibrated(model: Any) -> list[Any]:
     """The batch norms of a model that are to be recalibrated."""
     if not isinstance(model, keras.Model):
         raise UserError(f"received {type(model).__name__} for a model: pass a keras.Model")
-    norms = [
-        layer
-        for layer in _upstream.flatten_layers(model)
-        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
-    ]
+    norms = [norm for norm in batch_norms(model) if norm.trainable]
     if not norms:
         raise UserError(
             f"{model.name} has no batch norm to recalibrate: there is none, or all are frozen"

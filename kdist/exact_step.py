@@ -15,6 +15,7 @@ import keras
 import tensorflow as tf
 
 from . import _upstream
+from .batch_norms import unsynchronized_batch_norms
 
 
 def train_step(model: keras.Model, data: Any) -> Any:
@@ -65,17 +66,6 @@ def replica_rows(data: Any) -> Any:
         return tensor[start : start + size]
 
     return keras.tree.map_structure(lambda leaf: None if leaf is None else rows(leaf), data)
-
-
-def unsynchronized_batch_norms(model: keras.Model) -> list[keras.layers.BatchNormalization]:
-    """Batch norms that train on the statistics of one replica's samples."""
-    return [
-        layer
-        for layer in _upstream.flatten_layers(model)
-        if isinstance(layer, keras.layers.BatchNormalization)
-        and not layer.synchronized
-        and layer.trainable
-    ]
 
 
 class _BatchShare:

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from . import _upstream
+from .batch_norms import batch_norms
 from .errors import UserError
 
 MOST_GROUPS = 32
@@ -25,7 +26,7 @@ def with_group_norms(model: keras.Model) -> keras.Model:
     Raises:
         UserError: A batch norm is not built, or is where it cannot be replaced.
     """
-    unbuilt = [norm.name for norm in _batch_norms(model) if not norm.built]
+    unbuilt = [norm.name for norm in batch_norms(model) if not norm.built]
     if unbuilt:
         raise UserError(
             f"{', '.join(unbuilt)} is not built yet, so its channels are unknown: call the model on"
@@ -38,7 +39,7 @@ def with_group_norms(model: keras.Model) -> keras.Model:
             converted[id(layer)] = layer  # for a layer that refers to itself
             if isinstance(layer, keras.layers.BatchNormalization):
                 converted[id(layer)] = _group_norm(layer)
-            elif not _batch_norms(layer):
+            elif not batch_norms(layer):
                 pass
             elif isinstance(layer, keras.Sequential) or hasattr(layer, "operations"):
                 converted[id(layer)] = _rebuilt(layer, convert)
@@ -48,7 +49,7 @@ def with_group_norms(model: keras.Model) -> keras.Model:
 
     with model.distribute_strategy.scope():
         result = convert(model)
-    left = [norm.name for norm in _batch_norms(result)]
+    left = [norm.name for norm in batch_norms(result)]
     if left:
         raise UserError(
             f"{', '.join(left)} could not be replaced: hold batch norms in attributes, lists,"
@@ -61,14 +62,6 @@ def groups(channels: int) -> int:
     """The number of groups for so many channels: a divisor of them."""
     most = max(1, min(MOST_GROUPS, channels // FEWEST_CHANNELS))
     return next(count for count in range(most, 0, -1) if channels % count == 0)
-
-
-def _batch_norms(layer: Any) -> list[Any]:
-    return [
-        one
-        for one in _upstream.flatten_layers(layer)
-        if isinstance(one, keras.layers.BatchNormalization)
-    ]
 
 
 def _group_norm(norm: Any) -> Any:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from . import _upstream, exact_step
 from .arguments import as_integer
 from .batch_norm_conversion import convert_batch_norm
+from .batch_norms import batch_norms, unsynchronized_batch_norms
 from .errors import UserError
 
 # The number of logical CPUs is fixed once TensorFlow has started; idle ones cost nothing, so
@@ -99,10 +100,7 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
                 f"model_fn returned {type(model).__name__}, expected a keras.Model:"
                 " end the function with `return model`"
             )
-        if any(
-            isinstance(layer, keras.layers.BatchNormalization)
-            for layer in _upstream.flatten_layers(model)
-        ):
+        if batch_norms(model):
             convert_batch_norm(model, to="synchronized")
         return model
 
@@ -198,7 +196,7 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
 
 def _warn_of_inexact(model: keras.Model) -> None:
     """Say what in this model keeps it from being the same on any number of replicas."""
-    plain = exact_step.unsynchronized_batch_norms(model)
+    plain = unsynchronized_batch_norms(model)
     if plain:
         warnings.warn(
             f"{', '.join(layer.name for layer in plain)}: batch normalization over the samples of"
