@@ -23,7 +23,7 @@ lint: $(INSTALLED)  ## Format, lint and type checks.
 	$(BIN)/pip install --quiet --no-deps --upgrade --target .venv/typed .
 	MYPYPATH=.venv/typed $(BIN)/mypy -p kdist
 
-bench: $(INSTALLED)  ## Step times against stock Keras, about four minutes.
+bench: $(INSTALLED)  ## Step times against stock Keras, about five minutes.
 	$(BIN)/python benchmarks/step.py
 
 clean:

@@ -3,7 +3,7 @@
     python benchmarks/batch_norm.py                  # WRN-16-1, batch 128: about ten minutes
     python benchmarks/batch_norm.py --width 4 --batch 32 --steps 1
 
-Contestants are timed in turn in one process, A B A B …; a ratio is taken round by round, and above
+Contestants are timed in turn in one process, A B B A …; a ratio is taken round by round, and above
 1 kdist is faster. Peak memory is that of a process which trains one contestant alone. Replicas are
 logical CPUs that share the machine's cores.
 """
@@ -19,8 +19,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import interleaved
 import keras
-import numpy as np
 import tensorflow as tf
+import training_steps
 
 import kdist
 from kdist.layers import SyncBatchNormalization
@@ -64,7 +64,7 @@ def layer_step(layer, shape):
             loss = tf.reduce_sum(layer(x, training=True) * x)
         return tape.gradient(loss, [x, *layer.trainable_variables])
 
-    return lambda: step()[0].numpy()
+    return interleaved.timed(lambda: step()[0].numpy())
 
 
 def training(strategy, batch_norm):
@@ -74,12 +74,7 @@ def training(strategy, batch_norm):
             16, args.width, input_shape=(28, 28, 1), classes=10, batch_norm=batch_norm
         )
         model.compile(keras.optimizers.SGD(0.01, momentum=0.9), "sparse_categorical_crossentropy")
-    rng = np.random.default_rng(0)
-    images = rng.normal(size=(args.batch, 28, 28, 1)).astype("float32")
-    labels = rng.integers(0, 10, args.batch)
-    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(args.batch)
-    data = data.repeat(args.steps)
-    return lambda: model.fit(data, verbose=0, shuffle=False)
+    return training_steps.steps(model, training_steps.random_batch(args.batch), args.steps)
 
 
 def compare(title, contestants):

@@ -5,21 +5,31 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 Times = Mapping[str, Sequence[float]]
+Contestant = Callable[[], float]
+"""Does its work once and returns the seconds that count."""
 
 
-def seconds(contestant: Callable[[], object]) -> float:
-    """Duration of one call."""
-    start = time.perf_counter()
-    contestant()
-    return time.perf_counter() - start
+def timed(work: Callable[[], object]) -> Contestant:
+    """The whole of a call counts."""
+
+    def contestant() -> float:
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+
+    return contestant
 
 
-def rounds(contestants: Mapping[str, Callable[[], object]], count: int) -> dict[str, list[float]]:
-    """Seconds of every contestant in each of `count` rounds A B C A B C …; warm them up before."""
+def rounds(contestants: Mapping[str, Contestant], count: int) -> dict[str, list[float]]:
+    """Seconds of every contestant in each of `count` rounds; warm them up before.
+
+    Every other round goes backwards (A B C C B A …), so that none is always the one that comes
+    after the slowest.
+    """
     times: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(count):
-        for name, contestant in contestants.items():
-            times[name].append(seconds(contestant))
+    for index in range(count):
+        for name in list(contestants)[:: -1 if index % 2 else 1]:
+            times[name].append(contestants[name]())
     return times
 
 

@@ -1,9 +1,9 @@
 """What exactness costs: steps a second and trace time of kdist against stock Keras, interleaved.
 
-    python benchmarks/step.py                 # WRN-16-1, batch 128: about four minutes on two cores
+    python benchmarks/step.py                 # WRN-16-1, batch 128: about five minutes on two cores
     python benchmarks/step.py --rounds 3 --steps 2 --depth 10
 
-All contestants train the same network on the same batches in one process, in turn (A B C D A B C D
+All contestants train the same network on the same batches in one process, in turn (A B C D D C B A
 …), so that the machine's drift hits all alike. A ratio is taken round by round; above 1, the first
 of the two is faster. Replicas are logical CPUs that share the machine's cores.
 """
@@ -16,14 +16,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import interleaved
 import keras
-import numpy as np
 import tensorflow as tf
+import training_steps
 
 import kdist
 from kdist.models import WideResNet
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--rounds", type=int, default=7)
+parser.add_argument("--rounds", type=int, default=15)
 parser.add_argument("--steps", type=int, default=4, help="steps a round")
 parser.add_argument("--depth", type=int, default=16)
 parser.add_argument("--width", type=int, default=1)
@@ -69,27 +69,22 @@ def model_under(strategy):
     return model
 
 
-def passing(model, data):
-    """One pass over `data`, to be timed."""
-    return lambda: model.fit(data, verbose=0, shuffle=False)
-
-
-rng = np.random.default_rng(0)
-images = rng.normal(size=(args.batch, 28, 28, 1)).astype("float32")
-labels = rng.integers(0, 10, args.batch)
-batch = tf.data.Dataset.from_tensor_slices((images, labels)).batch(args.batch)
-one_step, steps = batch.repeat(1), batch.repeat(args.steps)
-
+batch = training_steps.random_batch(args.batch)
 models = {name: model_under(strategy) for name, strategy in STRATEGIES.items()}
-first = interleaved.rounds({name: passing(m, one_step) for name, m in models.items()}, 1)
-contestants = {name: passing(model, steps) for name, model in models.items()}
+first = {
+    name: interleaved.timed(lambda model=model: model.fit(batch, verbose=0, shuffle=False))()
+    for name, model in models.items()
+}
+contestants = {
+    name: training_steps.steps(model, batch, args.steps) for name, model in models.items()
+}
 interleaved.rounds(contestants, 1)
 times = interleaved.rounds(contestants, args.rounds)
 
 print(f"WRN-{args.depth}-{args.width}, global batch {args.batch}, {args.rounds} rounds")
 for name, values in times.items():
     rate = args.steps * args.batch / statistics.median(values)
-    print(f"{name:38} {rate:8.1f} images/s   first step {first[name][0]:5.1f} s")
+    print(f"{name:38} {rate:8.1f} images/s   first step {first[name]:5.1f} s")
 for name, base in PAIRS:
     print(f"{name} : {base} = {interleaved.ratio(times, name, base)}")
-    print(f"  first step, with tracing: {first[name][0] / first[base][0]:.2f} times as long")
+    print(f"  first step, with tracing: {first[name] / first[base]:.2f} times as long")

@@ -1,8 +1,15 @@
 """The batch norms of a model."""
 
+import math
+
 import keras
 
 from . import _upstream
+
+SMALL_BATCH = 16
+"""Values a channel below which a batch's statistics say little: at 16, its mean is off by a quarter
+of a standard deviation (1 / sqrt(16)), and accuracy falls (Wu & He 2018, "Group Normalization",
+figure 1)."""
 
 
 def batch_norms(layer: keras.layers.Layer) -> list[keras.layers.BatchNormalization]:
@@ -17,3 +24,12 @@ def batch_norms(layer: keras.layers.Layer) -> list[keras.layers.BatchNormalizati
 def unsynchronized_batch_norms(model: keras.Model) -> list[keras.layers.BatchNormalization]:
     """Those that train on the statistics of one replica's samples."""
     return [norm for norm in batch_norms(model) if norm.trainable and not norm.synchronized]
+
+
+def values_a_channel(norm: keras.layers.BatchNormalization, samples: int) -> int | None:
+    """Values in a channel's statistics, of so many samples; `None` where the shape is not known."""
+    shape = (norm.get_build_config() or {}).get("input_shape")
+    if shape is None:
+        return None
+    positions = [size for axis, size in enumerate(shape) if axis not in (0, norm.axis % len(shape))]
+    return None if None in positions else samples * math.prod(positions)

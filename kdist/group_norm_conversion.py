@@ -44,7 +44,7 @@ def with_group_norms(model: keras.Model) -> keras.Model:
             elif isinstance(layer, keras.Sequential) or hasattr(layer, "operations"):
                 converted[id(layer)] = _rebuilt(layer, convert)
             else:
-                _replace_attributes(layer, convert)
+                _upstream.replace_sublayers(layer, convert)
         return converted[id(layer)]
 
     with model.distribute_strategy.scope():
@@ -112,28 +112,3 @@ def _rebuilt(model: Any, convert: Convert) -> Any:
         for layer, trainable in flags:
             layer.trainable = trainable
     return clone
-
-
-def _replace_attributes(owner: Any, convert: Convert) -> None:
-    """Replace layers in the attributes of a layer, Keras's list of its sublayers included."""
-    for name, value in list(vars(owner).items()):
-        new = _replaced(value, convert)
-        if new is not value:
-            # Keras refuses new sublayers in a built layer; this one takes another's place.
-            object.__setattr__(owner, name, new)
-
-
-def _replaced(value: Any, convert: Convert) -> Any:
-    # Lists and dicts keep their identity, and the place of Keras's own tracking of them.
-    if isinstance(value, keras.Layer):
-        return convert(value)
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            list.__setitem__(value, index, _replaced(item, convert))
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            dict.__setitem__(value, key, _replaced(item, convert))
-    elif isinstance(value, tuple) and any(isinstance(item, keras.Layer) for item in value):
-        items = (_replaced(item, convert) for item in value)
-        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-    return value

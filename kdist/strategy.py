@@ -1,7 +1,5 @@
 """`MirroredStrategy`: the drop-in for `tf.distribute.MirroredStrategy`."""
 
-import traceback
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,14 +8,11 @@ import keras
 import tensorflow as tf
 
 from . import _upstream, exact_step
-from .arguments import as_integer
 from .batch_norm_conversion import convert_batch_norm
-from .batch_norms import batch_norms, unsynchronized_batch_norms
+from .batch_norms import batch_norms
+from .devices import device_type, first_devices, known_devices, short_name
 from .errors import UserError
-
-# The number of logical CPUs is fixed once TensorFlow has started; idle ones cost nothing, so
-# enough are made for a later strategy of the same process that wants more replicas than the first.
-_LOGICAL_CPUS = 8
+from .model_warnings import warn_of_inexact, warn_of_small_batches
 
 
 class MirroredStrategy(tf.distribute.MirroredStrategy):
@@ -61,17 +56,20 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
             raise UserError(
                 f"received devices={list(devices)} and replicas={replicas}: pass one of the two"
             )
-        names = _first_devices(replicas) if devices is None else _known_devices(devices)
-        if cross_device_ops is None and all(_device_type(name) == "CPU" for name in names):
+        names = first_devices(replicas) if devices is None else known_devices(devices)
+        if cross_device_ops is None and all(device_type(name) == "CPU" for name in names):
             cross_device_ops = tf.distribute.ReductionToOneDevice()
         super().__init__(names, cross_device_ops)
+        self._global_batches: weakref.WeakKeyDictionary[keras.Model, int | None] = (
+            weakref.WeakKeyDictionary()
+        )
         self._prepared: weakref.WeakSet[keras.Model] = weakref.WeakSet()
         self._jitted: weakref.WeakSet[keras.Model] = weakref.WeakSet()
 
     @property
     def devices(self) -> tuple[str, ...]:
         """Names of the devices, one a replica, e.g. `("GPU:0", "GPU:1")`."""
-        return tuple(_short_name(name) for name in self.extended.worker_devices)
+        return tuple(short_name(name) for name in self.extended.worker_devices)
 
     def build(self, model_fn: Callable[[], keras.Model]) -> keras.Model:
         """Make a model in the strategy's scope, its batch norms synchronized.
@@ -112,8 +110,13 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
         Keras's own train and test steps are replaced by ones that give, on several replicas, what
         one replica gives on the same global batch.
         """
-        stock = _upstream.stock_step(fn) if self.num_replicas_in_sync > 1 else None
-        if stock is None:
+        stock = _upstream.stock_step(fn)
+        if stock is not None and stock[1] == "train_step":
+            # Here and once a fit, as `prepare` does not know whether the model will train.
+            global_batch = self._global_batches.pop(stock[0], None)
+            if global_batch is not None:
+                warn_of_small_batches(stock[0], global_batch, self.num_replicas_in_sync)
+        if stock is None or self.num_replicas_in_sync == 1:
             return super().run(fn, args, kwargs, options)
         model, name = stock
         undivided = not any(
@@ -140,11 +143,15 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
     #: Tells Keras's random layers to draw differently on every replica.
     draws_differ = True
 
-    def prepare(self, model: keras.Model) -> None:
+    def prepare(self, model: keras.Model, *, global_batch: int | None = None) -> None:
         """Make ready a model that is about to be trained or evaluated under this strategy.
 
         Called before Keras builds the optimizer and traces its step. An optimizer or metric made
         outside the scope gets its copy on every replica.
+
+        Args:
+            model: The model.
+            global_batch: Samples in a full batch of all replicas, where that is known.
 
         Raises:
             UserError: The model was made outside the strategy's scope, or asks for XLA where it
@@ -157,7 +164,7 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
                 " `with strategy.scope():`"
             )
         if model.jit_compile and self.num_replicas_in_sync > 1:
-            if not all(_device_type(name) == "GPU" for name in self.devices):
+            if not all(device_type(name) == "GPU" for name in self.devices):
                 raise UserError(
                     f"received jit_compile=True, but XLA cannot compile a step that spans the"
                     f" {len(self.devices)} logical CPUs of this strategy: compile the model with"
@@ -173,9 +180,10 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
             _upstream.set_strategy(model.optimizer, self)
             variables += model.optimizer.variables
         _upstream.distribute(variables, self)
+        self._global_batches[model] = global_batch
         if self.num_replicas_in_sync > 1 and model not in self._prepared:
             self._prepared.add(model)
-            _warn_of_inexact(model)
+            warn_of_inexact(model)
 
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
         """Reduce a value over replicas, as `tf.distribute.Strategy.reduce` does.
@@ -194,110 +202,5 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
         return super().reduce(reduce_op, value, axis)
 
 
-def _warn_of_inexact(model: keras.Model) -> None:
-    """Say what in this model keeps it from being the same on any number of replicas."""
-    plain = unsynchronized_batch_norms(model)
-    if plain:
-        warnings.warn(
-            f"{', '.join(layer.name for layer in plain)}: batch normalization over the samples of"
-            " each replica alone, so the model depends on the number of replicas. Make it by"
-            " strategy.build(lambda: ...), or mend it by kdist.convert_batch_norm(model,"
-            ' to="synchronized"). The moving statistics are averaged over replicas.',
-            stacklevel=2,
-        )
-    own = _upstream.own_steps(model)
-    if own:
-        warnings.warn(
-            f"{type(model).__name__} has its own {' and '.join(own)}, which runs as it is: kdist"
-            " does not guarantee there that uneven batches, clipping, accumulation, loss"
-            " reductions and logged metrics come out as on one replica.",
-            stacklevel=2,
-        )
-
-
 def _can_be_averaged(parts: Sequence[Any]) -> bool:
     return all(part.dtype.is_floating and part.shape == parts[0].shape for part in parts)
-
-
-def _first_devices(replicas: int | None) -> list[str]:
-    """Names of the devices that `replicas=` stands for."""
-    if replicas is not None and as_integer(replicas) is None:
-        raise UserError(f"replicas is a whole number, received {replicas!r}")
-    if replicas is not None and replicas < 1:
-        raise UserError(f"replicas is at least 1, received {replicas}")
-    gpus = len(tf.config.get_visible_devices("GPU"))
-    if not gpus:
-        _split_cpu(replicas)
-        return [f"CPU:{index}" for index in range(replicas or 1)]
-    if replicas is not None and replicas > gpus:
-        raise UserError(
-            f"received replicas={replicas}, but {gpus} GPU{'s are' if gpus > 1 else ' is'} visible:"
-            f" pass replicas={gpus} or fewer, or hide the GPUs (CUDA_VISIBLE_DEVICES=-1) to split"
-            " the CPU instead"
-        )
-    return [f"GPU:{index}" for index in range(replicas or gpus)]
-
-
-def _split_cpu(replicas: int | None) -> None:
-    """Make at least `replicas` logical CPUs; `None` leaves the CPU whole."""
-    cpu = tf.config.get_visible_devices("CPU")[0]
-    split = tf.config.get_logical_device_configuration(cpu)
-    configured = len(split) if split else 1
-    if replicas is None or (split and replicas <= configured):
-        return
-    try:
-        tf.config.set_logical_device_configuration(
-            cpu, [tf.config.LogicalDeviceConfiguration()] * max(replicas, _LOGICAL_CPUS)
-        )
-    except RuntimeError as error:
-        if replicas == 1:
-            return
-        raise UserError(
-            f"received replicas={replicas}, but TensorFlow has already started with {configured}"
-            f" logical CPU{'s' * (configured > 1)}, and their number is then fixed: move the line"
-            f" {_calling_line()} up, above the first tensor, model or dataset of the program"
-        ) from error
-
-
-def _calling_line() -> str:
-    """Where the user's program made the strategy."""
-    for frame in reversed(traceback.extract_stack()):
-        if frame.filename != __file__ and not frame.filename.endswith("distribute_lib.py"):
-            return (
-                f"`{frame.line or 'kdist.MirroredStrategy(...)'}` ({frame.filename}:{frame.lineno})"
-            )
-    return "`kdist.MirroredStrategy(...)`"
-
-
-def _known_devices(devices: Sequence[str]) -> list[str]:
-    """The names in `devices`, checked."""
-    if isinstance(devices, str) or not isinstance(devices, Sequence):
-        raise UserError(f"devices is a list of names such as ['GPU:0'], received {devices!r}")
-    if not all(isinstance(name, str) for name in devices):
-        raise UserError(f"devices is a list of names such as ['GPU:0'], received {devices!r}")
-    if not devices:
-        raise UserError(
-            "received an empty list of devices: name at least one, or pass None for all"
-        )
-    known = [_short_name(device.name) for device in tf.config.list_logical_devices()]
-    known = [name for name in known if _device_type(name) in ("CPU", "GPU")]
-    names = [_short_name(name) for name in devices]
-    unknown = [name for name, short in zip(devices, names, strict=True) if short not in known]
-    if unknown:
-        raise UserError(
-            f"unknown device {', '.join(unknown)}: there are {', '.join(known)}"
-            " (replicas=N splits the CPU)"
-        )
-    if len(set(names)) < len(names):
-        raise UserError(f"received devices={list(devices)}: each device holds one replica only")
-    return list(names)
-
-
-def _short_name(device: str) -> str:
-    """`GPU:0` for `/gpu:0`, `gpu:0` or `/job:localhost/replica:0/task:0/device:GPU:0`."""
-    kind, _, index = device.rpartition(":")
-    return f"{kind.rpartition(':')[2].rpartition('/')[2].upper()}:{index}"
-
-
-def _device_type(device: str) -> str:
-    return device.partition(":")[0]

@@ -1,4 +1,4 @@
-"""Canaries: each fails on the day upstream no longer needs what `kdist/_upstream.py` does for it.
+"""Canaries: each fails on the day upstream no longer needs what `kdist/_upstream` does for it.
 
 Every one shows the stock behaviour that is worked around, with the upstream version it was last
 seen in (Keras 3.15.1, TensorFlow 2.21.0). When one fails, delete the workaround and the canary.
@@ -170,6 +170,29 @@ def test_predict_on_batch_predicts_every_sample_once_a_replica(stock):
     assert len(linear(strategy).predict_on_batch(np.ones((4, 1)))) == 4
 
 
+def test_a_built_layer_refuses_a_sublayer_in_the_place_of_its_own():
+    class Owner(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.inner = keras.layers.Dense(1)
+            self.listed = [keras.layers.Dense(2)]
+
+        def call(self, x):
+            return self.listed[0](self.inner(x))
+
+    owner = Owner()
+    owner(np.zeros((1, 3)))
+    with pytest.raises(ValueError, match="cannot add"):
+        owner.inner = keras.layers.Dense(1)
+    new = {id(owner.inner): keras.layers.ReLU(), id(owner.listed[0]): keras.layers.Flatten()}
+    _upstream.replace_sublayers(owner, lambda layer: new.get(id(layer), layer))
+    assert isinstance(owner.inner, keras.layers.ReLU)
+    assert [type(layer).__name__ for layer in _upstream.flatten_layers(owner)] == [
+        "ReLU",
+        "Flatten",
+    ]
+
+
 def test_keras_hands_its_own_steps_to_run():
     model = linear(kdist.MirroredStrategy(replicas=2))
     assert _upstream.stock_step(model.train_step) == (model, "train_step")
@@ -196,5 +219,5 @@ def test_replaced_functions_keep_their_names_and_are_replaced_once():
 
     assert loss.scale_loss_for_distribution.__name__ == "scale_loss_for_distribution"
     before = loss.scale_loss_for_distribution
-    _upstream._replace(loss, "scale_loss_for_distribution")(lambda *_: None)
+    _upstream.replacing.replace(loss, "scale_loss_for_distribution")(lambda *_: None)
     assert loss.scale_loss_for_distribution is before

@@ -30,9 +30,9 @@ def plain_normalization():
     return keras.Model(inputs, keras.layers.Dense(3, activation="softmax")(x))
 
 
-def fit(model):
-    x, y = samples.classes(27)
-    return model.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0)
+def fit(model, batch_size=64):
+    x, y = samples.classes(144)
+    return model.fit(x, y, batch_size=batch_size, epochs=2, shuffle=False, verbose=0)
 
 
 def test_plain_batch_norm_is_warned_of_once_by_name():
@@ -51,7 +51,54 @@ def test_what_build_made_is_not_warned_of():
 
 
 def test_one_replica_is_not_warned_of():
-    fit(compiled(kdist.MirroredStrategy(replicas=1), plain_normalization))
+    fit(compiled(kdist.MirroredStrategy(replicas=1), plain_normalization), batch_size=16)
+
+
+X, Y = samples.classes(27)
+
+
+def dataset(batch_size):
+    rows = tf.data.Dataset.from_tensor_slices((X, Y)).batch(batch_size)
+    return rows.map(lambda x, y: (x, y)).cache().repeat(2).prefetch(2)
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        lambda model: model.fit(X, Y, batch_size=14, shuffle=False, verbose=0),
+        lambda model: model.fit(dataset(14), shuffle=False, verbose=0),
+        lambda model: model.train_on_batch(X[:14], Y[:14]),
+    ],
+    ids=["arrays", "dataset", "batch"],
+)
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_small_batches_of_unsynchronized_batch_norm_are_warned_of(train, replicas):
+    model = compiled(kdist.MirroredStrategy(replicas=replicas), plain_normalization)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train(model)
+    (message,) = [str(one.message) for one in caught if "a channel" in str(one.message)]
+    assert message.startswith(
+        f"first_norm, second_norm: batch normalization over {14 // replicas} values a channel on"
+        f" each replica, as the global batch of 14 is divided over {replicas}."
+    )
+    assert ("synchronize it" in message) == (replicas > 1)
+
+
+def test_positions_of_an_image_count_as_values():
+    def images(layer):
+        inputs = keras.Input((2, 2, 3))
+        x = keras.layers.Flatten()(layer(name="norm")(inputs))
+        return keras.Model(inputs, keras.layers.Dense(3, activation="softmax")(x))
+
+    x, y = np.zeros((8, 2, 2, 3), "float32"), np.zeros(8)
+    model = compiled(
+        kdist.MirroredStrategy(replicas=1), lambda: images(keras.layers.BatchNormalization)
+    )
+    model.fit(x, y, batch_size=4, verbose=0)  # 16 values; warnings are errors
+    with pytest.warns(match="^norm: batch normalization over 12 values"):
+        model.fit(x, y, batch_size=3, verbose=0)
+    model.evaluate(x, y, batch_size=2, verbose=0)
 
 
 @pytest.mark.usefixtures("float64")

@@ -1,0 +1,39 @@
+"""Training steps of `model.fit`, to be timed."""
+# ruff: noqa: ARG002 - the names of arguments are Keras's
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+
+class _StepEnds(keras.callbacks.Callback):
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.ends: list[float] = []
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.ends.append(time.perf_counter())  # Keras has waited for the step's logs
+
+
+def random_batch(size: int) -> tf.data.Dataset:
+    """One batch of the shape of Fashion-MNIST."""
+    rng = np.random.default_rng(0)
+    images = rng.normal(size=(size, 28, 28, 1)).astype("float32")
+    return tf.data.Dataset.from_tensor_slices((images, rng.integers(0, 10, size))).batch(size)
+
+
+def steps(model: keras.Model, batch: tf.data.Dataset, count: int) -> Callable[[], float]:
+    """Seconds of `count` steps of one `fit`, from the end of a step before them.
+
+    What a fit begins with, once in a training of any length, is left out.
+    """
+    data, ends = batch.repeat(count + 1), _StepEnds()
+
+    def contestant() -> float:
+        model.fit(data, verbose=0, shuffle=False, callbacks=[ends])
+        return ends.ends[-1] - ends.ends[0]
+
+    return contestant

@@ -1,0 +1,49 @@
+"""The one home of private Keras and TensorFlow names, and of what is changed in them.
+
+Every change is inert unless a model is trained under kdist's strategy on several replicas.
+`tests/test_upstream.py` has a canary for each, which fails on the day upstream needs it no more.
+"""
+
+import keras
+
+from . import preparation, seeds
+from .loss_rules import LossRules, effective_sample_weight, loss_rules
+from .names import (
+    call_model,
+    compute_loss,
+    computes_stock_metrics,
+    distribute,
+    flatten_layers,
+    loss_tracker,
+    own_steps,
+    scope_of,
+    set_strategy,
+    stock_step,
+)
+from .own_copies import own_copies, replica_index
+from .sublayers import replace_sublayers
+from .versions import warn_of_unknown_keras
+
+__all__ = [
+    "LossRules",
+    "call_model",
+    "compute_loss",
+    "computes_stock_metrics",
+    "distribute",
+    "effective_sample_weight",
+    "flatten_layers",
+    "loss_rules",
+    "loss_tracker",
+    "own_copies",
+    "own_steps",
+    "preparation",
+    "replace_sublayers",
+    "replica_index",
+    "scope_of",
+    "seeds",
+    "set_strategy",
+    "stock_step",
+    "warn_of_unknown_keras",
+]
+
+warn_of_unknown_keras(keras.__version__)

@@ -1,0 +1,181 @@
+"""How Keras's losses, metrics and added losses are reduced while several replicas train."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import keras
+import tensorflow as tf
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+from keras.src.losses import loss as keras_loss
+
+from .replacing import replace
+
+
+class LossRules(Protocol):
+    """What a step on several replicas does in place of Keras's 1 / replicas."""
+
+    def reduced(
+        self, loss: Any, values: Any, sample_weight: Any, mask: Any, reduction: str | None
+    ) -> Any:
+        """From `loss`, the values of this replica reduced, to its part in the global batch's."""
+
+    def additional(self, loss: Any) -> Any:
+        """The same for what a layer added by `add_loss`."""
+
+    def zero_if_empty(self, value: Any) -> Any:
+        """The value, or 0 where this replica has no sample."""
+
+    def share(self) -> Any:
+        """This replica's samples as a fraction of the global batch's."""
+
+    def total(self, value: Any) -> Any:
+        """The sum over replicas, which gradients flow through."""
+
+    def gathered(self, tensor: Any) -> Any:
+        """The rows of all replicas, which gradients flow through."""
+
+
+# Replicas are traced in threads of their own, so each sees its own rules.
+_active = threading.local()
+
+
+@contextlib.contextmanager
+def loss_rules(rules: LossRules) -> Iterator[None]:
+    """Inside, every Keras loss that this thread computes is reduced by `rules`."""
+    _active.rules, _active.losses, _active.whole_batch = rules, {}, False
+    try:
+        yield
+    finally:
+        _active.rules, _active.losses = None, {}
+
+
+def _rules() -> LossRules | None:
+    return getattr(_active, "rules", None)
+
+
+@replace(keras_loss, "scale_loss_for_distribution")
+def _scale(original: Callable[..., Any], value: Any) -> Any:
+    """No 1 / replicas, which is wrong for uneven batches and rounded to float32."""
+    return value if _rules() else original(value)
+
+
+@replace(keras_loss, "unscale_loss_for_distribution")
+def _unscale(original: Callable[..., Any], value: Any) -> Any:
+    rules = _rules()
+    return rules.zero_if_empty(value) if rules else original(value)
+
+
+@replace(keras_loss, "reduce_weighted_values")
+def _reduce(
+    original: Callable[..., Any],
+    values: Any,
+    sample_weight: Any = None,
+    mask: Any = None,
+    reduction: str | None = "sum_over_batch_size",
+    dtype: Any = None,
+) -> Any:
+    loss = original(values, sample_weight, mask, reduction, dtype)
+    rules = _rules()
+    if rules is None or _active.whole_batch:
+        return loss
+    _active.scalar = not len(values.shape)
+    return rules.reduced(loss, values, sample_weight, mask, reduction)
+
+
+# Not means over samples: sums over the batch in a ratio, and pairs of samples.
+_OF_A_WHOLE_BATCH = (keras.losses.dice, keras.losses.tversky, keras.losses.circle)
+
+
+@replace(keras.losses.Loss, "__call__")
+def _call_loss(
+    original: Callable[..., Any], loss: Any, y_true: Any, y_pred: Any, sample_weight: Any = None
+) -> Any:
+    """On the global batch where a loss is no mean over samples: no sum of parts is exact there.
+
+    A loss that returns one number may be any function of the batch.
+    """
+    rules = _rules()
+    if rules is None or _active.whole_batch:
+        return original(loss, y_true, y_pred, sample_weight)
+    _active.scalar = False
+    if getattr(loss, "fn", None) not in _OF_A_WHOLE_BATCH:
+        value = original(loss, y_true, y_pred, sample_weight)
+        if not _active.scalar:
+            return value
+    mask = keras.src.backend.get_keras_mask(y_pred)
+    data = [None if v is None else rules.gathered(v) for v in (y_true, y_pred, sample_weight, mask)]
+    if mask is not None:
+        keras.src.backend.set_keras_mask(data[1], data[3])
+    _active.whole_batch = True
+    try:
+        return original(loss, *data[:3])
+    finally:
+        _active.whole_batch = False
+
+
+@replace(TensorFlowTrainer, "_aggregate_additional_loss")
+def _additional(original: Callable[..., Any], model: keras.Model, loss: Any) -> Any:
+    rules = _rules()
+    return original(model, rules.additional(loss) if rules else loss)
+
+
+@replace(keras.metrics.Mean, "update_state")
+def _update_mean(
+    original: Callable[..., Any], metric: Any, values: Any, sample_weight: Any = None
+) -> Any:
+    """A mean over this replica's samples counts by their share, not as one update of many."""
+    rules = _rules()
+    if rules and sample_weight is None and not len(getattr(values, "shape", ())):
+        values, sample_weight = rules.zero_if_empty(values), rules.share()
+    return original(metric, values, sample_weight)
+
+
+@replace(keras.layers.BatchNormalization, "_moments")
+def _moments(original: Callable[..., Any], layer: Any, inputs: Any, mask: Any) -> Any:
+    """Synchronized where there is a mask too."""
+    rules = _rules()
+    if rules is None or mask is None or not layer.synchronized:
+        return original(layer, inputs, mask)
+    weight = tf.cast(keras.ops.broadcast_to(mask[..., None], tf.shape(inputs)), inputs.dtype)
+
+    def global_sum(values: Any) -> Any:
+        values = tf.where(weight > 0, values, tf.zeros_like(values))
+        return rules.total(tf.reduce_sum(values, layer._reduction_axes))
+
+    count = global_sum(weight) + keras.config.epsilon()
+    mean = global_sum(inputs) / count
+    return mean, global_sum(tf.square(inputs - mean)) / count
+
+
+@replace(keras.layers.Layer, "add_loss")
+def _add_loss(original: Callable[..., Any], layer: keras.layers.Layer, loss: Any) -> None:
+    """Kept for this replica alone.
+
+    Layers are shared, and a synchronized batch norm behind this one lets the next replica begin
+    its forward pass, which would throw away what was added here and add its own.
+    """
+    original(layer, loss)
+    if _rules():
+        _active.losses.setdefault(id(layer), []).extend(layer._losses)
+        layer._losses.clear()
+
+
+@replace(keras.layers.Layer, "_get_own_losses")
+def _get_own_losses(original: Callable[..., Any], layer: keras.layers.Layer) -> list[Any]:
+    return [*_active.losses.get(id(layer), ())] if _rules() else original(layer)
+
+
+@replace(keras.layers.Layer, "_clear_losses")
+def _clear_losses(original: Callable[..., Any], layer: keras.layers.Layer) -> None:
+    if _rules():
+        _active.losses.pop(id(layer), None)
+    original(layer)  # goes on to the layers inside
+
+
+def effective_sample_weight(sample_weight: Any, mask: Any, dtype: Any, reduction: str) -> Any:
+    """The weights by which Keras multiplies a loss's values."""
+    if mask is not None:
+        mask = keras.ops.convert_to_tensor(mask, dtype=dtype)
+    return keras_loss.apply_mask(sample_weight, mask, dtype=dtype, reduction=reduction)

@@ -1,0 +1,77 @@
+"""Private names of Keras that are read or called, and not changed."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+
+from .own_copies import with_inner
+
+
+def flatten_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """Every layer of the model, nested ones too, each once."""
+    return list(model._flatten_layers(include_self=False))
+
+
+def stock_step(fn: Callable[..., Any]) -> tuple[keras.Model, str] | None:
+    """The model and `"train_step"`, `"test_step"` or `"predict_step"`, if `fn` is Keras's own.
+
+    Keras hands `strategy.run` the bound method for the first two, and a closure for prediction.
+    """
+    model = getattr(fn, "__self__", None)
+    for name in ("train_step", "test_step"):
+        if getattr(fn, "__func__", None) is getattr(TensorFlowTrainer, name):
+            return model, name
+    if "TensorFlowTrainer.make_predict_function" in getattr(fn, "__qualname__", ""):
+        return model, "predict_step"
+    return None
+
+
+def own_steps(model: keras.Model) -> list[str]:
+    """Names of the steps that the model's user wrote."""
+    return [name for name in ("train_step", "test_step") if not stock_step(getattr(model, name))]
+
+
+def computes_stock_metrics(model: keras.Model) -> bool:
+    """Whether the model's logs are those of its metrics, and no others."""
+    return type(model).compute_metrics is TensorFlowTrainer.compute_metrics
+
+
+def call_model(model: keras.Model, x: Any, *, training: bool) -> Any:
+    """The model's output, as Keras's own steps call it."""
+    return model(x, training=training) if model._call_has_training_arg else model(x)
+
+
+def compute_loss(
+    model: keras.Model, x: Any, y: Any, y_pred: Any, sample_weight: Any, *, training: bool
+) -> Any:
+    """The model's loss, also where it overrides `compute_loss` with an older signature."""
+    return model._compute_loss(
+        x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training
+    )
+
+
+def loss_tracker(model: keras.Model) -> keras.metrics.Mean:
+    """The metric behind `loss` in the logs."""
+    return model._loss_tracker
+
+
+def scope_of(model: keras.Model) -> tf.distribute.Strategy | None:
+    """The strategy in whose scope the model was made."""
+    return model._distribute_strategy
+
+
+def distribute(variables: Iterable[keras.Variable], strategy: tf.distribute.Strategy) -> None:
+    """Give variables that were made outside the scope a copy on every replica, value kept."""
+    for variable in variables:
+        if not isinstance(variable._value, tf.distribute.DistributedValues):
+            with tf.init_scope(), strategy.scope():
+                variable._initialize(variable._value.numpy())
+
+
+def set_strategy(optimizer: keras.optimizers.Optimizer, strategy: tf.distribute.Strategy) -> None:
+    """Tell an optimizer made outside the scope which strategy its variables are made for."""
+    for one in with_inner(optimizer):
+        one._distribution_strategy = strategy

@@ -1,0 +1,62 @@
+"""What Keras tells the strategy of a model and its data before it traces a step."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+
+from .replacing import replace
+
+
+@replace(TensorFlowTrainer, "_maybe_symbolic_build")
+def _prepare(
+    original: Callable[..., Any], model: keras.Model, iterator: Any = None, data_batch: Any = None
+) -> None:
+    """Lets the strategy look at a model before Keras builds its optimizer and its functions."""
+    prepare = getattr(model.distribute_strategy, "prepare", None)
+    if prepare is not None:
+        prepare(model, global_batch=_global_batch(iterator, data_batch))
+        if iterator is not None and data_batch is None:
+            # Keras takes a batch from a throw-away iterator, whose read-ahead a generator loses.
+            data_batch = _batch_spec(iterator)
+            iterator = None if data_batch is not None else iterator
+    original(model, iterator, data_batch)
+
+
+def _global_batch(iterator: Any, data_batch: Any) -> int | None:
+    """Samples in a full batch of this data; `None` where the data does not say."""
+    if iterator is None:
+        return int(keras.tree.flatten(data_batch)[0].shape[0])
+    if isinstance(iterator.data_adapter, ArrayDataAdapter):
+        return int(iterator.data_adapter.batch_size)
+    dataset = getattr(iterator.data_adapter, "_dataset", None)
+    # `element_spec` does not tell, unless incomplete batches are dropped.
+    while isinstance(dataset, tf.data.Dataset) and not hasattr(dataset, "_batch_size"):
+        inputs = dataset._inputs()
+        kind = type(dataset).__name__.removeprefix("_").removesuffix("Dataset")
+        dataset = inputs[0] if kind in _KEEP_BATCHES else None
+    return int(dataset._batch_size) if isinstance(dataset, tf.data.Dataset) else None
+
+
+_KEEP_BATCHES = (
+    *("AssertCardinality", "Cache", "Map", "Options", "ParallelMap", "Prefetch"),
+    *("Repeat", "Shuffle", "Skip", "Take"),
+)
+
+
+def _batch_spec(iterator: Any) -> Any:
+    """Shapes and types of a batch; `None` where they are not known."""
+    spec = keras.tree.map_structure(
+        lambda leaf: getattr(leaf, "_value_specs", [leaf])[0],
+        iterator._distributed_dataset.element_spec,
+    )
+    known = all(
+        isinstance(leaf, tf.TensorSpec)
+        and leaf.shape.rank is not None
+        and leaf.shape[1:].is_fully_defined()
+        for leaf in keras.tree.flatten(spec)
+    )
+    return spec if known else None

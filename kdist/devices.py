@@ -1,0 +1,100 @@
+"""Which devices a strategy runs on, by name, and the CPU's split into logical ones."""
+
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import tensorflow as tf
+
+from .arguments import as_integer
+from .errors import UserError
+
+# The number of logical CPUs is fixed once TensorFlow has started; idle ones cost nothing, so
+# enough are made for a later strategy of the same process that wants more replicas than the first.
+_LOGICAL_CPUS = 8
+
+
+def first_devices(replicas: int | None) -> list[str]:
+    """Names of the devices that `replicas=` stands for."""
+    if replicas is not None and as_integer(replicas) is None:
+        raise UserError(f"replicas is a whole number, received {replicas!r}")
+    if replicas is not None and replicas < 1:
+        raise UserError(f"replicas is at least 1, received {replicas}")
+    gpus = len(tf.config.get_visible_devices("GPU"))
+    if not gpus:
+        _split_cpu(replicas)
+        return [f"CPU:{index}" for index in range(replicas or 1)]
+    if replicas is not None and replicas > gpus:
+        raise UserError(
+            f"received replicas={replicas}, but {gpus} GPU{'s are' if gpus > 1 else ' is'} visible:"
+            f" pass replicas={gpus} or fewer, or hide the GPUs (CUDA_VISIBLE_DEVICES=-1) to split"
+            " the CPU instead"
+        )
+    return [f"GPU:{index}" for index in range(replicas or gpus)]
+
+
+def _split_cpu(replicas: int | None) -> None:
+    """Make at least `replicas` logical CPUs; `None` leaves the CPU whole."""
+    cpu = tf.config.get_visible_devices("CPU")[0]
+    split = tf.config.get_logical_device_configuration(cpu)
+    configured = len(split) if split else 1
+    if replicas is None or (split and replicas <= configured):
+        return
+    try:
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration()] * max(replicas, _LOGICAL_CPUS)
+        )
+    except RuntimeError as error:
+        if replicas == 1:
+            return
+        raise UserError(
+            f"received replicas={replicas}, but TensorFlow has already started with {configured}"
+            f" logical CPU{'s' * (configured > 1)}, and their number is then fixed: move the line"
+            f" {_calling_line()} up, above the first tensor, model or dataset of the program"
+        ) from error
+
+
+def _calling_line() -> str:
+    """Where the user's program made the strategy."""
+    for frame in reversed(traceback.extract_stack()):
+        path = Path(frame.filename)
+        if path.parent != Path(__file__).parent and path.name != "distribute_lib.py":
+            return (
+                f"`{frame.line or 'kdist.MirroredStrategy(...)'}` ({frame.filename}:{frame.lineno})"
+            )
+    return "`kdist.MirroredStrategy(...)`"
+
+
+def known_devices(devices: Sequence[str]) -> list[str]:
+    """The names in `devices`, checked."""
+    if isinstance(devices, str) or not isinstance(devices, Sequence):
+        raise UserError(f"devices is a list of names such as ['GPU:0'], received {devices!r}")
+    if not all(isinstance(name, str) for name in devices):
+        raise UserError(f"devices is a list of names such as ['GPU:0'], received {devices!r}")
+    if not devices:
+        raise UserError(
+            "received an empty list of devices: name at least one, or pass None for all"
+        )
+    known = [short_name(device.name) for device in tf.config.list_logical_devices()]
+    known = [name for name in known if device_type(name) in ("CPU", "GPU")]
+    names = [short_name(name) for name in devices]
+    unknown = [name for name, short in zip(devices, names, strict=True) if short not in known]
+    if unknown:
+        raise UserError(
+            f"unknown device {', '.join(unknown)}: there are {', '.join(known)}"
+            " (replicas=N splits the CPU)"
+        )
+    if len(set(names)) < len(names):
+        raise UserError(f"received devices={list(devices)}: each device holds one replica only")
+    return list(names)
+
+
+def short_name(device: str) -> str:
+    """`GPU:0` for `/gpu:0`, `gpu:0` or `/job:localhost/replica:0/task:0/device:GPU:0`."""
+    kind, _, index = device.rpartition(":")
+    return f"{kind.rpartition(':')[2].rpartition('/')[2].upper()}:{index}"
+
+
+def device_type(device: str) -> str:
+    """`GPU` for `GPU:0`."""
+    return device.partition(":")[0]

@@ -1,0 +1,54 @@
+"""What is said of a model before it trains on several replicas, or on few samples each."""
+
+import warnings
+
+import keras
+
+from . import _upstream
+from .batch_norms import SMALL_BATCH, unsynchronized_batch_norms, values_a_channel
+
+
+def warn_of_inexact(model: keras.Model) -> None:
+    """Say what in this model keeps it from being the same on any number of replicas."""
+    plain = unsynchronized_batch_norms(model)
+    if plain:
+        warnings.warn(
+            f"{', '.join(layer.name for layer in plain)}: batch normalization over the samples of"
+            " each replica alone, so the model depends on the number of replicas. Make it by"
+            " strategy.build(lambda: ...), or mend it by kdist.convert_batch_norm(model,"
+            ' to="synchronized"). The moving statistics are averaged over replicas.',
+            stacklevel=2,
+        )
+    own = _upstream.own_steps(model)
+    if own:
+        warnings.warn(
+            f"{type(model).__name__} has its own {' and '.join(own)}, which runs as it is: kdist"
+            " does not guarantee there that uneven batches, clipping, accumulation, loss"
+            " reductions and logged metrics come out as on one replica.",
+            stacklevel=2,
+        )
+
+
+def warn_of_small_batches(model: keras.Model, global_batch: int, replicas: int) -> None:
+    """Name the batch norms whose statistics come from too few values.
+
+    Args:
+        model: The model that is about to train.
+        global_batch: Samples in a full batch of all replicas.
+        replicas: Replicas that the batch is divided over.
+    """
+    samples = -(-global_batch // replicas)
+    counts = {
+        norm.name: values_a_channel(norm, samples) for norm in unsynchronized_batch_norms(model)
+    }
+    small = {name: count for name, count in counts.items() if count and count < SMALL_BATCH}
+    if not small:
+        return
+    synchronize = 'synchronize it by kdist.convert_batch_norm(model, to="synchronized"), '
+    warnings.warn(
+        f"{', '.join(small)}: batch normalization over {min(small.values())} values a channel on"
+        f" each replica, as the global batch of {global_batch} is divided over {replicas}. Fewer"
+        f" than {SMALL_BATCH} say little about the data: {synchronize * (replicas > 1)}take a"
+        ' larger batch, or replace it by kdist.convert_batch_norm(model, to="group").',
+        stacklevel=2,
+    )

@@ -1,0 +1,64 @@
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+import kdist
+from kdist.errors import UserError
+
+
+@pytest.mark.parametrize(
+    "name", ["/cpu:1", "CPU:1", "/job:localhost/replica:0/task:0/device:CPU:1"]
+)
+def test_device_names_as_in_tensorflow(name):
+    assert kdist.MirroredStrategy([name]).devices == ("CPU:1",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"replicas": 0}, "at least 1"),
+        ({"replicas": 2.0}, "whole number"),
+        ({"replicas": True}, "whole number"),
+        ({"replicas": 99}, "with 8 logical CPUs"),
+        ({"devices": []}, "empty list"),
+        ({"devices": "CPU:0"}, "list of names"),
+        ({"devices": [0, 1]}, "list of names"),
+        ({"devices": ["GPU:0"]}, "unknown device GPU:0: there are CPU:0"),
+        ({"devices": ["/cpu:0", "CPU:0"]}, "one replica only"),
+        ({"devices": ["CPU:0"], "replicas": 1}, "one of the two"),
+    ],
+)
+def test_bad_devices_are_refused(arguments, words):
+    with pytest.raises(UserError, match=words):
+        kdist.MirroredStrategy(**arguments)
+
+
+def test_gpus_are_counted(monkeypatch):
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["a", "b"])
+    with pytest.raises(UserError, match="replicas=3, but 2 GPUs are visible"):
+        kdist.MirroredStrategy(replicas=3)
+
+
+def in_a_new_process(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+
+def test_a_late_strategy_says_which_line_to_move_up(tmp_path):
+    script = tmp_path / "late.py"
+    script.write_text(
+        "import kdist, tensorflow as tf\n"
+        "tf.zeros(1)\n"
+        "strategy = kdist.MirroredStrategy(replicas=2)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert "move the line `strategy = kdist.MirroredStrategy(replicas=2)`" in done.stderr
+    assert "late.py:3" in done.stderr
+
+
+def test_the_cpu_is_split_once_for_strategies_of_all_sizes():
+    done = in_a_new_process(
+        "import kdist\nprint([len(kdist.MirroredStrategy(replicas=n).devices) for n in (1, 2, 4)])"
+    )
+    assert "[1, 2, 4]" in done.stdout, done.stderr
