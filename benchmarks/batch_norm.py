@@ -1,4 +1,4 @@
-"""kdist's synchronized batch norm against Keras's: the layer, the step, the memory.
+"""kdist's synchronized batch norm against Keras's: the layer, the step, the memory, the monitor.
 
     python benchmarks/batch_norm.py                  # WRN-16-1, batch 128: about ten minutes
     python benchmarks/batch_norm.py --width 4 --batch 32 --steps 1
@@ -23,6 +23,7 @@ import tensorflow as tf
 import training_steps
 
 import kdist
+from kdist.callbacks import BatchNormMonitor
 from kdist.layers import SyncBatchNormalization
 from kdist.models import WideResNet
 
@@ -67,13 +68,19 @@ def layer_step(layer, shape):
     return interleaved.timed(lambda: step()[0].numpy())
 
 
-def training(strategy, batch_norm):
-    """Some training steps of the network, to be timed."""
+def network(strategy, batch_norm):
+    """The network, compiled."""
     with strategy.scope():
         model = WideResNet(
             16, args.width, input_shape=(28, 28, 1), classes=10, batch_norm=batch_norm
         )
         model.compile(keras.optimizers.SGD(0.01, momentum=0.9), "sparse_categorical_crossentropy")
+    return model
+
+
+def training(strategy, batch_norm):
+    """Some training steps of the network, to be timed."""
+    model = network(strategy, batch_norm)
     return training_steps.steps(model, training_steps.random_batch(args.batch), args.steps)
 
 
@@ -123,5 +130,19 @@ compare(
     f"{args.steps} training steps, two replicas, both under kdist's strategy",
     {"keras": training(two, synchronized), "kdist": training(two, own)},
 )
+model = network(one, own)
+batch = next(training_steps.random_batch(args.batch).as_numpy_iterator())
+monitor = BatchNormMonitor(batch=batch, verbose=0)
+monitor.set_model(model)
+monitor.on_train_begin()
+contestants = {
+    "step": training_steps.steps(model, training_steps.random_batch(args.batch), 1),
+    "monitor": interleaved.timed(lambda: monitor.on_epoch_end(0, {})),
+}
+interleaved.rounds(contestants, 2)
+times = interleaved.rounds(contestants, args.rounds)
+steps = statistics.median(a / b for a, b in zip(times["monitor"], times["step"], strict=True))
+share = 100 * steps * args.batch / 60_000
+print(f"| BatchNormMonitor, steps an epoch | | {steps:.1f} | {share:.2f} % of 60,000 images |")
 memory = [peak_mib(name) for name in ("keras", "kdist")]
 print(f"| peak memory of training, MiB | {memory[0]:.0f} | {memory[1]:.0f} | |")

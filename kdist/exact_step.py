@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from . import _upstream
+from . import _upstream, gradient_norms
 from .batch_norms import unsynchronized_batch_norms
 
 
@@ -38,7 +38,10 @@ def _train_step(
     if not weights:
         warnings.warn("The model does not have any trainable weights.", stacklevel=2)
     else:
-        gradients = _global_gradients(tape.gradient(objective, weights), batch)
+        own = tape.gradient(objective, weights)
+        gradients = _global_gradients(own, batch)
+        if model in gradient_norms.observed:
+            gradient_norms.observe_replica(model, own, gradients, batch.samples, batch.share())
         with _upstream.own_copies(model.optimizer, weights):
             model.optimizer.apply(gradients, weights)
     _average_plain_batch_norms(model, batch)

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from . import _upstream, exact_step
+from . import _upstream, exact_step, gradient_norms
 from .batch_norm_conversion import convert_batch_norm
 from .batch_norms import batch_norms
 from .devices import device_type, first_devices, known_devices, short_name
@@ -116,6 +116,8 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
             global_batch = self._global_batches.pop(stock[0], None)
             if global_batch is not None:
                 warn_of_small_batches(stock[0], global_batch, self.num_replicas_in_sync)
+            if self.num_replicas_in_sync == 1 and stock[0] in gradient_norms.observed:
+                fn = gradient_norms.observing_halves(stock[0], fn)
         if stock is None or self.num_replicas_in_sync == 1:
             return super().run(fn, args, kwargs, options)
         model, name = stock

@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,35 @@ def test_fashion_mnist():
     assert done.returncode == 0, done.stderr
     for line in ("Images/sec: ", "Cumulative training time after epoch 1: ", "val_accuracy: "):
         assert line in done.stdout
+
+
+def test_batch_norm_pitfalls(tmp_path):
+    """The order of the outcomes, where each replica sees classes of its own."""
+    shared, by_hand, tower = (
+        "(a) shared variables + EMA",
+        "(b) averaged by hand",
+        "one tower's update",
+    )
+    path = tmp_path / "pitfalls.png"
+    done = run("batch_norm_pitfalls.py", "--epochs", "1", "--cases", "unequal", "--plot", str(path),
+               "--ways", shared, by_hand, tower, "kdist")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = re.findall(r"^unequal (.+?) *\| (\S+) \| (\S+) \| \S+ (\S+)$", done.stdout, re.M)
+    assert [row[0] for row in rows] == [shared, by_hand, tower, "kdist"]
+    accuracy = {way: float(value) for way, value, _, _ in rows}
+    recalibrated = {way: float(value) for way, _, value, _ in rows}
+    loss = {way: float(value) for way, _, _, value in rows}
+    assert accuracy[shared] < accuracy[by_hand] - 0.04
+    assert accuracy[shared] < accuracy["kdist"] - 0.06
+    assert accuracy[tower] < accuracy["kdist"] - 0.02
+    assert loss[tower] > loss["kdist"] + 0.05
+    assert recalibrated[shared] > accuracy[shared] + 0.04
+    assert recalibrated[shared] == recalibrated[by_hand]
+    told = re.findall(r"^unequal (.+?) *\|.*\n +monitor, epoch 1: (.*)$", done.stdout, re.M)
+    assert shared in dict(told)
+    assert "replicas' rows differ" in dict(told)[shared]
+    assert "kdist" not in dict(told)
+    assert path.stat().st_size
 
 
 def test_every_example_is_run_here():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_training import Accuracies, tiny_fit, traced_model
+from tiny_training import Accuracies, FakeClock, tiny_fit, traced_model
 
 from kdist.callbacks import StopAtAccuracy
 from kdist.errors import UserError
@@ -73,7 +73,9 @@ def test_the_default_is_0_85_in_two_epochs():
 def test_fit_stops_and_says_so_at_the_first_epoch(capsys):
     history = tiny_fit([Accuracies([0.9] * 5), StopAtAccuracy(patience=1)], epochs=5)
     assert len(history["loss"]) == 1
-    assert capsys.readouterr().out == "Early stopping after epoch 1\n"
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Early stopping after epoch 1"
+    assert lines[1].startswith("Target val_accuracy > 0.85 met in epoch 1 after ")
 
 
 def test_all_of_several_targets_have_to_be_beaten_in_one_epoch():
@@ -161,3 +163,63 @@ def test_no_target_is_refused():
 def test_counts_are_integers_of_at_least_1(name, value):
     with pytest.raises(UserError, match=f"{name} is .* at least 1"):
         StopAtAccuracy(**{name: value})
+
+
+def run_on_a_clock(callback, epochs, seconds=10.0):
+    """Each epoch takes so many seconds."""
+    callback.clock = clock = FakeClock()
+    model = Trained()
+    callback.set_model(model)
+    callback.on_train_begin()
+    for epoch, logs in enumerate(epochs):
+        clock.now += seconds
+        callback.on_epoch_end(epoch, logs)
+        if model.stop_training:
+            break
+    callback.on_train_end()
+    return callback
+
+
+def test_the_epoch_and_the_seconds_of_the_rows_first_epoch_are_told(capsys):
+    callback = run_on_a_clock(StopAtAccuracy(patience=2), accuracies(0.9, 0.1, 0.9, 0.9))
+    assert (callback.met_epoch, callback.met_seconds, callback.stopped_epoch) == (3, 30.0, 4)
+    assert capsys.readouterr().out.splitlines() == [
+        "Early stopping after epoch 4",
+        "Target val_accuracy > 0.85 met in epoch 3 after 30.00 seconds",
+    ]
+
+
+def test_a_target_never_met_is_told_with_the_best_value(capsys):
+    targets = {"val_accuracy": 0.85, "accuracy": 0.9}
+    epochs = [{"val_accuracy": v, "accuracy": 0.5} for v in (0.4, math.nan, 0.86)]
+    callback = run_on_a_clock(StopAtAccuracy(targets), epochs)
+    assert (callback.reached, callback.met_epoch) == (False, None)
+    assert capsys.readouterr().out == (
+        "Target val_accuracy > 0.85, accuracy > 0.9 never met: best val_accuracy 0.8600, best"
+        " accuracy 0.5000\n"
+    )
+    run_on_a_clock(StopAtAccuracy(validation_freq=2), [{"loss": 1.0}])
+    assert "no epoch was compared" in capsys.readouterr().out
+
+
+def test_the_time_budget_ends_training_at_the_end_of_an_epoch(capsys):
+    callback = run_on_a_clock(StopAtAccuracy(time_budget=25), accuracies(*[0.1] * 9))
+    assert (callback.stopped_epoch, callback.seconds, callback.reached) == (3, 30.0, False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Time budget of 25 seconds used up"
+    assert lines[1] == "Early stopping after epoch 3"
+    assert "never met" in lines[2]
+
+
+def test_the_time_before_a_resumption_counts_in_the_budget():
+    first = run_on_a_clock(StopAtAccuracy(time_budget=25), accuracies(0.1, 0.1))
+    resumed = StopAtAccuracy(time_budget=25)
+    resumed.set_state(first.get_state())
+    assert run_on_a_clock(resumed, accuracies(0.1, 0.1)).stopped_epoch == 1
+    assert resumed.seconds == 30.0
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "10", True, math.nan])
+def test_a_time_budget_that_is_none_is_refused(seconds):
+    with pytest.raises(UserError, match=r"time_budget is .*pass how many seconds"):
+        StopAtAccuracy(time_budget=seconds)

@@ -17,8 +17,9 @@ from tiny_training import (
     traced_model,
 )
 
-from kdist.callbacks import PrintThroughput
+from kdist.callbacks import PrintThroughput, throughput
 from kdist.errors import UserError
+from kdist.flops import training_flops
 
 RATE = IMAGES / (STEPS * STEP_SECONDS)
 
@@ -34,12 +35,17 @@ def fit(*, total_images=None, **options):
 def test_only_the_training_part_of_an_epoch_counts(replicas, validate, capsys):
     rates, _ = fit(model=traced_model(replicas=replicas), validate=validate, epochs=2)
     assert rates == [RATE] * 2
-    assert capsys.readouterr().out == f"Images/sec: {RATE:.1f}\n" * 2
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [f"Images/sec: {RATE:.1f}"] * 2
+    assert lines[2:] == [
+        f"Images/sec after the first epoch: {RATE:.1f} ({RATE / replicas:.1f} a replica,"
+        f" {STEP_SECONDS:.4f} seconds a step)"
+    ]
 
 
 def test_the_line_has_one_decimal(capsys):
     fit(total_images=1998, epochs=1)
-    assert capsys.readouterr().out == "Images/sec: 1332.0\n"
+    assert capsys.readouterr().out == "Images/sec: 1332.0\n"  # no second epoch to sum up
 
 
 def test_several_steps_in_one_execution():
@@ -101,6 +107,44 @@ def test_an_epoch_without_data_has_no_rate():
     assert callback.meter.images_per_second == RATE
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_rates_a_replica_and_a_step(replicas):
+    clock = FakeClock()
+    history = tiny_fit(
+        [Ticker(clock), PrintThroughput(clock=clock)], model=traced_model(replicas=replicas)
+    )
+    assert history["images_per_sec_per_replica"] == [RATE / replicas] * 3
+    assert history["seconds_per_step"] == [STEP_SECONDS] * 3
+
+
+def test_the_first_epoch_of_every_fit_is_left_out_of_the_summary():
+    class SlowFirstStep(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            clock.now += 40 if (self.model.optimizer.iterations.numpy() - before) == 0 else 0
+
+    clock = FakeClock()
+    model = traced_model()
+    before = model.optimizer.iterations.numpy()
+    callback = PrintThroughput(clock=clock)
+    tiny_fit([callback, SlowFirstStep(), Ticker(clock)], model=model)
+    # The ticker moves the clock after this callback has noted the time: a step less each epoch.
+    assert callback.meter.seconds > 40
+    assert callback.warm_meter.images == 2 * IMAGES
+    assert callback.warm_meter.seconds == 2 * (STEPS - 1) * STEP_SECONDS
+    assert callback.warm_steps == 2 * STEPS
+
+
+def test_utilization_is_the_models_arithmetic_over_that_of_a_matrix_product(capsys, monkeypatch):
+    monkeypatch.setattr(throughput, "peak_flops_per_second", lambda strategy, clock: 1e3)
+    clock = FakeClock()
+    callback = PrintThroughput(utilization=True, clock=clock)
+    history = tiny_fit([Ticker(clock), callback], epochs=2)
+    flops = training_flops(traced_model())
+    assert history["model_flops_per_sec"] == [RATE * flops] * 2
+    assert history["utilization"] == [RATE * flops / 1e3] * 2
+    assert f"Utilization: {RATE * flops / 10:.1f} % of 0.00 TFLOP/s" in capsys.readouterr().out
+
+
 def test_later_callbacks_find_the_rate_in_logs(tmp_path):
     clock = FakeClock()
     path = tmp_path / "log.csv"
@@ -113,7 +157,13 @@ def test_later_callbacks_find_the_rate_in_logs(tmp_path):
 def test_the_state_holds_all_epochs():
     _, callback = fit(epochs=2)
     state = callback.get_state()
-    assert state == {"images": 2 * IMAGES, "seconds": 2 * STEPS * STEP_SECONDS}
+    assert state == {
+        "images": 2 * IMAGES,
+        "seconds": 2 * STEPS * STEP_SECONDS,
+        "warm_images": IMAGES,
+        "warm_seconds": STEPS * STEP_SECONDS,
+        "warm_steps": STEPS,
+    }
     clock = FakeClock()
     resumed = PrintThroughput(clock=clock)
     resumed.set_state(state)

@@ -1,0 +1,182 @@
+"""How far batch norms' moving statistics are from a batch's, and why: numbers in, words out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..batch_norms import SMALL_BATCH
+
+
+@dataclass(frozen=True)
+class LayerGap:
+    """What is known of one batch norm after an epoch.
+
+    Args:
+        name: The layer's name.
+        mean: `mean_distance` of the batch and the moving statistics.
+        variance: `variance_distance` of the same.
+        replicas: The largest of both distances between any replica's moving statistics and those of
+            replica 0; 0 on one replica.
+        apart: The same between the batch statistics of the replicas' rows; 0 where the layer is
+            synchronized, which has one for all.
+        values: Values a channel in the statistics of one training step, on one replica where the
+            layer is not synchronized.
+        kept: Weight in the moving statistics of what they were when training began,
+            `momentum ** steps`.
+        frozen: Whether `trainable` is `False`.
+        unchanged: Whether the moving statistics are exactly what they were when training began.
+    """
+
+    name: str
+    mean: float
+    variance: float
+    replicas: float = 0.0
+    apart: float = 0.0
+    values: float = float("inf")
+    kept: float = 0.0
+    frozen: bool = False
+    unchanged: bool = False
+
+    @property
+    def gap(self) -> float:
+        """The larger of the two distances; NaN if one is."""
+        return float(np.max([self.mean, self.variance]))
+
+
+def mean_distance(mean: Any, moving_mean: Any, moving_variance: Any, epsilon: float) -> float:
+    """|mean - moving mean| in moving standard deviations, averaged over channels.
+
+    Args:
+        mean: The batch's means, shape `(channels,)`; the moving statistics likewise.
+        moving_mean: The moving means.
+        moving_variance: The moving variances.
+        epsilon: The layer's, added to the variance.
+    """
+    deviation = np.sqrt(_doubles(moving_variance) + epsilon)
+    return float(np.mean(np.abs(_doubles(mean) - _doubles(moving_mean)) / deviation))
+
+
+def variance_distance(variance: Any, moving_variance: Any, epsilon: float) -> float:
+    """|log((variance + epsilon) / (moving variance + epsilon))|, averaged over channels."""
+    ratio = (_doubles(variance) + epsilon) / (_doubles(moving_variance) + epsilon)
+    return float(np.mean(np.abs(np.log(ratio))))
+
+
+def replica_distance(means: Any, variances: Any, epsilon: float) -> float:
+    """The largest distance between a replica's statistics and those of replica 0.
+
+    Args:
+        means: Means, of a batch or moving ones, shape `(replicas, channels)`.
+        variances: Variances, shape `(replicas, channels)`.
+        epsilon: The layer's, added to the variance.
+    """
+    pairs = zip(means, variances, strict=True)
+    return max(
+        float(
+            np.max(
+                [
+                    mean_distance(mean, means[0], variances[0], epsilon),
+                    variance_distance(variance, variances[0], epsilon),
+                ]
+            )
+        )
+        for mean, variance in pairs
+    )
+
+
+def diagnosis(
+    layers: Sequence[LayerGap],
+    *,
+    gap: float,
+    replica_gap: float,
+    kept: float,
+    loss_gap: float,
+    losses: tuple[float, float],
+) -> str | None:
+    """One line on the worst layer and the likely cause, or None if all are near.
+
+    Causes are tried from the certain to the probable: values without end, replicas that differ,
+    statistics that never moved, that still hold what they began with, rows that differ between
+    replicas, noisy batches.
+
+    Args:
+        layers: Any number; of none, nothing is to be said.
+        gap: The largest `LayerGap.gap` that is near.
+        replica_gap: The largest `LayerGap.replicas` that is near.
+        kept: The weight of the first value from which on it counts as lag.
+        loss_gap: The largest excess of the second loss over the first, as a share of it, that is
+            near.
+        losses: The loss in training and in inference mode, on the same batch.
+    """
+    if not layers:
+        return None
+    # NaN is beyond every threshold.
+    worst = max(layers, key=lambda layer: np.nan_to_num(layer.gap, nan=np.inf))
+    drifted = max(layers, key=lambda layer: np.nan_to_num(layer.replicas, nan=-1.0))
+    if not np.isfinite(worst.gap):
+        return f"{_off(worst)}: its values or moving statistics are NaN or infinite."
+    if drifted.replicas > replica_gap:
+        return (
+            f"{_off(drifted)}, and its moving statistics differ by {drifted.replicas:.2f} between"
+            " replicas. Likely cause: the replicas drifted, as the layer is not synchronized; mend"
+            ' it by kdist.convert_batch_norm(model, to="synchronized").'
+        )
+    in_training, in_inference = losses
+    if in_inference > (1 + loss_gap) * in_training:
+        cause = _cause(worst, replica_gap, kept)
+        return (
+            f"{_off(worst)}; the loss is {in_training:.3f} in training mode, {in_inference:.3f} in"
+            f" inference mode. Likely cause: {cause}."
+        )
+    return (
+        f"{_off(worst)}. Likely cause: {_cause(worst, replica_gap, kept)}."
+        if worst.gap > gap
+        else None
+    )
+
+
+def _off(layer: LayerGap) -> str:
+    return (
+        f"Batch norm gap: {layer.name}'s moving statistics are off this batch's by"
+        f" {layer.mean:.2f} standard deviations in the mean, {layer.variance:.2f} in the log"
+        " variance"
+    )
+
+
+def _cause(layer: LayerGap, replica_gap: float, kept: float) -> str:
+    if layer.unchanged and layer.frozen:
+        return "they were never updated, as the layer is frozen; set its trainable to True"
+    if layer.unchanged:
+        return (
+            "they were never updated; pass training on to the layer, and see that its momentum is"
+            " below 1"
+        )
+    if layer.kept > kept:
+        return (
+            f"they lag behind; momentum is too high for so few steps, {100 * layer.kept:.0f} % of"
+            " them is from before training; lower momentum, train longer or call"
+            " kdist.recalibrate_batch_norm"
+        )
+    # Statistics of few values are this far apart by chance: four times their standard error.
+    if layer.apart > max(replica_gap, 4 / np.sqrt(layer.values)):
+        return (
+            f"the replicas' rows differ by {layer.apart:.2f} and the layer is not synchronized, so"
+            " that no moving statistics can fit all;"
+            ' call kdist.convert_batch_norm(model, to="synchronized")'
+        )
+    if layer.values < SMALL_BATCH:
+        return (
+            f"the batch per replica is too small, {layer.values:.0f} values a channel are too few"
+            f" for statistics (fewer than {SMALL_BATCH}); use larger batches, synchronize replicas"
+            ' or kdist.convert_batch_norm(model, to="group")'
+        )
+    return (
+        "the weights change faster than the statistics follow, or the batch is unlike the training"
+        " data; lower the learning rate or momentum, or call kdist.recalibrate_batch_norm"
+    )
+
+
+def _doubles(values: Any) -> Any:
+    return np.asarray(values, "float64")

@@ -1,0 +1,114 @@
+"""One batch's pass through a model that leaves no trace, and what its batch norms meet in it."""
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from .. import _upstream
+from ..batch_norms import batch_norms
+from ..errors import UserError
+from ..layers.batch_norm_kernels import Kernels, broadcast_mask
+from ..traceless import traceless
+
+
+def checked_batch(batch: Any) -> Any:
+    """A batch as `fit` takes it, its leaves as arrays.
+
+    Raises:
+        UserError: If it is not `(x, y)` or `(x, y, sample_weight)` of equally many samples.
+    """
+    mend = "pass one batch as fit() takes them, as in batch=(x[:128], y[:128])"
+    if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+        parts = f" of {len(batch)}" if isinstance(batch, tuple | list) else ""
+        raise UserError(
+            f"batch is {type(batch).__name__}{parts}, but has to be a tuple (x, y) or"
+            f" (x, y, sample_weight): {mend}."
+        )
+    arrays = keras.tree.map_structure(
+        lambda leaf: None if leaf is None else np.asarray(leaf), tuple(batch)
+    )
+    shapes = [leaf.shape for leaf in keras.tree.flatten(arrays) if leaf is not None]
+    samples = {shape[0] if shape else 0 for shape in shapes}
+    if len(samples) != 1 or 0 in samples:
+        raise UserError(
+            f"batch has arrays of shapes {', '.join(map(str, shapes))}, but all have to have the "
+            f"same number of samples, at least 1: {mend}."
+        )
+    return arrays
+
+
+def refuse_what_the_model_does_not_take(model: keras.Model, batch: Any) -> None:
+    """Raise `UserError` if a batch of such shapes cannot go through the model."""
+    try:
+        for training in (False, True):
+            with traceless(model):
+                _upstream.call_model(model, _tensors(batch)[0], training=training)
+    except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
+        shapes = [np.shape(leaf) for leaf in keras.tree.flatten(batch[0])]
+        raise UserError(
+            f"batch begins with x of shape {', '.join(map(str, shapes))}, which the model "
+            f"{model.name!r} does not take ({error}): pass one batch as fit() takes them, as in "
+            "batch=(x[:128], y[:128])."
+        ) from error
+
+
+def traceless_loss(model: keras.Model, batch: Any, *, training: bool) -> float:
+    """The model's loss on a batch; no variable of the model changes."""
+    with traceless(model):
+        x, y, sample_weight = _tensors(batch)
+        y_pred = _upstream.call_model(model, x, training=training)
+        loss = _upstream.compute_loss(model, x, y, y_pred, sample_weight, training=training)
+        return float(np.mean(loss))
+
+
+@contextlib.contextmanager
+def observed_moments(model: keras.Model) -> Iterator[dict[str, dict[int, list[Any]]]]:
+    """Inside, gathers what batch norms meet: path → replica → `Kernels.local_moments` of calls.
+
+    A batch norm that is not synchronized sees the rows of each replica apart, as in training.
+    """
+    found: dict[str, dict[int, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    norms = batch_norms(model)
+    replicas = model.distribute_strategy.num_replicas_in_sync
+
+    def observe(norm: Any) -> None:
+        call, parts = norm.call, 1 if norm.synchronized else replicas
+
+        def observed_call(inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            inputs, mask = tf.convert_to_tensor(inputs), kwargs.pop("mask", None)
+            size = -(-inputs.shape[0] // parts)  # as TensorFlow divides a batch over replicas
+            outputs = []
+            for replica in range(-(-inputs.shape[0] // size)):
+                rows = slice(replica * size, (replica + 1) * size)
+                own = {} if mask is None else {"mask": mask[rows]}
+                found[norm.path][replica].append(_moments(norm, inputs[rows], **own))
+                outputs.append(call(inputs[rows], *args, **kwargs, **own))
+            return tf.concat(outputs, 0)
+
+        norm.call = observed_call
+
+    try:
+        for norm in norms:
+            observe(norm)
+        yield found
+    finally:
+        for norm in norms:
+            norm.__dict__.pop("call", None)
+
+
+def _moments(norm: Any, x: Any, mask: Any = None) -> Any:
+    rank, dtype = len(x.shape), keras.backend.result_type(x.dtype.name, "float32")
+    kernels = Kernels(rank, norm.axis % rank, dtype, dtype, norm.epsilon)
+    return kernels.local_moments(x, None if mask is None else broadcast_mask(mask, x))
+
+
+def _tensors(batch: Any) -> Any:
+    def tensor(leaf: Any) -> Any:
+        return None if leaf is None else tf.convert_to_tensor(leaf)
+
+    return keras.utils.unpack_x_y_sample_weight(keras.tree.map_structure(tensor, batch))

@@ -1,0 +1,139 @@
+"""Times the training part of every epoch: what `PrintThroughput` prints and a CSV keeps."""
+
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from ..arguments import positive_integer
+from .image_count import count_images
+from .resumable import ResumableCallback
+from .throughput_meter import Clock, ThroughputMeter
+
+
+class EpochTiming(ResumableCallback):
+    """Counts images, steps and seconds of an epoch's training part.
+
+    From the beginning of an epoch's first step to the end of its last one: neither validation nor
+    what other callbacks do at the end of an epoch. A subclass reads `rate`, `steps` and
+    `epoch_seconds` in `on_epoch_end`, after `super()`'s.
+
+    Args:
+        total_images: Images that one epoch trains on; by default they are counted.
+        verbose: 0 prints nothing.
+        clock: Returns the time in seconds, from any origin.
+
+    Attributes:
+        meter: Images and seconds of all epochs so far.
+        warm_meter: The same without the first epoch of every fit, which holds TensorFlow's tracing
+            and what a device does only once.
+        warm_steps: Steps in `warm_meter`.
+        rate: Images a second of the last epoch; None without a step.
+        steps: Steps of the last epoch.
+        epoch_seconds: Seconds of the last epoch's training part.
+
+    Raises:
+        UserError: If `total_images` is no integer of at least 1, or, when training begins, if the
+            images cannot be counted.
+    """
+
+    fresh_state: ClassVar[Mapping[str, Any]] = {
+        "images": 0,
+        "seconds": 0.0,
+        "warm_images": 0,
+        "warm_seconds": 0.0,
+        "warm_steps": 0,
+    }
+
+    meter: ThroughputMeter
+    warm_meter: ThroughputMeter
+    warm_steps: int
+
+    def __init__(
+        self,
+        total_images: int | None = None,
+        *,
+        verbose: int = 1,
+        clock: Clock = time.perf_counter,
+    ) -> None:
+        if total_images is not None:
+            total_images = positive_integer(
+                "total_images",
+                total_images,
+                mend="pass the images that one epoch trains on, or leave it out to count them",
+            )
+        self.total_images = total_images
+        self.clock = clock
+        self.rate: float | None = None
+        self.steps = 0
+        self.epoch_seconds = 0.0
+        self._epochs_of_fit = 0
+        super().__init__(verbose=verbose)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the images, steps and seconds of all epochs so far."""
+        return {
+            "images": self.meter.images,
+            "seconds": self.meter.seconds,
+            "warm_images": self.warm_meter.images,
+            "warm_seconds": self.warm_meter.seconds,
+            "warm_steps": self.warm_steps,
+        }
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Refuse a model whose images cannot be counted before it has trained for an epoch."""
+        super().on_train_begin(logs)
+        self._epochs_of_fit = 0
+        self._images_seen()
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Forget the epoch before."""
+        super().on_epoch_begin(epoch, logs)
+        self.rate, self.steps, self.epoch_seconds = None, 0, 0.0
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Start the time at the first step of an epoch."""
+        super().on_train_batch_begin(batch, logs)
+        if not self.meter.started:
+            self._images_before = self._images_seen()
+            self.meter.start()
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Note the time; Keras has read the step's `logs` by now and so has waited for it."""
+        super().on_train_batch_end(batch, logs)
+        self.meter.lap()
+        self.steps = batch + 1
+
+    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Count the images of the epoch before validation resets the count."""
+        super().on_test_begin(logs)
+        self._end_stretch()
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """End the epoch's time."""
+        super().on_epoch_end(epoch, logs)
+        self._end_stretch()
+
+    def _images_seen(self) -> int:
+        return 0 if self.total_images is not None else count_images(self.model)
+
+    def _end_stretch(self) -> None:
+        if not self.meter.started:
+            return
+        images = self.total_images or self._images_seen() - self._images_before
+        before = self.meter.seconds
+        self.rate = self.meter.add(images=images)
+        self.epoch_seconds = self.meter.seconds - before
+        self._epochs_of_fit += 1
+        if self._epochs_of_fit > 1:
+            self.warm_meter.add(images=images, seconds=self.epoch_seconds)
+            self.warm_steps += self.steps
+
+    def _assign(self, state: Mapping[str, Any]) -> None:
+        self.meter = ThroughputMeter(
+            images=state["images"], seconds=state["seconds"], clock=self.clock
+        )
+        self.warm_meter = ThroughputMeter(
+            images=state["warm_images"], seconds=state["warm_seconds"], clock=self.clock
+        )
+        self.warm_steps = state["warm_steps"]
+        self._images_before = 0

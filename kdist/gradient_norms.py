@@ -1,0 +1,145 @@
+"""Norms of gradients over parts of a batch and over the whole, gathered while a model trains."""
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from . import _upstream
+from .traceless import traceless
+
+FIELDS = ("part", "inverse_part", "parts", "whole", "inverse_whole", "wholes")
+"""Sums over measurements: |gradient|² of parts of a batch, 1 / their samples, and how many parts;
+then the same of whole batches."""
+
+
+class GradientNorms:
+    """Fading sums of `FIELDS`, on the model's devices.
+
+    Args:
+        strategy: The model's.
+        smoothing: What is kept of the sums at each measurement, from 0 to below 1.
+        every: On one replica, which has to compute the gradients of two half batches besides its
+            own step's: the steps from one measurement to the next.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, *, smoothing: float, every: int) -> None:
+        self.smoothing = smoothing
+        self.every = every
+        with strategy.scope():
+            # Every replica adds to its own, without a collective; reading adds them up.
+            self._sums = tf.Variable(
+                tf.zeros(len(FIELDS), "float64"),
+                trainable=False,
+                synchronization=tf.VariableSynchronization.ON_READ,
+                aggregation=tf.VariableAggregation.SUM,
+            )
+
+    def add(self, values: Sequence[Any], due: Any = True) -> None:
+        """Take one replica's measurement in, if it is due."""
+        faded = self.smoothing * self._sums + tf.stack([tf.cast(v, "float64") for v in values])
+        self._sums.assign(tf.where(due, faded, self._sums))
+
+    def read(self) -> list[float]:
+        """The sums over replicas, by `FIELDS`."""
+        return [float(value) for value in self._sums.read_value().numpy()]
+
+    def restore(self, sums: Sequence[float]) -> None:
+        """Go on from what `read` returned."""
+        self._sums.assign(tf.constant(sums, "float64"))
+
+
+observed: "weakref.WeakKeyDictionary[keras.Model, GradientNorms]" = weakref.WeakKeyDictionary()
+"""The models whose steps are to be measured; the exact step and the strategy look them up."""
+
+
+def observe_replica(
+    model: keras.Model, own: Sequence[Any], summed: Sequence[Any], samples: Any, share: Any
+) -> None:
+    """Measure a step of several replicas, on each of them.
+
+    Args:
+        model: One of `observed`.
+        own: This replica's summands of the global gradient.
+        summed: The global gradient.
+        samples: This replica's.
+        share: This replica's samples as a fraction of the global batch's.
+    """
+    scale = _loss_scale(model)
+    filled = tf.cast(samples > 0, "float64")
+    own_norm = tf.where(samples > 0, _squared_norm(own), 0)
+    observed[model].add(
+        [
+            # A summand is the mean over the replica's samples, times the share.
+            tf.math.divide_no_nan(own_norm, tf.square(share * scale)),
+            tf.math.divide_no_nan(filled, samples),
+            filled,
+            filled * _squared_norm(summed) / tf.square(scale),
+            tf.math.divide_no_nan(share, samples),
+            filled,
+        ]
+    )
+
+
+def observing_halves(model: keras.Model, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The step of one replica, with the gradients of both halves of its batch now and then."""
+
+    def observing(data: Any) -> Any:
+        norms = observed[model]
+        due = tf.equal(tf.cast(model.optimizer.iterations.value, "int64") % norms.every, 0)
+        x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
+        due = tf.logical_and(due, tf.shape(keras.tree.flatten(x)[0])[0] > 1)
+        nothing = [tf.zeros((), "float64")] * len(FIELDS)
+        norms.add(tf.cond(due, lambda: _of_halves(model, data), lambda: nothing), due)
+        return step(data)
+
+    unconverted: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert(observing)
+    return unconverted
+
+
+def _of_halves(model: keras.Model, data: Any) -> list[Any]:
+    rows = tf.shape(keras.tree.flatten(data)[0])[0]
+    counts, gradients = [], []
+    for half in (slice(None, rows // 2), slice(rows // 2, None)):
+        part = keras.tree.map_structure(
+            lambda leaf, half=half: None if leaf is None else tf.convert_to_tensor(leaf)[half], data
+        )
+        gradients.append(_gradients(model, part))
+        counts.append(tf.cast(tf.shape(keras.tree.flatten(part)[0])[0], "float64"))
+    total = counts[0] + counts[1]
+    weights = [count / total for count in counts]
+    whole = [
+        tf.cast(weights[0], first.dtype) * first + tf.cast(weights[1], first.dtype) * second
+        for first, second in zip(*gradients, strict=True)
+        if first is not None
+    ]
+    return [
+        _squared_norm(gradients[0]) + _squared_norm(gradients[1]),
+        1 / counts[0] + 1 / counts[1],
+        tf.constant(2, "float64"),
+        _squared_norm(whole),
+        1 / total,
+        tf.constant(1, "float64"),
+    ]
+
+
+def _gradients(model: keras.Model, data: Any) -> list[Any]:
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    with tf.GradientTape() as tape, traceless(model) as weights:
+        tape.watch(weights)
+        y_pred = _upstream.call_model(model, x, training=True)
+        loss = _upstream.compute_loss(model, x, y, y_pred, sample_weight, training=True)
+        loss = tf.reduce_mean(loss)
+    gradients = tape.gradient(loss, weights)
+    return [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+
+
+def _squared_norm(gradients: Sequence[Any]) -> Any:
+    known = [tf.convert_to_tensor(g) for g in gradients if g is not None]
+    return tf.add_n([tf.cast(tf.reduce_sum(tf.square(g)), "float64") for g in known])
+
+
+def _loss_scale(model: keras.Model) -> Any:
+    return tf.cast(model.optimizer.scale_loss(tf.ones(())), "float64")

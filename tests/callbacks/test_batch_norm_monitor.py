@@ -1,0 +1,421 @@
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kdist
+from kdist.callbacks import BatchNormMonitor
+from kdist.callbacks.batch_norm_gaps import (
+    LayerGap,
+    diagnosis,
+    mean_distance,
+    replica_distance,
+    variance_distance,
+)
+from kdist.errors import UserError
+from kdist.layers import SyncBatchNormalization
+
+NAMES = [
+    "batch_norm_gap",
+    "batch_norm_replica_gap",
+    "loss_in_training_mode",
+    "loss_in_inference_mode",
+]
+THRESHOLDS = {"gap": 0.5, "replica_gap": 0.1, "kept": 0.1, "loss_gap": 0.25, "losses": (1.0, 1.0)}
+
+
+def data(samples=64, mean=0.0, deviation=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(mean, deviation, (samples, 3)).astype("float32")
+    return x, np.arange(samples) % 2
+
+
+def one_norm(norm, *, strategy=None, rate=0.0, after=(), loss="sparse_categorical_crossentropy"):
+    """A batch norm straight on the input, so that its statistics are those of the data."""
+    with (strategy or tf.distribute.get_strategy()).scope():
+        inputs = keras.Input((3,))
+        x = norm()(inputs)
+        for layer in after:
+            x = layer(x)
+        model = keras.Model(inputs, keras.layers.Dense(2, activation="softmax")(x))
+        model.compile(keras.optimizers.SGD(rate), loss, metrics=["accuracy"])
+    return model
+
+
+def stock_norm(**options):
+    return lambda: keras.layers.BatchNormalization(name="norm", **options)
+
+
+def stock_strategy():
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], tf.distribute.ReductionToOneDevice())
+
+
+def monitored(model, train, *, batch=None, epochs=1, batch_size=32, **options):
+    monitor = BatchNormMonitor(batch=batch or train, **options)
+    history = model.fit(
+        *train, batch_size=batch_size, epochs=epochs, verbose=0, shuffle=False, callbacks=[monitor]
+    )
+    return monitor, history.history
+
+
+def expected_gap(norm, *shares):
+    """Mean over shares of both distances, in NumPy float64."""
+    mean, variance = (np.float64(v) for v in (norm.moving_mean, norm.moving_variance))
+    means = [np.abs(s.mean(0) - mean) / np.sqrt(variance + 1e-3) for s in shares]
+    variances = [np.abs(np.log((s.var(0) + 1e-3) / (variance + 1e-3))) for s in shares]
+    return np.mean(means), np.mean(variances)
+
+
+def test_distances_by_hand():
+    assert mean_distance([3, -1], [1, 0], [3.9, 0.15], 0.1) == pytest.approx((2 / 2 + 1 / 0.5) / 2)
+    assert variance_distance([0.9, 0.3], [3.9, 0.0], 0.1) == pytest.approx(math.log(4))
+    means, variances = [[0.0], [0.5], [2.0]], [[0.9], [3.9], [0.9]]
+    assert replica_distance(means, variances, 0.1) == pytest.approx(2.0)
+    assert replica_distance(means[:2], variances[:2], 0.1) == pytest.approx(math.log(4))
+    assert replica_distance(means[:1], variances[:1], 0.1) == 0
+
+
+def near(**known):
+    return LayerGap(**{"name": "near", "mean": 0.1, "variance": 0.1} | known)
+
+
+def off(**known):
+    return near(name="off", mean=2.0, **known)
+
+
+@pytest.mark.parametrize(
+    ("layer", "cause"),
+    [
+        (
+            off(kept=0.2, values=2, unchanged=True, frozen=True),
+            "never updated, as the layer is fro",
+        ),
+        (off(kept=0.2, values=2, unchanged=True), "never updated; pass training"),
+        (off(kept=0.2, values=2, replicas=0.3), r"differ by 0\.30 between replicas"),
+        (near(name="off", replicas=0.3), "the replicas drifted"),
+        (off(kept=0.2, values=2), "momentum is too high for so few steps, 20 % of"),
+        (off(kept=0.05, values=99, apart=0.6), r"replicas' rows differ by 0\.60 and the layer is"),
+        (
+            off(kept=0.05, values=15, apart=0.4),
+            "the batch per replica is too small, 15 values a channel",
+        ),
+        (off(kept=0.05, values=16), "the weights change faster"),
+        (near(name="off", mean=float("nan")), "NaN or infinite"),
+        (near(name="off", variance=float("inf")), "NaN or infinite"),
+    ],
+)
+def test_each_cause_from_numbers(layer, cause):
+    for layers in ([layer, near()], [near(), layer]):
+        with pytest.raises(AssertionError, match=rf"off's moving statistics.*{cause}"):
+            raise AssertionError(diagnosis(layers, **THRESHOLDS))
+
+
+def test_no_line_up_to_the_thresholds():
+    assert diagnosis([near(mean=0.5, replicas=0.1, kept=1.0, values=1)], **THRESHOLDS) is None
+
+
+def test_a_loss_that_is_larger_at_inference_is_told_of_small_gaps_too():
+    layers = [near(name="off", mean=0.2, values=6000, apart=0.3), near()]
+    assert diagnosis(layers, **THRESHOLDS | {"losses": (0.4, 0.49)}) is None
+    assert diagnosis(layers, **THRESHOLDS | {"losses": (0.6, 0.4)}) is None  # as with dropout
+    line = diagnosis(layers, **THRESHOLDS | {"losses": (0.4, 0.6)})
+    assert "off's moving statistics" in line
+    assert "the loss is 0.400 in training mode, 0.600 in inference mode" in line
+    assert "replicas' rows differ by 0.30" in line
+
+
+def test_gap_and_losses_against_numpy():
+    x, y = data(mean=2.0, deviation=3.0)
+    model = one_norm(stock_norm(momentum=0.5), rate=0.1)
+    batch = (x[:20], y[:20])
+    monitor, logs = monitored(model, (x, y), batch=batch, epochs=2, verbose=0)
+    assert list(logs)[-4:] == NAMES
+    (gap,) = monitor.gaps
+    norm = model.get_layer("norm")
+    assert (gap.mean, gap.variance) == pytest.approx(expected_gap(norm, batch[0]), rel=1e-4)
+    assert logs["batch_norm_gap"][-1] == max(gap.mean, gap.variance)
+    assert (gap.values, gap.kept, monitor.steps) == (20, 0.5**4, 4)
+    assert logs["batch_norm_replica_gap"] == [0, 0]
+
+    gamma, beta, mean, variance = norm.get_weights()
+    kernel, bias = model.layers[-1].get_weights()
+
+    def loss(mean, variance):
+        logits = ((batch[0] - mean) / np.sqrt(variance + 1e-3) * gamma + beta) @ kernel + bias
+        odds = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+        return -np.log(odds[np.arange(20), batch[1]]).mean()
+
+    in_training = loss(batch[0].mean(0), batch[0].var(0))
+    assert logs["loss_in_training_mode"][-1] == pytest.approx(in_training, rel=1e-5)
+    assert logs["loss_in_inference_mode"][-1] == pytest.approx(loss(mean, variance), rel=1e-5)
+    assert all(type(logs[name][0]) is float for name in NAMES)
+
+
+@pytest.mark.parametrize("in_scope", [False, True])
+@pytest.mark.parametrize(
+    ("make", "parts"),
+    [
+        (stock_norm(momentum=0.5), 2),
+        (stock_norm(momentum=0.5, synchronized=True), 1),
+        (lambda: SyncBatchNormalization(momentum=0.5, name="norm"), 1),
+    ],
+    ids=["stock", "stock synchronized", "kdist"],
+)
+def test_two_replicas(make, parts, in_scope):
+    """Layers that are not synchronized see each replica's rows apart."""
+    x, y = data(mean=2.0, deviation=3.0)
+    strategy = stock_strategy()
+    model = one_norm(make, strategy=strategy)
+    if in_scope:
+        with strategy.scope():
+            monitor, logs = monitored(model, (x, y), batch=(x[:9], y[:9]), verbose=0)
+    else:
+        monitor, logs = monitored(model, (x, y), batch=(x[:9], y[:9]), verbose=0)
+    shares = [x[:5], x[5:9]] if parts == 2 else [x[:9]]
+    norm, (gap,) = model.get_layer("norm"), monitor.gaps
+    # As a file holds it: replica 0's.
+    assert (gap.mean, gap.variance) == pytest.approx(expected_gap(norm, *shares), rel=1e-4)
+    assert gap.values == (4 if parts == 2 else 9)
+    assert (logs["batch_norm_replica_gap"][0] > 0) == (parts == 2)
+    moving = norm.moving_mean, norm.moving_variance
+    copies = [[c.numpy() for c in strategy.experimental_local_results(v.value)] for v in moving]
+    (mean, other_mean), (variance, other) = np.float64(copies)
+    drift = [np.abs(other_mean - mean) / np.sqrt(variance + 1e-3)]
+    drift.append(np.abs(np.log((other + 1e-3) / (variance + 1e-3))))
+    assert logs["batch_norm_replica_gap"][0] == pytest.approx(np.mean(drift, 1).max(), rel=1e-6)
+    gamma, beta = norm.get_weights()[:2]
+    normal = [(s - s.mean(0)) / np.sqrt(s.var(0) + 1e-3) * gamma + beta for s in shares]
+    logits = np.concatenate(normal) @ model.layers[-1].get_weights()[0]
+    odds = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    loss = -np.log(odds[np.arange(9), y[:9]]).mean()
+    assert logs["loss_in_training_mode"][0] == pytest.approx(loss, rel=1e-4)
+
+
+def the_line(capsys):
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1
+    assert "norm's moving statistics" in lines[0]
+    return lines[0]
+
+
+def test_statistics_that_lag(capsys):
+    monitored(one_norm(stock_norm()), data(mean=3.0))
+    assert "momentum is too high for so few steps, 98 % of" in the_line(capsys)
+
+
+def test_replicas_that_drifted(capsys):
+    x, y = data()
+    x[np.arange(64) % 32 < 16] += 3  # the first half of each batch is replica 0's
+    monitored(one_norm(stock_norm(momentum=0.1), strategy=stock_strategy()), (x, y))
+    assert "the replicas drifted" in the_line(capsys)
+
+
+def test_a_batch_per_replica_that_is_too_small(capsys):
+    train = data(16)
+    batch = tuple(part[:2] for part in train)
+    monitored(one_norm(stock_norm(momentum=0.5)), train, batch=batch, batch_size=2)
+    assert "the batch per replica is too small, 2 values a channel" in the_line(capsys)
+
+
+def test_a_frozen_layer(capsys):
+    monitored(one_norm(stock_norm(trainable=False)), data(mean=3.0))
+    assert "never updated, as the layer is frozen" in the_line(capsys)
+
+
+class NotInTraining(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.norm = keras.layers.BatchNormalization(name="norm")
+
+    def build(self, shape):
+        self.norm.build(shape)
+
+    def call(self, x):
+        return self.norm(x, training=False)
+
+
+def test_training_that_is_not_passed(capsys):
+    monitored(one_norm(NotInTraining), data(mean=3.0))
+    assert "never updated; pass training on" in the_line(capsys)
+
+
+def test_no_line_when_statistics_fit(capsys):
+    _, logs = monitored(one_norm(stock_norm(momentum=0.1)), data(mean=3.0), epochs=3)
+    assert logs["batch_norm_gap"][-1] < 0.5
+    assert capsys.readouterr().out == ""
+
+
+def test_thresholds(capsys):
+    model = one_norm(stock_norm())
+    monitored(model, data(mean=3.0), gap_threshold=float("inf"), loss_threshold=9)
+    assert capsys.readouterr().out == ""
+    monitored(model, data(mean=3.0), lag_threshold=0.99)
+    assert "the weights change faster" in the_line(capsys)
+
+
+class KeepsSums(keras.layers.Layer):
+    """A layer with all that a pass may change: a variable, a seed and a loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.seed = keras.random.SeedGenerator(1)
+        self.sums = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+    def call(self, x):
+        self.sums.assign(self.sums + 1)
+        self.add_loss(1e-3 * keras.ops.mean(keras.ops.square(x)))
+        return x + 0 * keras.random.normal((3,), seed=self.seed)
+
+
+@pytest.mark.parametrize("replicas", [2])
+def test_the_training_and_the_model_are_as_without_it(replicas):
+    def trained(watched):
+        keras.utils.set_random_seed(3)
+        after = [
+            KeepsSums,
+            lambda: keras.layers.Dropout(0.5),
+            lambda: keras.layers.Dense(4, kernel_regularizer="l2", activity_regularizer="l2"),
+            SyncBatchNormalization,
+        ]
+        strategy = kdist.MirroredStrategy(replicas=replicas)
+        model = one_norm(
+            SyncBatchNormalization,
+            strategy=strategy,
+            rate=0.1,
+            after=[lambda x, make=make: make()(x) for make in after],
+        )
+        monitor = BatchNormMonitor(batch=data(10, seed=1), verbose=0)
+        history = model.fit(
+            *data(),
+            epochs=2,
+            verbose=0,
+            shuffle=False,
+            validation_data=data(8),
+            callbacks=[monitor] * watched,
+        ).history
+        shown = [model.evaluate(*data(), verbose=0)]
+        values = [
+            copy.numpy()
+            for variable in model.variables
+            for copy in strategy.experimental_local_results(variable.value)
+        ]
+        calls = [layer for layer in model.layers if "call" in vars(layer)]
+        assert not calls
+        if watched:
+            assert np.isfinite([history.pop(name) for name in NAMES]).all()
+        return history, shown, values
+
+    watched, alone = trained(True), trained(False)
+    assert watched[:2] == alone[:2]
+    for one, other in zip(watched[2], alone[2], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_metrics_and_seeds_after_the_passes_are_those_before():
+    class Check(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            values = [v.numpy() for v in [*self.model.variables, *self.model.metrics_variables]]
+            monitor.on_epoch_end(epoch, {})
+            after = [*self.model.variables, *self.model.metrics_variables]
+            for old, new in zip(values, after, strict=True):
+                np.testing.assert_array_equal(old, new.numpy())
+
+    model = one_norm(stock_norm(), after=[keras.layers.Dropout(0.5)])
+    monitor = BatchNormMonitor(batch=data(8), verbose=0)
+    model.fit(*data(), verbose=0, callbacks=[monitor, Check()])
+
+
+def test_masks_and_layers_called_twice_count_their_values_once():
+    norm = SyncBatchNormalization(name="norm", momentum=0.5)
+    inputs = keras.Input((4, 3))
+    masked = keras.layers.Masking()(inputs)
+    x = norm(masked) + norm(2.0 * masked + 1.0)
+    model = keras.Model(inputs, keras.layers.GlobalAveragePooling1D()(x))
+    model.compile("sgd", "mse")
+    x = np.random.default_rng(0).normal(1, 2, (5, 4, 3)).astype("float32")
+    x[:, 2:] = 0
+    monitor, _ = monitored(model, (x, np.zeros((5, 3), "float32")), verbose=0)
+    values = x[:, :2].reshape(-1, 3)
+    # Keras's arithmetic hands no mask on, so the second call sees every position.
+    both = np.concatenate([values, (2 * x + 1).reshape(-1, 3)])
+    (gap,) = monitor.gaps
+    assert (gap.mean, gap.variance) == pytest.approx(expected_gap(norm, both), rel=1e-4)
+    assert gap.values == 30
+
+
+def test_the_worst_of_several_layers(capsys):
+    model = one_norm(
+        stock_norm(momentum=0.1), after=[keras.layers.BatchNormalization(name="far_norm")]
+    )
+    model.get_layer("far_norm").moving_mean.assign([9.0] * 3)
+    monitor, logs = monitored(model, data())
+    assert "far_norm's" in capsys.readouterr().out
+    assert [gap.name for gap in monitor.gaps] == ["norm", "far_norm"]
+    assert logs["batch_norm_gap"][0] == monitor.gaps[1].gap > 0.5
+
+
+def test_steps_count_in_executions_and_go_on_in_a_resumed_run():
+    model = one_norm(stock_norm())
+    model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=2)
+    monitor, _ = monitored(model, data(), batch_size=16, epochs=2, verbose=0)
+    assert monitor.get_state() == {"steps": 8}
+    resumed = BatchNormMonitor(batch=data(), verbose=0)
+    resumed.set_state({"steps": 8})
+    model.fit(*data(), batch_size=16, verbose=0, callbacks=[resumed])
+    assert resumed.steps == 12
+    assert resumed.gaps[0].kept == pytest.approx(0.99**12)
+
+
+def test_it_reports_nan_without_a_warning(capsys):
+    x, y = data()
+    x[3] = np.nan
+    _, logs = monitored(one_norm(stock_norm()), (x, y))
+    assert math.isnan(logs["batch_norm_gap"][0])
+    assert "NaN or infinite" in the_line(capsys)
+
+
+def test_sample_weights():
+    x, y = data(16)
+    model = one_norm(stock_norm())
+    weight = np.r_[np.ones(8), np.zeros(8)]
+    _, logs = monitored(model, (x, y), batch=(x, y, weight), verbose=0)
+    odds = model.predict(x[:8], verbose=0)
+    # Keras's default reduction divides by all samples, those of weight 0 too.
+    expected = -np.log(odds[np.arange(8), y[:8]]).sum() / 16
+    assert logs["loss_in_inference_mode"][0] == pytest.approx(expected, rel=1e-5)
+
+
+X, Y = data(4)
+
+
+@pytest.mark.parametrize("batch", [None, X, (X,), (X, Y, Y, Y), tf.data.Dataset.range(3)], ids=type)
+def test_what_is_no_batch_is_refused(batch):
+    with pytest.raises(UserError, match=r"batch is .* tuple \(x, y\).*pass one batch"):
+        BatchNormMonitor(batch=batch)
+
+
+@pytest.mark.parametrize("batch", [(X, Y[:3]), (X[:0], Y[:0]), (1.0, 2.0)], ids=str)
+def test_a_batch_of_unequal_or_no_samples_is_refused(batch):
+    with pytest.raises(UserError, match="same number of samples, at least 1: pass one batch"):
+        BatchNormMonitor(batch=batch)
+
+
+@pytest.mark.parametrize(
+    "name", ["gap_threshold", "replica_gap_threshold", "lag_threshold", "loss_threshold"]
+)
+@pytest.mark.parametrize("value", [0, -1, "0.5", None, float("nan"), True])
+def test_a_threshold_that_is_none_is_refused(name, value):
+    with pytest.raises(UserError, match=f"{name} is"):
+        BatchNormMonitor(batch=(X, Y), **{name: value})
+
+
+def test_a_batch_that_the_model_does_not_take_is_refused_before_an_epoch():
+    with pytest.raises(UserError, match=r"x of shape \(4, 2\).*pass one batch as fit"):
+        monitored(one_norm(stock_norm()), data(), batch=(X[:, :2], Y))
+
+
+def test_a_model_without_batch_norm_is_refused():
+    with pytest.raises(UserError, match=r"has no keras\.layers\.BatchNormalization.*leave"):
+        monitored(one_norm(keras.layers.LayerNormalization), data())
