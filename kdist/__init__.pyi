@@ -3,6 +3,8 @@ from . import data as data
 from . import errors as errors
 from . import layers as layers
 from . import models as models
+from . import optimizers as optimizers
+from . import scaling as scaling
 from . import schedules as schedules
 from .batch_norm_conversion import convert_batch_norm as convert_batch_norm
 from .batch_norm_recalibration import recalibrate_batch_norm as recalibrate_batch_norm

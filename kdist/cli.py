@@ -9,6 +9,7 @@ import typer
 
 from .config import DATASETS, SCHEDULES, TrainConfig
 from .errors import UserError
+from .optimizer_choice import OPTIMIZERS
 from .scaling import RULES
 
 app = typer.Typer(
@@ -42,7 +43,9 @@ def train(
     dropout: Annotated[
         float, typer.Option(help="Share of the values dropped inside each block.")
     ] = _DEFAULTS.dropout,
-    wd: Annotated[float, typer.Option(help="L2 penalty on every kernel.")] = _DEFAULTS.wd,
+    wd: Annotated[
+        float, typer.Option(help="L2 penalty on every kernel, or the optimizer's weight decay.")
+    ] = _DEFAULTS.wd,
     replicas: Annotated[
         int | None,
         typer.Option(help="Without a GPU the CPU is split.", show_default="every GPU"),
@@ -59,9 +62,11 @@ def train(
     lr_rule: Annotated[
         str, typer.Option(help=f"How the rate follows the replicas. {_choices(RULES)}")
     ] = _DEFAULTS.lr_rule,
+    optimizer: Annotated[str, typer.Option(help=_choices(OPTIMIZERS))] = _DEFAULTS.optimizer,
     momentum: Annotated[
-        float, typer.Option(help="Nesterov momentum; 0 is plain SGD.")
-    ] = _DEFAULTS.momentum,
+        float | None,
+        typer.Option(help="Of SGD (Nesterov) and LARS.", show_default="0 for sgd, else 0.9"),
+    ] = None,
     schedule: Annotated[
         str, typer.Option(help=f"Rate after the warm-up. {_choices(SCHEDULES)}")
     ] = _DEFAULTS.schedule,
@@ -72,9 +77,15 @@ def train(
     target_accuracy: Annotated[
         float, typer.Option(help="Stop once the validation accuracy beats this ...")
     ] = _DEFAULTS.target_accuracy,
+    target_train_accuracy: Annotated[
+        float | None, typer.Option(help="... and the training accuracy this ...")
+    ] = None,
     patience: Annotated[
         int, typer.Option(help="... in so many epochs in a row.")
     ] = _DEFAULTS.patience,
+    time_budget: Annotated[
+        float | None, typer.Option(help="Or once training has taken so many seconds.")
+    ] = None,
     seed: Annotated[
         int, typer.Option(help="Of the weights, the dropout and the images.")
     ] = _DEFAULTS.seed,

@@ -8,10 +8,12 @@ from typing import Any
 
 from .arguments import as_integer, as_real
 from .errors import UserError
+from .lab import LAB_EPOCHS
+from .optimizer_choice import OPTIMIZERS, check_momentum
 from .scaling import RULES
 
 DATASETS = ("fashion_mnist", "sample")
-SCHEDULES = ("constant", "cosine")
+SCHEDULES = ("constant", "cosine", "lab")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,18 +29,25 @@ class TrainConfig:
         depth: Layers of the WideResNet, 6n + 4.
         width: Its widening factor.
         dropout: Share of the values dropped inside each block.
-        wd: Factor of the L2 penalty on every kernel.
+        wd: Factor of the L2 penalty on every kernel; with AdamW, NovoGrad and LARS their weight
+            decay instead.
         replicas: Replicas to train on; `None` takes every visible GPU, else the CPU.
         batch_size: Training images in a batch of one replica.
         val_batch_size: The same for validation.
         base_lr: Learning rate for one replica.
-        lr_rule: How the learning rate follows the replicas: `"linear"`, `"sqrt"` or `"none"`.
-        momentum: Nesterov momentum of SGD; 0 is plain SGD.
-        schedule: Learning rate after the warm-up: `"constant"`, or `"cosine"` down to 0.
+        lr_rule: How the learning rate follows the replicas: `"linear"`, `"sqrt"`, `"none"`, or
+            `"auto"` for the optimizer's.
+        optimizer: `"sgd"`, `"momentum"` (SGD with momentum 0.9), `"adam"`, `"adamw"`, `"novograd"`
+            or `"lars"`.
+        momentum: Nesterov momentum of SGD, or LARS's momentum; `None` takes the optimizer's.
+        schedule: Learning rate after the warm-up: `"constant"`, `"cosine"` down to 0, or `"lab"`, a
+            tenth of it from epoch 15, 25 and 35 on.
         warmup_epochs: Epochs over which the learning rate rises from 0.
         epochs: Epochs at most.
         target_accuracy: Stop once the validation accuracy beats this ...
+        target_train_accuracy: ... and the training accuracy this, where it is given, ...
         patience: ... in so many epochs in a row.
+        time_budget: Or once training has taken so many seconds, at the end of the epoch.
         seed: Of the weights, the dropout, the order of the images and their augmentation.
         run_dir: Folder for the run's files; `None` makes a new one below `runs/`.
         log_dir: Folder for TensorBoard's files; `None` writes none.
@@ -60,12 +69,15 @@ class TrainConfig:
     val_batch_size: int = 32
     base_lr: float = 0.01
     lr_rule: str = "linear"
-    momentum: float = 0.0
+    optimizer: str = "sgd"
+    momentum: float | None = None
     schedule: str = "constant"
     warmup_epochs: float = 0.0
     epochs: int = 40
     target_accuracy: float = 0.85
+    target_train_accuracy: float | None = None
     patience: int = 2
+    time_budget: float | None = None
     seed: int = 0
     run_dir: str | None = None
     log_dir: str | None = None
@@ -78,6 +90,7 @@ class TrainConfig:
             raise UserError(f"augment is True or False, received {self.augment!r}")
         self._one_of("dataset", DATASETS)
         self._one_of("lr_rule", RULES)
+        self._one_of("optimizer", OPTIMIZERS)
         self._one_of("schedule", SCHEDULES)
         for name in ("width", "batch_size", "val_batch_size", "epochs", "patience"):
             self._whole(name, least=1)
@@ -94,13 +107,24 @@ class TrainConfig:
         self._number("base_lr", above=0)
         self._number("wd", least=0)
         self._number("warmup_epochs", least=0)
-        for name in ("dropout", "momentum"):
-            self._number(name, least=0, below=1)
+        self._number("dropout", least=0, below=1)
+        if self.momentum is not None:
+            self._number("momentum", least=0, below=1)
+        check_momentum(self.optimizer, self.momentum)
         self._number("target_accuracy", above=0, below=1)
+        if self.target_train_accuracy is not None:
+            self._number("target_train_accuracy", above=0, below=1)
+        if self.time_budget is not None:
+            self._number("time_budget", above=0)
         if self.warmup_epochs >= self.epochs:
             raise UserError(
                 f"warmup_epochs={self.warmup_epochs:g} leaves none of epochs={self.epochs} to train"
                 " at the full learning rate: lower it or raise epochs"
+            )
+        if self.schedule == "lab" and self.warmup_epochs >= LAB_EPOCHS[0]:
+            raise UserError(
+                f"warmup_epochs={self.warmup_epochs:g} reaches beyond epoch {LAB_EPOCHS[0]}, where"
+                " schedule=lab first lowers the rate: lower it, or choose another schedule"
             )
         if self.dataset == "sample" and self.data_dir is not None:
             raise UserError(

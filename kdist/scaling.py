@@ -5,57 +5,236 @@ import math
 from .arguments import positive_integer, real_number
 from .errors import UserError
 
-RULES = ("linear", "sqrt", "none")
+RULES = ("linear", "sqrt", "none", "auto")
+
+_RULE_OF = {
+    "sgd": "linear",
+    "momentum": "linear",
+    "lars": "linear",
+    "adam": "sqrt",
+    "adamw": "sqrt",
+    "nadam": "sqrt",
+    "rmsprop": "sqrt",
+    "lamb": "sqrt",
+    "novograd": "sqrt",
+}
 
 
-def scale_learning_rate(base: float, *, replicas: int, rule: str = "linear") -> float:
-    """Scale a learning rate that suits one replica to several replicas.
+def scale_learning_rate(
+    base: float,
+    *,
+    replicas: int | None = None,
+    global_batch: int | None = None,
+    reference_batch: int | None = None,
+    rule: str = "linear",
+    optimizer: object = None,
+) -> float:
+    """Scale a learning rate that suits one batch size to a global batch k times as large.
 
-    With the same batch on every replica, k replicas make the global batch k times as large. The
-    rules say how the learning rate follows:
+    k is the number of replicas, each with a batch as large as the one before; or the global batch
+    over the reference batch that `base` suits. The rules say how the learning rate follows:
 
-    - `"linear"`: `base * k`, so that one step goes as far as k steps of one replica did. For SGD,
-      with or without momentum. Goyal et al. 2017, "Accurate, Large Minibatch SGD", section 2.1.
-      It fails early in training, which wants a warm-up (section 2.2), and beyond a global batch
-      that depends on the task (about 8,192 images in their ImageNet runs).
+    - `"linear"`: `base * k`, so that one step goes as far as k steps of the small batch did. For
+      SGD, with or without momentum. Goyal et al. 2017, "Accurate, Large Minibatch SGD", section
+      2.1. It fails early in training, which wants a warm-up (section 2.2), and beyond a global
+      batch that depends on the task (about 8,192 images in their ImageNet runs).
     - `"sqrt"`: `base * sqrt(k)`, so that the variance of an update stays what it was. Krizhevsky
       2014, "One weird trick for parallelizing convolutional neural networks", section 5, who then
       found linear scaling to work better for SGD. For RMSprop and Adam it is the rule derived by
       Malladi et al. 2022, "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms"; theirs
       also scales the betas (`1 - beta` by k) and epsilon (by `1 / sqrt(k)`), which this leaves
-      to the caller.
+      to the caller. It holds while gradient noise outweighs the gradient.
     - `"none"`: `base`. For a global batch that stays the same however many replicas share it.
+    - `"auto"`: the optimizer's, see `rule_for`.
 
     Args:
-        base: The learning rate that suits one replica, above 0.
-        replicas: How many replicas train together, at least 1.
-        rule: `"linear"`, `"sqrt"` or `"none"`.
+        base: The learning rate that suits one replica or the reference batch, above 0.
+        replicas: How many replicas train together, at least 1; or instead:
+        global_batch: Samples a step, of all replicas.
+        reference_batch: Samples a step that `base` suits.
+        rule: `"linear"`, `"sqrt"`, `"none"` or `"auto"`.
+        optimizer: For `"auto"`: an optimizer or its name, such as `"sgd"`.
 
     Returns:
         The learning rate for all replicas together.
 
     Raises:
-        UserError: If `base` is no positive finite number, `replicas` no integer of at least 1, or
-            `rule` none of the three.
+        UserError: If `base` is no positive finite number, a count no integer of at least 1, counts
+            are missing or given twice, or `rule` is none of the four.
 
     Example:
         >>> scale_learning_rate(0.01, replicas=4)
         0.04
         >>> scale_learning_rate(0.001, replicas=4, rule="sqrt")
         0.002
+        >>> scale_learning_rate(0.1, global_batch=1024, reference_batch=256)
+        0.4
+        >>> scale_learning_rate(0.001, replicas=4, rule="auto", optimizer="adam")
+        0.002
     """
-    rate = real_number("base", base, mend="pass the learning rate that suits one replica")
-    if not (rate > 0 and math.isfinite(rate)):
+    rate = _positive("base", base, mend="pass the learning rate that suits one replica")
+    factor = _batch_ratio(replicas, global_batch, reference_batch)
+    return rate * _growth(factor, rule, optimizer)
+
+
+def rule_for(optimizer: object) -> str:
+    """The rule by which an optimizer's learning rate follows the global batch.
+
+    `"linear"` for SGD, also called `"momentum"` (Goyal et al. 2017), and LARS (You et al. 2017);
+    `"sqrt"` for Adam, AdamW, Nadam and RMSprop (Malladi et al. 2022), for LAMB (You et al. 2020,
+    "Large Batch Optimization for Deep Learning", section 4), and, by analogy as it normalizes
+    gradients too, for NovoGrad.
+
+    Args:
+        optimizer: An optimizer or its name, in any case.
+
+    Raises:
+        UserError: For an optimizer that no rule is known for.
+
+    Example:
+        >>> rule_for("AdamW")
+        'sqrt'
+    """
+    inner = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
+    name = (inner if isinstance(inner, str) else type(inner).__name__).lower()
+    if name not in _RULE_OF:
         raise UserError(
-            f"base is {base!r}, but a learning rate has to be above 0 and finite: pass the rate "
-            "that suits one replica, for example 0.01."
+            f'rule="auto" knows no rule for optimizer={inner if inner is None else name!r}, only'
+            f' for {", ".join(_RULE_OF)}: pass rule="linear", "sqrt" or "none"'
         )
-    factor = positive_integer("replicas", replicas, mend="pass strategy.num_replicas_in_sync")
-    match rule:
+    return _RULE_OF[name]
+
+
+def scale_ema_momentum(
+    momentum: float,
+    *,
+    replicas: int | None = None,
+    global_batch: int | None = None,
+    reference_batch: int | None = None,
+) -> float:
+    """Scale the momentum of an average of weights: `momentum ** k`.
+
+    One step with a batch k times as large stands for k steps, each of which would have kept
+    `momentum` of the average. For Keras's `ema_momentum`, or for the teacher of self-supervised
+    learning. It presumes that the learning rate follows the batch by its optimizer's rule. Not for
+    batch norm's momentum, whose statistics each come from a larger batch too.
+
+    Args:
+        momentum: Above 0 and below 1.
+        replicas: As in `scale_learning_rate`; or instead:
+        global_batch: Samples a step, of all replicas.
+        reference_batch: Samples a step that `momentum` suits.
+
+    Raises:
+        UserError: If a number is out of its range.
+
+    Source: Busbridge et al. 2023, "How to Scale Your EMA", definition 1.2.
+
+    Example:
+        >>> scale_ema_momentum(0.5, replicas=2)
+        0.25
+    """
+    kept = _positive("momentum", momentum, mend="pass ema_momentum")
+    if kept >= 1:
+        raise UserError(f"momentum is {momentum!r}, but has to be below 1: pass ema_momentum.")
+    return float(kept ** _batch_ratio(replicas, global_batch, reference_batch))
+
+
+def scale_weight_decay(
+    decay: float,
+    *,
+    replicas: int | None = None,
+    global_batch: int | None = None,
+    reference_batch: int | None = None,
+    rule: str = "linear",
+    optimizer: object = None,
+) -> float:
+    """Scale a decoupled weight decay so that weights shrink as much an epoch as before.
+
+    A step of AdamW shrinks weights by `learning_rate * decay`, and an epoch has 1/k as many steps.
+    Where the learning rate grows k-fold (`"linear"`) that is made up for, and decay stays; where
+    it grows by √k decay does too; where it stays decay grows k-fold.
+
+    For Keras's `weight_decay` of any optimizer. An L2 penalty is a part of the loss, like
+    `kernel_regularizer`, and needs no scaling.
+
+    Args:
+        decay: Keras's `weight_decay`, above 0.
+        replicas: As in `scale_learning_rate`; or instead:
+        global_batch: Samples a step, of all replicas.
+        reference_batch: Samples a step that `decay` suits.
+        rule: The rule that the learning rate is scaled by.
+        optimizer: For `"auto"`, as in `scale_learning_rate`.
+
+    Raises:
+        UserError: As `scale_learning_rate` does.
+
+    Source: Wang & Aitchison 2024, "How to set AdamW's weight decay as you scale model and dataset
+    size": what should stay is the time scale of the average over past updates that AdamW's
+    weights are, `1 / (learning_rate * decay)` steps, counted in epochs.
+
+    Example:
+        >>> scale_weight_decay(0.01, replicas=4, rule="auto", optimizer="adamw")
+        0.02
+    """
+    value = _positive("decay", decay, mend="pass the weight decay that suits one replica")
+    factor = _batch_ratio(replicas, global_batch, reference_batch)
+    return value * factor / _growth(factor, rule, optimizer)
+
+
+def effective_batch(batch_size: int, *, replicas: int = 1, accumulation_steps: int = 1) -> int:
+    """Samples behind one update of the weights.
+
+    Args:
+        batch_size: Samples in a batch of one replica.
+        replicas: Replicas.
+        accumulation_steps: Keras's `gradient_accumulation_steps`.
+
+    Raises:
+        UserError: If one is no integer of at least 1.
+
+    Example:
+        >>> effective_batch(32, replicas=4, accumulation_steps=2)
+        256
+    """
+    return math.prod(
+        positive_integer(name, value, mend="pass how many there are")
+        for name, value in (
+            ("batch_size", batch_size),
+            ("replicas", replicas),
+            ("accumulation_steps", accumulation_steps),
+        )
+    )
+
+
+def _positive(name: str, value: float, *, mend: str) -> float:
+    number = real_number(name, value, mend=mend)
+    if not (number > 0 and math.isfinite(number)):
+        raise UserError(f"{name} is {value!r}, but has to be above 0 and finite: {mend}.")
+    return number
+
+
+def _batch_ratio(
+    replicas: int | None, global_batch: int | None, reference_batch: int | None
+) -> float:
+    batches = (global_batch, reference_batch)
+    if batches == (None, None):
+        return positive_integer("replicas", replicas, mend="pass strategy.num_replicas_in_sync")
+    if replicas is not None or None in batches:
+        raise UserError(
+            f"received replicas={replicas}, global_batch={global_batch} and"
+            f" reference_batch={reference_batch}: pass replicas, or both of the batches"
+        )
+    whole = [positive_integer("a batch", batch, mend="pass samples a step") for batch in batches]
+    return whole[0] / whole[1]
+
+
+def _growth(factor: float, rule: str, optimizer: object) -> float:
+    match rule_for(optimizer) if rule == "auto" else rule:
         case "linear":
-            return rate * factor
+            return factor
         case "sqrt":
-            return rate * math.sqrt(factor)
+            return math.sqrt(factor)
         case "none":
-            return rate
+            return 1
     raise UserError(f"rule is {rule!r}, but has to be one of {', '.join(RULES)}.")

@@ -1,11 +1,12 @@
-"""Learning-rate schedules: warm-up composed with any other schedule."""
+"""Learning-rate schedules: warm-up composed with any other schedule, and the lab's staircase."""
 
 from typing import Any
 
 import keras
 
-from .arguments import as_integer, is_real_within
+from .arguments import as_integer, is_real_within, positive_integer, real_number
 from .errors import UserError
+from .lab import LAB_EPOCHS
 
 
 @keras.saving.register_keras_serializable(package="kdist")
@@ -74,3 +75,41 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
         """The schedule that `get_config` described."""
         inner = keras.saving.deserialize_keras_object(config["schedule_or_rate"])
         return cls(inner, steps=config["steps"], start=config["start"])
+
+
+def lab_schedule(
+    rate: float, *, steps_per_epoch: int, warmup_epochs: float = 0.0
+) -> keras.optimizers.schedules.LearningRateSchedule:
+    """The course lab's staircase: a tenth of the rate from epoch 15, 25 and 35 on.
+
+    The lab keeps it in a callback that sets the rate at the beginning of an epoch, beside another
+    one that warms it up; this is one schedule for both, which a resumed run finds in the
+    optimizer's step. Epochs count from 0, and the warm-up is a part of them.
+
+    Args:
+        rate: The full learning rate, scaled to the replicas.
+        steps_per_epoch: Steps of the optimizer in an epoch.
+        warmup_epochs: Epochs, or parts of one, over which the rate rises from 0.
+
+    Raises:
+        UserError: If a number is out of its range.
+
+    Example:
+        ```python
+        optimizer = keras.optimizers.SGD(lab_schedule(0.04, steps_per_epoch=469, warmup_epochs=5))
+        ```
+    """
+    full = real_number("rate", rate, mend="pass the full learning rate")
+    steps = positive_integer("steps_per_epoch", steps_per_epoch, mend="pass len(dataset)")
+    if not is_real_within(warmup_epochs, least=0, below=LAB_EPOCHS[0]):
+        raise UserError(
+            f"warmup_epochs is {warmup_epochs!r}, but has to be 0 or more and below"
+            f" {LAB_EPOCHS[0]}, where the rate first falls"
+        )
+    warmup = round(warmup_epochs * steps)
+    staircase = keras.optimizers.schedules.PiecewiseConstantDecay(
+        # Keras keeps a value up to and with its boundary.
+        [epoch * steps - warmup - 1 for epoch in LAB_EPOCHS],
+        [full * 0.1**fall for fall in range(len(LAB_EPOCHS) + 1)],
+    )
+    return WarmUp(staircase, steps=warmup)

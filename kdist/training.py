@@ -13,6 +13,7 @@ from .config import TrainConfig
 from .data import ImageData, fashion_mnist
 from .errors import UserError
 from .hardware import device_names
+from .optimizer_choice import make_optimizer, penalty
 from .run_folder import RunFolder
 from .scaling import scale_learning_rate
 
@@ -122,7 +123,7 @@ def _train(
     import keras
 
     from .batch_norm_conversion import convert_batch_norm
-    from .callbacks import PrintThroughput, PrintTotalTime, StopAtAccuracy
+    from .callbacks import PrintThroughput, PrintTotalTime, SaveTrainingData, StopAtAccuracy
     from .data import Standardization, evaluation_batches, training_batches
     from .interrupts import interrupts_at_batch_end
     from .models import WideResNet
@@ -130,7 +131,9 @@ def _train(
     keras.utils.set_random_seed(config.seed)
     replicas = strategy.num_replicas_in_sync
     global_batch = replicas * config.batch_size
-    learning_rate = scale_learning_rate(config.base_lr, replicas=replicas, rule=config.lr_rule)
+    learning_rate = scale_learning_rate(
+        config.base_lr, replicas=replicas, rule=config.lr_rule, optimizer=config.optimizer
+    )
     announce(f"Devices: {', '.join(strategy.devices)}")
     announce(f"Replicas: {replicas}")
     announce(f"Global batch: {global_batch} ({config.batch_size} a replica)")
@@ -162,27 +165,33 @@ def _train(
             input_shape=data.image_shape,
             classes=data.classes,
             dropout=config.dropout,
-            weight_decay=config.wd,
+            weight_decay=penalty(config.optimizer, config.wd),
         )
     )
     with strategy.scope():
         model.compile(
-            keras.optimizers.SGD(
+            make_optimizer(
+                config.optimizer,
                 _schedule(config, learning_rate, steps_per_epoch=int(training.cardinality())),
                 momentum=config.momentum,
-                nesterov=config.momentum > 0,
+                wd=config.wd,
             ),
             "sparse_categorical_crossentropy",
             metrics=["accuracy"],
         )
-    stopping = StopAtAccuracy(config.target_accuracy, config.patience, verbose=min(verbose, 1))
+    targets = {"val_accuracy": config.target_accuracy}
+    if config.target_train_accuracy is not None:
+        targets["accuracy"] = config.target_train_accuracy
+    stopping = StopAtAccuracy(
+        targets, config.patience, time_budget=config.time_budget, verbose=min(verbose, 1)
+    )
     history = keras.callbacks.History()
     run_callbacks = [
         PrintThroughput(verbose=min(verbose, 1)),
         stopping,
         PrintTotalTime(verbose=min(verbose, 1)),
         history,
-        keras.callbacks.CSVLogger(str(folder.history)),
+        SaveTrainingData(folder.history, verbose=0),
         *([keras.callbacks.TensorBoard(config.log_dir)] if config.log_dir else []),
         *callbacks,
     ]
@@ -220,7 +229,7 @@ def _schedule(config: TrainConfig, learning_rate: float, *, steps_per_epoch: int
     """The learning rate over the run's steps."""
     import keras
 
-    from .schedules import WarmUp
+    from .schedules import WarmUp, lab_schedule
 
     warmup_steps = round(config.warmup_epochs * steps_per_epoch)
     if warmup_steps >= config.epochs * steps_per_epoch:
@@ -228,6 +237,10 @@ def _schedule(config: TrainConfig, learning_rate: float, *, steps_per_epoch: int
             f"warmup_epochs={config.warmup_epochs:g} is {warmup_steps} of the run's"
             f" {config.epochs * steps_per_epoch} steps and leaves none to train at the full"
             " learning rate: lower it, or raise epochs"
+        )
+    if config.schedule == "lab":
+        return lab_schedule(
+            learning_rate, steps_per_epoch=steps_per_epoch, warmup_epochs=config.warmup_epochs
         )
     schedule: Any = learning_rate
     if config.schedule == "cosine":

@@ -19,7 +19,10 @@ from kdist.errors import UserError
             "replicas": st.none() | st.integers(1, 8),
             "base_lr": st.floats(1e-6, 10),
             "dropout": st.floats(0, 0.99),
-            "lr_rule": st.sampled_from(["linear", "sqrt", "none"]),
+            "lr_rule": st.sampled_from(["linear", "sqrt", "none", "auto"]),
+            "optimizer": st.sampled_from(["sgd", "momentum", "adam", "adamw", "novograd", "lars"]),
+            "time_budget": st.none() | st.floats(1, 1e6),
+            "target_train_accuracy": st.none() | st.floats(0.1, 0.9),
         },
     )
 )
@@ -56,6 +59,11 @@ def test_the_defaults_are_the_labs():
         ({"seed": True}, "whole number"),
         ({"dropout": 1.0}, "dropout is at least 0 and below 1"),
         ({"momentum": -0.1}, "momentum is at least 0"),
+        ({"momentum": 0.9, "optimizer": "adam"}, "momentum=0.9 with optimizer=adam.*leave"),
+        ({"optimizer": "sdg"}, "optimizer is one of sgd, momentum"),
+        ({"time_budget": 0}, "time_budget is above 0"),
+        ({"target_train_accuracy": 1}, "target_train_accuracy is above 0 and below 1"),
+        ({"schedule": "lab", "warmup_epochs": 15}, "reaches beyond epoch 15"),
         ({"base_lr": 0.0}, "base_lr is above 0"),
         ({"base_lr": float("nan")}, "base_lr is above 0"),
         ({"base_lr": float("inf")}, "base_lr is above 0 and finite, received inf"),

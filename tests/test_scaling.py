@@ -66,7 +66,7 @@ def test_a_base_that_is_no_learning_rate_is_refused(base):
         scale_learning_rate(base, replicas=2)
 
 
-@pytest.mark.parametrize("replicas", [0, -1, 1.5, 2.0, "2", None, True])
+@pytest.mark.parametrize("replicas", [0, -1, 1.5, 2.0, "2", True])
 def test_replicas_that_are_no_count_are_refused(replicas):
     with pytest.raises(UserError, match=r"replicas is .*num_replicas_in_sync"):
         scale_learning_rate(0.1, replicas=replicas)
@@ -85,3 +85,73 @@ def test_the_examples_in_the_docstring():
 def test_scaling_does_not_import_a_framework():
     code = "import sys, kdist.scaling; sys.exit(bool({'tensorflow', 'keras'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@given(rate=rates, reference=counts, replicas=counts, rule=rules)
+def test_batches_scale_as_their_ratio_of_replicas_does(rate, reference, replicas, rule):
+    by_batch = scale_learning_rate(
+        rate, global_batch=reference * replicas, reference_batch=reference, rule=rule
+    )
+    assert by_batch == scale_learning_rate(rate, replicas=replicas, rule=rule)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {},
+        {"global_batch": 8},
+        {"reference_batch": 8},
+        {"replicas": 2, "global_batch": 8, "reference_batch": 8},
+        {"global_batch": 8, "reference_batch": 0},
+        {"global_batch": 8.0, "reference_batch": 8},
+    ],
+)
+def test_missing_or_doubled_counts_are_refused(counts):
+    with pytest.raises(UserError, match="pass"):
+        scale_learning_rate(0.1, **counts)
+
+
+def test_every_optimizer_of_keras_has_a_rule_or_an_error_that_asks_for_one():
+    import keras
+
+    import kdist.optimizers
+
+    known = {"SGD": "linear", "LARS": "linear"} | dict.fromkeys(
+        ("Adam", "AdamW", "Nadam", "RMSprop", "Lamb", "NovoGrad"), "sqrt"
+    )
+    for name, rule in known.items():
+        source = kdist.optimizers if hasattr(kdist.optimizers, name) else keras.optimizers
+        optimizer = getattr(source, name)()
+        assert scaling.rule_for(optimizer) == scaling.rule_for(name) == rule
+        assert scaling.rule_for(keras.optimizers.LossScaleOptimizer(optimizer)) == rule
+    for unknown in (keras.optimizers.Ftrl(), "muon", None):
+        with pytest.raises(UserError, match='pass rule="linear", "sqrt" or "none"'):
+            scaling.rule_for(unknown)
+
+
+@given(decay=rates, replicas=counts, rule=rules)
+def test_weights_decay_as_much_an_epoch_as_before(decay, replicas, rule):
+    rate = scale_learning_rate(0.1, replicas=replicas, rule=rule)
+    scaled = scaling.scale_weight_decay(decay, replicas=replicas, rule=rule)
+    steps = 1000 / replicas
+    assert steps * rate * scaled == pytest.approx(1000 * 0.1 * decay)
+
+
+@given(momentum=st.floats(0.01, 0.999), replicas=st.integers(1, 64))
+def test_an_average_keeps_as_much_a_step_as_in_the_steps_it_stands_for(momentum, replicas):
+    kept = 1.0
+    for _ in range(replicas):
+        kept *= momentum
+    assert scaling.scale_ema_momentum(momentum, replicas=replicas) == pytest.approx(kept)
+
+
+@pytest.mark.parametrize("momentum", [0, 1, 1.5, -0.5, math.nan, "0.9"])
+def test_a_momentum_that_is_none_is_refused(momentum):
+    with pytest.raises(UserError, match="pass ema_momentum"):
+        scaling.scale_ema_momentum(momentum, replicas=2)
+
+
+@pytest.mark.parametrize("counts", [{"replicas": 0}, {"accumulation_steps": 1.5}])
+def test_an_effective_batch_of_no_counts_is_refused(counts):
+    with pytest.raises(UserError, match="integer of at least 1"):
+        scaling.effective_batch(32, **counts)

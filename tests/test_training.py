@@ -51,7 +51,8 @@ def test_leaves_a_run_folder(run):
     assert summary["devices"] == ["CPU:0", "CPU:1"]
     assert summary["versions"]["keras"] == keras.__version__
     rows = list(csv.DictReader(Path(folder, "history.csv").read_text().splitlines()))
-    assert [row["epoch"] for row in rows] == ["0", "1"]
+    assert [row["epoch"] for row in rows] == ["1", "2"]
+    assert {(row["replicas"], row["global_batch"]) for row in rows} == {("2", "32")}
     assert float(rows[1]["val_accuracy"]) == pytest.approx(summary["val_accuracy"], abs=1e-6)
     assert float(rows[1]["images_per_sec"]) > 0
 
@@ -103,6 +104,25 @@ def test_warm_up_and_cosine_end_at_zero(tmp_path):
     np.testing.assert_allclose(rates, [0, 0.02, 0], atol=1e-8)
     assert optimizer.momentum == 0.9
     assert optimizer.nesterov
+
+
+def test_the_labs_staircase_and_another_optimizer(tmp_path):
+    settings = config(
+        tmp_path / "run", schedule="lab", optimizer="novograd", lr_rule="auto", wd=1e-3, epochs=1
+    )
+    model = train(settings, announce=silent, verbose=0).model
+    rates = []
+    for step in (0, 15 * 3 - 1, 15 * 3):
+        model.optimizer.iterations.assign(step)
+        rates.append(float(model.optimizer.learning_rate))
+    np.testing.assert_allclose(rates, np.array([1, 1, 0.1]) * 0.01 * 2**0.5, rtol=1e-5)
+    assert model.optimizer.weight_decay_rate == 1e-3
+    assert not model.losses  # no penalty besides
+
+
+def test_a_time_budget_ends_the_run(tmp_path):
+    result = train(config(tmp_path / "run", time_budget=0.01), announce=silent, verbose=0)
+    assert (result.epochs, result.reached_target) == (1, False)
 
 
 def test_reaching_the_target_stops_the_run(tmp_path):

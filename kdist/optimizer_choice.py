@@ -1,0 +1,57 @@
+"""The optimizers that a run can be told to use, by name."""
+
+from typing import Any
+
+from .errors import UserError
+
+OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "novograd", "lars")
+
+_DEFAULT_MOMENTUM = {"sgd": 0.0, "momentum": 0.9, "lars": 0.9}
+_OWN_DECAY = ("adamw", "novograd", "lars")
+
+
+def check_momentum(name: str, momentum: float | None) -> None:
+    """Refuse a momentum where the optimizer has none of this name.
+
+    Raises:
+        UserError: For Adam and its kind.
+    """
+    if momentum is not None and name not in _DEFAULT_MOMENTUM:
+        raise UserError(
+            f"received momentum={momentum:g} with optimizer={name}, which has a momentum of its"
+            f" own (beta_1): leave momentum out, or choose {', '.join(_DEFAULT_MOMENTUM)}"
+        )
+
+
+def penalty(name: str, wd: float) -> float:
+    """The factor of the L2 penalty in the loss: 0 where the optimizer decays weights itself."""
+    return 0.0 if name in _OWN_DECAY else wd
+
+
+def make_optimizer(name: str, rate: Any, *, momentum: float | None, wd: float) -> Any:
+    """The optimizer called `name`.
+
+    Args:
+        name: One of `OPTIMIZERS`: `"sgd"` and `"momentum"` are SGD with Nesterov momentum, by
+            default 0 and 0.9.
+        rate: A learning rate or Keras schedule.
+        momentum: Of SGD and LARS; `None` for the default.
+        wd: The weight decay of AdamW, NovoGrad and LARS.
+    """
+    import keras
+
+    from .optimizers import LARS, NovoGrad
+
+    speed = momentum if momentum is not None else _DEFAULT_MOMENTUM.get(name, 0.0)
+    match name:
+        case "sgd" | "momentum":
+            return keras.optimizers.SGD(rate, momentum=speed, nesterov=speed > 0)
+        case "adam":
+            return keras.optimizers.Adam(rate)
+        case "adamw":
+            return keras.optimizers.AdamW(rate, weight_decay=wd)
+        case "novograd":
+            return NovoGrad(rate, weight_decay_rate=wd)
+        case "lars":
+            return LARS(rate, momentum=speed, weight_decay_rate=wd)
+    raise UserError(f"optimizer is one of {', '.join(OPTIMIZERS)}; received {name}")

@@ -1,0 +1,40 @@
+"""What both optimizers ask of their arguments."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..arguments import as_real
+from ..errors import UserError
+
+
+def checked_number(
+    name: str, value: Any, *, above: float | None = None, below: float = math.inf
+) -> float:
+    """A number from 0 (or above `above`) to below `below`."""
+    number = as_real(value)
+    low = number is not None and (number >= 0 if above is None else number > above)
+    if number is None or not (low and number < below):
+        least = "at least 0" if above is None else f"above {above:g}"
+        bound = "finite" if below == math.inf else f"below {below:g}"
+        raise UserError(f"{name} is a number {least} and {bound}; received {value!r}")
+    return number
+
+
+def checked_names(name: str, value: Any) -> tuple[str, ...]:
+    """Names of variables."""
+    names = isinstance(value, Sequence) and not isinstance(value, str)
+    if not names or not all(isinstance(one, str) for one in value):
+        raise UserError(
+            f'{name} is a list of variables\' names such as ["bias", "gamma"]; received {value!r}'
+        )
+    return tuple(value)
+
+
+def refuse_weight_decay(kwargs: Mapping[str, Any]) -> None:
+    """Keras's decay is outside the momentum, where neither paper has it."""
+    if "weight_decay" in kwargs:
+        raise UserError(
+            f"received weight_decay={kwargs['weight_decay']!r}, by which Keras shrinks the weights"
+            " outside the momentum; the paper's decay is weight_decay_rate"
+        )

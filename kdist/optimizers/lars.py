@@ -1,0 +1,113 @@
+"""`LARS`: SGD whose steps keep in proportion to the weights, layer by layer."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from .arguments import checked_names, checked_number, refuse_weight_decay
+
+
+@keras.saving.register_keras_serializable(package="kdist")
+class LARS(keras.optimizers.Optimizer):
+    """Layer-wise adaptive rate scaling: momentum SGD for global batches of thousands.
+
+    With w the weights of a layer, g their gradient, η `trust_coefficient` and β
+    `weight_decay_rate`, a step is
+
+        λ = η ‖w‖ / (‖g‖ + β ‖w‖)
+        v ← momentum · v + learning_rate · λ · (g + β w)
+        w ← w - v
+
+    so that no layer changes by more than a fixed share of itself, however large the learning rate.
+    Where ‖w‖ or ‖g‖ is 0, λ is 1. Excluded variables get neither λ nor decay: plain momentum.
+
+    Args:
+        learning_rate: A rate, a Keras schedule or a callable. As λ is small, rates are larger than
+            SGD's: 1 to 30.
+        momentum: From 0 to below 1.
+        trust_coefficient: η, above 0.
+        weight_decay_rate: β, an L2 penalty's gradient as in the paper; not Keras's decoupled
+            `weight_decay`, which is refused.
+        nesterov: Look ahead by one more momentum step.
+        exclude: Names (`variable.name`) of variables that get plain momentum.
+        epsilon: Added to λ's divisor.
+        name: The optimizer's name.
+        **kwargs: As any Keras optimizer takes: `clipnorm`, `use_ema`,
+            `gradient_accumulation_steps`, ….
+
+    Raises:
+        UserError: An argument out of its range.
+
+    Example:
+        ```python
+        optimizer = kdist.optimizers.LARS(kdist.schedules.WarmUp(10.0, steps=200))
+        ```
+
+    Source: You, Gitman & Ginsburg 2017, "Large Batch Training of Convolutional Networks",
+    algorithm 1. Biases and batch norm are excluded since You et al. 2018, "ImageNet Training in
+    Minutes".
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 1.0,
+        *,
+        momentum: float = 0.9,
+        trust_coefficient: float = 0.001,
+        weight_decay_rate: float = 0.0,
+        nesterov: bool = False,
+        exclude: Sequence[str] = ("bias", "beta", "gamma"),
+        epsilon: float = 1e-8,
+        name: str = "lars",
+        **kwargs: Any,
+    ) -> None:
+        refuse_weight_decay(kwargs)
+        super().__init__(learning_rate=learning_rate, name=name, **kwargs)
+        self.momentum = checked_number("momentum", momentum, below=1)
+        self.trust_coefficient = checked_number("trust_coefficient", trust_coefficient, above=0)
+        self.weight_decay_rate = checked_number("weight_decay_rate", weight_decay_rate)
+        self.nesterov = nesterov
+        self.exclude = checked_names("exclude", exclude)
+        self.epsilon = checked_number("epsilon", epsilon)
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        """Make a momentum for every variable."""
+        if self.built:
+            return
+        super().build(variables)
+        self.momentums = self.add_optimizer_variables(variables, "momentum")
+        self._plain = [variable.name in self.exclude for variable in variables]
+
+    def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
+        """Change one variable."""
+        rate = ops.cast(learning_rate, variable.dtype)
+        # Norms need the whole gradient: that of an embedding comes as some rows.
+        gradient = tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
+        index = self._get_variable_index(variable)
+        velocity = self.momentums[index]
+        if not self._plain[index]:
+            weights = ops.convert_to_tensor(variable)
+            size, slope = ops.norm(weights), ops.norm(gradient)
+            divisor = slope + self.weight_decay_rate * size + self.epsilon
+            trust = self.trust_coefficient * size / divisor
+            rate = rate * ops.where(ops.logical_and(size > 0, slope > 0), trust, 1.0)
+            gradient = gradient + self.weight_decay_rate * weights
+        step = rate * gradient
+        self.assign(velocity, self.momentum * velocity + step)
+        self.assign_sub(variable, self.momentum * velocity + step if self.nesterov else velocity)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments, for saving."""
+        config: dict[str, Any] = super().get_config()
+        del config["weight_decay"]
+        return config | {
+            "momentum": self.momentum,
+            "trust_coefficient": self.trust_coefficient,
+            "weight_decay_rate": self.weight_decay_rate,
+            "nesterov": self.nesterov,
+            "exclude": list(self.exclude),
+            "epsilon": self.epsilon,
+        }

@@ -1,0 +1,112 @@
+"""`NovoGrad`: gradients normalized layer by layer, with Adam's momentum."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from .arguments import checked_names, checked_number, refuse_weight_decay
+
+
+@keras.saving.register_keras_serializable(package="kdist")
+class NovoGrad(keras.optimizers.Optimizer):
+    """Normalized gradients by layer: large batches with little tuning, half of Adam's memory.
+
+    With w the weights of a layer, g their gradient and d `weight_decay_rate`, a step is
+
+        v ← beta_2 · v + (1 - beta_2) · ‖g‖²        (one number a layer; ‖g‖² at its first step)
+        m ← beta_1 · m + (g / (√v + epsilon) + d w)
+        w ← w - learning_rate · m
+
+    Args:
+        learning_rate: A rate, a Keras schedule or a callable. The paper's are about 0.01 to 0.05.
+        beta_1: Momentum, from 0 to below 1.
+        beta_2: How slowly the norm's average follows, from 0 to below 1.
+        epsilon: Added to √v.
+        weight_decay_rate: d, decoupled from the norm and inside the momentum, as in the paper; not
+            Keras's `weight_decay`, which stands outside it and is refused.
+        grad_averaging: Take 1 - `beta_1` of what is added to m, as Adam does: steps are smaller by
+            that factor.
+        exclude: Names (`variable.name`) of variables that do not decay.
+        name: The optimizer's name.
+        **kwargs: As any Keras optimizer takes: `clipnorm`, `use_ema`,
+            `gradient_accumulation_steps`, ….
+
+    Raises:
+        UserError: An argument out of its range.
+
+    Example:
+        ```python
+        optimizer = kdist.optimizers.NovoGrad(0.01, weight_decay_rate=1e-3)
+        ```
+
+    Source: Ginsburg et al. 2019, "Stochastic Gradient Methods with Layer-wise Adaptive Moments for
+    Training of Deep Networks", algorithm 1.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.01,
+        *,
+        beta_1: float = 0.95,
+        beta_2: float = 0.98,
+        epsilon: float = 1e-8,
+        weight_decay_rate: float = 0.0,
+        grad_averaging: bool = False,
+        exclude: Sequence[str] = (),
+        name: str = "novograd",
+        **kwargs: Any,
+    ) -> None:
+        refuse_weight_decay(kwargs)
+        super().__init__(learning_rate=learning_rate, name=name, **kwargs)
+        self.beta_1 = checked_number("beta_1", beta_1, below=1)
+        self.beta_2 = checked_number("beta_2", beta_2, below=1)
+        self.epsilon = checked_number("epsilon", epsilon)
+        self.weight_decay_rate = checked_number("weight_decay_rate", weight_decay_rate)
+        self.grad_averaging = grad_averaging
+        self.exclude = checked_names("exclude", exclude)
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        """Make a momentum for every variable, and one number for its gradient's norm."""
+        if self.built:
+            return
+        super().build(variables)
+        self.momentums = self.add_optimizer_variables(variables, "momentum")
+        self._decaying = [variable.name not in self.exclude for variable in variables]
+        self.squared_norms = [
+            self.add_variable((), dtype=variable.dtype, name=f"{variable.name}_squared_norm")
+            for variable in variables
+        ]
+
+    def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
+        """Change one variable."""
+        # Norms need the whole gradient: that of an embedding comes as some rows.
+        gradient = tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
+        index = self._get_variable_index(variable)
+        momentum, squared_norm = self.momentums[index], self.squared_norms[index]
+        now = ops.sum(ops.square(gradient))
+        average = self.beta_2 * squared_norm + (1 - self.beta_2) * now
+        # 0 before the first gradient, which an unfrozen layer meets late.
+        self.assign(squared_norm, ops.where(ops.equal(squared_norm, 0), now, average))
+        step = gradient / (ops.sqrt(squared_norm) + self.epsilon)
+        if self._decaying[index]:
+            step = step + self.weight_decay_rate * variable
+        if self.grad_averaging:
+            step = (1 - self.beta_1) * step
+        self.assign(momentum, self.beta_1 * momentum + step)
+        self.assign_sub(variable, ops.cast(learning_rate, variable.dtype) * momentum)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments, for saving."""
+        config: dict[str, Any] = super().get_config()
+        del config["weight_decay"]
+        return config | {
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+            "weight_decay_rate": self.weight_decay_rate,
+            "grad_averaging": self.grad_averaging,
+            "exclude": list(self.exclude),
+        }
