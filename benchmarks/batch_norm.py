@@ -1,4 +1,4 @@
-"""kdist's synchronized batch norm against Keras's: the layer, the step, the memory, the monitor.
+"""kdist's synchronized batch norm against Keras's: the layer, the step, the memory.
 
     python benchmarks/batch_norm.py                  # WRN-16-1, batch 128: about ten minutes
     python benchmarks/batch_norm.py --width 4 --batch 32 --steps 1
@@ -10,10 +10,11 @@ logical CPUs that share the machine's cores.
 
 import argparse
 import os
-import resource
+import re
 import statistics
 import subprocess
 import sys
+from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -23,7 +24,6 @@ import tensorflow as tf
 import training_steps
 
 import kdist
-from kdist.callbacks import BatchNormMonitor
 from kdist.layers import SyncBatchNormalization
 from kdist.models import WideResNet
 
@@ -55,32 +55,26 @@ def own(**options):
 
 def layer_step(layer, shape):
     """Forward and backward pass of one layer, to be timed."""
-    x = tf.random.normal((args.batch, *shape))
+    x, dy = tf.random.normal((2, args.batch, *shape))
     layer.build(x.shape)
 
     @tf.function(autograph=False)
     def step():
         with tf.GradientTape() as tape:
             tape.watch(x)
-            loss = tf.reduce_sum(layer(x, training=True) * x)
-        return tape.gradient(loss, [x, *layer.trainable_variables])
+            y = layer(x, training=True)
+        return tape.gradient(y, [x, *layer.trainable_variables], dy)
 
     return interleaved.timed(lambda: step()[0].numpy())
 
 
-def network(strategy, batch_norm):
-    """The network, compiled."""
+def training(strategy, batch_norm):
+    """Some training steps of the network, to be timed."""
     with strategy.scope():
         model = WideResNet(
             16, args.width, input_shape=(28, 28, 1), classes=10, batch_norm=batch_norm
         )
         model.compile(keras.optimizers.SGD(0.01, momentum=0.9), "sparse_categorical_crossentropy")
-    return model
-
-
-def training(strategy, batch_norm):
-    """Some training steps of the network, to be timed."""
-    model = network(strategy, batch_norm)
     return training_steps.steps(model, training_steps.random_batch(args.batch), args.steps)
 
 
@@ -105,20 +99,17 @@ def peak_mib(name):
 one = kdist.MirroredStrategy(replicas=1)
 if args.memory_of:
     training(one, plain if args.memory_of == "keras" else own)()
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    # Not `ru_maxrss`, which a child begins with its parent's.
+    status = Path("/proc/self/status").read_text()
+    print(int(re.search(r"^VmHWM:\s+(\d+) kB$", status, re.M)[1]) / 1024)
     sys.exit()
 two = kdist.MirroredStrategy(replicas=2)
 
 print(f"WRN-16-{args.width}, global batch {args.batch}, {args.rounds} rounds, median")
 print("| | Keras, ms | kdist, ms | kdist : Keras (least to most) |")
 print("| --- | --- | --- | --- |")
-for side, channels in (
-    (28, 16),
-    (28, 16 * args.width),
-    (14, 32 * args.width),
-    (7, 64 * args.width),
-):
-    shape = (side, side, channels)
+w = args.width
+for shape in dict.fromkeys([(28, 28, 16), (28, 28, 16 * w), (14, 14, 32 * w), (7, 7, 64 * w)]):
     layers = {"keras": layer_step(plain(), shape), "kdist": layer_step(own(), shape)}
     compare(f"layer on {'x'.join(map(str, shape))}, one replica", layers)
 stock = tf.distribute.get_strategy()
@@ -130,19 +121,5 @@ compare(
     f"{args.steps} training steps, two replicas, both under kdist's strategy",
     {"keras": training(two, synchronized), "kdist": training(two, own)},
 )
-model = network(one, own)
-batch = next(training_steps.random_batch(args.batch).as_numpy_iterator())
-monitor = BatchNormMonitor(batch=batch, verbose=0)
-monitor.set_model(model)
-monitor.on_train_begin()
-contestants = {
-    "step": training_steps.steps(model, training_steps.random_batch(args.batch), 1),
-    "monitor": interleaved.timed(lambda: monitor.on_epoch_end(0, {})),
-}
-interleaved.rounds(contestants, 2)
-times = interleaved.rounds(contestants, args.rounds)
-steps = statistics.median(a / b for a, b in zip(times["monitor"], times["step"], strict=True))
-share = 100 * steps * args.batch / 60_000
-print(f"| BatchNormMonitor, steps an epoch | | {steps:.1f} | {share:.2f} % of 60,000 images |")
 memory = [peak_mib(name) for name in ("keras", "kdist")]
 print(f"| peak memory of training, MiB | {memory[0]:.0f} | {memory[1]:.0f} | |")

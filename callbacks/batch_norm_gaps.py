@@ -8,6 +8,9 @@ import numpy as np
 
 from ..batch_norms import SMALL_BATCH
 
+SMALL_LOSS = 1e-3
+"""A difference of losses that says nothing, however small the losses are."""
+
 
 @dataclass(frozen=True)
 class LayerGap:
@@ -124,7 +127,7 @@ def diagnosis(
             ' it by kdist.convert_batch_norm(model, to="synchronized").'
         )
     in_training, in_inference = losses
-    if in_inference > (1 + loss_gap) * in_training:
+    if in_inference - in_training > max(loss_gap * abs(in_training), SMALL_LOSS):
         cause = _cause(worst, replica_gap, kept)
         return (
             f"{_off(worst)}; the loss is {in_training:.3f} in training mode, {in_inference:.3f} in"

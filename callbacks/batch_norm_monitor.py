@@ -125,7 +125,7 @@ class BatchNormMonitor(ResumableCallback):
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Count steps: Keras names the last one of an execution."""
         super().on_train_batch_end(batch, logs)
-        self._steps_of_epoch = batch + 1
+        self._steps_of_epoch = self.steps_until(batch)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Compare, add the gaps and losses to `logs`, and say what is wrong."""

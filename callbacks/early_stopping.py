@@ -124,7 +124,8 @@ class StopAtAccuracy(ResumableCallback):
             )
         else:
             best = ", ".join(f"best {name} {value:.4f}" for name, value in self.best.items())
-            self.say(f"Target {goal} never met: {best or 'no epoch was compared'}")
+            row = f" in {self.patience} epochs in a row" if self.patience > 1 else ""
+            self.say(f"Target {goal} never met{row}: {best or 'no epoch was compared'}")
         super().on_train_end(logs)
 
     def _compare(self, epoch: int, logs: Mapping[str, Any]) -> None:

@@ -101,7 +101,7 @@ class EpochTiming(ResumableCallback):
         """Note the time; Keras has read the step's `logs` by now and so has waited for it."""
         super().on_train_batch_end(batch, logs)
         self.meter.lap()
-        self.steps = batch + 1
+        self.steps = self.steps_until(batch)
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Count the images of the epoch before validation resets the count."""

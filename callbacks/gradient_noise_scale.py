@@ -70,21 +70,11 @@ class GradientNoiseScale(ResumableCallback):
         self.noise_scale = math.nan
         self._norms: gradient_norms.GradientNorms | None = None
 
-    def set_model(self, model: keras.Model | None) -> None:
-        """Have the model's step measured, which Keras traces only after this."""
-        super().set_model(model)
-        if model is None or not isinstance(model.distribute_strategy, MirroredStrategy):
-            return
-        self._norms = gradient_norms.GradientNorms(
-            model.distribute_strategy, smoothing=self.smoothing, every=self.every
-        )
-        gradient_norms.observed[model] = self._norms
-        model.train_function = None
-
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Refuse a model whose gradients are out of reach."""
+        """Have the model's step measured; refuse a model whose gradients are out of reach."""
         super().on_train_begin(logs)
-        if self._norms is None:
+        self.noise_scale = math.nan
+        if not isinstance(self.model.distribute_strategy, MirroredStrategy):
             raise UserError(
                 f"{self.model.name} is not made under kdist.MirroredStrategy, which"
                 " GradientNoiseScale reads gradients from: make it in"
@@ -95,7 +85,12 @@ class GradientNoiseScale(ResumableCallback):
                 f"{type(self.model).__name__} has its own train_step, whose gradients"
                 " GradientNoiseScale does not see: leave the callback out."
             )
+        self._norms = gradient_norms.GradientNorms(
+            self.model, smoothing=self.smoothing, every=self.every
+        )
         self._norms.restore(self.sums)
+        gradient_norms.observed[self.model] = self._norms
+        self.model.make_train_function(force=True)  # to be traced anew, at its first step
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Print the noise scale and add it to `logs`."""
@@ -103,11 +98,14 @@ class GradientNoiseScale(ResumableCallback):
         if self._norms is None:
             return
         self.sums = self._norms.read()
-        self.noise_scale = noise_scale(**dict(zip(gradient_norms.FIELDS, self.sums, strict=True)))
-        if math.isnan(self.noise_scale):
+        known = dict(zip(gradient_norms.FIELDS, self.sums, strict=True))
+        self.noise_scale = noise_scale(**known)
+        if not math.isnan(self.noise_scale):
+            self.say(f"Gradient noise scale: {self.noise_scale:.0f} images")
+        elif known["wholes"]:
             self.say("Gradient noise scale: not known yet, noise hides the gradient")
         else:
-            self.say(f"Gradient noise scale: {self.noise_scale:.0f} images")
+            self.say("Gradient noise scale: nothing measured yet; it takes batches of 2 or more")
         if logs is not None:
             logs["gradient_noise_scale"] = self.noise_scale
 
@@ -121,6 +119,7 @@ class GradientNoiseScale(ResumableCallback):
             )
         gradient_norms.observed.pop(self.model, None)
         self.model.train_function = None
+        self._norms = None
         super().on_train_end(logs)
 
     def __getstate__(self) -> dict[str, Any]:

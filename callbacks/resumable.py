@@ -81,6 +81,15 @@ class ResumableCallback(keras.callbacks.Callback):
             if not self._bar_is_open:
                 self._flush()
 
+    def steps_until(self, batch: int) -> int:
+        """Steps of the epoch up to and with `batch`, as `on_train_batch_end` names it.
+
+        Keras names the last step that an execution of several could have had, which an epoch of
+        known size may not have.
+        """
+        known = (self.params or {}).get("steps")
+        return min(batch + 1, known) if known else batch + 1
+
     def _flush(self) -> None:
         for line in self._lines:
             print(line, flush=True)

@@ -31,7 +31,7 @@ class PrintThroughput(EpochTiming):
         utilization: Also say how much of the devices' float32 arithmetic the model uses: the
             arithmetic of a training image (see `kdist.flops.training_flops`) times images a second,
             over what a matrix multiplication reaches, measured for about a second when training
-            begins.
+            begins. NaN for a model whose arithmetic cannot be counted.
         verbose: 0 prints nothing and only fills `logs`.
         clock: Returns the time in seconds, from any origin.
 
@@ -60,12 +60,13 @@ class PrintThroughput(EpochTiming):
     ) -> None:
         super().__init__(total_images, verbose=verbose, clock=clock)
         self.utilization = utilization
-        self._peak = math.nan
+        self._flops = self._peak = math.nan
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Measure the devices' peak, if it is asked for."""
         super().on_train_begin(logs)
         if self.utilization:
+            self._flops = training_flops(self.model)
             self._peak = peak_flops_per_second(self.model.distribute_strategy, clock=self.clock)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -80,7 +81,7 @@ class PrintThroughput(EpochTiming):
             "seconds_per_step": self.epoch_seconds / self.steps if self.steps else math.nan,
         }
         if self.utilization:
-            values["model_flops_per_sec"] = self.rate * training_flops(self.model)
+            values["model_flops_per_sec"] = self.rate * self._flops
             values["utilization"] = values["model_flops_per_sec"] / self._peak
         if logs is not None:
             logs.update(values)
@@ -94,7 +95,7 @@ class PrintThroughput(EpochTiming):
                 f" replica, {self.warm_meter.seconds / self.warm_steps:.4f} seconds a step)"
             )
             if self.utilization:
-                flops = rate * training_flops(self.model)
+                flops = rate * self._flops
                 self.say(
                     f"Utilization: {100 * flops / self._peak:.1f} % of {self._peak / 1e12:.2f}"
                     f" TFLOP/s ({flops / 1e12:.3f} TFLOP/s of the model)"

@@ -34,11 +34,12 @@ class SaveTrainingData(EpochTiming):
 
     The columns are `epoch` (from 1), `seconds` of the wall clock since training began (validation
     included), `images_per_sec` of the epoch's training part, `loss`, `accuracy`, `val_loss`,
-    `val_accuracy`, `learning_rate` (the next step's), `replicas` and `global_batch` (images of the
-    epoch's first step), then every other value that the first epoch has in `logs`, by name. What an
-    epoch lacks is left empty.
+    `val_accuracy`, `learning_rate` (the next step's), `replicas` and `global_batch` (images a step
+    when the epoch began), then every other value in `logs`, by name. What an epoch lacks is empty.
 
-    A new fit writes the file anew. A resumed one (`set_state`) adds to it, and `seconds` goes on.
+    A fit that begins at epoch 0 writes the file anew. One that begins later (`initial_epoch`,
+    `keras.callbacks.BackupAndRestore`) or is resumed by `set_state` adds to the file's lines: those
+    of epochs that it trains again are replaced, and `seconds` goes on.
 
     Args:
         path: The file. Its folder has to exist.
@@ -47,7 +48,7 @@ class SaveTrainingData(EpochTiming):
         clock: Returns the time in seconds, from any origin.
 
     Raises:
-        UserError: If the file cannot be written, or a resumed run's file has no header.
+        UserError: If the file cannot be written, or a run that goes on finds another kind of file.
 
     Example:
         ```python
@@ -68,6 +69,9 @@ class SaveTrainingData(EpochTiming):
     ) -> None:
         self.path = os.fspath(path)
         self._columns: list[str] = []
+        self._rows: list[dict[str, str]] = []
+        self._begun = self._goes_on = False
+        self._began = 0.0
         self._global_batch = 0
         super().__init__(total_images, verbose=verbose, clock=clock)
 
@@ -76,60 +80,86 @@ class SaveTrainingData(EpochTiming):
         return super().get_state() | {"total_seconds": self.total_seconds}
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Begin the file, or read the columns of the one that is gone on with."""
-        resumed = self._resumed
+        """Refuse a file that cannot be written before an epoch is trained."""
+        self._goes_on, self._begun = self._resumed, False
         super().on_train_begin(logs)
         self._began = self.clock() - self.total_seconds
-        self._columns = []
         try:
-            if resumed and Path(self.path).exists():
-                with open(self.path, newline="", encoding="utf-8") as file:
-                    self._columns = next(csv.reader(file), [])
-                if self._columns[: len(COLUMNS)] != list(COLUMNS):
-                    raise UserError(
-                        f"{self.path} does not begin with the columns of SaveTrainingData, so the"
-                        " resumed run cannot add to it: pass another path, or the run's own file"
-                    )
-            else:
-                Path(self.path).write_text("", encoding="utf-8")
+            with open(self.path, "a", encoding="utf-8"):
+                pass
         except OSError as error:
             raise UserError(
                 f"cannot write {self.path}: {error.strerror}; pass a path in a folder that exists"
             ) from error
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Take the size of the epoch's first step."""
-        super().on_train_batch_end(batch, logs)
-        if not self._global_batch and self.total_images is None:
-            self._global_batch = math.ceil(count_images(self.model) / (batch + 1))
+        if self._goes_on:
+            self._read()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Forget the epoch before."""
+        """Begin the table, or take up the one that is there."""
         super().on_epoch_begin(epoch, logs)
         self._global_batch = 0
+        if self._begun:
+            return
+        self._begun = True
+        rows = self._read() if epoch or self._goes_on else []
+        # A resumed run that counts its epochs from 0 again adds to all there are.
+        self._rows = [row for row in rows if not epoch or int(row["epoch"]) <= epoch]
+        if self._rows and not self._goes_on:
+            self._began -= float(self._rows[-1]["seconds"])
+        self._write()
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Take the images a step of the epoch's first execution."""
+        super().on_train_batch_end(batch, logs)
+        if not self._global_batch and self.total_images is None:
+            self._global_batch = math.ceil(count_images(self.model) / self.steps)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Write the epoch's line."""
         super().on_epoch_end(epoch, logs)
         self.total_seconds = self.clock() - self._began
-        row = (logs or {}) | {
+        rate = tf.convert_to_tensor(self.model.optimizer.learning_rate)
+        values = (logs or {}) | {
             "epoch": epoch + 1,
             "seconds": f"{self.total_seconds:.3f}",
             "images_per_sec": "" if self.rate is None else f"{self.rate:.1f}",
-            "learning_rate": float(tf.convert_to_tensor(self.model.optimizer.learning_rate)),
+            "learning_rate": float(rate),
             "replicas": self.model.distribute_strategy.num_replicas_in_sync,
             "global_batch": self._global_batch or "",
         }
-        with open(self.path, "a", newline="", encoding="utf-8") as file:
-            if not self._columns:
-                self._columns = [*COLUMNS, *sorted(set(row) - set(COLUMNS))]
-                csv.writer(file).writerow(self._columns)
-            csv.DictWriter(file, self._columns, extrasaction="ignore").writerow(row)
+        self._rows.append({name: str(value) for name, value in values.items()})
+        if set(values) <= set(self._columns):
+            with open(self.path, "a", newline="", encoding="utf-8") as file:
+                csv.DictWriter(file, self._columns).writerow(self._rows[-1])
+        else:
+            self._write()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """Say where the table is."""
         self.say(f"Training data: {self.path}")
         super().on_train_end(logs)
+
+    def _read(self) -> list[dict[str, str]]:
+        with open(self.path, newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            columns = list(reader.fieldnames or ())
+            if columns and columns[: len(COLUMNS)] != list(COLUMNS):
+                raise UserError(
+                    f"{self.path} does not begin with the columns of SaveTrainingData, so a run"
+                    " that goes on cannot add to it: pass another path, or the run's own file"
+                )
+            return list(reader)
+
+    def _write(self) -> None:
+        """The whole table, whole or not at all: a new value has made it wider."""
+        others = {name for row in self._rows for name in row} - set(COLUMNS)
+        self._columns = [*COLUMNS, *sorted(others)]
+        part = Path(f"{self.path}.part")
+        with open(part, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, self._columns)
+            writer.writeheader()
+            writer.writerows(self._rows)
+        part.replace(self.path)
 
     def _assign(self, state: Mapping[str, Any]) -> None:
         super()._assign(state)

@@ -1,5 +1,6 @@
 """How much arithmetic a model is, and how much of it a machine does."""
 
+import math
 import time
 import weakref
 from collections.abc import Callable
@@ -8,23 +9,26 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-_MATMUL = 2048
+from . import _upstream
+
 _TRIES = 5
-_known: "weakref.WeakKeyDictionary[keras.Model, int]" = weakref.WeakKeyDictionary()
+_known: "weakref.WeakKeyDictionary[keras.Model, float]" = weakref.WeakKeyDictionary()
 
 
-def training_flops(model: keras.Model) -> int:
+def training_flops(model: keras.Model) -> float:
     """Floating-point operations of one training sample, a multiplication and addition as two.
 
     Three times those of the forward pass, as the backward pass does each product twice: for the
     gradients of the weights and of the inputs (Kaplan et al. 2020, "Scaling Laws for Neural
-    Language Models", section 2.1). The forward pass is counted by TensorFlow's profiler.
+    Language Models", section 2.1). TensorFlow's profiler counts the forward pass: convolutions and
+    dense layers in full, but only the smaller part of attention, whose products it does not know.
 
     Args:
-        model: A built model with inputs of known shape.
+        model: A built model.
 
     Returns:
-        The operations, 0 where the profiler knows none of the model's.
+        The operations; NaN where they cannot be counted: a model that is neither Functional nor
+        Sequential, inputs whose shape is not known, or loops, as in a recurrent layer.
     """
     if model not in _known:
         _known[model] = 3 * _forward_flops(model)
@@ -36,33 +40,51 @@ def peak_flops_per_second(
 ) -> float:
     """Float32 operations a second of a matrix multiplication on all devices of a strategy.
 
-    The best of several, of 2048 by 2048 numbers. Logical CPUs share one machine and count once.
+    The best of several tries on the first device, times the GPUs. Logical CPUs share one machine
+    and count once.
 
     Args:
-        strategy: Any strategy.
+        strategy: Any strategy, the default one included.
         clock: Returns the time in seconds.
     """
-    devices = strategy.extended.worker_devices
-    with tf.device(devices[0]):
-        a = tf.random.stateless_uniform((_MATMUL, _MATMUL), (0, 0))
-        product = tf.function(lambda: tf.reduce_sum(tf.matmul(a, a)))
-        product().numpy()
+    try:
+        device = strategy.extended.worker_devices[0]
+    except RuntimeError:  # the default strategy has none
+        device = "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0"
+    on_gpus = "GPU" in device.upper()
+    # Large enough that a GPU works for longer than it is waited for.
+    side, products = (8192, 8) if on_gpus else (2048, 1)
+    with tf.device(device):
+        a = tf.random.stateless_uniform((side, side), (0, 0)) / side
+
+        @tf.function(autograph=False)
+        def work() -> Any:
+            b = a
+            for _ in range(products):
+                b = tf.matmul(a, b)
+            return tf.reduce_sum(b)
+
+        work().numpy()
         seconds = []
         for _ in range(_TRIES):
             begin = clock()
-            product().numpy()  # waits for the device
+            work().numpy()  # waits for the device
             seconds.append(clock() - begin)
-    separate = 1 if "CPU" in devices[0].upper() else len(devices)
+    devices = strategy.num_replicas_in_sync if on_gpus else 1
     best = min(seconds)
-    return separate * 2 * _MATMUL**3 / best if best > 0 else float("nan")
+    return devices * products * 2.0 * side**3 / best if best > 0 else math.nan
 
 
-def _forward_flops(model: keras.Model) -> int:
-    def forward(*inputs: Any) -> Any:
-        return model(inputs if len(inputs) > 1 else inputs[0], training=False)
-
-    specs = [tf.TensorSpec((1, *x.shape[1:]), x.dtype) for x in model.inputs]
-    graph = tf.function(forward, autograph=False).get_concrete_function(*specs).graph
+def _forward_flops(model: keras.Model) -> float:
+    inputs = _upstream.inputs_of(model)
+    shapes = [x.shape[1:] for x in keras.tree.flatten(inputs)]
+    if not shapes or any(None in shape for shape in shapes):
+        return math.nan
+    specs = keras.tree.map_structure(lambda x: tf.TensorSpec((1, *x.shape[1:]), x.dtype), inputs)
+    forward = tf.function(lambda x: model(x, training=False), autograph=False)
+    graph = forward.get_concrete_function(specs).graph
+    if any("While" in operation.type for operation in graph.get_operations()):
+        return math.nan
     options = tf.compat.v1.profiler.ProfileOptionBuilder.float_operation()
     options["output"] = "none"
-    return int(tf.compat.v1.profiler.profile(graph, cmd="op", options=options).total_float_ops)
+    return float(tf.compat.v1.profiler.profile(graph, cmd="op", options=options).total_float_ops)

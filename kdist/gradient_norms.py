@@ -19,16 +19,17 @@ class GradientNorms:
     """Fading sums of `FIELDS`, on the model's devices.
 
     Args:
-        strategy: The model's.
+        model: A model made under a strategy, and its optimizer's present step.
         smoothing: What is kept of the sums at each measurement, from 0 to below 1.
         every: On one replica, which has to compute the gradients of two half batches besides its
             own step's: the steps from one measurement to the next.
     """
 
-    def __init__(self, strategy: tf.distribute.Strategy, *, smoothing: float, every: int) -> None:
+    def __init__(self, model: keras.Model, *, smoothing: float, every: int) -> None:
         self.smoothing = smoothing
         self.every = every
-        with strategy.scope():
+        self.first_step = int(tf.convert_to_tensor(model.optimizer.iterations))
+        with model.distribute_strategy.scope():
             # Every replica adds to its own, without a collective; reading adds them up.
             self._sums = tf.Variable(
                 tf.zeros(len(FIELDS), "float64"),
@@ -39,7 +40,10 @@ class GradientNorms:
 
     def add(self, values: Sequence[Any], due: Any = True) -> None:
         """Take one replica's measurement in, if it is due."""
-        faded = self.smoothing * self._sums + tf.stack([tf.cast(v, "float64") for v in values])
+        new = tf.stack([tf.cast(v, "float64") for v in values])
+        faded = self.smoothing * self._sums + new
+        # A gradient that overflowed is left out, as its step is by a LossScaleOptimizer.
+        due = tf.logical_and(due, tf.reduce_all(tf.math.is_finite(new)))
         self._sums.assign(tf.where(due, faded, self._sums))
 
     def read(self) -> list[float]:
@@ -88,7 +92,8 @@ def observing_halves(model: keras.Model, step: Callable[[Any], Any]) -> Callable
 
     def observing(data: Any) -> Any:
         norms = observed[model]
-        due = tf.equal(tf.cast(model.optimizer.iterations.value, "int64") % norms.every, 0)
+        steps = tf.cast(model.optimizer.iterations.value, "int64") - norms.first_step
+        due = tf.equal(steps % norms.every, 0)
         x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
         due = tf.logical_and(due, tf.shape(keras.tree.flatten(x)[0])[0] > 1)
         nothing = [tf.zeros((), "float64")] * len(FIELDS)
@@ -102,18 +107,19 @@ def observing_halves(model: keras.Model, step: Callable[[Any], Any]) -> Callable
 def _of_halves(model: keras.Model, data: Any) -> list[Any]:
     rows = tf.shape(keras.tree.flatten(data)[0])[0]
     counts, gradients = [], []
-    for half in (slice(None, rows // 2), slice(rows // 2, None)):
-        part = keras.tree.map_structure(
-            lambda leaf, half=half: None if leaf is None else tf.convert_to_tensor(leaf)[half], data
-        )
-        gradients.append(_gradients(model, part))
-        counts.append(tf.cast(tf.shape(keras.tree.flatten(part)[0])[0], "float64"))
+    with traceless(model) as weights:  # one for both, so that dropout draws differently
+        for half in (slice(None, rows // 2), slice(rows // 2, None)):
+            part = keras.tree.map_structure(
+                lambda leaf, half=half: None if leaf is None else tf.convert_to_tensor(leaf)[half],
+                data,
+            )
+            counts.append(tf.cast(tf.shape(keras.tree.flatten(part)[0])[0], "float64"))
+            gradients.append(_gradients(model, weights, part))
     total = counts[0] + counts[1]
-    weights = [count / total for count in counts]
+    first, second = (count / total for count in counts)
     whole = [
-        tf.cast(weights[0], first.dtype) * first + tf.cast(weights[1], first.dtype) * second
-        for first, second in zip(*gradients, strict=True)
-        if first is not None
+        tf.cast(first, a.dtype) * a + tf.cast(second, a.dtype) * b
+        for a, b in zip(*gradients, strict=True)
     ]
     return [
         _squared_norm(gradients[0]) + _squared_norm(gradients[1]),
@@ -125,15 +131,15 @@ def _of_halves(model: keras.Model, data: Any) -> list[Any]:
     ]
 
 
-def _gradients(model: keras.Model, data: Any) -> list[Any]:
+def _gradients(model: keras.Model, weights: Sequence[Any], data: Any) -> list[Any]:
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-    with tf.GradientTape() as tape, traceless(model) as weights:
+    with tf.GradientTape() as tape:
         tape.watch(weights)
         y_pred = _upstream.call_model(model, x, training=True)
         loss = _upstream.compute_loss(model, x, y, y_pred, sample_weight, training=True)
         loss = tf.reduce_mean(loss)
     gradients = tape.gradient(loss, weights)
-    return [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+    return [tf.convert_to_tensor(g) for g in gradients if g is not None]
 
 
 def _squared_norm(gradients: Sequence[Any]) -> Any:

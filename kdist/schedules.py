@@ -100,6 +100,8 @@ def lab_schedule(
         ```
     """
     full = real_number("rate", rate, mend="pass the full learning rate")
+    if not is_real_within(full, least=0):
+        raise UserError(f"rate is {rate!r}, but has to be 0 or more: pass the full learning rate")
     steps = positive_integer("steps_per_epoch", steps_per_epoch, mend="pass len(dataset)")
     if not is_real_within(warmup_epochs, least=0, below=LAB_EPOCHS[0]):
         raise UserError(

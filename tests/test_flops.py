@@ -1,6 +1,9 @@
+import math
+
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import kdist
 from kdist.flops import peak_flops_per_second, training_flops
@@ -25,6 +28,30 @@ def test_three_passes_of_the_labs_network():
     assert by_shapes <= training_flops(model) <= 1.01 * by_shapes
 
 
+def test_several_inputs_by_name():
+    inputs = {name: keras.Input((50,), name=name) for name in ("b", "a")}
+    x = keras.layers.Concatenate()([inputs["a"], inputs["b"]])
+    model = keras.Model(inputs, keras.layers.Dense(20, use_bias=False)(x))
+    assert training_flops(model) == 3 * 2 * 100 * 20
+
+
+class Subclassed(keras.Model):
+    def call(self, x):
+        return x
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Subclassed,
+        lambda: keras.Sequential([keras.Input((None, None, 3)), keras.layers.Conv2D(2, 3)]),
+        lambda: keras.Sequential([keras.Input((9, 3)), keras.layers.LSTM(2)]),
+    ],
+)
+def test_what_cannot_be_counted_is_not_a_number(model):
+    assert math.isnan(training_flops(model()))
+
+
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_dense_layer_under_a_strategy(replicas):
     model = kdist.MirroredStrategy(replicas=replicas).build(
@@ -33,8 +60,11 @@ def test_a_dense_layer_under_a_strategy(replicas):
     assert training_flops(model) == 3 * 2 * 50 * 20
 
 
-def test_a_peak_is_a_matrix_product_over_its_time():
+@pytest.mark.parametrize("replicas", [None, 2])
+def test_a_peak_is_a_matrix_product_over_its_time(replicas):
     ticks = iter(np.cumsum([0, 4, 0, 2, 0, 8, 0, 5, 0, 3]))
-    strategy = kdist.MirroredStrategy(replicas=2)
+    strategy = tf.distribute.get_strategy()
+    if replicas:
+        strategy = kdist.MirroredStrategy(replicas=replicas)
     peak = peak_flops_per_second(strategy, clock=lambda: float(next(ticks)))
     assert peak == 2 * 2048**3 / 2

@@ -68,7 +68,15 @@ def test_a_resumed_run_finds_the_rate_in_the_optimizers_step():
 
 
 @pytest.mark.parametrize(
-    "values", [{"steps_per_epoch": 0}, {"warmup_epochs": 15}, {"warmup_epochs": -1}, {"rate": "1"}]
+    "values",
+    [
+        {"steps_per_epoch": 0},
+        {"warmup_epochs": 15},
+        {"warmup_epochs": -1},
+        {"rate": "1"},
+        {"rate": -0.1},
+        {"rate": math.nan},
+    ],
 )
 def test_a_staircase_without_room_is_refused(values):
     with pytest.raises(UserError):

@@ -120,6 +120,11 @@ def test_the_labs_staircase_and_another_optimizer(tmp_path):
     assert not model.losses  # no penalty besides
 
 
+def test_lars_trains_the_network(tmp_path):
+    result = train(config(tmp_path / "run", optimizer="lars", epochs=1), announce=silent, verbose=0)
+    assert np.isfinite(result.history["loss"]).all()
+
+
 def test_a_time_budget_ends_the_run(tmp_path):
     result = train(config(tmp_path / "run", time_budget=0.01), announce=silent, verbose=0)
     assert (result.epochs, result.reached_target) == (1, False)

@@ -58,6 +58,12 @@ def loss_tracker(model: keras.Model) -> keras.metrics.Mean:
     return model._loss_tracker
 
 
+def inputs_of(model: keras.Model) -> Any:
+    """The symbolic inputs of a Functional or Sequential model, structured as it takes them."""
+    functional = getattr(model, "_functional", model)  # of a Sequential
+    return getattr(functional, "_inputs_struct", [])
+
+
 def scope_of(model: keras.Model) -> tf.distribute.Strategy | None:
     """The strategy in whose scope the model was made."""
     return model._distribute_strategy

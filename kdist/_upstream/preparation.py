@@ -32,6 +32,9 @@ def _global_batch(iterator: Any, data_batch: Any) -> int | None:
         return int(keras.tree.flatten(data_batch)[0].shape[0])
     if isinstance(iterator.data_adapter, ArrayDataAdapter):
         return int(iterator.data_adapter.batch_size)
+    peeked = getattr(iterator.data_adapter, "_first_batches", None)  # of a generator
+    if peeked:
+        return int(keras.tree.flatten(peeked[0])[0].shape[0])
     dataset = getattr(iterator.data_adapter, "_dataset", None)
     # `element_spec` does not tell, unless incomplete batches are dropped.
     while isinstance(dataset, tf.data.Dataset) and not hasattr(dataset, "_batch_size"):

@@ -33,7 +33,7 @@ def checked_names(name: str, value: Any) -> tuple[str, ...]:
 
 def refuse_weight_decay(kwargs: Mapping[str, Any]) -> None:
     """Keras's decay is outside the momentum, where neither paper has it."""
-    if "weight_decay" in kwargs:
+    if kwargs.get("weight_decay") is not None:
         raise UserError(
             f"received weight_decay={kwargs['weight_decay']!r}, by which Keras shrinks the weights"
             " outside the momentum; the paper's decay is weight_decay_rate"

@@ -90,7 +90,7 @@ class LARS(keras.optimizers.Optimizer):
         velocity = self.momentums[index]
         if not self._plain[index]:
             weights = ops.convert_to_tensor(variable)
-            size, slope = ops.norm(weights), ops.norm(gradient)
+            size, slope = (ops.sqrt(ops.sum(ops.square(x))) for x in (weights, gradient))
             divisor = slope + self.weight_decay_rate * size + self.epsilon
             trust = self.trust_coefficient * size / divisor
             rate = rate * ops.where(ops.logical_and(size > 0, slope > 0), trust, 1.0)

@@ -24,7 +24,7 @@ class NovoGrad(keras.optimizers.Optimizer):
         learning_rate: A rate, a Keras schedule or a callable. The paper's are about 0.01 to 0.05.
         beta_1: Momentum, from 0 to below 1.
         beta_2: How slowly the norm's average follows, from 0 to below 1.
-        epsilon: Added to √v.
+        epsilon: Added to √v, above 0.
         weight_decay_rate: d, decoupled from the norm and inside the momentum, as in the paper; not
             Keras's `weight_decay`, which stands outside it and is refused.
         grad_averaging: Take 1 - `beta_1` of what is added to m, as Adam does: steps are smaller by
@@ -63,7 +63,7 @@ class NovoGrad(keras.optimizers.Optimizer):
         super().__init__(learning_rate=learning_rate, name=name, **kwargs)
         self.beta_1 = checked_number("beta_1", beta_1, below=1)
         self.beta_2 = checked_number("beta_2", beta_2, below=1)
-        self.epsilon = checked_number("epsilon", epsilon)
+        self.epsilon = checked_number("epsilon", epsilon, above=0)
         self.weight_decay_rate = checked_number("weight_decay_rate", weight_decay_rate)
         self.grad_averaging = grad_averaging
         self.exclude = checked_names("exclude", exclude)

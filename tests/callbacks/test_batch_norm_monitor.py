@@ -120,6 +120,8 @@ def test_a_loss_that_is_larger_at_inference_is_told_of_small_gaps_too():
     layers = [near(name="off", mean=0.2, values=6000, apart=0.3), near()]
     assert diagnosis(layers, **THRESHOLDS | {"losses": (0.4, 0.49)}) is None
     assert diagnosis(layers, **THRESHOLDS | {"losses": (0.6, 0.4)}) is None  # as with dropout
+    for equal in ((-10.0, -10.0), (1e-7, 2e-7)):
+        assert diagnosis(layers, **THRESHOLDS | {"losses": equal}) is None
     line = diagnosis(layers, **THRESHOLDS | {"losses": (0.4, 0.6)})
     assert "off's moving statistics" in line
     assert "the loss is 0.400 in training mode, 0.600 in inference mode" in line
@@ -356,9 +358,10 @@ def test_the_worst_of_several_layers(capsys):
     assert logs["batch_norm_gap"][0] == monitor.gaps[1].gap > 0.5
 
 
-def test_steps_count_in_executions_and_go_on_in_a_resumed_run():
+@pytest.mark.parametrize("steps_per_execution", [2, 3])
+def test_steps_count_in_executions_and_go_on_in_a_resumed_run(steps_per_execution):
     model = one_norm(stock_norm())
-    model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=2)
+    model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=steps_per_execution)
     monitor, _ = monitored(model, data(), batch_size=16, epochs=2, verbose=0)
     assert monitor.get_state() == {"steps": 8}
     resumed = BatchNormMonitor(batch=data(), verbose=0)

@@ -195,8 +195,8 @@ def test_a_target_never_met_is_told_with_the_best_value(capsys):
     callback = run_on_a_clock(StopAtAccuracy(targets), epochs)
     assert (callback.reached, callback.met_epoch) == (False, None)
     assert capsys.readouterr().out == (
-        "Target val_accuracy > 0.85, accuracy > 0.9 never met: best val_accuracy 0.8600, best"
-        " accuracy 0.5000\n"
+        "Target val_accuracy > 0.85, accuracy > 0.9 never met in 2 epochs in a row: best"
+        " val_accuracy 0.8600, best accuracy 0.5000\n"
     )
     run_on_a_clock(StopAtAccuracy(validation_freq=2), [{"loss": 1.0}])
     assert "no epoch was compared" in capsys.readouterr().out

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kdist
+from kdist import gradient_norms
 from kdist.callbacks import GradientNoiseScale, PrintThroughput, gradient_noise_scale
 from kdist.callbacks.gradient_noise_scale import noise_scale
 from kdist.errors import UserError
@@ -148,12 +149,51 @@ def test_noise_without_a_gradient_is_said(capsys):
     assert math.isnan(callback.noise_scale)
 
 
+def test_dropout_is_noise_on_one_replica_too():
+    """Equal samples, half of each dropped: noise 1 against a signal of 1."""
+    values = []
+    for replicas in (1, 2):
+        strategy = kdist.MirroredStrategy(replicas=replicas)
+        with strategy.scope():
+            model = keras.Sequential(
+                [
+                    keras.Input((1,)),
+                    keras.layers.Dropout(0.5, seed=1),
+                    keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros"),
+                ]
+            )
+            model.compile(keras.optimizers.SGD(0.0), lambda _, y: y[:, 0])
+        x = np.ones((4000, 1), "float32")
+        values.append(measured(model, x, every=1, smoothing=0.999).noise_scale)
+    assert values == pytest.approx([1, 1], rel=0.2)
+
+
+def test_gradients_that_overflowed_are_left_out():
+    x = samples(64)
+    x[8:16] = 1e30  # their squares overflow
+    rest = np.delete(x, np.s_[8:16], axis=0)
+    got, expected_sums = measured(quadratic(2), x).sums, measured(quadratic(2), rest).sums
+    assert got == pytest.approx(expected_sums, rel=1e-5)
+
+
+def test_nothing_measured_is_told_apart_from_noise(capsys):
+    x = samples(3)
+    model, callback = quadratic(1), GradientNoiseScale()
+    model.fit(x, x, batch_size=1, verbose=0, callbacks=[callback])
+    assert "nothing measured yet" in capsys.readouterr().out
+    model.fit(x, x, epochs=1, initial_epoch=1, verbose=0, callbacks=[callback])
+    assert capsys.readouterr().out == ""
+
+
 def test_the_next_fit_is_not_measured():
     model, x = quadratic(2), samples(16)
     callback = measured(model, x)
-    sums = callback.sums
+    before = list(callback.sums)
+    assert model not in gradient_norms.observed
     model.fit(x, x, verbose=0)
-    assert callback._norms.read() == sums
+    assert callback.sums == before
+    model.evaluate(x, x, verbose=0, callbacks=[callback])
+    assert model not in gradient_norms.observed
 
 
 def test_a_resumed_run_goes_on():

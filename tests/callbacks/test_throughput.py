@@ -48,9 +48,12 @@ def test_the_line_has_one_decimal(capsys):
     assert capsys.readouterr().out == "Images/sec: 1332.0\n"  # no second epoch to sum up
 
 
-def test_several_steps_in_one_execution():
-    rates, _ = fit(model=traced_model(steps_per_execution=2))
-    assert rates == [IMAGES / (2 * STEP_SECONDS)] * 3
+@pytest.mark.parametrize("steps_per_execution", [2, 4])
+def test_several_steps_in_one_execution(steps_per_execution):
+    rates, callback = fit(model=traced_model(steps_per_execution=steps_per_execution))
+    executions = math.ceil(STEPS / steps_per_execution)
+    assert rates == [IMAGES / (executions * STEP_SECONDS)] * 3
+    assert callback.warm_steps == 2 * STEPS
 
 
 @pytest.mark.parametrize("steps_per_execution", [1, 2])

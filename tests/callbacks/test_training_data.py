@@ -89,6 +89,35 @@ def test_an_interrupted_run_leaves_its_lines_and_a_resumed_one_adds_to_them(tmp_
     assert float(rows[2]["seconds"]) == 3 * EPOCH_SECONDS
 
 
+def test_a_run_that_begins_later_replaces_the_epochs_that_it_trains_again(tmp_path):
+    """As after `keras.callbacks.BackupAndRestore`, which knows no callback's state."""
+    path = tmp_path / "run.csv"
+    fit(path, epochs=4)
+    fit(path, initial_epoch=2, epochs=5)
+    rows = table(path)
+    assert [row["epoch"] for row in rows] == ["1", "2", "3", "4", "5"]
+    assert [float(row["seconds"]) for row in rows] == [EPOCH_SECONDS * n for n in range(1, 6)]
+
+
+def test_a_run_interrupted_in_its_first_epoch_is_resumed(tmp_path):
+    class Fail(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            raise RuntimeError
+
+    path = tmp_path / "run.csv"
+    saver = SaveTrainingData(path)
+    with pytest.raises(RuntimeError):
+        tiny_fit([saver, Fail()])
+    fit(path, state=saver.get_state())
+    assert len(table(path)) == 3
+
+
+def test_a_value_that_comes_later_widens_the_table(tmp_path):
+    path = tmp_path / "run.csv"
+    fit(path, [Accuracies([None, 0.2, None], name="val_top_5")], validate=False)
+    assert [row["val_top_5"] for row in table(path)] == ["", "0.2", ""]
+
+
 def test_a_new_fit_begins_a_new_table(tmp_path):
     path = tmp_path / "run.csv"
     fit(path)
@@ -112,7 +141,8 @@ def test_a_file_that_cannot_be_written_is_told_before_an_epoch(tmp_path):
         fit(tmp_path)
 
 
-def test_several_steps_in_one_execution(tmp_path):
+@pytest.mark.parametrize("steps_per_execution", [2, 4])
+def test_several_steps_in_one_execution(steps_per_execution, tmp_path):
     path = tmp_path / "run.csv"
-    fit(path, model=traced_model(steps_per_execution=2), epochs=1)
+    fit(path, model=traced_model(steps_per_execution=steps_per_execution), epochs=1)
     assert table(path)[0]["global_batch"] == str(BATCH)

@@ -86,7 +86,7 @@ def test_novograd_is_the_papers_algorithm(seed, beta_1, beta_2, decay, averaging
         beta_2=beta_2,
         weight_decay_rate=decay,
         grad_averaging=averaging,
-        epsilon=0.0,
+        epsilon=1e-15,
     )
     expected = novograd(weights, gradients, 0.05, beta_1, beta_2, decay, averaging)
     np.testing.assert_allclose(stepped(optimizer, weights, gradients), expected, rtol=1e-9)
@@ -178,6 +178,18 @@ def test_saved_with_its_model_and_gone_on_with(optimizer, tmp_path):
         one.fit(x, y, verbose=0)
     for one, other in zip(model.get_weights(), read.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("shape", [(12,), (3, 2, 2), (2, 1, 2, 3)])
+def test_a_layers_shape_does_not_matter(shape):
+    weights, gradients = problem(3)
+    for optimizer_class in (LARS, NovoGrad):
+        flat = stepped(optimizer_class(0.1), weights, gradients)
+        shaped = stepped(
+            optimizer_class(0.1), weights.reshape(shape), [g.reshape(shape) for g in gradients]
+        )
+        np.testing.assert_allclose(shaped.reshape(4, 3), flat, rtol=1e-9)
 
 
 @pytest.mark.parametrize("optimizer_class", [LARS, NovoGrad])

@@ -1,4 +1,4 @@
-"""Every optimizer that Keras ships, and what optimizers do besides a step."""
+"""Every optimizer that Keras or kdist ships, and what optimizers do besides a step."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +9,8 @@ import samples
 from harness import Case
 from keras import optimizers
 from variants import bn, optimized, plain, uneven
+
+from kdist.optimizers import LARS, NovoGrad
 
 OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "SGD": lambda: optimizers.SGD(0.1, momentum=0.9, nesterov=True),
@@ -28,6 +30,8 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
         optimizers.Adam(0.01, clipnorm=0.1), dynamic_growth_steps=3
     ),
     "ScheduleFreeAdamW": lambda: optimizers.ScheduleFreeAdamW(0.01),
+    "LARS": lambda: LARS(1.0, trust_coefficient=0.05, weight_decay_rate=0.1, clipnorm=0.5),
+    "NovoGrad": lambda: NovoGrad(0.02, weight_decay_rate=0.1, clipnorm=0.5),
     "MultiOptimizer": lambda: optimizers.MultiOptimizer(
         optimizers.OptimizerMap(optimizers.SGD(0.1), {"classes/.*": optimizers.Adam(0.01)})
     ),

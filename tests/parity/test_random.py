@@ -24,7 +24,7 @@ EXTRAS = [{}, {"gradient_accumulation_steps": 2}, {"use_ema": True, "ema_overwri
 # These take no such options, or start from what the model was when the optimizer was built.
 NOT_DRAWN = {"LossScaleOptimizer", "MultiOptimizer", "ScheduleFreeAdamW"}
 # A bias in front of batch norm has no gradient but rounding, from which these make a whole step.
-NOT_BEFORE_BATCH_NORM = {"Adafactor", "Lamb", "Lion", "Muon"}
+NOT_BEFORE_BATCH_NORM = {"Adafactor", "Lamb", "Lion", "Muon", "NovoGrad"}
 REDUCTIONS = ["sum_over_batch_size", "sum", "mean_with_sample_weight", "none"]
 
 
