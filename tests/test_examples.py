@@ -47,6 +47,27 @@ def test_batch_norm_pitfalls(tmp_path):
     assert path.stat().st_size
 
 
+def test_lab3_large_batch(tmp_path):
+    path = tmp_path / "lab3.png"
+    runs = (
+        "large batch",
+        "large batch, warm-up",
+        "larger batch, warm-up",
+        "larger batch, NovoGrad",
+    )
+    done = run("lab3_large_batch.py", "--epochs", "5", "--replicas", "1", "--plot", str(path),
+               "--runs", *runs)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    outcomes = re.findall(r"^(.+?): .* \| (\S+)$", done.stdout, re.M)
+    assert outcomes == [
+        ("large batch", "diverged"),
+        ("large batch, warm-up", "learns"),
+        ("larger batch, warm-up", "diverged"),
+        ("larger batch, NovoGrad", "learns"),
+    ]
+    assert path.stat().st_size
+
+
 def test_every_example_is_run_here():
     source = Path(__file__).read_text()
     for path in EXAMPLES.glob("*.py"):

@@ -4,6 +4,7 @@ import functools
 
 import harness
 import pytest
+import tensorflow as tf
 from cases import CASES, KNOWN_FAILURES
 
 import kdist
@@ -44,6 +45,15 @@ def check(name, replicas):
     assert not harness.too_large(CASES[name], gaps), gaps
 
 
+@pytest.fixture
+def without_graph_optimizer():
+    """A fifth of the time is TensorFlow's graph optimizer, which the other tests have."""
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    yield
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+
+
+@pytest.mark.usefixtures("without_graph_optimizer")
 @pytest.mark.parametrize("name", EVERY_CASE)
 def test_two_replicas_give_what_one_gives(name):
     check(name, replicas=2)
@@ -51,7 +61,7 @@ def test_two_replicas_give_what_one_gives(name):
 
 @pytest.mark.parametrize(
     ("name", "replicas"),
-    [(name, 3) for name in ON_MORE_REPLICAS] + [(name, 4) for name in ON_MORE_REPLICAS[::2]],
+    [(name, 3) for name in ON_MORE_REPLICAS] + [(name, 4) for name in ON_MORE_REPLICAS[::3]],
 )
 def test_more_replicas_give_what_one_gives(name, replicas):
     check(name, replicas)
