@@ -48,6 +48,7 @@ def watched(strategy, every):
     model = network(strategy)
     noise = GradientNoiseScale(every=every, verbose=0)
     noise.set_model(model)
+    noise.on_train_begin()
     return training_steps.steps(model, batch, args.steps)
 
 

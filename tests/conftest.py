@@ -30,6 +30,14 @@ def float64():
     keras.config.set_dtype_policy(before)
 
 
+@pytest.fixture
+def without_graph_optimizer():
+    """A fifth of the time is TensorFlow's graph optimizer, which the other tests have."""
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    yield
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+
+
 @pytest.fixture(autouse=True)
 def seeded():
     """No test depends on the tests before it."""

@@ -86,7 +86,8 @@ class Interrupt(keras.callbacks.Callback):
 
 
 def test_ctrl_c_saves_what_was_trained(tmp_path):
-    result = train(config(tmp_path / "run"), callbacks=[Interrupt()], announce=silent, verbose=0)
+    settings = config(tmp_path / "run", replicas=1, batch_size=32)
+    result = train(settings, callbacks=[Interrupt()], announce=silent, verbose=0)
     assert result.interrupted
     assert result.epochs == 1
     saved = keras.models.load_model(tmp_path / "run" / "model.keras")
@@ -95,7 +96,15 @@ def test_ctrl_c_saves_what_was_trained(tmp_path):
 
 
 def test_warm_up_and_cosine_end_at_zero(tmp_path):
-    settings = config(tmp_path / "run", schedule="cosine", warmup_epochs=1, momentum=0.9)
+    settings = config(
+        tmp_path / "run",
+        schedule="cosine",
+        warmup_epochs=1,
+        momentum=0.9,
+        replicas=1,
+        batch_size=32,
+        base_lr=0.02,
+    )
     optimizer = train(settings, announce=silent, verbose=0).model.optimizer
     rates = []
     for step in (0, 3, 6):
@@ -121,17 +130,21 @@ def test_the_labs_staircase_and_another_optimizer(tmp_path):
 
 
 def test_lars_trains_the_network(tmp_path):
-    result = train(config(tmp_path / "run", optimizer="lars", epochs=1), announce=silent, verbose=0)
+    result = train(
+        config(tmp_path / "run", optimizer="lars", epochs=1, replicas=1), announce=silent, verbose=0
+    )
     assert np.isfinite(result.history["loss"]).all()
 
 
 def test_a_time_budget_ends_the_run(tmp_path):
-    result = train(config(tmp_path / "run", time_budget=0.01), announce=silent, verbose=0)
+    result = train(
+        config(tmp_path / "run", time_budget=0.01, replicas=1), announce=silent, verbose=0
+    )
     assert (result.epochs, result.reached_target) == (1, False)
 
 
 def test_reaching_the_target_stops_the_run(tmp_path):
-    settings = config(tmp_path / "run", target_accuracy=0.01, patience=1, epochs=3)
+    settings = config(tmp_path / "run", target_accuracy=0.01, patience=1, epochs=3, replicas=1)
     result = train(settings, announce=silent, verbose=0)
     assert result.reached_target
     assert result.epochs == 1

@@ -4,7 +4,6 @@ import functools
 
 import harness
 import pytest
-import tensorflow as tf
 from cases import CASES, KNOWN_FAILURES
 
 import kdist
@@ -43,14 +42,6 @@ def check(name, replicas):
     got = harness.train(CASES[name], kdist.MirroredStrategy([f"/cpu:{i}" for i in range(replicas)]))
     gaps = harness.differences(on_one_replica(name), got)
     assert not harness.too_large(CASES[name], gaps), gaps
-
-
-@pytest.fixture
-def without_graph_optimizer():
-    """A fifth of the time is TensorFlow's graph optimizer, which the other tests have."""
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    yield
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
 
 
 @pytest.mark.usefixtures("without_graph_optimizer")
