@@ -127,17 +127,15 @@ def diagnosis(
             ' it by kdist.convert_batch_norm(model, to="synchronized").'
         )
     in_training, in_inference = losses
-    if in_inference - in_training > max(loss_gap * abs(in_training), SMALL_LOSS):
-        cause = _cause(worst, replica_gap, kept)
-        return (
-            f"{_off(worst)}; the loss is {in_training:.3f} in training mode, {in_inference:.3f} in"
-            f" inference mode. Likely cause: {cause}."
-        )
-    return (
-        f"{_off(worst)}. Likely cause: {_cause(worst, replica_gap, kept)}."
-        if worst.gap > gap
-        else None
+    losses_differ = in_inference - in_training > max(loss_gap * abs(in_training), SMALL_LOSS)
+    if worst.gap <= gap and not losses_differ:
+        return None
+    told = (
+        f"; the loss is {in_training:.3f} in training mode, {in_inference:.3f} in inference mode"
+        if losses_differ
+        else ""
     )
+    return f"{_off(worst)}{told}. Likely cause: {_cause(worst, replica_gap, kept)}."
 
 
 def _off(layer: LayerGap) -> str:

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ..arguments import as_real
+from ..arguments import positive_number
 from ..batch_norms import batch_norms
 from ..errors import UserError
 from ..layers.batch_norm_kernels import merge
@@ -205,10 +205,5 @@ def _moving_statistics(model: keras.Model, norm: Any) -> Any:
 
 
 def _checked_threshold(name: str, value: float) -> float:
-    number = as_real(value)
-    if number is None or not number > 0:
-        raise UserError(
-            f"{name} is {value!r}, but has to be a number above 0: pass a larger one, or "
-            'float("inf") for no line.'
-        )
-    return number
+    mend = 'pass a larger one, or float("inf") for no line'
+    return positive_number(name, value, mend=mend, finite=False)

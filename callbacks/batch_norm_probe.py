@@ -13,7 +13,9 @@ from .. import _upstream
 from ..batch_norms import batch_norms
 from ..errors import UserError
 from ..layers.batch_norm_kernels import Kernels, broadcast_mask
-from ..traceless import traceless
+from ..traceless import mean_loss, traceless
+
+_MEND = "pass one batch as fit() takes them, as in batch=(x[:128], y[:128])"
 
 
 def checked_batch(batch: Any) -> Any:
@@ -22,12 +24,11 @@ def checked_batch(batch: Any) -> Any:
     Raises:
         UserError: If it is not `(x, y)` or `(x, y, sample_weight)` of equally many samples.
     """
-    mend = "pass one batch as fit() takes them, as in batch=(x[:128], y[:128])"
     if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
         parts = f" of {len(batch)}" if isinstance(batch, tuple | list) else ""
         raise UserError(
             f"batch is {type(batch).__name__}{parts}, but has to be a tuple (x, y) or"
-            f" (x, y, sample_weight): {mend}."
+            f" (x, y, sample_weight): {_MEND}."
         )
     arrays = keras.tree.map_structure(
         lambda leaf: None if leaf is None else np.asarray(leaf), tuple(batch)
@@ -37,7 +38,7 @@ def checked_batch(batch: Any) -> Any:
     if len(samples) != 1 or 0 in samples:
         raise UserError(
             f"batch has arrays of shapes {', '.join(map(str, shapes))}, but all have to have the "
-            f"same number of samples, at least 1: {mend}."
+            f"same number of samples, at least 1: {_MEND}."
         )
     return arrays
 
@@ -47,23 +48,20 @@ def refuse_what_the_model_does_not_take(model: keras.Model, batch: Any) -> None:
     try:
         for training in (False, True):
             with traceless(model):
-                _upstream.call_model(model, _tensors(batch)[0], training=training)
+                x, _, _ = keras.utils.unpack_x_y_sample_weight(_tensors(batch))
+                _upstream.call_model(model, x, training=training)
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
         shapes = [np.shape(leaf) for leaf in keras.tree.flatten(batch[0])]
         raise UserError(
             f"batch begins with x of shape {', '.join(map(str, shapes))}, which the model "
-            f"{model.name!r} does not take ({error}): pass one batch as fit() takes them, as in "
-            "batch=(x[:128], y[:128])."
+            f"{model.name!r} does not take ({error}): {_MEND}."
         ) from error
 
 
 def traceless_loss(model: keras.Model, batch: Any, *, training: bool) -> float:
     """The model's loss on a batch; no variable of the model changes."""
     with traceless(model):
-        x, y, sample_weight = _tensors(batch)
-        y_pred = _upstream.call_model(model, x, training=training)
-        loss = _upstream.compute_loss(model, x, y, y_pred, sample_weight, training=training)
-        return float(np.mean(loss))
+        return float(mean_loss(model, _tensors(batch), training=training))
 
 
 @contextlib.contextmanager
@@ -111,4 +109,4 @@ def _tensors(batch: Any) -> Any:
     def tensor(leaf: Any) -> Any:
         return None if leaf is None else tf.convert_to_tensor(leaf)
 
-    return keras.utils.unpack_x_y_sample_weight(keras.tree.map_structure(tensor, batch))
+    return keras.tree.map_structure(tensor, batch)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..arguments import positive_integer, real_number
+from ..arguments import positive_integer, positive_number, real_number
 from ..errors import UserError
 from .resumable import ResumableCallback
 from .throughput_meter import Clock
@@ -84,7 +84,10 @@ class StopAtAccuracy(ResumableCallback):
         self.validation_freq = positive_integer(
             "validation_freq", validation_freq, mend="pass the validation_freq given to fit()"
         )
-        self.time_budget = _seconds(time_budget)
+        if time_budget is not None:
+            mend = "pass how many seconds training may take"
+            time_budget = positive_number("time_budget", time_budget, mend=mend, finite=False)
+        self.time_budget = time_budget
         self.clock = clock
         self.stopped_epoch: int | None = None
         self._complete_before = False
@@ -161,16 +164,6 @@ class StopAtAccuracy(ResumableCallback):
                 "to StopAtAccuracy too."
             )
         return False
-
-
-def _seconds(time_budget: float | None) -> float | None:
-    if time_budget is None:
-        return None
-    mend = "pass how many seconds training may take"
-    seconds = real_number("time_budget", time_budget, mend=mend)
-    if not seconds > 0:
-        raise UserError(f"time_budget is {time_budget!r}, but has to be above 0: {mend}.")
-    return seconds
 
 
 def _targets(target: float | Mapping[str, float]) -> dict[str, float]:

@@ -4,9 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import keras
-
-from .. import gradient_norms
+from .. import _upstream, gradient_norms
 from ..arguments import as_real, positive_integer
 from ..errors import UserError
 from ..strategy import MirroredStrategy
@@ -80,7 +78,7 @@ class GradientNoiseScale(ResumableCallback):
                 " GradientNoiseScale reads gradients from: make it in"
                 " kdist.MirroredStrategy(replicas=1).build(lambda: ...), or leave the callback out."
             )
-        if getattr(self.model.train_step, "__func__", None) is not keras.Model.train_step:
+        if "train_step" in _upstream.own_steps(self.model):
             raise UserError(
                 f"{type(self.model).__name__} has its own train_step, whose gradients"
                 " GradientNoiseScale does not see: leave the callback out."
@@ -98,11 +96,10 @@ class GradientNoiseScale(ResumableCallback):
         if self._norms is None:
             return
         self.sums = self._norms.read()
-        known = dict(zip(gradient_norms.FIELDS, self.sums, strict=True))
-        self.noise_scale = noise_scale(**known)
+        self.noise_scale = noise_scale(**self._named_sums)
         if not math.isnan(self.noise_scale):
             self.say(f"Gradient noise scale: {self.noise_scale:.0f} images")
-        elif known["wholes"]:
+        elif self._named_sums["wholes"]:
             self.say("Gradient noise scale: not known yet, noise hides the gradient")
         else:
             self.say("Gradient noise scale: nothing measured yet; it takes batches of 2 or more")
@@ -112,7 +109,7 @@ class GradientNoiseScale(ResumableCallback):
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """Say what it means for the number of replicas, and let the step be Keras's again."""
         if not math.isnan(self.noise_scale):
-            sums = dict(zip(gradient_norms.FIELDS, self.sums, strict=True))
+            sums = self._named_sums
             self.say(
                 f"More replicas pay up to a global batch of about {self.noise_scale:.0f} images;"
                 f" it is {sums['wholes'] / sums['inverse_whole']:.0f}"
@@ -121,6 +118,10 @@ class GradientNoiseScale(ResumableCallback):
         self.model.train_function = None
         self._norms = None
         super().on_train_end(logs)
+
+    @property
+    def _named_sums(self) -> dict[str, float]:
+        return dict(zip(gradient_norms.FIELDS, self.sums, strict=True))
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_norms": None}

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from .. import _upstream
 from ..errors import UserError
 
 
@@ -36,7 +37,7 @@ def count_images(model: Any) -> int:
 
 
 def _loss_average(model: Any) -> Any:
-    if getattr(model.train_step, "__func__", None) is not keras.Model.train_step:
+    if "train_step" in _upstream.own_steps(model):
         raise _uncountable(model, "its own train_step")
     if type(model).metrics is not keras.Model.metrics:
         raise _uncountable(model, "its own metrics property")

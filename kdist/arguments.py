@@ -49,6 +49,23 @@ def positive_integer(name: str, value: object, *, mend: str) -> int:
     raise UserError(f"{name} is {value!r}, but has to be an integer of at least 1: {mend}.")
 
 
+def positive_number(name: str, value: object, *, mend: str, finite: bool = True) -> float:
+    """Return `value` as a `float` if it is a real number above 0; see `real_number`.
+
+    Raises:
+        UserError: If it is anything else, infinity included unless `finite` is `False`.
+
+    Example:
+        >>> positive_number("base", 0.01, mend="pass the rate that suits one replica")
+        0.01
+    """
+    number = real_number(name, value, mend=mend)
+    if not number > 0 or (finite and not math.isfinite(number)):
+        bound = "above 0 and finite" if finite else "above 0"
+        raise UserError(f"{name} is {value!r}, but has to be {bound}: {mend}.")
+    return number
+
+
 def real_number(name: str, value: object, *, mend: str) -> float:
     """Return `value` as a `float` if it is a real number (it may still be NaN or infinite).
 

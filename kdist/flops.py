@@ -2,7 +2,6 @@
 
 import math
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,6 @@ import tensorflow as tf
 from . import _upstream
 
 _TRIES = 5
-_known: "weakref.WeakKeyDictionary[keras.Model, float]" = weakref.WeakKeyDictionary()
 
 
 def training_flops(model: keras.Model) -> float:
@@ -30,9 +28,7 @@ def training_flops(model: keras.Model) -> float:
         The operations; NaN where they cannot be counted: a model that is neither Functional nor
         Sequential, inputs whose shape is not known, or loops, as in a recurrent layer.
     """
-    if model not in _known:
-        _known[model] = 3 * _forward_flops(model)
-    return _known[model]
+    return 3 * _forward_flops(model)
 
 
 def peak_flops_per_second(

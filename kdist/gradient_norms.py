@@ -7,8 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from . import _upstream
-from .traceless import traceless
+from .traceless import mean_loss, traceless
 
 FIELDS = ("part", "inverse_part", "parts", "whole", "inverse_whole", "wholes")
 """Sums over measurements: |gradient|² of parts of a batch, 1 / their samples, and how many parts;
@@ -94,27 +93,31 @@ def observing_halves(model: keras.Model, step: Callable[[Any], Any]) -> Callable
         norms = observed[model]
         steps = tf.cast(model.optimizer.iterations.value, "int64") - norms.first_step
         due = tf.equal(steps % norms.every, 0)
-        x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
-        due = tf.logical_and(due, tf.shape(keras.tree.flatten(x)[0])[0] > 1)
+        rows = tf.shape(keras.tree.flatten(data)[0])[0]
+        due = tf.logical_and(due, rows > 1)
         nothing = [tf.zeros((), "float64")] * len(FIELDS)
-        norms.add(tf.cond(due, lambda: _of_halves(model, data), lambda: nothing), due)
+        norms.add(tf.cond(due, lambda: _of_halves(model, data, rows), lambda: nothing), due)
         return step(data)
 
     unconverted: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert(observing)
     return unconverted
 
 
-def _of_halves(model: keras.Model, data: Any) -> list[Any]:
-    rows = tf.shape(keras.tree.flatten(data)[0])[0]
-    counts, gradients = [], []
+def _of_halves(model: keras.Model, data: Any, rows: Any) -> list[Any]:
+    def gradients_of(half: slice) -> list[Any]:
+        part = keras.tree.map_structure(
+            lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf)[half], data
+        )
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            loss = mean_loss(model, part, training=True)
+        found = tape.gradient(loss, weights)
+        return [tf.convert_to_tensor(gradient) for gradient in found if gradient is not None]
+
+    middle = rows // 2
     with traceless(model) as weights:  # one for both, so that dropout draws differently
-        for half in (slice(None, rows // 2), slice(rows // 2, None)):
-            part = keras.tree.map_structure(
-                lambda leaf, half=half: None if leaf is None else tf.convert_to_tensor(leaf)[half],
-                data,
-            )
-            counts.append(tf.cast(tf.shape(keras.tree.flatten(part)[0])[0], "float64"))
-            gradients.append(_gradients(model, weights, part))
+        gradients = [gradients_of(half) for half in (slice(None, middle), slice(middle, None))]
+    counts = [tf.cast(count, "float64") for count in (middle, rows - middle)]
     total = counts[0] + counts[1]
     first, second = (count / total for count in counts)
     whole = [
@@ -129,17 +132,6 @@ def _of_halves(model: keras.Model, data: Any) -> list[Any]:
         1 / total,
         tf.constant(1, "float64"),
     ]
-
-
-def _gradients(model: keras.Model, weights: Sequence[Any], data: Any) -> list[Any]:
-    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-    with tf.GradientTape() as tape:
-        tape.watch(weights)
-        y_pred = _upstream.call_model(model, x, training=True)
-        loss = _upstream.compute_loss(model, x, y, y_pred, sample_weight, training=True)
-        loss = tf.reduce_mean(loss)
-    gradients = tape.gradient(loss, weights)
-    return [tf.convert_to_tensor(g) for g in gradients if g is not None]
 
 
 def _squared_norm(gradients: Sequence[Any]) -> Any:

@@ -2,7 +2,7 @@
 
 import math
 
-from .arguments import positive_integer, real_number
+from .arguments import positive_integer, positive_number
 from .errors import UserError
 
 RULES = ("linear", "sqrt", "none", "auto")
@@ -72,7 +72,7 @@ def scale_learning_rate(
         >>> scale_learning_rate(0.001, replicas=4, rule="auto", optimizer="adam")
         0.002
     """
-    rate = _positive("base", base, mend="pass the learning rate that suits one replica")
+    rate = positive_number("base", base, mend="pass the learning rate that suits one replica")
     factor = _batch_ratio(replicas, global_batch, reference_batch)
     return rate * _growth(factor, rule, optimizer)
 
@@ -134,7 +134,7 @@ def scale_ema_momentum(
         >>> scale_ema_momentum(0.5, replicas=2)
         0.25
     """
-    kept = _positive("momentum", momentum, mend="pass ema_momentum")
+    kept = positive_number("momentum", momentum, mend="pass ema_momentum")
     if kept >= 1:
         raise UserError(f"momentum is {momentum!r}, but has to be below 1: pass ema_momentum.")
     return float(kept ** _batch_ratio(replicas, global_batch, reference_batch))
@@ -177,7 +177,7 @@ def scale_weight_decay(
         >>> scale_weight_decay(0.01, replicas=4, rule="auto", optimizer="adamw")
         0.02
     """
-    value = _positive("decay", decay, mend="pass the weight decay that suits one replica")
+    value = positive_number("decay", decay, mend="pass the weight decay that suits one replica")
     factor = _batch_ratio(replicas, global_batch, reference_batch)
     return value * factor / _growth(factor, rule, optimizer)
 
@@ -205,13 +205,6 @@ def effective_batch(batch_size: int, *, replicas: int = 1, accumulation_steps: i
             ("accumulation_steps", accumulation_steps),
         )
     )
-
-
-def _positive(name: str, value: float, *, mend: str) -> float:
-    number = real_number(name, value, mend=mend)
-    if not (number > 0 and math.isfinite(number)):
-        raise UserError(f"{name} is {value!r}, but has to be above 0 and finite: {mend}.")
-    return number
 
 
 def _batch_ratio(

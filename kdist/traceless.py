@@ -7,6 +7,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from . import _upstream
+
 
 @contextlib.contextmanager
 def traceless(model: keras.Model) -> Iterator[list[Any]]:
@@ -28,3 +30,11 @@ def traceless(model: keras.Model) -> Iterator[list[Any]]:
         ]
         with keras.StatelessScope(weights, collect_losses=True):
             yield [tensor for _, tensor in weights]
+
+
+def mean_loss(model: keras.Model, data: Any, *, training: bool) -> Any:
+    """The model's loss on a batch, a scalar; its mean over samples where it is not reduced."""
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    y_pred = _upstream.call_model(model, x, training=training)
+    loss = _upstream.compute_loss(model, x, y, y_pred, sample_weight, training=training)
+    return tf.reduce_mean(loss)

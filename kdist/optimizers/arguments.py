@@ -1,7 +1,7 @@
 """What both optimizers ask of their arguments."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..arguments import as_real
@@ -29,12 +29,3 @@ def checked_names(name: str, value: Any) -> tuple[str, ...]:
             f'{name} is a list of variables\' names such as ["bias", "gamma"]; received {value!r}'
         )
     return tuple(value)
-
-
-def refuse_weight_decay(kwargs: Mapping[str, Any]) -> None:
-    """Keras's decay is outside the momentum, where neither paper has it."""
-    if kwargs.get("weight_decay") is not None:
-        raise UserError(
-            f"received weight_decay={kwargs['weight_decay']!r}, by which Keras shrinks the weights"
-            " outside the momentum; the paper's decay is weight_decay_rate"
-        )

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-import tensorflow as tf
 from keras import ops
 
-from .arguments import checked_names, checked_number, refuse_weight_decay
+from .arguments import checked_number
+from .layerwise import LayerwiseOptimizer, whole_gradient
 
 
 @keras.saving.register_keras_serializable(package="kdist")
-class LARS(keras.optimizers.Optimizer):
+class LARS(LayerwiseOptimizer):
     """Layer-wise adaptive rate scaling: momentum SGD for global batches of thousands.
 
     With w the weights of a layer, g their gradient, η `trust_coefficient` and β
@@ -64,31 +64,25 @@ class LARS(keras.optimizers.Optimizer):
         name: str = "lars",
         **kwargs: Any,
     ) -> None:
-        refuse_weight_decay(kwargs)
-        super().__init__(learning_rate=learning_rate, name=name, **kwargs)
+        super().__init__(
+            learning_rate,
+            weight_decay_rate=weight_decay_rate,
+            exclude=exclude,
+            name=name,
+            options=kwargs,
+        )
         self.momentum = checked_number("momentum", momentum, below=1)
         self.trust_coefficient = checked_number("trust_coefficient", trust_coefficient, above=0)
-        self.weight_decay_rate = checked_number("weight_decay_rate", weight_decay_rate)
         self.nesterov = nesterov
-        self.exclude = checked_names("exclude", exclude)
         self.epsilon = checked_number("epsilon", epsilon)
-
-    def build(self, variables: list[keras.Variable]) -> None:
-        """Make a momentum for every variable."""
-        if self.built:
-            return
-        super().build(variables)
-        self.momentums = self.add_optimizer_variables(variables, "momentum")
-        self._plain = [variable.name in self.exclude for variable in variables]
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Change one variable."""
         rate = ops.cast(learning_rate, variable.dtype)
-        # Norms need the whole gradient: that of an embedding comes as some rows.
-        gradient = tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
+        gradient = whole_gradient(gradient, variable)
         index = self._get_variable_index(variable)
         velocity = self.momentums[index]
-        if not self._plain[index]:
+        if not self.excluded[index]:
             weights = ops.convert_to_tensor(variable)
             size, slope = (ops.sqrt(ops.sum(ops.square(x))) for x in (weights, gradient))
             divisor = slope + self.weight_decay_rate * size + self.epsilon
@@ -101,13 +95,9 @@ class LARS(keras.optimizers.Optimizer):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments, for saving."""
-        config: dict[str, Any] = super().get_config()
-        del config["weight_decay"]
-        return config | {
+        return super().get_config() | {
             "momentum": self.momentum,
             "trust_coefficient": self.trust_coefficient,
-            "weight_decay_rate": self.weight_decay_rate,
             "nesterov": self.nesterov,
-            "exclude": list(self.exclude),
             "epsilon": self.epsilon,
         }

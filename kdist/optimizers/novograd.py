@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-import tensorflow as tf
 from keras import ops
 
-from .arguments import checked_names, checked_number, refuse_weight_decay
+from .arguments import checked_number
+from .layerwise import LayerwiseOptimizer, whole_gradient
 
 
 @keras.saving.register_keras_serializable(package="kdist")
-class NovoGrad(keras.optimizers.Optimizer):
+class NovoGrad(LayerwiseOptimizer):
     """Normalized gradients by layer: large batches with little tuning, half of Adam's memory.
 
     With w the weights of a layer, g their gradient and d `weight_decay_rate`, a step is
@@ -59,22 +59,23 @@ class NovoGrad(keras.optimizers.Optimizer):
         name: str = "novograd",
         **kwargs: Any,
     ) -> None:
-        refuse_weight_decay(kwargs)
-        super().__init__(learning_rate=learning_rate, name=name, **kwargs)
+        super().__init__(
+            learning_rate,
+            weight_decay_rate=weight_decay_rate,
+            exclude=exclude,
+            name=name,
+            options=kwargs,
+        )
         self.beta_1 = checked_number("beta_1", beta_1, below=1)
         self.beta_2 = checked_number("beta_2", beta_2, below=1)
         self.epsilon = checked_number("epsilon", epsilon, above=0)
-        self.weight_decay_rate = checked_number("weight_decay_rate", weight_decay_rate)
         self.grad_averaging = grad_averaging
-        self.exclude = checked_names("exclude", exclude)
 
     def build(self, variables: list[keras.Variable]) -> None:
         """Make a momentum for every variable, and one number for its gradient's norm."""
         if self.built:
             return
         super().build(variables)
-        self.momentums = self.add_optimizer_variables(variables, "momentum")
-        self._decaying = [variable.name not in self.exclude for variable in variables]
         self.squared_norms = [
             self.add_variable((), dtype=variable.dtype, name=f"{variable.name}_squared_norm")
             for variable in variables
@@ -82,8 +83,7 @@ class NovoGrad(keras.optimizers.Optimizer):
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Change one variable."""
-        # Norms need the whole gradient: that of an embedding comes as some rows.
-        gradient = tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
+        gradient = whole_gradient(gradient, variable)
         index = self._get_variable_index(variable)
         momentum, squared_norm = self.momentums[index], self.squared_norms[index]
         now = ops.sum(ops.square(gradient))
@@ -91,7 +91,7 @@ class NovoGrad(keras.optimizers.Optimizer):
         # 0 before the first gradient, which an unfrozen layer meets late.
         self.assign(squared_norm, ops.where(ops.equal(squared_norm, 0), now, average))
         step = gradient / (ops.sqrt(squared_norm) + self.epsilon)
-        if self._decaying[index]:
+        if not self.excluded[index]:
             step = step + self.weight_decay_rate * variable
         if self.grad_averaging:
             step = (1 - self.beta_1) * step
@@ -100,13 +100,9 @@ class NovoGrad(keras.optimizers.Optimizer):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments, for saving."""
-        config: dict[str, Any] = super().get_config()
-        del config["weight_decay"]
-        return config | {
+        return super().get_config() | {
             "beta_1": self.beta_1,
             "beta_2": self.beta_2,
             "epsilon": self.epsilon,
-            "weight_decay_rate": self.weight_decay_rate,
             "grad_averaging": self.grad_averaging,
-            "exclude": list(self.exclude),
         }
