@@ -40,7 +40,7 @@ class Case:
     compile: Callable[[], dict[str, Any]] = dict
     data: Callable[[int], samples.Data] = samples.classes
     weights: Callable[[int], Any] | None = None
-    feed: Callable[[samples.Data, int], dict[str, Any]] = samples.arrays
+    feed: Callable[[samples.Data, int], dict[str, Any]] = samples.cycled
     samples: int = 32
     batch: int = 8
     fit: Callable[[], dict[str, Any]] = dict
@@ -72,6 +72,13 @@ class Run:
     def feed(self) -> dict[str, Any]:
         return self.case.feed(self.data, self.case.batch)
 
+    @property
+    def steps(self) -> int | None:
+        """Steps of an epoch, where the data do not end by themselves."""
+        if self.case.feed is samples.cycled:
+            return -(-self.case.samples // self.case.batch)
+        return self.case.fit().get("steps_per_epoch")
+
     def compile(self) -> None:
         options = {"loss": "sparse_categorical_crossentropy", "metrics": ["accuracy"]}
         options |= self.case.compile()
@@ -80,14 +87,14 @@ class Run:
             self.model.compile(self.case.optimizer(), **options)
 
     def fit(self, **options: Any) -> None:
-        arguments = {"epochs": 2, "shuffle": False, "verbose": 0, **self.case.fit(), **options}
+        arguments = {"epochs": 2, "shuffle": False, "verbose": 0, "steps_per_epoch": self.steps}
+        arguments |= {**self.case.fit(), **options}
         seen = self.model.fit(**self.feed(), **arguments).history
         self.history = {name: self.history.get(name, []) + seen[name] for name in seen}
 
     def evaluate(self) -> None:
-        steps = self.case.fit().get("steps_per_epoch")
-        scores = self.model.evaluate(**self.feed(), steps=steps, verbose=0, return_dict=True)
-        self.scores.update(scores)
+        options = {"steps": self.steps, "verbose": 0, "return_dict": True}
+        self.scores.update(self.model.evaluate(**self.feed(), **options))
 
     def predict(self) -> list[Any]:
         x, *_ = self.data

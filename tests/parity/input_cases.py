@@ -12,7 +12,9 @@ from optimizer_cases import OPTIMIZERS
 from variants import ONE_LEFT, bn, optimized, plain, ramp, two_heads, uneven
 
 CASES: dict[str, Case] = {
-    "steps_per_execution_2": dataclasses.replace(bn, compile=lambda: {"steps_per_execution": 2}),
+    "steps_per_execution_2": dataclasses.replace(
+        bn, compile=lambda: {"steps_per_execution": 2}, feed=samples.arrays
+    ),
     "steps_per_execution_3_uneven": uneven(
         bn,
         compile=lambda: {"steps_per_execution": 3},
@@ -25,9 +27,10 @@ CASES: dict[str, Case] = {
         ),
         compile=lambda: {"steps_per_execution": 2},
     ),
-    "validation_split": uneven(bn, fit=lambda: {"validation_split": 0.2}),
+    "validation_split": uneven(bn, feed=samples.arrays, fit=lambda: {"validation_split": 0.2}),
     "validation_data": uneven(
         bn,
+        feed=samples.arrays,
         fit=lambda: {"validation_data": samples.classes(13), "validation_batch_size": 6},
     ),
     "tensors": uneven(plain, feed=samples.tensors, predicted=True),
@@ -45,7 +48,9 @@ CASES: dict[str, Case] = {
     ),
     "batch_by_batch_class_weight": Case(procedure=procedures.class_weighted_batches),
     "evaluated_first": uneven(bn, procedure=procedures.evaluated_first),
-    "eagerly_uneven": uneven(bn, compile=lambda: {"run_eagerly": True}, samples=ONE_LEFT),
+    "eagerly_uneven": uneven(
+        bn, feed=samples.arrays, compile=lambda: {"run_eagerly": True}, samples=ONE_LEFT
+    ),
     "compiled_outside_the_scope": uneven(
         plain,
         compiled_in_scope=False,

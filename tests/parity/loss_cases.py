@@ -10,7 +10,7 @@ import samples
 import small_models as models
 from harness import Case
 from keras import losses, optimizers, regularizers
-from variants import HEADS, ONE_LEFT, optimized, plain, ramp, two_heads, uneven
+from variants import HEADS, ONE_LEFT, in_arrays, optimized, plain, ramp, two_heads, uneven
 
 
 def squared_error(y: Any, p: Any) -> Any:
@@ -74,7 +74,7 @@ CASES: dict[str, Case] = {
     ),
     # Weights of samples.
     "sample_weight": Case(weights=ramp),
-    "sample_weight_uneven": uneven(Case(weights=ramp)),
+    "sample_weight_uneven": uneven(in_arrays, weights=ramp),
     "sample_weight_zero_on_one_replica": uneven(
         Case(
             weights=lambda samples: np.arange(samples) % 8 < 4,
@@ -83,7 +83,9 @@ CASES: dict[str, Case] = {
             },
         )
     ),
-    "class_weight_uneven": uneven(plain, fit=lambda: {"class_weight": {0: 1.0, 1: 5.0, 2: 0.3}}),
+    "class_weight_uneven": uneven(
+        in_arrays, fit=lambda: {"class_weight": {0: 1.0, 1: 5.0, 2: 0.3}}
+    ),
     # Losses and metrics.
     "own_loss_uneven": uneven(plain, compile=lambda: {"loss": squared_error}),
     "own_mean_loss_uneven": uneven(plain, compile=lambda: {"loss": mean_squared_error}),
@@ -101,10 +103,11 @@ CASES: dict[str, Case] = {
         two_heads,
         model=models.two_ways,
         data=samples.listed,
+        feed=samples.arrays,
         compile=lambda: {"loss": list(HEADS.values()), "loss_weights": [1.0, 0.2], "metrics": None},
     ),
     "named_inputs_and_losses": dataclasses.replace(
-        two_heads, model=models.two_ways, data=samples.named, samples=ONE_LEFT
+        two_heads, model=models.two_ways, data=samples.named, samples=ONE_LEFT, feed=samples.arrays
     ),
     "metrics_uneven": uneven(
         plain,

@@ -1,26 +1,28 @@
 """Sizes of batches, and kinds of models."""
 
+from dataclasses import replace
+
 import keras
 import procedures
 import samples
 import small_models as models
 from harness import Case
 from keras import optimizers
-from variants import ONE_LEFT, bn, plain, uneven
+from variants import ONE_LEFT, bn, in_arrays, uneven
 
 CASES: dict[str, Case] = {
     # Sizes of batches.
-    "even": plain,
-    "uneven_last_batch": uneven(plain, predicted=True),
-    "fewer_samples_than_replicas": uneven(plain, samples=ONE_LEFT, predicted=True),
-    "batch_not_divisible": Case(batch=7, samples=28, predicted=True),
-    "batch_smaller_than_replicas": Case(batch=1, samples=6, predicted=True),
-    "one_uneven_batch": Case(batch=32, samples=5, predicted=True),
+    "even": in_arrays,
+    "uneven_last_batch": uneven(in_arrays, predicted=True),
+    "fewer_samples_than_replicas": uneven(in_arrays, samples=ONE_LEFT, predicted=True),
+    "batch_not_divisible": replace(in_arrays, batch=7, samples=28, predicted=True),
+    "batch_smaller_than_replicas": replace(in_arrays, batch=1, samples=6, predicted=True),
+    "one_uneven_batch": replace(in_arrays, batch=32, samples=5, predicted=True),
     # Kinds of models.
     "sequential": uneven(Case(model=models.sequential, scored=False)),
     "subclassed": Case(model=models.Subclassed),
     "subclassed_first_batch_uneven": Case(
-        model=models.Subclassed, batch=9, samples=26, predicted=True
+        model=models.Subclassed, batch=9, samples=26, predicted=True, feed=samples.arrays
     ),
     "nested": uneven(Case(model=models.nested, scored=False)),
     "shared_layer": uneven(Case(model=models.shared_layer, scored=False)),
@@ -46,7 +48,9 @@ for _name, _layer in NORMALIZATIONS.items():
     CASES |= {
         _name: _bn,
         f"{_name}_uneven": uneven(_bn),
-        f"{_name}_fewer_samples_than_replicas": uneven(_bn, samples=ONE_LEFT, predicted=True),
+        f"{_name}_fewer_samples_than_replicas": uneven(
+            _bn, samples=ONE_LEFT, predicted=True, feed=samples.arrays
+        ),
     }
     _masked = Case(
         model=lambda layer=_layer: models.masked_normalization(layer), data=samples.series

@@ -63,6 +63,7 @@ CASES: dict[str, Case] = {
             "callbacks": [keras.callbacks.SwapEMAWeights()],
             "validation_split": 0.2,
         },
+        feed=samples.arrays,
     ),
     "accumulation": optimized(lambda: optimizers.SGD(0.1, gradient_accumulation_steps=2)),
     "accumulation_clipnorm_bn_uneven": uneven(

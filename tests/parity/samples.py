@@ -95,6 +95,11 @@ def dataset(data: Data, batch: int) -> dict[str, Any]:
     return {"x": tf.data.Dataset.from_tensor_slices(data).batch(batch).prefetch(1)}
 
 
+def cycled(data: Data, batch: int) -> dict[str, Any]:
+    """The batches of `arrays`, epoch after epoch from one iterator: several take longer to make."""
+    return {"x": tf.data.Dataset.from_tensor_slices(data).batch(batch).repeat()}
+
+
 def dropping_dataset(data: Data, batch: int) -> dict[str, Any]:
     """Batches whose size is known when the step is traced."""
     return {"x": tf.data.Dataset.from_tensor_slices(data).batch(batch, drop_remainder=True)}

@@ -29,6 +29,7 @@ def ramp(count: int) -> Any:
 
 
 plain = Case()
+in_arrays = Case(feed=samples.arrays)
 bn = Case(model=lambda: models.mlp(models.synchronized))
 
 HEADS = {"kind": "sparse_categorical_crossentropy", "size": "mse"}
