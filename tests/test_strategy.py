@@ -26,12 +26,13 @@ def trained_weights(strategy):
 
 
 @pytest.mark.usefixtures("float64")
-@pytest.mark.parametrize("replicas", [2, 4])
-def test_the_same_fit_gives_the_same_weights_on_any_number_of_replicas(replicas):
-    one = trained_weights(kdist.MirroredStrategy(replicas=1))
-    several = trained_weights(kdist.MirroredStrategy(replicas=replicas))
-    for expected, weights in zip(one, several, strict=True):
-        np.testing.assert_allclose(weights, expected, rtol=0, atol=1e-9)
+def test_strategies_of_several_sizes_give_the_same_weights_one_after_another():
+    first, *others = (
+        trained_weights(kdist.MirroredStrategy(replicas=replicas)) for replicas in (2, 1, 4, 2)
+    )
+    for weights in others:
+        for expected, got in zip(first, weights, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=0, atol=1e-9)
 
 
 def test_is_a_mirrored_strategy_with_the_devices_asked_for():
@@ -40,13 +41,6 @@ def test_is_a_mirrored_strategy_with_the_devices_asked_for():
     assert strategy.num_replicas_in_sync == 3
     assert strategy.devices == ("CPU:0", "CPU:1", "CPU:2")
     assert kdist.MirroredStrategy().devices == ("CPU:0",)
-
-
-def test_strategies_of_several_sizes_train_one_after_another():
-    for replicas in (2, 1, 4, 2):
-        assert all(
-            np.isfinite(w).all() for w in trained_weights(kdist.MirroredStrategy(replicas=replicas))
-        )
 
 
 def test_cpus_reduce_to_one_device_unless_told_otherwise():
