@@ -13,7 +13,7 @@ from kdist.training import load_data, train
 
 
 def config(folder, **values):
-    small = {"dataset": "sample", "subset": 96, "depth": 10, "width": 1, "batch_size": 16}
+    small = {"dataset": "sample", "subset": 97, "depth": 10, "width": 1, "batch_size": 16}
     return TrainConfig(**{**small, "replicas": 2, "epochs": 2, "run_dir": str(folder), **values})
 
 
@@ -23,6 +23,7 @@ def silent(_):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
+    """On two replicas, the last batch on one of them alone."""
     lines = []
     settings = config(tmp_path_factory.mktemp("run"), log_dir=str(tmp_path_factory.mktemp("log")))
     return settings, train(settings, announce=lines.append, verbose=0), lines
@@ -86,7 +87,7 @@ class Interrupt(keras.callbacks.Callback):
 
 
 def test_ctrl_c_saves_what_was_trained(tmp_path):
-    settings = config(tmp_path / "run", replicas=1, batch_size=32)
+    settings = config(tmp_path / "run", replicas=1, batch_size=32, subset=96)
     result = train(settings, callbacks=[Interrupt()], announce=silent, verbose=0)
     assert result.interrupted
     assert result.epochs == 1
@@ -95,17 +96,30 @@ def test_ctrl_c_saves_what_was_trained(tmp_path):
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["interrupted"] is True
 
 
-def test_warm_up_and_cosine_end_at_zero(tmp_path):
+@pytest.fixture(scope="module")
+def stopped_run(tmp_path_factory):
     settings = config(
-        tmp_path / "run",
+        tmp_path_factory.mktemp("stopped"),
         schedule="cosine",
         warmup_epochs=1,
         momentum=0.9,
         replicas=1,
         batch_size=32,
+        subset=96,
         base_lr=0.02,
+        target_accuracy=0.01,
+        patience=1,
     )
-    optimizer = train(settings, announce=silent, verbose=0).model.optimizer
+    return train(settings, announce=silent, verbose=0)
+
+
+def test_reaching_the_target_stops_the_run(stopped_run):
+    assert stopped_run.reached_target
+    assert stopped_run.epochs == 1
+
+
+def test_warm_up_and_cosine_end_at_zero(stopped_run):
+    optimizer = stopped_run.model.optimizer
     rates = []
     for step in (0, 3, 6):
         optimizer.iterations.assign(step)
@@ -115,13 +129,29 @@ def test_warm_up_and_cosine_end_at_zero(tmp_path):
     assert optimizer.nesterov
 
 
-def test_the_labs_staircase_and_another_optimizer(tmp_path):
+@pytest.fixture(scope="module")
+def run_on_one_image(tmp_path_factory):
     settings = config(
-        tmp_path / "run", schedule="lab", optimizer="novograd", lr_rule="auto", wd=1e-3, epochs=1
+        tmp_path_factory.mktemp("one"),
+        subset=1,
+        epochs=1,
+        schedule="lab",
+        optimizer="novograd",
+        lr_rule="auto",
+        wd=1e-3,
     )
-    model = train(settings, announce=silent, verbose=0).model
+    return train(settings, announce=silent, verbose=0)
+
+
+def test_fewer_images_than_replicas(run_on_one_image):
+    assert run_on_one_image.epochs == 1
+    assert np.isfinite(run_on_one_image.history["loss"]).all()
+
+
+def test_the_labs_staircase_and_another_optimizer(run_on_one_image):
+    model = run_on_one_image.model
     rates = []
-    for step in (0, 15 * 3 - 1, 15 * 3):
+    for step in (0, 15 - 1, 15):
         model.optimizer.iterations.assign(step)
         rates.append(float(model.optimizer.learning_rate))
     np.testing.assert_allclose(rates, np.array([1, 1, 0.1]) * 0.01 * 2**0.5, rtol=1e-5)
@@ -129,31 +159,19 @@ def test_the_labs_staircase_and_another_optimizer(tmp_path):
     assert not model.losses  # no penalty besides
 
 
-def test_lars_trains_the_network(tmp_path):
-    result = train(
-        config(tmp_path / "run", optimizer="lars", epochs=1, replicas=1), announce=silent, verbose=0
-    )
-    assert np.isfinite(result.history["loss"]).all()
+@pytest.fixture(scope="module")
+def short_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("short")
+    settings = config(folder, optimizer="lars", time_budget=0.01, replicas=1)
+    return train(settings, announce=silent, verbose=0)
 
 
-def test_a_time_budget_ends_the_run(tmp_path):
-    result = train(
-        config(tmp_path / "run", time_budget=0.01, replicas=1), announce=silent, verbose=0
-    )
-    assert (result.epochs, result.reached_target) == (1, False)
+def test_lars_trains_the_network(short_run):
+    assert np.isfinite(short_run.history["loss"]).all()
 
 
-def test_reaching_the_target_stops_the_run(tmp_path):
-    settings = config(tmp_path / "run", target_accuracy=0.01, patience=1, epochs=3, replicas=1)
-    result = train(settings, announce=silent, verbose=0)
-    assert result.reached_target
-    assert result.epochs == 1
-
-
-@pytest.mark.parametrize("subset", [1, 33])
-def test_batches_that_do_not_divide_by_the_replicas(tmp_path, subset):
-    result = train(config(tmp_path / "run", subset=subset), announce=silent, verbose=0)
-    assert result.epochs == 2
+def test_a_time_budget_ends_the_run(short_run):
+    assert (short_run.epochs, short_run.reached_target) == (1, False)
 
 
 @pytest.mark.parametrize(
