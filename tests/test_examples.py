@@ -55,7 +55,7 @@ def test_lab3_large_batch(tmp_path):
         "larger batch, warm-up",
         "larger batch, NovoGrad",
     )
-    done = run("lab3_large_batch.py", "--epochs", "5", "--replicas", "1", "--plot", str(path),
+    done = run("lab3_large_batch.py", "--epochs", "4", "--replicas", "1", "--plot", str(path),
                "--runs", *runs)  # fmt: skip
     assert done.returncode == 0, done.stderr
     outcomes = re.findall(r"^(.+?): .* \| (\S+)$", done.stdout, re.M)
