@@ -2,11 +2,6 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-# By default glibc returns large freed buffers to the system, and faults them in again at the next
-# step: half of a training step's time on a CPU. Keep them, in huge pages.
-export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1:glibc.malloc.trim_threshold=8589934592:$\
-glibc.malloc.top_pad=67108864:glibc.malloc.mmap_threshold=33554432:glibc.malloc.arena_max=1
-
 .PHONY: train test lint bench clean
 
 train: $(INSTALLED)  ## Train a WideResNet on two replicas, on any machine.
@@ -23,8 +18,8 @@ lint: $(INSTALLED)  ## Format, lint and type checks.
 	$(BIN)/pip install --quiet --no-deps --upgrade --target .venv/typed .
 	MYPYPATH=.venv/typed $(BIN)/mypy -p kdist
 
-bench: $(INSTALLED)  ## Step times against stock Keras, about five minutes.
-	$(BIN)/python benchmarks/step.py
+bench: $(INSTALLED)  ## Race stock Keras and PyTorch: under half an hour, QUICK=1 five minutes.
+	$(BIN)/kdist bench $(if $(QUICK),--quick)
 
 clean:
 	rm -rf .venv build runs *.egg-info

@@ -2,5 +2,9 @@
 
 import lazy_loader
 
+from .onednn import enable_onednn
+
+enable_onednn()  # before anything imports TensorFlow
+
 # TensorFlow takes seconds to import: a name of `__init__.pyi` is loaded when it is first used.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from . import _upstream, exact_step, gradient_norms
+from . import _upstream, exact_step, executions, gradient_norms
 from .batch_norm_conversion import convert_batch_norm
 from .batch_norms import batch_norms
 from .devices import device_type, first_devices, known_devices, short_name
@@ -186,6 +186,16 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
         if self.num_replicas_in_sync > 1 and model not in self._prepared:
             self._prepared.add(model)
             warn_of_inexact(model)
+
+    def steps_per_execution(self, model: keras.Model, global_batch: int | None) -> int:
+        """What `model.compile(steps_per_execution="auto")` means for batches of this size.
+
+        Args:
+            model: A model made in the strategy's scope.
+            global_batch: Samples of a step, over all replicas; `None` where that is not known.
+        """
+        on_gpus = device_type(self.devices[0]) == "GPU"
+        return executions.steps_per_execution(model, global_batch, on_gpus=on_gpus)
 
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
         """Reduce a value over replicas, as `tf.distribute.Strategy.reduce` does.

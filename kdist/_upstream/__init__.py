@@ -6,7 +6,7 @@ Every change is inert unless a model is trained under kdist's strategy on severa
 
 import keras
 
-from . import preparation, seeds
+from . import executions, preparation, seeds
 from .loss_rules import LossRules, effective_sample_weight, loss_rules
 from .names import (
     call_model,
@@ -32,6 +32,7 @@ __all__ = [
     "computes_stock_metrics",
     "distribute",
     "effective_sample_weight",
+    "executions",
     "flatten_layers",
     "inputs_of",
     "loss_rules",

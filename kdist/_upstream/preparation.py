@@ -8,6 +8,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
+from . import executions
 from .replacing import replace
 
 
@@ -18,7 +19,10 @@ def _prepare(
     """Lets the strategy look at a model before Keras builds its optimizer and its functions."""
     prepare = getattr(model.distribute_strategy, "prepare", None)
     if prepare is not None:
-        prepare(model, global_batch=_global_batch(iterator, data_batch))
+        global_batch = _global_batch(iterator, data_batch)
+        prepare(model, global_batch=global_batch)
+        if iterator is not None:
+            executions.choose(model, iterator, global_batch)
         if iterator is not None and data_batch is None:
             # Keras takes a batch from a throw-away iterator, whose read-ahead a generator loses.
             data_batch = _batch_spec(iterator)

@@ -1,0 +1,1 @@
+"""`kdist bench`: kdist against stock Keras and PyTorch, interleaved in one run."""

@@ -1,0 +1,140 @@
+"""Training steps of `model.fit`, in stock Keras and in kdist."""
+
+import contextlib
+import math
+import time
+from typing import Any
+
+import keras
+
+from kdist.models import WideResNet
+
+from .programs import CLASSES, IMAGE_SHAPE, Program, random_images
+
+
+class _Epoch(keras.callbacks.Callback):
+    """Seconds of an epoch without what a fit begins and ends with."""
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+        self.start = time.perf_counter()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+        self.seconds = time.perf_counter() - self.start
+
+
+def stock(
+    *, depth: int, width: int, batch: int, steps: int, replicas: int = 1, **options: Any
+) -> Program:
+    """Keras as it is; batch norm is synchronized where there are several replicas."""
+    if replicas == 1:
+        return _training(contextlib.nullcontext(), depth, width, batch, steps, **options)
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        parts = [tf.config.LogicalDeviceConfiguration()] * replicas
+        tf.config.set_logical_device_configuration(cpu, parts)
+    strategy = tf.distribute.MirroredStrategy(
+        [f"{'gpu' if gpus else 'cpu'}:{index}" for index in range(replicas)],
+        # TensorFlow's collectives do not work on logical CPUs.
+        None if gpus else tf.distribute.ReductionToOneDevice(),
+    )
+
+    def synchronized(**names: Any) -> Any:
+        return keras.layers.BatchNormalization(
+            momentum=0.9, epsilon=1e-5, synchronized=True, **names
+        )
+
+    return _training(
+        strategy.scope(), depth, width, batch, steps, batch_norm=synchronized, **options
+    )
+
+
+def distributed(
+    *,
+    depth: int,
+    width: int,
+    batch: int,
+    steps: int,
+    replicas: int = 1,
+    batch_norm: bool = True,
+    precision: str = "float32",
+) -> Program:
+    """The same network built by `kdist.MirroredStrategy`."""
+    import kdist
+
+    keras.config.set_dtype_policy(precision)
+    strategy = kdist.MirroredStrategy(replicas=replicas)
+    options = {} if batch_norm else {"batch_norm": _nothing}
+    return _training(strategy.scope(), depth, width, batch, steps, build=strategy.build, **options)
+
+
+def dense(*, batch: int, steps: int, steps_per_execution: Any = 1) -> Program:
+    """A model so small that only what surrounds it takes time."""
+    import kdist
+
+    def model() -> keras.Model:
+        return keras.Sequential(
+            [
+                keras.Input((64,)),
+                keras.layers.Dense(64, activation="relu"),
+                keras.layers.Dense(CLASSES, activation="softmax"),
+            ]
+        )
+
+    options = {"steps_per_execution": steps_per_execution}
+    images, labels = random_images(batch * steps)
+    images = images.reshape((len(images), -1))[:, :64]
+    if steps_per_execution == 1:
+        return _fitting(model(), images, labels, batch, **options)
+    strategy = kdist.MirroredStrategy(replicas=1)
+    with strategy.scope():
+        return _fitting(strategy.build(model), images, labels, batch, **options)
+
+
+def _nothing(*, name: str, axis: int) -> Any:  # noqa: ARG001 - as a batch norm is called
+    return keras.layers.Identity(name=name)
+
+
+def _training(
+    scope: Any, depth: int, width: int, batch: int, steps: int, *, build: Any = None, **options: Any
+) -> Program:
+    def network() -> Any:
+        return WideResNet(depth, width, input_shape=IMAGE_SHAPE, classes=CLASSES, **options)
+
+    with scope:
+        model = build(network) if build else network()
+        program = _fitting(model, *random_images(batch * steps), batch)
+    weights = sum(math.prod(weight.shape) for weight in model.trainable_weights)
+    norms = sum(isinstance(x, keras.layers.BatchNormalization) for x in model.layers)
+    program.facts.update(steps=steps, gradient_bytes=4 * weights, batch_norms=norms)
+    return program
+
+
+def _fitting(model: keras.Model, images: Any, labels: Any, batch: int, **options: Any) -> Program:
+    """An epoch of `fit`; the model is compiled in the scope that is open."""
+    model.compile(
+        keras.optimizers.SGD(0.01, momentum=0.9),
+        "sparse_categorical_crossentropy",
+        metrics=["accuracy"],
+        **options,
+    )
+    epoch = _Epoch()
+    data = _batches(images, labels, batch)
+
+    def turn() -> float:
+        model.fit(data, callbacks=[epoch], verbose=0, shuffle=False)
+        return epoch.seconds
+
+    return Program(work=turn, facts={"images": len(images), "batch": batch})
+
+
+def _batches(images: Any, labels: Any, batch: int) -> Any:
+    import tensorflow as tf
+
+    # All batches are ready beforehand: the input pipeline is a race of its own.
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch)
+    return data.cache().prefetch(tf.data.AUTOTUNE).with_options(options)

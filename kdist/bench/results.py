@@ -1,0 +1,131 @@
+"""What races came to: ratios, a table, JSON."""
+
+import dataclasses
+import datetime
+import json
+import os
+import platform
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..hardware import device_names
+from .driver import Outcome, fastest
+from .races import MATMUL, Comparison, Race
+
+_INSTRUCTION_SETS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
+FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """How many times as fast as another a contestant is.
+
+    Args:
+        name: The contestant.
+        base: The other.
+        median: Of the ratios of single rounds ...
+        least: ... the least ...
+        most: ... and the most.
+        goal: What was aimed at.
+    """
+
+    name: str
+    base: str
+    median: float
+    least: float
+    most: float
+    goal: float | None
+
+
+def ratio(comparison: Comparison, outcomes: Mapping[str, Outcome]) -> Ratio | None:
+    """The comparison, round by round; `None` where one of the two did not take part."""
+    bases = fastest(dict(outcomes), comparison.bases)
+    if not bases or not outcomes[comparison.name].seconds:
+        return None
+    one, base = outcomes[comparison.name], outcomes[bases[0]]
+    # Contestants may do another amount of work in a turn, such as images of another batch.
+    scale = amount(one) / amount(base)
+    ratios = [scale * b / a for a, b in zip(one.seconds, base.seconds, strict=False)]
+    return Ratio(
+        name=comparison.name,
+        base=bases[0],
+        median=statistics.median(ratios),
+        least=min(ratios),
+        most=max(ratios),
+        goal=comparison.goal,
+    )
+
+
+def amount(outcome: Outcome) -> float:
+    """What a turn does: images, or operations."""
+    return float(outcome.facts.get("images") or outcome.facts.get("operations") or 1)
+
+
+def as_json(race: Race, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    """Everything of a race, as plain data."""
+    found = (ratio(comparison, outcomes) for comparison in race.comparisons)
+    return {
+        "title": race.title,
+        "outcomes": {name: dataclasses.asdict(outcome) for name, outcome in outcomes.items()},
+        "ratios": [dataclasses.asdict(one) for one in found if one],
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Where and when it ran."""
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
+    flags = next((line.split() for line in text.splitlines() if line.startswith("flags")), [])
+    return {
+        "date": datetime.date.today().isoformat(),
+        "cpu": device_names(("CPU:0",))[0],
+        "cores": len(os.sched_getaffinity(0)),
+        "instruction_sets": [name for name in _INSTRUCTION_SETS if name in flags],
+        "system": platform.platform(),
+        "python": platform.python_version(),
+    }
+
+
+def write(path: Path, races: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
+    """Write the JSON file, whole or not at all."""
+    content = {"format": FORMAT, "machine": machine(), "settings": settings, "races": races}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}")
+    part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+def table(races: Iterable[Mapping[str, Any]]) -> str:
+    """Markdown: the speeds of every race, then its ratios."""
+    lines: list[str] = []
+    for race in races:
+        lines += [
+            "",
+            f"**{race['title']}**",
+            "",
+            "| | a second | memory, MiB |",
+            "| --- | --- | --- |",
+        ]
+        lines += [_speed_row(name, outcome) for name, outcome in race["outcomes"].items()]
+        if race["ratios"]:
+            lines += ["", "| ratio of speeds, median (least to most) | | aimed at |"]
+            lines += ["| --- | --- | --- |"]
+            lines += [_ratio_row(one) for one in race["ratios"]]
+    return "\n".join(lines[1:])
+
+
+def _speed_row(name: str, outcome: Mapping[str, Any]) -> str:
+    if not outcome["seconds"]:
+        return f"| {name} | left out: {outcome['left_out']} | |"
+    done = amount(Outcome(facts=outcome["facts"])) / statistics.median(outcome["seconds"])
+    speed = f"{done / 1e9:,.0f} GFLOP" if name == MATMUL else f"{done:,.0f} images"
+    memory = "" if outcome["peak_mib"] is None else f"{outcome['peak_mib']:,.0f}"
+    return f"| {name} | {speed} | {memory} |"
+
+
+def _ratio_row(one: Mapping[str, Any]) -> str:
+    goal = "" if one["goal"] is None else f"{one['goal']:g}"
+    spread = f"{one['median']:.2f} ({one['least']:.2f} to {one['most']:.2f})"
+    return f"| {one['name']} : {one['base']} | {spread} | {goal} |"

@@ -1,0 +1,150 @@
+"""`kdist bench`: which races are run, and the prediction from a measured step."""
+
+import datetime
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from ..links import Link
+from ..step_time import StepTime, predict_step
+from . import results
+from .driver import fastest, run_race
+from .races import COMPILED, EAGER, JAX, KERAS, ONE, Race, batch_sweep, inputs, tiny, training
+
+DEPTH, BATCH = 16, 128
+WIDTHS = (1, 4)
+SWEEP_ROUNDS = 3
+
+
+def bench(
+    *,
+    quick: bool = False,
+    rounds: int | None = None,
+    output: str | None = None,
+    announce: Callable[[str], None] = print,
+) -> str:
+    """Run the races, and write what they came to.
+
+    Args:
+        quick: The smaller network and the contestants that are compared most: under five minutes
+            on two cores, instead of about twenty-five.
+        rounds: Turns of each contestant; by default 9, quick 5.
+        output: JSON file; `None` makes `runs/bench-<date>-<time>.json`.
+        announce: Takes lines about the progress.
+
+    Returns:
+        The table, in Markdown.
+
+    Raises:
+        UserError: The file cannot be written; nothing was run then.
+    """
+    path = Path(output or f"runs/bench-{datetime.datetime.now():%Y-%m-%d-%H%M%S}.json")
+    _check_writable(path)
+    rounds = rounds or (5 if quick else 9)
+    done: list[dict[str, Any]] = []
+
+    def run(race: Race, count: int = rounds) -> dict[str, Any]:
+        outcomes = run_race(race, rounds=count, announce=announce)
+        done.append(results.as_json(race, outcomes))
+        results.write(path, done, {"quick": quick, "rounds": rounds})  # also what is cut short
+        return outcomes
+
+    run(tiny())
+    run(inputs())
+    outcomes = run(training(DEPTH, WIDTHS[0], BATCH, 6, few=quick))
+    if not quick:
+        run(training(DEPTH, WIDTHS[1], BATCH, 1))
+        best = fastest(outcomes, [KERAS, ONE, EAGER, COMPILED, JAX], count=2)
+        for race in batch_sweep(best, DEPTH, WIDTHS[0]):
+            run(race, SWEEP_ROUNDS)
+    announce(f"Written: {path}")
+    return results.table(done)
+
+
+def show(path: str) -> str:
+    """The table of a file that `bench` wrote.
+
+    Raises:
+        UserError: It cannot be read, or is none.
+    """
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        if content["format"] != results.FORMAT:
+            raise UserError(
+                f"{path} has format {content['format']}, this kdist reads {results.FORMAT}: run"
+                " kdist bench again"
+            )
+        return results.table(content["races"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path} is not a file of kdist bench ({type(error).__name__}: {error}): pass what its"
+            " --output wrote"
+        ) from error
+
+
+def predict(
+    replicas: Sequence[int],
+    link: Link,
+    *,
+    depth: int = DEPTH,
+    width: int = WIDTHS[0],
+    batch: int = BATCH,
+    overlap: float = 0.0,
+    scaling: str = "weak",
+    announce: Callable[[str], None] = print,
+) -> list[StepTime]:
+    """Measure a step of the wide residual network on one replica, and predict it on more.
+
+    Args:
+        replicas: Counts of replicas.
+        link: What connects them.
+        depth: Of the network.
+        width: Of the network.
+        batch: Images of the measured step.
+        overlap: As in `predict_step`.
+        scaling: As in `predict_step`.
+        announce: Takes lines about the progress.
+
+    Returns:
+        A prediction for each count.
+
+    Raises:
+        UserError: The network cannot be trained here.
+    """
+    everybody = training(depth, width, batch, 4)
+    race = Race(
+        title=everybody.title, contestants=[c for c in everybody.contestants if c.name == ONE]
+    )
+    outcome = run_race(race, rounds=3, announce=announce)[ONE]
+    if not outcome.seconds:
+        raise UserError(
+            f"the step of {race.title} could not be measured: {outcome.left_out}; pass a smaller"
+            " network or batch"
+        )
+    facts = outcome.facts
+    return [
+        predict_step(
+            compute_seconds=statistics.median(outcome.seconds) / facts["steps"],
+            gradient_bytes=facts["gradient_bytes"],
+            replicas=count,
+            link=link,
+            small_collectives=2 * facts["batch_norms"],
+            overlap=overlap,
+            scaling=scaling,
+        )
+        for count in replicas
+    ]
+
+
+def _check_writable(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}; pass another --output") from error
+    if not path.stat().st_size:
+        path.unlink()

@@ -1,0 +1,74 @@
+"""The wide residual network in PyTorch: the same layers, batches and optimizer."""
+
+import os
+from typing import Any
+
+import torch
+from torch import nn
+
+from .programs import CLASSES, Program, random_images, timed
+
+STEM_FILTERS = 16
+
+
+class _Block(nn.Module):
+    def __init__(self, before: int, filters: int) -> None:
+        super().__init__()
+        self.skip = nn.Conv2d(before, filters, 1) if before != filters else nn.Identity()
+        self.branch = nn.Sequential(
+            nn.Conv2d(before, filters, 3, padding=1),
+            nn.BatchNorm2d(filters),
+            nn.ReLU(),
+            nn.Dropout(0.01),
+            nn.Conv2d(filters, filters, 3, padding=1),
+            nn.BatchNorm2d(filters),
+            nn.ReLU(),
+        )
+
+    def forward(self, x: Any) -> Any:
+        return self.skip(x) + self.branch(x)
+
+
+def wide_resnet(depth: int, width: int) -> nn.Module:
+    """As `kdist.models.WideResNet`, from images to logits."""
+    layers: list[nn.Module] = [
+        nn.Conv2d(1, STEM_FILTERS, 3, padding=1),
+        nn.BatchNorm2d(STEM_FILTERS),
+        nn.ReLU(),
+    ]
+    filters = STEM_FILTERS
+    for stage in range(3):
+        for _ in range((depth - 4) // 6):
+            before, filters = filters, STEM_FILTERS * 2**stage * width
+            layers.append(_Block(before, filters))
+        layers.append(nn.MaxPool2d(2) if stage < 2 else nn.AdaptiveAvgPool2d(1))
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(filters, CLASSES))
+
+
+def training(*, depth: int, width: int, batch: int, steps: int, compiled: bool = False) -> Program:
+    """Training steps, with the mean loss and the accuracy that Keras's `fit` gives too."""
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = wide_resnet(depth, width).to(device=device, memory_format=torch.channels_last)
+    model.train()
+    forward = torch.compile(model) if compiled else model
+    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
+    images, labels = random_images(batch * steps)
+    x = torch.from_numpy(images).permute(0, 3, 1, 2).to(device, memory_format=torch.channels_last)
+    y = torch.from_numpy(labels).to(device)
+    parts = [slice(start, start + batch) for start in range(0, len(images), batch)]
+
+    def epoch() -> tuple[float, float]:
+        loss_sum, right = torch.zeros((), device=device), torch.zeros((), device=device)
+        for part in parts:
+            optimizer.zero_grad(set_to_none=True)
+            logits = forward(x[part])
+            loss = nn.functional.cross_entropy(logits, y[part])
+            loss.backward()
+            optimizer.step()
+            with torch.no_grad():
+                loss_sum += loss * len(logits)
+                right += (logits.argmax(1) == y[part]).sum()
+        return loss_sum.item() / len(images), right.item() / len(images)
+
+    return Program(work=timed(epoch), facts={"images": len(images), "batch": batch})

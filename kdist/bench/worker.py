@@ -1,0 +1,62 @@
+"""The process of one contestant: it prepares, then does its work once for every line it gets."""
+
+import importlib.metadata
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+_VERSIONS = ("kdist", "tensorflow", "keras", "torch", "jax", "numpy")
+_WARM_UPS = 2
+
+
+class Unavailable(Exception):  # noqa: N818 - no error: the contestant is skipped
+    """This contestant cannot take part on this machine, and why."""
+
+
+def main() -> None:
+    """Speak JSON lines on standard output: what was prepared, then seconds, line by line."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # What libraries print must not get between the lines.
+    channel = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def say(**values: Any) -> None:
+        print(json.dumps(values), file=channel, flush=True)
+
+    from .programs import PROGRAMS
+
+    try:
+        program = PROGRAMS[sys.argv[1]](**json.loads(sys.argv[2]))
+        start = time.perf_counter()
+        program.work()
+        first = time.perf_counter() - start
+        for _ in range(_WARM_UPS - 1):
+            program.work()
+    except Unavailable as reason:
+        say(skipped=str(reason))
+        return
+    except Exception as error:
+        say(failed=f"{type(error).__name__}: {error}")
+        return
+    say(facts={**program.facts, "first_seconds": first, "versions": _versions()})
+    for _ in sys.stdin:
+        say(seconds=program.work(), peak_mib=_peak_mib())
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _VERSIONS:
+        if name in sys.modules:
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def _peak_mib() -> float | None:
+    # Not `ru_maxrss`, which a child begins with its parent's.
+    status = Path("/proc/self/status")
+    peak = re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(), re.M) if status.exists() else None
+    return int(peak[1]) / 1024 if peak else None

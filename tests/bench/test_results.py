@@ -1,0 +1,151 @@
+import dataclasses
+import json
+
+import pytest
+
+from kdist.bench import results, runs
+from kdist.bench.driver import Outcome
+from kdist.bench.races import MATMUL, Comparison, Race, batch_sweep, training
+from kdist.errors import UserError
+
+
+def outcome(*seconds, images=100, **values):
+    return Outcome(facts={"images": images}, seconds=list(seconds), **values)
+
+
+def test_a_ratio_is_taken_round_by_round():
+    outcomes = {"a": outcome(1, 2, 4), "b": outcome(2, 2, 2)}
+    one = results.ratio(Comparison(name="a", bases=("b",), goal=1.5), outcomes)
+    assert (one.median, one.least, one.most, one.goal) == (1, 0.5, 2, 1.5)
+
+
+def test_turns_of_another_size_count_by_their_images():
+    outcomes = {"a": outcome(1, images=200), "b": outcome(1, images=100)}
+    assert results.ratio(Comparison(name="a", bases=("b",)), outcomes).median == 2
+
+
+def test_the_fastest_base_counts():
+    outcomes = {"a": outcome(1), "b": outcome(4), "c": outcome(2), "d": Outcome(left_out="no")}
+    one = results.ratio(Comparison(name="a", bases=("b", "c", "d")), outcomes)
+    assert (one.base, one.median) == ("c", 2)
+
+
+@pytest.mark.parametrize("missing", ["a", "b"])
+def test_no_ratio_without_both(missing):
+    outcomes = {"a": outcome(1), "b": outcome(1), missing: Outcome(left_out="no library")}
+    assert results.ratio(Comparison(name="a", bases=("b",)), outcomes) is None
+
+
+@pytest.fixture
+def races():
+    race = Race(
+        title="a race", contestants=[], comparisons=[Comparison(name="a", bases=("b",), goal=3)]
+    )
+    outcomes = {
+        "a": outcome(0.5, peak_mib=812.4),
+        "b": outcome(1.0),
+        "c": Outcome(left_out="no library"),
+        MATMUL: Outcome(facts={"operations": 4e9}, seconds=[2.0]),
+    }
+    return [results.as_json(race, outcomes)]
+
+
+TABLE = """**a race**
+
+| | a second | memory, MiB |
+| --- | --- | --- |
+| a | 200 images | 812 |
+| b | 100 images |  |
+| c | left out: no library | |
+| matrix product | 2 GFLOP |  |
+
+| ratio of speeds, median (least to most) | | aimed at |
+| --- | --- | --- |
+| a : b | 2.00 (2.00 to 2.00) | 3 |"""
+
+
+def test_the_table(races):
+    assert results.table(races) == TABLE
+
+
+def test_a_written_file_shows_the_same_table(races, tmp_path):
+    path = tmp_path / "new" / "bench.json"
+    results.write(path, races, {"quick": True})
+    assert runs.show(str(path)) == TABLE
+    content = json.loads(path.read_text())
+    assert content["machine"]["cores"] >= 1
+    assert content["machine"]["date"].count("-") == 2
+    assert content["settings"] == {"quick": True}
+    assert [file.name for file in path.parent.iterdir()] == ["bench.json"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"races": []}', '{"format": 99, "races": []}', '{"format": 1}']
+)
+def test_a_foreign_file_is_refused(text, tmp_path):
+    path = tmp_path / "bench.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"bench\.json"):
+        runs.show(str(path))
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"missing\.json"):
+        runs.show(str(tmp_path / "missing.json"))
+
+
+def test_nothing_runs_where_nothing_can_be_written(monkeypatch):
+    monkeypatch.setattr(runs, "run_race", None)
+    with pytest.raises(UserError, match="pass another --output"):
+        runs.bench(output="/proc/version/bench.json")
+
+
+def test_comparisons_are_among_those_who_run():
+    for race in (
+        training(16, 1, 128, 4),
+        training(16, 4, 128, 1),
+        training(10, 1, 64, 2, few=True),
+    ):
+        names = {contestant.name for contestant in race.contestants}
+        assert all({one.name, one.bases[0]} <= names for one in race.comparisons)
+        assert len(names) == len(race.contestants)
+
+
+def test_the_sweep_has_the_labs_batches():
+    races = batch_sweep(["stock Keras"], 16, 1)
+    assert [race.contestants[0].settings["batch"] for race in races] == [
+        *(8, 16, 32, 64, 128, 256, 512, 700)
+    ]
+    assert {len(race.contestants) for race in races} == {1}
+
+
+def test_the_quick_run_and_what_it_writes(monkeypatch, tmp_path):
+    """Which races are run, in order; whatever was raced is on disk after each."""
+    seen, sizes = [], []
+    path = tmp_path / "bench.json"
+
+    def run_race(race, *, rounds, announce):
+        sizes.append(len(json.loads(path.read_text())["races"]) if path.exists() else 0)
+        seen.append((race.title, rounds))
+        return {contestant.name: outcome(1.0) for contestant in race.contestants}
+
+    monkeypatch.setattr(runs, "run_race", run_race)
+    text = runs.bench(quick=True, output=str(path), announce=lambda line: None)
+    assert [title for title, _ in seen] == [
+        "two dense layers, batch 32",
+        "augmented images, batch 128",
+        "WRN-16-1, global batch 128",
+    ]
+    assert {rounds for _, rounds in seen} == {5}
+    assert sizes == [0, 1, 2]
+    assert text == runs.show(str(path))
+
+
+def test_a_prediction_takes_what_was_measured(monkeypatch):
+    facts = {"steps": 4, "gradient_bytes": 1e6, "batch_norms": 13, "images": 512}
+    measured = Outcome(facts=facts, seconds=[2.0, 2.4, 2.2])
+    monkeypatch.setattr(runs, "run_race", lambda race, **_: {runs.ONE: measured})
+    link = dataclasses.replace(runs.Link(name="x", latency_seconds=0.0, bytes_per_second=1e6))
+    (step,) = runs.predict([2], link, announce=lambda line: None)
+    assert step.compute_seconds == pytest.approx(0.55)  # the median of three, of four steps
+    assert step.seconds == pytest.approx(0.55 + 1.0)  # 2 (N - 1) / N of a second's bytes
