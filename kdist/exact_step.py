@@ -8,7 +8,7 @@ finite gradients see what they would see on one replica.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from . import _upstream, gradient_norms
 from .batch_norms import unsynchronized_batch_norms
+from .devices import device_type
 
 
 def train_step(model: keras.Model, data: Any) -> Any:
@@ -57,6 +58,14 @@ def test_step(model: keras.Model, data: Any) -> Any:
         return _own_logs(model, batch, x, y, y_pred, sample_weight)
 
 
+def predict_step(predict: Callable[[Any], Any], data: Any) -> Any:
+    """One prediction step, in replica context."""
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    rows = _Rows(x)
+    data = keras.utils.pack_x_y_sample_weight(rows.at_least_one(x), y, sample_weight)
+    return rows.of(predict(data))
+
+
 def replica_rows(data: Any) -> Any:
     """This replica's part of a batch that came undivided, as from `train_on_batch`."""
     context = tf.distribute.get_replica_context()
@@ -71,17 +80,58 @@ def replica_rows(data: Any) -> Any:
     return keras.tree.map_structure(lambda leaf: None if leaf is None else rows(leaf), data)
 
 
-class _BatchShare:
-    """The samples of this replica among those of the global batch: Keras's loss rules for it."""
+class _Rows:
+    """The samples of a replica, of which there may be none."""
 
     def __init__(self, x: Any) -> None:
-        self._context = tf.distribute.get_replica_context()
         first = next(leaf for leaf in keras.tree.flatten(x) if leaf is not None)
         # float64 counts exactly, and is rounded only where it meets the loss's dtype.
         self.samples = tf.cast(tf.shape(first)[0], "float64")
-        self._static_samples = first.shape[0]
+        self.static_samples = first.shape[0]
+        on_cpus = device_type(tf.distribute.get_strategy().devices[0]) == "CPU"
+        self._may_be_none = not self.static_samples and on_cpus
+
+    def at_least_one(self, x: Any) -> Any:
+        """The inputs, or a row of zeros instead of none.
+
+        Of no rows, oneDNN's convolutions give as many channels as went in, not as should come out
+        (TensorFlow 2.21, mkl_conv_ops.cc). What comes of the row is left out of everything.
+        """
+
+        def some(leaf: Any) -> Any:
+            if not isinstance(leaf, tf.Tensor):
+                return leaf
+            row = tf.concat([[1], tf.shape(leaf)[1:]], 0)
+            return tf.cond(self.samples > 0, lambda: leaf, lambda: tf.zeros(row, leaf.dtype))
+
+        return keras.tree.map_structure(some, x) if self._may_be_none else x
+
+    def of(self, outputs: Any) -> Any:
+        """The outputs without what came of that row."""
+
+        def own(tensor: Any) -> Any:
+            if not isinstance(tensor, tf.Tensor) or not len(tensor.shape):
+                return tensor
+            return tf.cond(self.samples > 0, lambda: tensor, lambda: tensor[:0])
+
+        def with_mask(tensor: Any) -> Any:
+            rows, mask = own(tensor), _upstream.mask_of(tensor)
+            return rows if mask is None else _upstream.with_mask(rows, own(mask))
+
+        return keras.tree.map_structure(with_mask, outputs) if self._may_be_none else outputs
+
+
+class _BatchShare(_Rows):
+    """The samples of this replica among those of the global batch: Keras's loss rules for it."""
+
+    def __init__(self, x: Any) -> None:
+        super().__init__(x)
+        self._context = tf.distribute.get_replica_context()
         self.global_samples = self._sum(self.samples)
         self._scale = tf.math.divide_no_nan(self.global_samples, self.samples)
+
+    def present(self) -> Any:
+        return tf.cast(self.samples > 0, "float64")
 
     def share(self) -> Any:
         return self.samples / self.global_samples
@@ -115,7 +165,7 @@ class _BatchShare:
         # Entries for samples or their parts: Keras adds these up. A scalar is taken for a mean.
         if not len(loss.shape):
             return loss
-        size, samples = loss.shape[0], self._static_samples
+        size, samples = loss.shape[0], self.static_samples
         per_sample = size is None if samples is None else size is not None and size % samples == 0
         return loss * tf.cast(self._scale, loss.dtype) if per_sample else loss
 
@@ -154,7 +204,7 @@ class _BatchShare:
 def _forward(
     model: keras.Model, batch: _BatchShare, x: Any, y: Any, sample_weight: Any, *, training: bool
 ) -> tuple[Any, Any]:
-    y_pred = _upstream.call_model(model, x, training=training)
+    y_pred = batch.of(_upstream.call_model(model, batch.at_least_one(x), training=training))
     loss = _upstream.compute_loss(model, x, y, y_pred, sample_weight, training=training)
     # With reduction="none" there is a value a sample, and `reduced` has scaled their sum.
     mean = tf.reduce_mean(batch.weighted(loss)) if len(loss.shape) else loss

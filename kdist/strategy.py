@@ -129,7 +129,7 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
         def replica_fn(data: Any) -> Any:
             data = exact_step.replica_rows(data) if undivided else data
             if name == "predict_step":
-                return fn(data)
+                return exact_step.predict_step(fn, data)
             step = exact_step.train_step if name == "train_step" else exact_step.test_step
             return step(model, data)
 

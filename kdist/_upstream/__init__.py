@@ -6,8 +6,8 @@ Every change is inert unless a model is trained under kdist's strategy on severa
 
 import keras
 
-from . import executions, preparation, seeds
-from .loss_rules import LossRules, effective_sample_weight, loss_rules
+from . import dropout, executions, preparation, seeds
+from .loss_rules import LossRules, effective_sample_weight, loss_rules, present_samples
 from .names import (
     call_model,
     compute_loss,
@@ -16,10 +16,12 @@ from .names import (
     flatten_layers,
     inputs_of,
     loss_tracker,
+    mask_of,
     own_steps,
     scope_of,
     set_strategy,
     stock_step,
+    with_mask,
 )
 from .own_copies import own_copies, replica_index
 from .sublayers import replace_sublayers
@@ -31,15 +33,18 @@ __all__ = [
     "compute_loss",
     "computes_stock_metrics",
     "distribute",
+    "dropout",
     "effective_sample_weight",
     "executions",
     "flatten_layers",
     "inputs_of",
     "loss_rules",
     "loss_tracker",
+    "mask_of",
     "own_copies",
     "own_steps",
     "preparation",
+    "present_samples",
     "replace_sublayers",
     "replica_index",
     "scope_of",
@@ -47,6 +52,7 @@ __all__ = [
     "set_strategy",
     "stock_step",
     "warn_of_unknown_keras",
+    "with_mask",
 ]
 
 warn_of_unknown_keras(keras.__version__)

@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.losses import loss as keras_loss
 
+from .names import mask_of, with_mask
 from .replacing import replace
 
 
@@ -26,6 +27,9 @@ class LossRules(Protocol):
 
     def zero_if_empty(self, value: Any) -> Any:
         """The value, or 0 where this replica has no sample."""
+
+    def present(self) -> Any:
+        """1, or 0 where this replica has no sample, and its inputs are not to count."""
 
     def share(self) -> Any:
         """This replica's samples as a fraction of the global batch's."""
@@ -104,10 +108,10 @@ def _call_loss(
         value = original(loss, y_true, y_pred, sample_weight)
         if not _active.scalar:
             return value
-    mask = keras.src.backend.get_keras_mask(y_pred)
+    mask = mask_of(y_pred)
     data = [None if v is None else rules.gathered(v) for v in (y_true, y_pred, sample_weight, mask)]
     if mask is not None:
-        keras.src.backend.set_keras_mask(data[1], data[3])
+        with_mask(data[1], data[3])
     _active.whole_batch = True
     try:
         return original(loss, *data[:3])
@@ -134,11 +138,13 @@ def _update_mean(
 
 @replace(keras.layers.BatchNormalization, "_moments")
 def _moments(original: Callable[..., Any], layer: Any, inputs: Any, mask: Any) -> Any:
-    """Synchronized where there is a mask too."""
+    """Synchronized where there is a mask too, and without replicas that have no sample."""
     rules = _rules()
-    if rules is None or mask is None or not layer.synchronized:
+    if rules is None or not layer.synchronized:
         return original(layer, inputs, mask)
+    mask = tf.ones(tf.shape(inputs)[:-1]) if mask is None else mask
     weight = tf.cast(keras.ops.broadcast_to(mask[..., None], tf.shape(inputs)), inputs.dtype)
+    weight *= tf.cast(rules.present(), weight.dtype)
 
     def global_sum(values: Any) -> Any:
         values = tf.where(weight > 0, values, tf.zeros_like(values))
@@ -172,6 +178,12 @@ def _clear_losses(original: Callable[..., Any], layer: keras.layers.Layer) -> No
     if _rules():
         _active.losses.pop(id(layer), None)
     original(layer)  # goes on to the layers inside
+
+
+def present_samples() -> Any:
+    """As `LossRules.present`; 1 outside of a step on several replicas."""
+    rules = _rules()
+    return rules.present() if rules else tf.constant(1.0, "float64")
 
 
 def effective_sample_weight(sample_weight: Any, mask: Any, dtype: Any, reduction: str) -> Any:

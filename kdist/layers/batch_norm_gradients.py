@@ -6,7 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from .batch_norm_compilation import kernel, worth_compiling
+from kdist import _upstream
+from kdist.compilation import worth_compiling
+
+from .batch_norm_compilation import kernel
 from .batch_norm_kernels import Kernels, Moments, merge
 
 
@@ -21,7 +24,8 @@ def across_replicas(
 
     @tf.custom_gradient
     def batch_norm(x: Any, gamma: Any, beta: Any) -> Any:
-        local = kernel(kernels, "local_moments", x)(x, mask)
+        present = tf.cast(_upstream.present_samples(), gamma.dtype)
+        local = present * kernel(kernels, "local_moments", x)(x, mask)
         # A sum of tensors that are zero but for one replica's row gathers the rows, in one
         # collective and without a rendezvous on shapes.
         own = tf.one_hot(
@@ -32,7 +36,7 @@ def across_replicas(
         y = kernel(kernels, "normalize", x)(x, moments, gamma, beta)
 
         def gradient(dy: Any, *_: Any) -> Any:
-            sums = kernel(kernels, "gradient_sums", x)(dy, x, moments)
+            sums = present * kernel(kernels, "gradient_sums", x)(dy, x, moments)
             total = context.all_reduce(tf.distribute.ReduceOp.SUM, sums)
             dx = kernel(kernels, "input_gradient", x)(dy, x, moments, gamma, total, mask)
             return _differentiable_once(dx, sums[1], sums[0])

@@ -7,9 +7,10 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kdist.compilation import SMALLEST_COMPILED_SAMPLE, worth_compiling
 from kdist.errors import UserError
 from kdist.layers import SyncBatchNormalization
-from kdist.layers.batch_norm_compilation import SMALLEST_COMPILED_SAMPLE, _compiled, worth_compiling
+from kdist.layers.batch_norm_compilation import _compiled
 
 STOCK = keras.layers.BatchNormalization
 LARGE = (16, 16, 8)  # compiled by XLA on CPUs

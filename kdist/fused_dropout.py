@@ -1,0 +1,93 @@
+"""Dropout in one pass on CPUs, its mask drawn where it is needed and never kept."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from .compilation import worth_compiling
+
+_FUSED_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
+
+
+def fusible(inputs: Any, rate: Any, noise_shape: Any) -> bool:
+    """Whether `fused_dropout` takes these: large samples on CPUs, each value for itself."""
+    return (
+        noise_shape is None
+        and isinstance(rate, float)
+        and inputs.dtype in _FUSED_DTYPES
+        and worth_compiling(inputs)
+    )
+
+
+def fused_dropout(inputs: Any, rate: float, seed: Any) -> Any:
+    """Set a share of the values to 0 and divide the others by 1 - rate.
+
+    TensorFlow's dropout draws its random numbers one after another, keeps them, and passes over
+    the values four times: for a rate of 0.01 a tenth of a residual network's step on a CPU.
+
+    Args:
+        inputs: Any shape, the batch first.
+        rate: The share, from 0 to 1 and neither.
+        seed: Two integers; the same ones drop the same positions of as many values.
+
+    Returns:
+        As `inputs`.
+
+    Source: Srivastava et al. 2014, "Dropout". Whether value i stays is told by SplitMix (Steele,
+    Lea & Flood 2014, "Fast Splittable Pseudorandom Number Generators") with 32 bits and the
+    finalizer of MurmurHash3, so that every value can be asked for on its own.
+    """
+    drop = _compiled(rate, inputs.dtype.name, tuple(inputs.shape[1:]))
+
+    # The gradient draws the mask again, which costs less than to keep it.
+    @tf.custom_gradient
+    def dropout(x: Any) -> Any:
+        return drop(x, seed), lambda dy: drop(dy, seed)
+
+    return dropout(inputs)
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(rate: float, dtype: str, sample: tuple[int, ...]) -> Callable[..., Any]:
+    """One for each shape, as TensorFlow warns of a function that is traced for many."""
+    del dtype, sample
+    function: Callable[..., Any] = tf.function(
+        functools.partial(_dropped, rate=rate),
+        jit_compile=True,
+        autograph=False,
+        reduce_retracing=True,
+    )
+    return function
+
+
+def _dropped(x: Any, seed: Any, *, rate: float) -> Any:
+    kept = random_bits(tf.size(x), seed) >= tf.constant(round(rate * 2**32), "uint32")
+    return tf.where(tf.reshape(kept, tf.shape(x)), x * tf.cast(1 / (1 - rate), x.dtype), 0)
+
+
+def random_bits(count: Any, seed: Any) -> Any:
+    """Random numbers of 32 bits, uint32, shape (count,)."""
+    first, second = tf.unstack(tf.cast(seed, "uint32"))
+    # Neighbouring seeds are to give streams that have nothing in common.
+    start = _mixed(_mixed(first) + second)
+    twist = _mixed(start + _constant(0x9E3779B9))
+    counter = tf.cast(tf.range(count), "uint32") * _constant(0x9E3779B9) + start
+    return _mixed(counter, twist)
+
+
+def _mixed(h: Any, twist: Any = None) -> Any:
+    """MurmurHash3's finalizer; the twist makes it another one for each stream."""
+    h = _shifted(h, 16) * _constant(0x85EBCA6B)
+    h = h if twist is None else tf.bitwise.bitwise_xor(h, twist)
+    h = _shifted(h, 13) * _constant(0xC2B2AE35)
+    return _shifted(h, 16)
+
+
+def _shifted(h: Any, bits: int) -> Any:
+    return tf.bitwise.bitwise_xor(h, tf.bitwise.right_shift(h, _constant(bits)))
+
+
+def _constant(value: int) -> Any:
+    return tf.constant(value, "uint32")
