@@ -1,6 +1,5 @@
 """The `kdist` command: parses and calls, no logic."""
 
-import dataclasses
 import os
 import sys
 from typing import Annotated
@@ -11,6 +10,8 @@ from .config import DATASETS, SCHEDULES, TrainConfig
 from .errors import UserError
 from .links import LINKS, choose_link
 from .optimizer_choice import OPTIMIZERS
+from .precision import PRECISIONS
+from .recipes import read_recipe, read_settings, recipe_names
 from .scaling import RULES
 from .step_time import format_steps, parse_replicas
 
@@ -30,6 +31,13 @@ def _choices(names: tuple[str, ...]) -> str:
 
 @app.command()
 def train(
+    context: typer.Context,
+    config: Annotated[
+        str | None, typer.Option(help="Settings file, TOML or JSON; options given here win.")
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help=f"Settings that come with kdist. {_choices(recipe_names())}")
+    ] = None,
     dataset: Annotated[str, typer.Option(help=_choices(DATASETS))] = _DEFAULTS.dataset,
     data_dir: Annotated[
         str | None, typer.Option(help="Folder with the four Fashion-MNIST files.")
@@ -40,6 +48,9 @@ def train(
     augment: Annotated[
         bool, typer.Option(help="Flip and shift the training images at random.")
     ] = _DEFAULTS.augment,
+    shift: Annotated[
+        float, typer.Option(help="Longest shift, as a part of height and width.")
+    ] = _DEFAULTS.shift,
     depth: Annotated[int, typer.Option(help="Layers of the network, 6n + 4.")] = _DEFAULTS.depth,
     width: Annotated[int, typer.Option(help="Its widening factor.")] = _DEFAULTS.width,
     dropout: Annotated[
@@ -69,6 +80,14 @@ def train(
         float | None,
         typer.Option(help="Of SGD (Nesterov) and LARS.", show_default="0 for sgd, else 0.9"),
     ] = None,
+    label_smoothing: Annotated[
+        float, typer.Option(help="Share of a label that is spread over all classes.")
+    ] = _DEFAULTS.label_smoothing,
+    ema_momentum: Annotated[
+        float | None,
+        typer.Option(help="Keep an average of the weights, with this momentum a step."),
+    ] = None,
+    precision: Annotated[str, typer.Option(help=_choices(PRECISIONS))] = _DEFAULTS.precision,
     schedule: Annotated[
         str, typer.Option(help=f"Rate after the warm-up. {_choices(SCHEDULES)}")
     ] = _DEFAULTS.schedule,
@@ -97,12 +116,19 @@ def train(
     log_dir: Annotated[str | None, typer.Option(help="Folder for TensorBoard's files.")] = None,
 ) -> None:
     """Train a WideResNet on Fashion-MNIST."""
-    given = locals()
-    config = TrainConfig(**{f.name: given[f.name] for f in dataclasses.fields(TrainConfig)})
+    options = {k: v for k, v in locals().items() if k not in ("context", "config", "recipe")}
+    given = {name: value for name, value in options.items() if _was_given(context, name)}
+    settings = {} if recipe is None else read_recipe(recipe)
+    settings |= {} if config is None else read_settings(config)
     from .training import train as run
 
-    if run(config).interrupted:
+    if run(TrainConfig.from_dict(settings | given)).interrupted:
         raise typer.Exit(130)
+
+
+def _was_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
 
 
 @app.command()

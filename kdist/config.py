@@ -10,10 +10,11 @@ from .arguments import as_integer, as_real
 from .errors import UserError
 from .lab import LAB_EPOCHS
 from .optimizer_choice import OPTIMIZERS, check_momentum
+from .precision import PRECISIONS
 from .scaling import RULES
 
 DATASETS = ("fashion_mnist", "sample")
-SCHEDULES = ("constant", "cosine", "lab")
+SCHEDULES = ("constant", "cosine", "linear", "lab")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,7 @@ class TrainConfig:
         data_dir: Folder with the four Fashion-MNIST files, or `None` to look for them.
         subset: Train on the first `subset` images only (and test on at most as many).
         augment: Flip and shift the training images at random.
+        shift: Longest of the shifts, as a part of height and width.
         depth: Layers of the WideResNet, 6n + 4.
         width: Its widening factor.
         dropout: Share of the values dropped inside each block.
@@ -40,8 +42,12 @@ class TrainConfig:
         optimizer: `"sgd"`, `"momentum"` (SGD with momentum 0.9), `"adam"`, `"adamw"`, `"novograd"`
             or `"lars"`.
         momentum: Nesterov momentum of SGD, or LARS's momentum; `None` takes the optimizer's.
-        schedule: Learning rate after the warm-up: `"constant"`, `"cosine"` down to 0, or `"lab"`, a
-            tenth of it from epoch 15, 25 and 35 on.
+        label_smoothing: Share of a label that is spread over all classes.
+        ema_momentum: Validate and keep an exponential moving average of the weights with this
+            momentum a step; `None` keeps the weights themselves.
+        precision: `"float32"`, `"mixed_bfloat16"`, `"mixed_float16"` or `"tf32"`.
+        schedule: Learning rate after the warm-up: `"constant"`, `"cosine"` or `"linear"` down to 0,
+            or `"lab"`, a tenth of it from epoch 15, 25 and 35 on.
         warmup_epochs: Epochs over which the learning rate rises from 0.
         epochs: Epochs at most.
         target_accuracy: Stop once the validation accuracy beats this ...
@@ -60,6 +66,7 @@ class TrainConfig:
     data_dir: str | None = None
     subset: int | None = None
     augment: bool = True
+    shift: float = 0.2
     depth: int = 16
     width: int = 10
     dropout: float = 0.01
@@ -71,6 +78,9 @@ class TrainConfig:
     lr_rule: str = "linear"
     optimizer: str = "sgd"
     momentum: float | None = None
+    label_smoothing: float = 0.0
+    ema_momentum: float | None = None
+    precision: str = "float32"
     schedule: str = "constant"
     warmup_epochs: float = 0.0
     epochs: int = 40
@@ -92,6 +102,7 @@ class TrainConfig:
         self._one_of("lr_rule", RULES)
         self._one_of("optimizer", OPTIMIZERS)
         self._one_of("schedule", SCHEDULES)
+        self._one_of("precision", PRECISIONS)
         for name in ("width", "batch_size", "val_batch_size", "epochs", "patience"):
             self._whole(name, least=1)
         for name in ("replicas", "subset"):
@@ -108,8 +119,11 @@ class TrainConfig:
         self._number("wd", least=0)
         self._number("warmup_epochs", least=0)
         self._number("dropout", least=0, below=1)
-        if self.momentum is not None:
-            self._number("momentum", least=0, below=1)
+        self._number("shift", least=0, below=1)
+        self._number("label_smoothing", least=0, below=1)
+        for name in ("momentum", "ema_momentum"):
+            if getattr(self, name) is not None:
+                self._number(name, least=0, below=1)
         check_momentum(self.optimizer, self.momentum)
         self._number("target_accuracy", above=0, below=1)
         if self.target_train_accuracy is not None:

@@ -28,7 +28,9 @@ def penalty(name: str, wd: float) -> float:
     return 0.0 if name in _OWN_DECAY else wd
 
 
-def make_optimizer(name: str, rate: Any, *, momentum: float | None, wd: float) -> Any:
+def make_optimizer(
+    name: str, rate: Any, *, momentum: float | None, wd: float, ema_momentum: float | None = None
+) -> Any:
     """The optimizer called `name`.
 
     Args:
@@ -37,21 +39,25 @@ def make_optimizer(name: str, rate: Any, *, momentum: float | None, wd: float) -
         rate: A learning rate or Keras schedule.
         momentum: Of SGD and LARS; `None` for the default.
         wd: The weight decay of AdamW, NovoGrad and LARS.
+        ema_momentum: Of an average of the weights that the optimizer keeps; `None` for none.
     """
     import keras
 
     from .optimizers import LARS, NovoGrad
 
+    average: dict[str, Any] = {}
+    if ema_momentum is not None:
+        average = {"use_ema": True, "ema_momentum": ema_momentum}
     speed = momentum if momentum is not None else _DEFAULT_MOMENTUM.get(name, 0.0)
     match name:
         case "sgd" | "momentum":
-            return keras.optimizers.SGD(rate, momentum=speed, nesterov=speed > 0)
+            return keras.optimizers.SGD(rate, momentum=speed, nesterov=speed > 0, **average)
         case "adam":
-            return keras.optimizers.Adam(rate)
+            return keras.optimizers.Adam(rate, **average)
         case "adamw":
-            return keras.optimizers.AdamW(rate, weight_decay=wd)
+            return keras.optimizers.AdamW(rate, weight_decay=wd, **average)
         case "novograd":
-            return NovoGrad(rate, weight_decay_rate=wd)
+            return NovoGrad(rate, weight_decay_rate=wd, **average)
         case "lars":
-            return LARS(rate, momentum=speed, weight_decay_rate=wd)
+            return LARS(rate, momentum=speed, weight_decay_rate=wd, **average)
     raise UserError(f"optimizer is one of {', '.join(OPTIMIZERS)}; received {name}")

@@ -1,9 +1,5 @@
 """`train`: one training run, from a `TrainConfig` to a `TrainResult` and a run folder."""
 
-import dataclasses
-import importlib.metadata
-import platform
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from .config import TrainConfig
 from .data import ImageData, fashion_mnist
 from .errors import UserError
-from .hardware import device_names
 from .optimizer_choice import make_optimizer, penalty
+from .precision import computing_in
 from .run_folder import RunFolder
+from .run_schedule import run_schedule
 from .scaling import scale_learning_rate
+from .train_result import TrainResult, make_result, summary
 
 if TYPE_CHECKING:
     import keras
@@ -24,37 +22,6 @@ if TYPE_CHECKING:
 
 # TensorFlow and Keras are imported inside the functions: what the caller has to mend in the
 # settings, the data or the run folder is told before their import, which takes seconds.
-
-_VERSIONS = ("kdist", "tensorflow", "keras", "numpy")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainResult:
-    """What a run came to.
-
-    Attributes:
-        val_accuracy: Validation accuracy after the last whole epoch; `None` if there was none.
-        best_val_accuracy: The best of all epochs.
-        images_per_sec: Training images a second, median over the epochs after the first.
-        seconds: Duration of `fit`, validation included.
-        epochs: Whole epochs trained.
-        reached_target: Whether training stopped because the target accuracy was reached.
-        interrupted: Whether Ctrl-C ended the training.
-        run_dir: The run folder.
-        history: The values of each epoch, by name.
-        model: The trained model.
-    """
-
-    val_accuracy: float | None
-    best_val_accuracy: float | None
-    images_per_sec: float | None
-    seconds: float
-    epochs: int
-    reached_target: bool
-    interrupted: bool
-    run_dir: str
-    history: dict[str, list[float]]
-    model: "keras.Model"
 
 
 def train(
@@ -86,7 +53,8 @@ def train(
         from .strategy import MirroredStrategy
 
         strategy = MirroredStrategy(replicas=config.replicas)
-        return _train(config, data, folder, strategy, callbacks, announce, verbose)
+        with computing_in(config.precision, strategy.devices):
+            return _train(config, data, folder, strategy, callbacks, announce, verbose)
     except BaseException:
         folder.discard()
         raise
@@ -151,6 +119,7 @@ def _train(
         seed=config.seed,
         standardization=standardization,
         augment=config.augment,
+        shift=config.shift,
     )
     validation = evaluation_batches(
         data.test_images,
@@ -158,6 +127,10 @@ def _train(
         batch_size=replicas * config.val_batch_size,
         standardization=standardization,
     )
+    loss: Any = "sparse_categorical_crossentropy"
+    if config.label_smoothing:  # Keras has it for one-hot labels only
+        loss = keras.losses.CategoricalCrossentropy(label_smoothing=config.label_smoothing)
+        training, validation = (_one_hot(part, data.classes) for part in (training, validation))
     model = strategy.build(
         lambda: WideResNet(
             config.depth,
@@ -172,12 +145,14 @@ def _train(
         model.compile(
             make_optimizer(
                 config.optimizer,
-                _schedule(config, learning_rate, steps_per_epoch=int(training.cardinality())),
+                run_schedule(config, learning_rate, steps_per_epoch=int(training.cardinality())),
                 momentum=config.momentum,
                 wd=config.wd,
+                ema_momentum=config.ema_momentum,
             ),
-            "sparse_categorical_crossentropy",
+            loss,
             metrics=["accuracy"],
+            steps_per_execution="auto",
         )
     targets = {"val_accuracy": config.target_accuracy}
     if config.target_train_accuracy is not None:
@@ -187,6 +162,8 @@ def _train(
     )
     history = keras.callbacks.History()
     run_callbacks = [
+        # First: the others are to see what the average reaches.
+        *([keras.callbacks.SwapEMAWeights()] if config.ema_momentum is not None else []),
         PrintThroughput(verbose=min(verbose, 1)),
         stopping,
         PrintTotalTime(verbose=min(verbose, 1)),
@@ -210,6 +187,7 @@ def _train(
             )
     except KeyboardInterrupt:
         interrupted = True
+        model.optimizer.finalize_variable_values(model.trainable_weights)  # of the average
         announce("Interrupted: saving what was trained.")
         if int(model.optimizer.iterations.numpy()):
             for callback in run_callbacks:  # `fit` did not come to it
@@ -220,80 +198,12 @@ def _train(
         folder.save_model(model)
     finally:
         convert_batch_norm(model, to="synchronized")
-    result = _result(history.history, folder, model, seconds, interrupted, stopping.reached)
-    folder.write_json("summary.json", _summary(result, strategy, global_batch, learning_rate, data))
+    result = make_result(history.history, folder, model, seconds, interrupted, stopping.reached)
+    folder.write_json("summary.json", summary(result, strategy, global_batch, learning_rate, data))
     return result
 
 
-def _schedule(config: TrainConfig, learning_rate: float, *, steps_per_epoch: int) -> Any:
-    """The learning rate over the run's steps."""
-    import keras
+def _one_hot(batches: Any, classes: int) -> Any:
+    import tensorflow as tf
 
-    from .schedules import WarmUp, lab_schedule
-
-    warmup_steps = round(config.warmup_epochs * steps_per_epoch)
-    if warmup_steps >= config.epochs * steps_per_epoch:
-        raise UserError(
-            f"warmup_epochs={config.warmup_epochs:g} is {warmup_steps} of the run's"
-            f" {config.epochs * steps_per_epoch} steps and leaves none to train at the full"
-            " learning rate: lower it, or raise epochs"
-        )
-    if config.schedule == "lab":
-        return lab_schedule(
-            learning_rate, steps_per_epoch=steps_per_epoch, warmup_epochs=config.warmup_epochs
-        )
-    schedule: Any = learning_rate
-    if config.schedule == "cosine":
-        schedule = keras.optimizers.schedules.CosineDecay(
-            learning_rate, config.epochs * steps_per_epoch - warmup_steps
-        )
-    return WarmUp(schedule, steps=warmup_steps) if warmup_steps else schedule
-
-
-def _result(
-    history: dict[str, list[float]],
-    folder: RunFolder,
-    model: "keras.Model",
-    seconds: float,
-    interrupted: bool,
-    reached_target: bool,
-) -> TrainResult:
-    accuracies = history.get("val_accuracy", [])
-    rates = history.get("images_per_sec", [])
-    rates = rates[1:] or rates  # the first epoch holds the tracing of the step
-    return TrainResult(
-        val_accuracy=accuracies[-1] if accuracies else None,
-        best_val_accuracy=max(accuracies, default=None),
-        images_per_sec=statistics.median(rates) if rates else None,
-        seconds=seconds,
-        epochs=len(accuracies),
-        reached_target=reached_target,
-        interrupted=interrupted,
-        run_dir=str(folder.path),
-        history=history,
-        model=model,
-    )
-
-
-def _summary(
-    result: TrainResult,
-    strategy: "MirroredStrategy",
-    global_batch: int,
-    learning_rate: float,
-    data: ImageData,
-) -> dict[str, Any]:
-    names = [field.name for field in dataclasses.fields(result)]
-    values = {name: getattr(result, name) for name in names if name not in ("history", "model")}
-    return values | {
-        "replicas": strategy.num_replicas_in_sync,
-        "devices": list(strategy.devices),
-        "device_names": device_names(strategy.devices),
-        "global_batch": global_batch,
-        "learning_rate": learning_rate,
-        "parameters": result.model.count_params(),
-        "data": data.source,
-        "training_images": len(data.train_images),
-        "validation_images": len(data.test_images),
-        "versions": {name: importlib.metadata.version(name) for name in _VERSIONS}
-        | {"python": platform.python_version()},
-    }
+    return batches.map(lambda images, labels: (images, tf.one_hot(labels, classes)))

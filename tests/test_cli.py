@@ -1,3 +1,5 @@
+import dataclasses
+import inspect
 import json
 import subprocess
 import sys
@@ -5,6 +7,7 @@ import sys
 import pytest
 
 import kdist.cli
+from kdist.config import TrainConfig
 
 HEAVY = ("tensorflow", "keras", "wandb", "keras_tuner", "matplotlib")
 
@@ -43,6 +46,9 @@ def test_help_imports_nothing_heavy(arguments):
         (["--data-dir", "/no/such/folder"], "/no/such/folder"),
         (["--dataset", "sample", "--subset", "20000"], "20000"),
         (["--dataset", "sample", "--run-dir", sys.executable], "cannot make the run folder"),
+        (["--recipe", "slow"], "recipe is one of"),
+        (["--config", "/no/such.toml"], "cannot read the settings in /no/such.toml"),
+        (["--precision", "int8"], "precision is one of float32"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_2_before_tensorflow(arguments, words):
@@ -78,6 +84,46 @@ def test_train_from_the_command_line(tmp_path):
         assert line in done.stdout
     assert json.loads((folder / "config.json").read_text())["epochs"] == 1
     assert (folder / "model.keras").exists()
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The configurations that `kdist train` was asked to run, which is not done."""
+    seen = []
+
+    class Done:
+        interrupted = False
+
+    monkeypatch.setattr("kdist.training.train", lambda config: seen.append(config) or Done)
+
+    def train(*arguments):
+        monkeypatch.setattr("sys.argv", ["kdist", "train", *arguments])
+        with pytest.raises(SystemExit) as end:
+            kdist.cli.main()
+        assert not end.value.code
+        return seen[-1]
+
+    return train
+
+
+def test_options_win_over_the_file_and_the_file_over_the_recipe(trained, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("width = 2\nepochs = 5\n")
+    recipe = trained("--recipe", "fast")
+    config = trained("--recipe", "fast", "--config", str(path), "--epochs", "40")
+    assert (config.width, config.epochs) == (2, 40)  # 40 is the default, and was given
+    assert (config.schedule, config.momentum) == (recipe.schedule, recipe.momentum)
+    assert recipe != trained()
+
+
+def test_without_options_the_labs_settings(trained):
+    assert trained() == TrainConfig()
+
+
+def test_every_setting_is_an_option():
+    options = set(inspect.signature(kdist.cli.train).parameters)
+    settings = {field.name for field in dataclasses.fields(TrainConfig)}
+    assert options == settings | {"context", "config", "recipe"}
 
 
 def test_an_interrupted_run_exits_with_130(monkeypatch):

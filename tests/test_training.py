@@ -187,3 +187,31 @@ def test_nothing_is_left_when_a_run_cannot_start(tmp_path, values):
     with pytest.raises(UserError):
         train(config(tmp_path / "run", **values), announce=silent, verbose=0)
     assert not (tmp_path / "run").exists()
+
+
+def test_an_average_of_the_weights_is_validated_and_kept(tmp_path):
+    settings = config(
+        tmp_path / "run", ema_momentum=0.5, label_smoothing=0.1, schedule="linear", momentum=0.9
+    )
+    result = train(settings, announce=silent, verbose=0)
+    optimizer = result.model.optimizer
+    for weight, average in zip(
+        result.model.trainable_weights, optimizer._model_variables_moving_average, strict=True
+    ):
+        np.testing.assert_allclose(weight.numpy(), average.numpy())
+    data = load_data(settings, announce=silent)
+    images = Standardization.of(data.train_images)(data.test_images)
+    guesses = result.model.predict(images, verbose=0).argmax(1)
+    # The last epoch was validated with the average, too.
+    assert np.mean(guesses == data.test_labels) == pytest.approx(result.val_accuracy, abs=1e-6)
+    optimizer.iterations.assign(6)
+    assert float(optimizer.learning_rate) == 0
+
+
+def test_ctrl_c_keeps_the_average(tmp_path):
+    settings = config(tmp_path / "run", replicas=1, batch_size=32, ema_momentum=0.5)
+    model = train(settings, callbacks=[Interrupt()], announce=silent, verbose=0).model
+    for weight, average in zip(
+        model.trainable_weights, model.optimizer._model_variables_moving_average, strict=True
+    ):
+        np.testing.assert_allclose(weight.numpy(), average.numpy())

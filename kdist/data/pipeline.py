@@ -20,6 +20,7 @@ def training_batches(
     seed: int,
     standardization: Callable[[Any], Any],
     augment: bool = True,
+    shift: float = 0.2,
 ) -> Any:
     """Shuffled, standardized and randomly varied batches; one iteration is one epoch.
 
@@ -34,6 +35,7 @@ def training_batches(
         seed: Determines every epoch, together with `tf.random.set_seed` where that is called.
         standardization: Called with a batch of `images`, returns float32.
         augment: Vary the images by `random_flip_and_shift`.
+        shift: Longest shift, as there.
 
     Returns:
         A finite `tf.data.Dataset` of float32 images and int32 labels.
@@ -53,7 +55,7 @@ def training_batches(
 
     def varied(indices: Any, draw: Any) -> Any:
         batch, targets = take(indices)
-        return random_flip_and_shift(batch, seed=draw), targets
+        return random_flip_and_shift(batch, seed=draw, shift=shift), targets
 
     draws = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).batch(2)
     pairs = tf.data.Dataset.zip(order, draws)
