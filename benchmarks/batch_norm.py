@@ -19,11 +19,10 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import interleaved
+import kdist
 import keras
 import tensorflow as tf
 import training_steps
-
-import kdist
 from kdist.layers import SyncBatchNormalization
 from kdist.models import WideResNet
 

@@ -12,11 +12,10 @@ import statistics
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import interleaved
+import kdist
 import keras
 import tensorflow as tf
 import training_steps
-
-import kdist
 from kdist.callbacks import BatchNormMonitor, GradientNoiseScale
 from kdist.models import WideResNet
 

@@ -20,11 +20,10 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import kdist
 import keras
 import numpy as np
 import tensorflow as tf
-
-import kdist
 from kdist.callbacks import BatchNormMonitor
 
 GLOBAL_BATCH = 64

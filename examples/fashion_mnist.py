@@ -10,9 +10,8 @@ network is WRN-16-1.
 
 import argparse
 
-import keras
-
 import kdist
+import keras
 from kdist.callbacks import PrintThroughput, PrintTotalTime, StopAtAccuracy
 from kdist.models import WideResNet
 

@@ -20,9 +20,8 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import keras
-
 import kdist
+import keras
 from kdist.schedules import WarmUp
 
 BASE_RATE, BASE_BATCH = 0.125, 32

@@ -7,10 +7,9 @@ from numbers import Integral
 from typing import Any
 
 import keras
-from keras import layers
-
 from kdist.arguments import is_real_within
 from kdist.errors import UserError
+from keras import layers
 
 STEM_FILTERS = 16
 STAGES = 3

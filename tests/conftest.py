@@ -5,8 +5,7 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("WANDB_MODE", "offline")
 
-# First, as it chooses TensorFlow's kernels.
-import kdist  # isort: skip  # noqa: F401
+import kdist  # noqa: F401 - first, as for its users
 import keras
 import pytest
 import tensorflow as tf

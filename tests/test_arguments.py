@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-
 from kdist.arguments import positive_integer, real_number
 from kdist.errors import UserError
 

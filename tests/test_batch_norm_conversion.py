@@ -1,11 +1,10 @@
 import subprocess
 import sys
 
+import kdist
 import keras
 import numpy as np
 import pytest
-
-import kdist
 from kdist.batch_norm_conversion import convert_batch_norm
 from kdist.errors import UserError
 from kdist.group_norm_conversion import groups

@@ -1,11 +1,10 @@
+import kdist
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import kdist
 from kdist.batch_norm_recalibration import recalibrate_batch_norm
 from kdist.calibration_batches import calibration_batches
 from kdist.errors import UserError

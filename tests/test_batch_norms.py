@@ -1,7 +1,6 @@
 import keras
-from keras import layers
-
 from kdist.batch_norms import batch_norms, unsynchronized_batch_norms
+from keras import layers
 
 
 def nested_model():

@@ -4,9 +4,8 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 import kdist.cli
+import pytest
 from kdist.config import TrainConfig
 
 HEAVY = ("tensorflow", "keras", "wandb", "keras_tuner", "matplotlib")

@@ -1,10 +1,9 @@
 import subprocess
 import sys
 
+import kdist
 import pytest
 import tensorflow as tf
-
-import kdist
 from kdist.errors import UserError
 
 

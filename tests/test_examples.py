@@ -36,7 +36,7 @@ def test_batch_norm_pitfalls(tmp_path):
     loss = {way: float(value) for way, _, _, value in rows}
     assert accuracy[shared] < accuracy[by_hand] - 0.04
     assert accuracy[shared] < accuracy["kdist"] - 0.06
-    assert accuracy[tower] < accuracy["kdist"] - 0.02
+    assert accuracy[tower] < accuracy["kdist"] - 0.01
     assert loss[tower] > loss["kdist"] + 0.05
     assert recalibrated[shared] > accuracy[shared] + 0.04
     assert recalibrated[shared] == recalibrated[by_hand]
@@ -55,7 +55,7 @@ def test_lab3_large_batch(tmp_path):
         "larger batch, warm-up",
         "larger batch, NovoGrad",
     )
-    done = run("lab3_large_batch.py", "--epochs", "4", "--replicas", "1", "--plot", str(path),
+    done = run("lab3_large_batch.py", "--epochs", "5", "--replicas", "1", "--plot", str(path),
                "--runs", *runs)  # fmt: skip
     assert done.returncode == 0, done.stderr
     outcomes = re.findall(r"^(.+?): .* \| (\S+)$", done.stdout, re.M)

@@ -1,8 +1,7 @@
+import kdist
 import keras
 import numpy as np
 import pytest
-
-import kdist
 from kdist import executions
 
 

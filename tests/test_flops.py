@@ -1,11 +1,10 @@
 import math
 
+import kdist
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-
-import kdist
 from kdist.flops import peak_flops_per_second, training_flops
 from kdist.models import WideResNet
 

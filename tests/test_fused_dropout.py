@@ -1,11 +1,10 @@
+import kdist
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import kdist
 from kdist.fused_dropout import fused_dropout, fusible, random_bits
 
 COUNT = 40_000

@@ -2,7 +2,6 @@ import os
 import signal
 
 import pytest
-
 from kdist.interrupts import interrupts_at_batch_end
 
 

@@ -3,7 +3,6 @@ import doctest
 import math
 
 import pytest
-
 from kdist import links
 from kdist.errors import UserError
 from kdist.links import LINKS, Link, choose_link

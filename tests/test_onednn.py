@@ -3,7 +3,6 @@ import subprocess
 import sys
 
 import pytest
-
 from kdist import onednn
 
 AVX2 = "processor : 0\nflags\t\t: fpu sse avx avx2 f16c fma\n"

@@ -1,7 +1,6 @@
+import kdist.optimizers
 import keras
 import pytest
-
-import kdist.optimizers
 from kdist.errors import UserError
 from kdist.optimizer_choice import OPTIMIZERS, check_momentum, make_optimizer, penalty
 

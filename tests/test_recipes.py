@@ -1,7 +1,6 @@
 import json
 
 import pytest
-
 from kdist.config import TrainConfig
 from kdist.errors import UserError
 from kdist.recipes import read_recipe, read_settings, recipe_names

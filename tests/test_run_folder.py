@@ -1,7 +1,6 @@
 import json
 
 import pytest
-
 from kdist.errors import UserError
 from kdist.run_folder import RunFolder
 

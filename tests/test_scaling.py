@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from kdist import scaling
 from kdist.errors import UserError
 from kdist.scaling import scale_learning_rate
@@ -112,9 +111,8 @@ def test_missing_or_doubled_counts_are_refused(counts):
 
 
 def test_every_optimizer_of_keras_has_a_rule_or_an_error_that_asks_for_one():
-    import keras
-
     import kdist.optimizers
+    import keras
 
     known = {"SGD": "linear", "LARS": "linear"} | dict.fromkeys(
         ("Adam", "AdamW", "Nadam", "RMSprop", "Lamb", "NovoGrad"), "sqrt"

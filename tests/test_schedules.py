@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from kdist.errors import UserError
 from kdist.schedules import WarmUp, lab_schedule
 

@@ -6,7 +6,6 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from kdist import step_time
 from kdist.errors import UserError
 from kdist.links import LINKS, Link

@@ -1,9 +1,8 @@
+import kdist
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-
-import kdist
 from kdist.errors import UserError
 
 

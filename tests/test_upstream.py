@@ -6,12 +6,11 @@ seen in (Keras 3.15.1, TensorFlow 2.21.0). When one fails, delete the workaround
 
 import itertools
 
+import kdist
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-
-import kdist
 from kdist import _upstream
 
 

@@ -142,6 +142,8 @@ def _moments(original: Callable[..., Any], layer: Any, inputs: Any, mask: Any) -
     rules = _rules()
     if rules is None or not layer.synchronized:
         return original(layer, inputs, mask)
+    # As in Keras, where there is a mask.
+    epsilon = 0.0 if mask is None else keras.config.epsilon()
     mask = tf.ones(tf.shape(inputs)[:-1]) if mask is None else mask
     weight = tf.cast(keras.ops.broadcast_to(mask[..., None], tf.shape(inputs)), inputs.dtype)
     weight *= tf.cast(rules.present(), weight.dtype)
@@ -150,7 +152,7 @@ def _moments(original: Callable[..., Any], layer: Any, inputs: Any, mask: Any) -
         values = tf.where(weight > 0, values, tf.zeros_like(values))
         return rules.total(tf.reduce_sum(values, layer._reduction_axes))
 
-    count = global_sum(weight) + keras.config.epsilon()
+    count = global_sum(weight) + epsilon
     mean = global_sum(inputs) / count
     return mean, global_sum(tf.square(inputs - mean)) / count
 

@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 import keras
-
 from kdist.models import WideResNet
 
 from .programs import CLASSES, IMAGE_SHAPE, Program, random_images

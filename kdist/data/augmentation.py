@@ -3,7 +3,6 @@
 from typing import Any
 
 import tensorflow as tf
-
 from kdist.errors import UserError
 
 

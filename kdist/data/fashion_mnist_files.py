@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
 from kdist.data.download import download
 from kdist.data.idx import read_idx
 from kdist.data.image_data import ImageData

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-
 from kdist.errors import UserError
 
 MEND = "Replace or delete the file, or name another folder as data_dir."

@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import numpy.typing as npt
-
 from kdist.arguments import as_integer
 from kdist.errors import UserError
 

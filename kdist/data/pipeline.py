@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-
 from kdist.arguments import as_integer
 from kdist.data.augmentation import random_flip_and_shift
 from kdist.errors import UserError

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from kdist.data.image_data import IMAGE_AXES
 from kdist.errors import UserError
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-
 from kdist.compilation import worth_compiling
 
 from .batch_norm_kernels import Kernels

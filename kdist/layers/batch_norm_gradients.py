@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-
 from kdist import _upstream
 from kdist.compilation import worth_compiling
 

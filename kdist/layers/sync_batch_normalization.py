@@ -6,7 +6,6 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-
 from kdist.compilation import worth_compiling
 from kdist.errors import UserError
 

@@ -2,7 +2,6 @@ import os
 import sys
 
 import pytest
-
 from kdist.bench import driver
 from kdist.bench.races import ONE, Contestant, Race, tiny
 

@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 import pytest
-
 from kdist.bench import input_pipelines
 from kdist.bench.programs import PROGRAMS
 from kdist.bench.worker import Unavailable

@@ -2,7 +2,6 @@ import dataclasses
 import json
 
 import pytest
-
 from kdist.bench import results, runs
 from kdist.bench.driver import Outcome
 from kdist.bench.races import MATMUL, Comparison, Race, batch_sweep, training

@@ -1,11 +1,10 @@
 import math
 
+import kdist
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-
-import kdist
 from kdist.callbacks import BatchNormMonitor
 from kdist.callbacks.batch_norm_gaps import (
     LayerGap,

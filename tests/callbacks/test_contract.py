@@ -7,13 +7,12 @@ import json
 import pickle
 import re
 
+import kdist.callbacks
 import keras
 import pytest
-from tiny_training import FakeClock, Ticker, images, tiny_fit, traced_model
-
-import kdist.callbacks
 from kdist.callbacks import GradientNoiseScale
 from kdist.errors import UserError
+from tiny_training import FakeClock, Ticker, images, tiny_fit, traced_model
 
 # What a class cannot do without, or does nothing without; the others are made with no argument.
 ARGUMENTS = {

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_training import Accuracies, FakeClock, tiny_fit, traced_model
-
 from kdist.callbacks import StopAtAccuracy
 from kdist.errors import UserError
+from tiny_training import Accuracies, FakeClock, tiny_fit, traced_model
 
 
 class Trained:

@@ -1,14 +1,13 @@
 import doctest
 import math
 
+import kdist
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
-
-import kdist
 from kdist import gradient_norms
 from kdist.callbacks import GradientNoiseScale, PrintThroughput, gradient_noise_scale
 from kdist.callbacks.gradient_noise_scale import noise_scale

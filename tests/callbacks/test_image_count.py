@@ -2,10 +2,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tiny_training import IMAGES, images, tiny_fit, tiny_model, traced_model
-
 from kdist.callbacks.image_count import count_images
 from kdist.errors import UserError
+from tiny_training import IMAGES, images, tiny_fit, tiny_model, traced_model
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

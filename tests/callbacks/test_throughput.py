@@ -4,6 +4,9 @@ import math
 import keras
 import pytest
 import tensorflow as tf
+from kdist.callbacks import PrintThroughput, throughput
+from kdist.errors import UserError
+from kdist.flops import training_flops
 from tiny_training import (
     BATCH,
     IMAGES,
@@ -16,10 +19,6 @@ from tiny_training import (
     tiny_model,
     traced_model,
 )
-
-from kdist.callbacks import PrintThroughput, throughput
-from kdist.errors import UserError
-from kdist.flops import training_flops
 
 RATE = IMAGES / (STEPS * STEP_SECONDS)
 

@@ -6,11 +6,10 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_training import FakeClock
-
 from kdist.callbacks import throughput_meter
 from kdist.callbacks.throughput_meter import ThroughputMeter
 from kdist.errors import UserError
+from tiny_training import FakeClock
 
 stretches = st.lists(
     st.tuples(st.integers(0, 10**9), st.floats(min_value=1e-6, max_value=1e6)), min_size=1

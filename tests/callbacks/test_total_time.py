@@ -1,4 +1,5 @@
 import pytest
+from kdist.callbacks import PrintTotalTime
 from tiny_training import (
     OTHER_CALLBACK_SECONDS,
     STEP_SECONDS,
@@ -8,8 +9,6 @@ from tiny_training import (
     Ticker,
     tiny_fit,
 )
-
-from kdist.callbacks import PrintTotalTime
 
 EPOCH_SECONDS = STEPS * STEP_SECONDS + VALIDATION_SECONDS + OTHER_CALLBACK_SECONDS
 

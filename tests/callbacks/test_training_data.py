@@ -2,6 +2,9 @@ import csv
 
 import keras
 import pytest
+from kdist.callbacks import SaveTrainingData
+from kdist.callbacks.training_data import COLUMNS
+from kdist.errors import UserError
 from tiny_training import (
     BATCH,
     IMAGES,
@@ -16,10 +19,6 @@ from tiny_training import (
     tiny_model,
     traced_model,
 )
-
-from kdist.callbacks import SaveTrainingData
-from kdist.callbacks.training_data import COLUMNS
-from kdist.errors import UserError
 
 EPOCH_SECONDS = STEPS * STEP_SECONDS + VALIDATION_SECONDS + OTHER_CALLBACK_SECONDS
 

@@ -2,11 +2,10 @@
 
 import functools
 
+import kdist
 import keras
 import numpy as np
 import tensorflow as tf
-
-import kdist
 
 STEP_SECONDS = 0.5
 VALIDATION_SECONDS = 100.0

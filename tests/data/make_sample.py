@@ -3,9 +3,8 @@
 import sys
 from pathlib import Path
 
-import numpy as np
-
 import kdist.data
+import numpy as np
 
 TARGET = Path(kdist.data.__file__).with_name("fashion_mnist_sample.npz")
 

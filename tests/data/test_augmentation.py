@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from kdist.data import random_flip_and_shift
 from kdist.errors import UserError
 

@@ -5,7 +5,6 @@ import socket
 import threading
 
 import pytest
-
 from kdist.data.download import DownloadError, download
 
 CONTENT = bytes(range(256)) * 1000

@@ -3,10 +3,9 @@
 import hashlib
 from importlib import resources
 
+import kdist.data
 import numpy as np
 import pytest
-
-import kdist.data
 from kdist.data.fashion_mnist_files import missing_files, read_folder, read_sample
 from kdist.data.sources import DEBIAN, keras_cache
 

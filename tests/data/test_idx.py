@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from kdist.data.idx import parse_idx, read_idx
 from kdist.errors import UserError
 

@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-
 from kdist.data import ImageData
 from kdist.errors import UserError
 

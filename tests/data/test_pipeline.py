@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-
 from kdist.data import Standardization, evaluation_batches, training_batches
 from kdist.errors import UserError
 

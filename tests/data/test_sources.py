@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from kdist.data import fashion_mnist
 from kdist.data.fashion_mnist_files import IdxFile
 from kdist.data.sources import find_fashion_mnist, keras_cache

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-
 from kdist.data import Standardization
 from kdist.errors import UserError
 

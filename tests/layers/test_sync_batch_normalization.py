@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from kdist.compilation import SMALLEST_COMPILED_SAMPLE, worth_compiling
 from kdist.errors import UserError
 from kdist.layers import SyncBatchNormalization

@@ -3,14 +3,13 @@
 import json
 from pathlib import Path
 
+import kdist
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import kdist
 from kdist.errors import UserError
 from kdist.optimizers import LARS, NovoGrad
 

@@ -7,10 +7,9 @@ import keras
 import procedures
 import samples
 from harness import Case
+from kdist.optimizers import LARS, NovoGrad
 from keras import optimizers
 from variants import bn, optimized, plain, uneven
-
-from kdist.optimizers import LARS, NovoGrad
 
 OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "SGD": lambda: optimizers.SGD(0.1, momentum=0.9, nesterov=True),

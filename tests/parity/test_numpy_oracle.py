@@ -1,10 +1,9 @@
 """One step of softmax regression with clipped SGD, worked out in NumPy."""
 
+import kdist
 import keras
 import numpy as np
 import pytest
-
-import kdist
 
 SAMPLES, RATE, CLIP = 5, 0.5, 0.2
 

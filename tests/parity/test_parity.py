@@ -3,10 +3,9 @@
 import functools
 
 import harness
+import kdist
 import pytest
 from cases import CASES, KNOWN_FAILURES
-
-import kdist
 
 ON_MORE_REPLICAS = (
     "uneven_last_batch",

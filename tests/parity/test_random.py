@@ -1,14 +1,13 @@
 """Cases that nobody thought of: hypothesis puts model, optimizer, loss and sizes together."""
 
 import harness
+import kdist
 import keras
 import numpy as np
 import samples
 from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 from optimizer_cases import OPTIMIZERS
-
-import kdist
 
 HIDDEN = {
     "dense": lambda: keras.layers.Dense(5, activation="tanh"),

@@ -3,13 +3,12 @@
 import subprocess
 import sys
 
+import kdist
 import keras
 import numpy as np
 import pytest
 import samples
 import tensorflow as tf
-
-import kdist
 
 LAYERS = {
     "Dropout": lambda: keras.layers.Dropout(0.5, seed=3),

@@ -2,14 +2,13 @@
 
 import warnings
 
+import kdist
 import keras
 import numpy as np
 import pytest
 import samples
 import small_models
 import tensorflow as tf
-
-import kdist
 from kdist.errors import UserError
 
 LOSS = "sparse_categorical_crossentropy"
