@@ -10,7 +10,7 @@ train: $(INSTALLED)  ## Train a WideResNet on two replicas, on any machine.
 		--warmup-epochs 0.5 --epochs 4 --target-accuracy 0.85 --patience 1
 
 test: $(INSTALLED)  ## Run every test.
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(INSTALLED)  ## Format, lint and type checks.
 	$(BIN)/ruff format --check .

@@ -10,6 +10,8 @@ from kdist.errors import UserError
 from kdist.group_norm_conversion import groups
 from kdist.layers import SyncBatchNormalization
 
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
+
 STOCK = keras.layers.BatchNormalization
 IN_PLACE = ["synchronized", "stock", "frozen"]
 KINDS = {

@@ -10,6 +10,8 @@ from kdist.calibration_batches import calibration_batches
 from kdist.errors import UserError
 from kdist.layers import SyncBatchNormalization
 
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
+
 LAYERS = [
     keras.layers.BatchNormalization,
     lambda **options: keras.layers.BatchNormalization(synchronized=True, **options),

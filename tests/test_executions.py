@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from kdist import executions
 
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
+
 
 def dense(units):
     return keras.Sequential([keras.Input((units,)), keras.layers.Dense(units)])

@@ -92,6 +92,14 @@ def dense(*, batch: int, steps: int, steps_per_execution: Any = 1) -> Program:
         return _fitting(strategy.build(model), images, labels, batch, **options)
 
 
+def _flops(model: keras.Model) -> float | None:
+    if keras.backend.backend() != "tensorflow":
+        return None
+    from kdist.flops import training_flops
+
+    return training_flops(model)
+
+
 def _nothing(*, name: str, axis: int) -> Any:  # noqa: ARG001 - as a batch norm is called
     return keras.layers.Identity(name=name)
 
@@ -107,7 +115,12 @@ def _training(
         program = _fitting(model, *random_images(batch * steps), batch)
     weights = sum(math.prod(weight.shape) for weight in model.trainable_weights)
     norms = sum(isinstance(x, keras.layers.BatchNormalization) for x in model.layers)
-    program.facts.update(steps=steps, gradient_bytes=4 * weights, batch_norms=norms)
+    program.facts.update(
+        steps=steps,
+        gradient_bytes=4 * weights,
+        batch_norms=norms,
+        flops_per_image=_flops(model),
+    )
     return program
 
 

@@ -105,10 +105,10 @@ def table(races: Iterable[Mapping[str, Any]]) -> str:
             "",
             f"**{race['title']}**",
             "",
-            "| | a second | memory, MiB |",
-            "| --- | --- | --- |",
+            "| | a second | utilization | memory, MiB |",
+            "| --- | --- | --- | --- |",
         ]
-        lines += [_speed_row(name, outcome) for name, outcome in race["outcomes"].items()]
+        lines += [_speed_row(name, race["outcomes"]) for name in race["outcomes"]]
         if race["ratios"]:
             lines += ["", "| ratio of speeds, median (least to most) | | aimed at |"]
             lines += ["| --- | --- | --- |"]
@@ -116,13 +116,28 @@ def table(races: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join(lines[1:])
 
 
-def _speed_row(name: str, outcome: Mapping[str, Any]) -> str:
+def _speed_row(name: str, outcomes: Mapping[str, Mapping[str, Any]]) -> str:
+    outcome = outcomes[name]
     if not outcome["seconds"]:
-        return f"| {name} | left out: {outcome['left_out']} | |"
-    done = amount(Outcome(facts=outcome["facts"])) / statistics.median(outcome["seconds"])
+        return f"| {name} | left out: {outcome['left_out']} | | |"
+    done = _a_second(outcome)
     speed = f"{done / 1e9:,.0f} GFLOP" if name == MATMUL else f"{done:,.0f} images"
+    # Of the arithmetic that a matrix product of the same race does (MFU: Chowdhery et al. 2022,
+    # "PaLM", appendix B); the network's, whoever computes it.
+    flops = next((o["facts"]["flops_per_image"] for o in outcomes.values() if _counted(o)), None)
+    peak = _a_second(outcomes[MATMUL]) if outcomes.get(MATMUL, {}).get("seconds") else None
+    share = f"{done * flops / peak:.0%}" if flops and peak and name != MATMUL else ""
     memory = "" if outcome["peak_mib"] is None else f"{outcome['peak_mib']:,.0f}"
-    return f"| {name} | {speed} | {memory} |"
+    return f"| {name} | {speed} | {share} | {memory} |"
+
+
+def _a_second(outcome: Mapping[str, Any]) -> float:
+    seconds: float = statistics.median(outcome["seconds"])
+    return amount(Outcome(facts=outcome["facts"])) / seconds
+
+
+def _counted(outcome: Mapping[str, Any]) -> bool:
+    return bool(outcome["facts"].get("flops_per_image"))
 
 
 def _ratio_row(one: Mapping[str, Any]) -> str:

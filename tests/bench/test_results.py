@@ -41,7 +41,7 @@ def races():
         title="a race", contestants=[], comparisons=[Comparison(name="a", bases=("b",), goal=3)]
     )
     outcomes = {
-        "a": outcome(0.5, peak_mib=812.4),
+        "a": Outcome(facts={"images": 100, "flops_per_image": 4e6}, seconds=[0.5], peak_mib=812.4),
         "b": outcome(1.0),
         "c": Outcome(left_out="no library"),
         MATMUL: Outcome(facts={"operations": 4e9}, seconds=[2.0]),
@@ -51,12 +51,12 @@ def races():
 
 TABLE = """**a race**
 
-| | a second | memory, MiB |
-| --- | --- | --- |
-| a | 200 images | 812 |
-| b | 100 images |  |
-| c | left out: no library | |
-| matrix product | 2 GFLOP |  |
+| | a second | utilization | memory, MiB |
+| --- | --- | --- | --- |
+| a | 200 images | 40% | 812 |
+| b | 100 images | 20% |  |
+| c | left out: no library | | |
+| matrix product | 2 GFLOP |  |  |
 
 | ratio of speeds, median (least to most) | | aimed at |
 | --- | --- | --- |

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from kdist.errors import UserError
 from kdist.optimizers import LARS, NovoGrad
 
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
+
 PEERS = json.loads((Path(__file__).parent / "peer_trajectories.json").read_text())
 
 

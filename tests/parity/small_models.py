@@ -158,7 +158,7 @@ def embedding(*, tagger: bool) -> keras.Model:
     """Sparse gradients; a tagger's loss has a value and a mask for every token."""
     inputs = keras.Input((5,), dtype="int32")
     x = layers.Embedding(10, 4, mask_zero=True)(inputs)
-    x = layers.LSTM(4, return_sequences=tagger)(x)
+    x = x if tagger else layers.LSTM(4)(x)
     return keras.Model(inputs, classes()(x))
 
 

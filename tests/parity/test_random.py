@@ -4,10 +4,13 @@ import harness
 import kdist
 import keras
 import numpy as np
+import pytest
 import samples
 from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 from optimizer_cases import OPTIMIZERS
+
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 
 HIDDEN = {
     "dense": lambda: keras.layers.Dense(5, activation="tanh"),

@@ -10,6 +10,8 @@ import pytest
 import samples
 import tensorflow as tf
 
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
+
 LAYERS = {
     "Dropout": lambda: keras.layers.Dropout(0.5, seed=3),
     "SpatialDropout2D": lambda: keras.layers.SpatialDropout2D(0.5, seed=3),

@@ -11,6 +11,8 @@ import small_models
 import tensorflow as tf
 from kdist.errors import UserError
 
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
+
 LOSS = "sparse_categorical_crossentropy"
 
 
