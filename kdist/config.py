@@ -94,8 +94,11 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in ("data_dir", "run_dir", "log_dir"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, os.fspath(getattr(self, name)))
+            path = getattr(self, name)
+            if path is not None and not isinstance(path, str | os.PathLike):
+                raise UserError(f"{name} is the path of a folder, received {path!r}")
+            if path is not None:
+                object.__setattr__(self, name, os.fspath(path))
         if not isinstance(self.augment, bool):
             raise UserError(f"augment is True or False, received {self.augment!r}")
         self._one_of("dataset", DATASETS)

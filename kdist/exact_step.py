@@ -89,13 +89,22 @@ class _Rows:
         self.samples = tf.cast(tf.shape(first)[0], "float64")
         self.static_samples = first.shape[0]
         on_cpus = device_type(tf.distribute.get_strategy().devices[0]) == "CPU"
-        self._may_be_none = not self.static_samples and on_cpus
+        numbers = all(
+            isinstance(leaf, tf.Tensor) and leaf.dtype != tf.string
+            for leaf in keras.tree.flatten(x)
+            if leaf is not None
+        )
+        # Layers of text may refuse an empty string, and have no convolutions.
+        self._may_be_none = (
+            not self.static_samples and on_cpus and numbers and _upstream.onednn_is_on()
+        )
 
     def at_least_one(self, x: Any) -> Any:
         """The inputs, or a row of zeros instead of none.
 
         Of no rows, oneDNN's convolutions give as many channels as went in, not as should come out
-        (TensorFlow 2.21, mkl_conv_ops.cc). What comes of the row is left out of everything.
+        (TensorFlow 2.21, mkl_conv_ops.cc), and other kernels crash. What comes of the row is left
+        out of everything.
         """
 
         def some(leaf: Any) -> Any:
@@ -110,15 +119,14 @@ class _Rows:
         """The outputs without what came of that row."""
 
         def own(tensor: Any) -> Any:
-            if not isinstance(tensor, tf.Tensor) or not len(tensor.shape):
+            if not isinstance(tensor, tf.Tensor) or not tensor.shape.rank:
                 return tensor
             return tf.cond(self.samples > 0, lambda: tensor, lambda: tensor[:0])
 
-        def with_mask(tensor: Any) -> Any:
-            rows, mask = own(tensor), _upstream.mask_of(tensor)
-            return rows if mask is None else _upstream.with_mask(rows, own(mask))
+        def with_attributes(tensor: Any) -> Any:
+            return _upstream.with_attributes_of(tensor, own(tensor), own)
 
-        return keras.tree.map_structure(with_mask, outputs) if self._may_be_none else outputs
+        return keras.tree.map_structure(with_attributes, outputs) if self._may_be_none else outputs
 
 
 class _BatchShare(_Rows):
@@ -131,7 +139,7 @@ class _BatchShare(_Rows):
         self._scale = tf.math.divide_no_nan(self.global_samples, self.samples)
 
     def present(self) -> Any:
-        return tf.cast(self.samples > 0, "float64")
+        return self.samples > 0
 
     def share(self) -> Any:
         return self.samples / self.global_samples

@@ -31,7 +31,10 @@ def steps_per_execution(model: keras.Model, global_batch: int | None, *, on_gpus
     """
     if global_batch is None or not model.built:
         return 1
-    work = global_batch * training_flops(model)
+    try:
+        work = global_batch * training_flops(model)
+    except Exception:  # a model that takes no single sample, such as one of a fixed batch
+        return 1
     if math.isnan(work):
         return 1
     rate = GPU_FLOPS_PER_SECOND if on_gpus else CPU_FLOPS_PER_SECOND

@@ -14,8 +14,10 @@ _FUSED_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
 def fusible(inputs: Any, rate: Any, noise_shape: Any) -> bool:
     """Whether `fused_dropout` takes these: large samples on CPUs, each value for itself."""
     return (
-        noise_shape is None
+        isinstance(inputs, tf.Tensor)
+        and noise_shape is None
         and isinstance(rate, float)
+        and 0 < rate < 1
         and inputs.dtype in _FUSED_DTYPES
         and worth_compiling(inputs)
     )

@@ -29,10 +29,19 @@ def _name(device: str) -> str:
     return str(details.get("device_name", device))
 
 
+def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
+    """What the CPU can do, in Linux's words, e.g. `avx2`; nothing where that is not told."""
+    return frozenset(_told(cpuinfo, "flags").split())
+
+
 def _cpu_name() -> str:
+    return _told(Path("/proc/cpuinfo"), "model name") or platform.machine()
+
+
+def _told(cpuinfo: Path, what: str) -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
     except OSError:
-        lines = []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.machine()
+        return ""
+    told = [line.partition(":")[2].strip() for line in lines if line.startswith(what)]
+    return told[0] if told else ""

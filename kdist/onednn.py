@@ -4,6 +4,8 @@ import os
 import sys
 from pathlib import Path
 
+from .hardware import cpu_flags
+
 VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
 _CPUINFO = Path("/proc/cpuinfo")
 _FLAGS = {"avx2", "fma"}
@@ -22,14 +24,9 @@ def enable_onednn(cpuinfo: Path = _CPUINFO) -> None:
     Args:
         cpuinfo: Where Linux tells what the CPU can do.
     """
-    if VARIABLE not in os.environ and "tensorflow" not in sys.modules and _has(cpuinfo, _FLAGS):
+    if (
+        VARIABLE not in os.environ
+        and "tensorflow" not in sys.modules
+        and cpu_flags(cpuinfo) >= _FLAGS
+    ):
         os.environ[VARIABLE] = "1"
-
-
-def _has(cpuinfo: Path, flags: set[str]) -> bool:
-    try:
-        lines = cpuinfo.read_text().splitlines()
-    except OSError:  # not Linux
-        return False
-    named = [line.partition(":")[2].split() for line in lines if line.startswith("flags")]
-    return bool(named) and flags <= set(named[0])

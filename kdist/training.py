@@ -161,9 +161,9 @@ def _train(
         targets, config.patience, time_budget=config.time_budget, verbose=min(verbose, 1)
     )
     history = keras.callbacks.History()
+    averaging = [keras.callbacks.SwapEMAWeights()] if config.ema_momentum is not None else []
     run_callbacks = [
-        # First: the others are to see what the average reaches.
-        *([keras.callbacks.SwapEMAWeights()] if config.ema_momentum is not None else []),
+        *averaging,  # first: the others are to see what the average reaches
         PrintThroughput(verbose=min(verbose, 1)),
         stopping,
         PrintTotalTime(verbose=min(verbose, 1)),
@@ -187,10 +187,12 @@ def _train(
             )
     except KeyboardInterrupt:
         interrupted = True
-        model.optimizer.finalize_variable_values(model.trainable_weights)  # of the average
         announce("Interrupted: saving what was trained.")
-        if int(model.optimizer.iterations.numpy()):
-            for callback in run_callbacks:  # `fit` did not come to it
+        if int(model.optimizer.iterations.numpy()):  # `fit` did not come to what follows
+            for swap in averaging:
+                swap.on_test_end()  # nothing, unless validation was interrupted
+            model.optimizer.finalize_variable_values(model.trainable_weights)
+            for callback in run_callbacks:
                 callback.on_train_end()
     seconds = time.perf_counter() - start
     convert_batch_norm(model, to="stock")  # for a file that opens without kdist

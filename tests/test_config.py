@@ -47,6 +47,10 @@ def test_the_defaults_are_the_labs():
     [
         ({"depth": 17}, "6n \\+ 4.*received 17: try 16"),
         ({"depth": 4}, "at least 10"),
+        ({"data_dir": 5}, "data_dir is the path of a folder, received 5"),
+        ({"label_smoothing": 1}, "label_smoothing is at least 0 and below 1"),
+        ({"ema_momentum": 1.5}, "ema_momentum is at least 0 and below 1"),
+        ({"precision": "int8"}, "precision is one of float32"),
         ({"width": 0}, "width is at least 1, received 0"),
         ({"width": 1.5}, "whole number"),
         ({"batch_size": -1}, "batch_size is at least 1"),

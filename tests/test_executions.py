@@ -2,6 +2,7 @@ import kdist
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from kdist import executions
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
@@ -77,6 +78,61 @@ def test_validation_with_other_batches_changes_nothing():
     options = {"validation_data": (x[:7], x[:7]), "validation_batch_size": 1}
     model.fit(x, x, batch_size=32, epochs=3, verbose=0, **options)
     assert model.steps_per_execution == 3
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_no_more_steps_than_were_asked_for(replicas):
+    model = compiled(kdist.MirroredStrategy(replicas=replicas), "auto", lambda: dense(512))
+    x = np.arange(512 * 32, dtype="float32").reshape(32, 512) / 1e6
+    endless = tf.data.Dataset.from_tensor_slices((x, x)).batch(32).repeat()
+    counts = Batches()
+    options = {"validation_data": endless, "validation_steps": 3, "callbacks": [counts]}
+    model.fit(endless, steps_per_epoch=50, epochs=2, verbose=0, shuffle=False, **options)
+    assert int(model.optimizer.iterations.numpy()) == 100
+    assert counts.tests == [0, 1, 2] * 2
+    assert model.steps_per_execution == 10  # the largest divisor of 50 that is at most 20
+
+
+class Batches(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.tests = []
+
+    def on_test_batch_end(self, batch, logs=None):
+        self.tests.append(batch)
+
+
+def test_a_callback_may_evaluate_and_predict():
+    model = compiled(kdist.MirroredStrategy(replicas=1), "auto", lambda: dense(512))
+    x = np.zeros((96, 512), "float32")
+    seen = []
+
+    class Looks(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            seen.append(self.model.evaluate(x, x, batch_size=96, verbose=0))
+            seen.append(self.model.predict(x, batch_size=1, verbose=0).shape)
+
+    model.fit(x, x, batch_size=32, epochs=2, verbose=0, callbacks=[Looks()])
+    assert seen == [0, (96, 512)] * 2
+    assert model.steps_per_execution == 3
+
+
+def test_the_arithmetic_is_counted_once(monkeypatch):
+    counted = []
+    monkeypatch.setattr(executions, "training_flops", lambda model: counted.append(model) or 1e9)
+    model = compiled(kdist.MirroredStrategy(replicas=1), "auto")
+    for _ in range(3):
+        model.fit(np.zeros((16, 4)), np.zeros((16, 4)), batch_size=4, verbose=0)
+        model.evaluate(np.zeros((16, 4)), np.zeros((16, 4)), batch_size=4, verbose=0)
+    assert counted == [model]
+
+
+def test_one_step_where_counting_fails(monkeypatch):
+    def fails(model):
+        raise ValueError("a fixed batch")
+
+    monkeypatch.setattr(executions, "training_flops", fails)
+    assert executions.steps_per_execution(dense(4), 32, on_gpus=False) == 1
 
 
 def test_another_batch_size_is_chosen_for_anew():

@@ -95,10 +95,22 @@ def test_any_number_of_samples(samples):
         ((None, 64, 64), "float64", 0.1, None, False),
         ((None, 64, 64), "float32", 0.1, (None, 1, 64), False),
         ((None, 64, 64), "float32", 1, None, False),
+        ((None, 64, 64), "float32", 1.0, None, False),
+        ((None, 64, 64), "float32", 0.0, None, False),
     ],
 )
 def test_which_are_fused(shape, dtype, rate, noise_shape, expected):
-    assert fusible(tf.TensorSpec(shape, dtype), rate, noise_shape) is expected
+    seen = []
+    step = tf.function(lambda x: seen.append(fusible(x, rate, noise_shape)), autograph=False)
+    step.get_concrete_function(tf.TensorSpec(shape, dtype))
+    assert seen == [expected]
+
+
+def test_arrays_and_a_rate_of_one_are_left_to_keras():
+    with kdist.MirroredStrategy(replicas=1).scope():
+        x = np.ones((2, 64, 64), "float32")
+        assert np.all(np.asarray(keras.random.dropout(x, 1.0)) == 0)
+        assert 0.4 < np.mean(np.asarray(keras.random.dropout(x, 0.5)) == 0) < 0.6
 
 
 def dropout_of(strategy, times=1):

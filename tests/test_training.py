@@ -214,3 +214,27 @@ def test_ctrl_c_keeps_the_average(tmp_path):
         model.trainable_weights, model.optimizer._model_variables_moving_average, strict=True
     ):
         np.testing.assert_allclose(weight.numpy(), average.numpy())
+
+
+def test_ctrl_c_while_the_average_is_validated_keeps_it(tmp_path):
+    class InterruptValidation(keras.callbacks.Callback):
+        def on_test_begin(self, logs=None):
+            raise KeyboardInterrupt
+
+    settings = config(tmp_path / "run", replicas=1, batch_size=32, ema_momentum=0.5)
+    model = train(settings, callbacks=[InterruptValidation()], announce=silent, verbose=0).model
+    assert any(np.any(weight.numpy()) for weight in model.trainable_weights)
+    for weight, average in zip(
+        model.trainable_weights, model.optimizer._model_variables_moving_average, strict=True
+    ):
+        np.testing.assert_allclose(weight.numpy(), average.numpy())
+
+
+def test_ctrl_c_before_the_first_step_leaves_the_weights(tmp_path):
+    class InterruptAtOnce(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            raise KeyboardInterrupt
+
+    settings = config(tmp_path / "run", replicas=1, ema_momentum=0.5)
+    model = train(settings, callbacks=[InterruptAtOnce()], announce=silent, verbose=0).model
+    assert np.any(model.get_layer("stem_conv").kernel.numpy())

@@ -17,10 +17,12 @@ from .names import (
     inputs_of,
     loss_tracker,
     mask_of,
+    onednn_is_on,
     own_steps,
     scope_of,
     set_strategy,
     stock_step,
+    with_attributes_of,
     with_mask,
 )
 from .own_copies import own_copies, replica_index
@@ -41,6 +43,7 @@ __all__ = [
     "loss_rules",
     "loss_tracker",
     "mask_of",
+    "onednn_is_on",
     "own_copies",
     "own_steps",
     "preparation",
@@ -52,6 +55,7 @@ __all__ = [
     "set_strategy",
     "stock_step",
     "warn_of_unknown_keras",
+    "with_attributes_of",
     "with_mask",
 ]
 

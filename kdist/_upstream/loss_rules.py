@@ -29,7 +29,7 @@ class LossRules(Protocol):
         """The value, or 0 where this replica has no sample."""
 
     def present(self) -> Any:
-        """1, or 0 where this replica has no sample, and its inputs are not to count."""
+        """False where this replica has no sample, and its inputs are not to count."""
 
     def share(self) -> Any:
         """This replica's samples as a fraction of the global batch's."""
@@ -147,6 +147,7 @@ def _moments(original: Callable[..., Any], layer: Any, inputs: Any, mask: Any) -
     mask = tf.ones(tf.shape(inputs)[:-1]) if mask is None else mask
     weight = tf.cast(keras.ops.broadcast_to(mask[..., None], tf.shape(inputs)), inputs.dtype)
     weight *= tf.cast(rules.present(), weight.dtype)
+    inputs = tf.where(rules.present(), inputs, tf.zeros_like(inputs))
 
     def global_sum(values: Any) -> Any:
         values = tf.where(weight > 0, values, tf.zeros_like(values))
@@ -183,9 +184,9 @@ def _clear_losses(original: Callable[..., Any], layer: keras.layers.Layer) -> No
 
 
 def present_samples() -> Any:
-    """As `LossRules.present`; 1 outside of a step on several replicas."""
+    """As `LossRules.present`; true outside of a step on several replicas."""
     rules = _rules()
-    return rules.present() if rules else tf.constant(1.0, "float64")
+    return rules.present() if rules else tf.constant(True)
 
 
 def effective_sample_weight(sample_weight: Any, mask: Any, dtype: Any, reduction: str) -> Any:

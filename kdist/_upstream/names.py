@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+from tensorflow.python.util import _pywrap_util_port
 
 from .own_copies import with_inner
 
@@ -56,6 +57,23 @@ def compute_loss(
 def loss_tracker(model: keras.Model) -> keras.metrics.Mean:
     """The metric behind `loss` in the logs."""
     return model._loss_tracker
+
+
+def with_attributes_of(source: Any, tensor: Any, convert: Callable[[Any], Any]) -> Any:
+    """The tensor with what Keras attached to another one, converted.
+
+    That is the mask, and behind a softmax or sigmoid the logits that its losses compute with.
+    """
+    for name in ("_keras_mask", "_keras_logits"):
+        value = getattr(source, name, None)
+        if value is not None:
+            setattr(tensor, name, convert(value))
+    return tensor
+
+
+def onednn_is_on() -> bool:
+    """Whether TensorFlow uses oneDNN's kernels on CPUs."""
+    return bool(_pywrap_util_port.IsMklEnabled())
 
 
 def mask_of(tensor: Any) -> Any:

@@ -65,6 +65,10 @@ def run_race(
     return outcomes
 
 
+# All contestants wait beside each other, so none may take a GPU's whole memory.
+_SHARED_GPU = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+
+
 def command(contestant: Contestant) -> list[str]:
     """The process of a contestant."""
     first = "import tensorflow; " if contestant.stock else ""
@@ -79,7 +83,7 @@ def _worker(contestant: Contestant) -> Iterator["subprocess.Popen[str]"]:
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command(contestant),
-            env={**inherited, **contestant.environment},
+            env={**inherited, **_SHARED_GPU, **contestant.environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

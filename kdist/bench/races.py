@@ -2,7 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from ..hardware import cpu_flags
 
 LAB_BATCHES = (8, 16, 32, 64, 128, 256, 512, 700)
 
@@ -52,11 +55,19 @@ class Race:
 
 KERAS, MIRRORED = "stock Keras", "stock MirroredStrategy, two replicas"
 KERAS_ONEDNN = "stock Keras with oneDNN"
+MIRRORED_ONEDNN = "stock MirroredStrategy with oneDNN"
+KERAS_MANY = "stock Keras, 128 steps an execution"
+_ONEDNN = {"TF_ENABLE_ONEDNN_OPTS": "1"}
 ONE, TWO = "kdist, one replica", "kdist, two replicas"
 NO_NORM, BFLOAT16 = "kdist, no batch norm", "kdist, bfloat16"
 EAGER, COMPILED = "PyTorch, eager", "PyTorch, compiled"
 JAX = "Keras on JAX"
 MATMUL = "matrix product"
+
+
+def has_bfloat16() -> bool:
+    """Whether the CPU computes in it, or there is an NVIDIA GPU that does."""
+    return bool({"avx512_bf16", "amx_bf16"} & cpu_flags()) or Path("/dev/nvidia0").exists()
 
 
 def training(depth: int, width: int, batch: int, steps: int, *, few: bool = False) -> Race:
@@ -65,6 +76,16 @@ def training(depth: int, width: int, batch: int, steps: int, *, few: bool = Fals
     everybody = [
         Contestant(name=KERAS, program="keras", settings=network, stock=True),
         Contestant(name=MIRRORED, program="keras", settings={**network, "replicas": 2}, stock=True),
+        Contestant(
+            name=KERAS_ONEDNN, program="keras", settings=network, stock=True, environment=_ONEDNN
+        ),
+        Contestant(
+            name=MIRRORED_ONEDNN,
+            program="keras",
+            settings={**network, "replicas": 2},
+            stock=True,
+            environment=_ONEDNN,
+        ),
         Contestant(name=ONE, program="kdist", settings=network),
         Contestant(name=TWO, program="kdist", settings={**network, "replicas": 2}),
         Contestant(name=EAGER, program="torch", settings=network),
@@ -72,13 +93,6 @@ def training(depth: int, width: int, batch: int, steps: int, *, few: bool = Fals
     ]
     if not few:
         everybody += [
-            Contestant(
-                name=KERAS_ONEDNN,
-                program="keras",
-                settings=network,
-                stock=True,
-                environment={"TF_ENABLE_ONEDNN_OPTS": "1"},
-            ),
             Contestant(name=NO_NORM, program="kdist", settings={**network, "batch_norm": False}),
             Contestant(name=COMPILED, program="torch", settings={**network, "compiled": True}),
             Contestant(
@@ -88,7 +102,7 @@ def training(depth: int, width: int, batch: int, steps: int, *, few: bool = Fals
                 environment={"KERAS_BACKEND": "jax"},
             ),
         ]
-        if width > 1:
+        if width > 1 and has_bfloat16():
             everybody.append(
                 Contestant(
                     name=BFLOAT16,
@@ -100,6 +114,7 @@ def training(depth: int, width: int, batch: int, steps: int, *, few: bool = Fals
         Comparison(name=ONE, bases=(KERAS,), goal=1.25),
         Comparison(name=ONE, bases=(KERAS_ONEDNN,)),
         Comparison(name=TWO, bases=(MIRRORED,), goal=1.35),
+        Comparison(name=TWO, bases=(MIRRORED_ONEDNN,)),
         Comparison(name=TWO, bases=(ONE,), goal=0.90),
         Comparison(name=ONE, bases=(EAGER, COMPILED), goal=1.15),
         Comparison(name=ONE, bases=(NO_NORM,), goal=0.90),
@@ -121,10 +136,19 @@ def tiny() -> Race:
         contestants=[
             Contestant(name=KERAS, program="tiny", settings=settings, stock=True),
             Contestant(
+                name=KERAS_MANY,
+                program="tiny",
+                settings={**settings, "steps_per_execution": 128},
+                stock=True,
+            ),
+            Contestant(
                 name=ONE, program="tiny", settings={**settings, "steps_per_execution": "auto"}
             ),
         ],
-        comparisons=[Comparison(name=ONE, bases=(KERAS,), goal=3)],
+        comparisons=[
+            Comparison(name=ONE, bases=(KERAS,), goal=3),
+            Comparison(name=ONE, bases=(KERAS_MANY,)),
+        ],
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..hardware import device_names
+from ..hardware import cpu_flags, device_names
 from .driver import Outcome, fastest
 from .races import MATMUL, Comparison, Race
 
@@ -75,14 +75,11 @@ def as_json(race: Race, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
 
 def machine() -> dict[str, Any]:
     """Where and when it ran."""
-    cpuinfo = Path("/proc/cpuinfo")
-    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
-    flags = next((line.split() for line in text.splitlines() if line.startswith("flags")), [])
     return {
         "date": datetime.date.today().isoformat(),
         "cpu": device_names(("CPU:0",))[0],
         "cores": len(os.sched_getaffinity(0)),
-        "instruction_sets": [name for name in _INSTRUCTION_SETS if name in flags],
+        "instruction_sets": [name for name in _INSTRUCTION_SETS if name in cpu_flags()],
         "system": platform.platform(),
         "python": platform.python_version(),
     }
@@ -127,6 +124,7 @@ def _speed_row(name: str, outcomes: Mapping[str, Mapping[str, Any]]) -> str:
     flops = next((o["facts"]["flops_per_image"] for o in outcomes.values() if _counted(o)), None)
     peak = _a_second(outcomes[MATMUL]) if outcomes.get(MATMUL, {}).get("seconds") else None
     share = f"{done * flops / peak:.0%}" if flops and peak and name != MATMUL else ""
+    speed += f" (stopped: {outcome['left_out']})" if outcome["left_out"] else ""
     memory = "" if outcome["peak_mib"] is None else f"{outcome['peak_mib']:,.0f}"
     return f"| {name} | {speed} | {share} | {memory} |"
 

@@ -114,6 +114,9 @@ def predict(
     Raises:
         UserError: The network cannot be trained here.
     """
+    options: dict[str, Any] = {"link": link, "overlap": overlap, "scaling": scaling}
+    for count in replicas:  # refuses what is wrong before anything is measured
+        predict_step(compute_seconds=1, gradient_bytes=1, replicas=count, **options)
     everybody = training(depth, width, batch, 4)
     race = Race(
         title=everybody.title, contestants=[c for c in everybody.contestants if c.name == ONE]
@@ -130,10 +133,8 @@ def predict(
             compute_seconds=statistics.median(outcome.seconds) / facts["steps"],
             gradient_bytes=facts["gradient_bytes"],
             replicas=count,
-            link=link,
             small_collectives=2 * facts["batch_norms"],
-            overlap=overlap,
-            scaling=scaling,
+            **options,
         )
         for count in replicas
     ]

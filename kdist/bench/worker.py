@@ -27,9 +27,9 @@ def main() -> None:
     def say(**values: Any) -> None:
         print(json.dumps(values), file=channel, flush=True)
 
-    from .programs import PROGRAMS
-
     try:
+        from .programs import PROGRAMS
+
         program = PROGRAMS[sys.argv[1]](**json.loads(sys.argv[2]))
         start = time.perf_counter()
         program.work()
@@ -44,7 +44,11 @@ def main() -> None:
         return
     say(facts={**program.facts, "first_seconds": first, "versions": _versions()})
     for _ in sys.stdin:
-        say(seconds=program.work(), peak_mib=_peak_mib())
+        try:
+            say(seconds=program.work(), peak_mib=_peak_mib())
+        except Exception as error:
+            say(failed=f"{type(error).__name__}: {error}")
+            return
 
 
 def _versions() -> dict[str, str]:

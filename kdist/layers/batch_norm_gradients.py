@@ -23,8 +23,8 @@ def across_replicas(
 
     @tf.custom_gradient
     def batch_norm(x: Any, gamma: Any, beta: Any) -> Any:
-        present = tf.cast(_upstream.present_samples(), gamma.dtype)
-        local = present * kernel(kernels, "local_moments", x)(x, mask)
+        present = _upstream.present_samples()
+        local = tf.where(present, kernel(kernels, "local_moments", x)(x, mask), 0)
         # A sum of tensors that are zero but for one replica's row gathers the rows, in one
         # collective and without a rendezvous on shapes.
         own = tf.one_hot(
@@ -35,7 +35,7 @@ def across_replicas(
         y = kernel(kernels, "normalize", x)(x, moments, gamma, beta)
 
         def gradient(dy: Any, *_: Any) -> Any:
-            sums = present * kernel(kernels, "gradient_sums", x)(dy, x, moments)
+            sums = tf.where(present, kernel(kernels, "gradient_sums", x)(dy, x, moments), 0)
             total = context.all_reduce(tf.distribute.ReduceOp.SUM, sums)
             dx = kernel(kernels, "input_gradient", x)(dy, x, moments, gamma, total, mask)
             return _differentiable_once(dx, sums[1], sums[0])
