@@ -10,11 +10,9 @@ logical CPUs that share the machine's cores.
 
 import argparse
 import os
-import re
 import statistics
 import subprocess
 import sys
-from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -23,6 +21,8 @@ import kdist
 import keras
 import tensorflow as tf
 import training_steps
+from kdist.bench import worker
+from kdist.bench.programs import timed
 from kdist.layers import SyncBatchNormalization
 from kdist.models import WideResNet
 
@@ -64,7 +64,7 @@ def layer_step(layer, shape):
             y = layer(x, training=True)
         return tape.gradient(y, [x, *layer.trainable_variables], dy)
 
-    return interleaved.timed(lambda: step()[0].numpy())
+    return timed(lambda: step()[0].numpy())
 
 
 def training(strategy, batch_norm):
@@ -98,9 +98,7 @@ def peak_mib(name):
 one = kdist.MirroredStrategy(replicas=1)
 if args.memory_of:
     training(one, plain if args.memory_of == "keras" else own)()
-    # Not `ru_maxrss`, which a child begins with its parent's.
-    status = Path("/proc/self/status").read_text()
-    print(int(re.search(r"^VmHWM:\s+(\d+) kB$", status, re.M)[1]) / 1024)
+    print(worker.peak_mib())
     sys.exit()
 two = kdist.MirroredStrategy(replicas=2)
 

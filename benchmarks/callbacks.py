@@ -16,6 +16,7 @@ import kdist
 import keras
 import tensorflow as tf
 import training_steps
+from kdist.bench.programs import timed
 from kdist.callbacks import BatchNormMonitor, GradientNoiseScale
 from kdist.models import WideResNet
 
@@ -69,7 +70,7 @@ monitor = BatchNormMonitor(batch=next(batch.as_numpy_iterator()), verbose=0)
 monitor.set_model(model)
 monitor.on_train_begin()
 plain = training_steps.steps(model, batch, args.steps)
-monitored = {"step": plain, "monitor": interleaved.timed(lambda: monitor.on_epoch_end(0, {}))}
+monitored = {"step": plain, "monitor": timed(lambda: monitor.on_epoch_end(0, {}))}
 steps = [args.steps * ratio for ratio in costs(monitored)]
 share = 100 * statistics.median(steps) * args.batch / EPOCH_IMAGES
 print(f"BatchNormMonitor: {spread(steps)} steps an epoch, {share:.2f} % of {EPOCH_IMAGES} images")

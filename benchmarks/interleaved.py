@@ -1,23 +1,11 @@
 """Times of several contestants taken in turn, so that the machine's drift hits all alike."""
 
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 Times = Mapping[str, Sequence[float]]
 Contestant = Callable[[], float]
 """Does its work once and returns the seconds that count."""
-
-
-def timed(work: Callable[[], object]) -> Contestant:
-    """The whole of a call counts."""
-
-    def contestant() -> float:
-        start = time.perf_counter()
-        work()
-        return time.perf_counter() - start
-
-    return contestant
 
 
 def rounds(contestants: Mapping[str, Contestant], count: int) -> dict[str, list[float]]:

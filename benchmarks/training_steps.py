@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
+from kdist.bench.programs import random_images
 
 
 class _StepEnds(keras.callbacks.Callback):
@@ -20,9 +20,7 @@ class _StepEnds(keras.callbacks.Callback):
 
 def random_batch(size: int) -> tf.data.Dataset:
     """One batch of the shape of Fashion-MNIST."""
-    rng = np.random.default_rng(0)
-    images = rng.normal(size=(size, 28, 28, 1)).astype("float32")
-    return tf.data.Dataset.from_tensor_slices((images, rng.integers(0, 10, size))).batch(size)
+    return tf.data.Dataset.from_tensor_slices(random_images(size)).batch(size)
 
 
 def steps(model: keras.Model, batch: tf.data.Dataset, count: int) -> Callable[[], float]:

@@ -1,5 +1,6 @@
 """Where XLA's fused loops pay."""
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -18,3 +19,11 @@ def worth_compiling(x: Any) -> bool:
     if not sample.is_fully_defined() or sample.num_elements() < SMALLEST_COMPILED_SAMPLE:
         return False
     return not tf.config.list_logical_devices("GPU")
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as XLA compiles it, for any number of samples."""
+    fused: Callable[..., Any] = tf.function(
+        function, jit_compile=True, autograph=False, reduce_retracing=True
+    )
+    return fused

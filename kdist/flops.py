@@ -51,24 +51,35 @@ def peak_flops_per_second(
     # Large enough that a GPU works for longer than it is waited for.
     side, products = (8192, 8) if on_gpus else (2048, 1)
     with tf.device(device):
-        a = tf.random.stateless_uniform((side, side), (0, 0)) / side
-
-        @tf.function(autograph=False)
-        def work() -> Any:
-            b = a
-            for _ in range(products):
-                b = tf.matmul(a, b)
-            return tf.reduce_sum(b)
-
-        work().numpy()
+        work = matrix_products(side, products)
+        work()
         seconds = []
         for _ in range(_TRIES):
             begin = clock()
-            work().numpy()  # waits for the device
+            work()
             seconds.append(clock() - begin)
     devices = strategy.num_replicas_in_sync if on_gpus else 1
     best = min(seconds)
     return devices * products * 2.0 * side**3 / best if best > 0 else math.nan
+
+
+def matrix_products(side: int, count: int) -> Callable[[], Any]:
+    """Work that waits for so many products of square matrices, one after another.
+
+    Args:
+        side: Rows and columns of the matrices, float32.
+        count: How many products; each is `2 * side**3` operations.
+    """
+    a = tf.random.stateless_uniform((side, side), (0, 0)) / side
+
+    @tf.function(autograph=False)
+    def work() -> Any:
+        b = a
+        for _ in range(count):
+            b = tf.matmul(a, b)
+        return tf.reduce_sum(b)
+
+    return lambda: work().numpy()
 
 
 def _forward_flops(model: keras.Model) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .compilation import worth_compiling
+from .compilation import compiled, worth_compiling
 
 _FUSED_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
 
@@ -55,13 +55,7 @@ def fused_dropout(inputs: Any, rate: float, seed: Any) -> Any:
 def _compiled(rate: float, dtype: str, sample: tuple[int, ...]) -> Callable[..., Any]:
     """One for each shape, as TensorFlow warns of a function that is traced for many."""
     del dtype, sample
-    function: Callable[..., Any] = tf.function(
-        functools.partial(_dropped, rate=rate),
-        jit_compile=True,
-        autograph=False,
-        reduce_retracing=True,
-    )
-    return function
+    return compiled(functools.partial(_dropped, rate=rate))
 
 
 def _dropped(x: Any, seed: Any, *, rate: float) -> Any:

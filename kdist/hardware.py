@@ -3,6 +3,8 @@
 import platform
 from pathlib import Path
 
+CPUINFO = Path("/proc/cpuinfo")
+
 
 def device_names(devices: tuple[str, ...]) -> list[str]:
     """The hardware behind `devices`, e.g. `["NVIDIA H100 80GB HBM3", ...]`.
@@ -29,13 +31,13 @@ def _name(device: str) -> str:
     return str(details.get("device_name", device))
 
 
-def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
+def cpu_flags(cpuinfo: Path = CPUINFO) -> frozenset[str]:
     """What the CPU can do, in Linux's words, e.g. `avx2`; nothing where that is not told."""
     return frozenset(_told(cpuinfo, "flags").split())
 
 
 def _cpu_name() -> str:
-    return _told(Path("/proc/cpuinfo"), "model name") or platform.machine()
+    return _told(CPUINFO, "model name") or platform.machine()
 
 
 def _told(cpuinfo: Path, what: str) -> str:

@@ -4,14 +4,13 @@ import os
 import sys
 from pathlib import Path
 
-from .hardware import cpu_flags
+from .hardware import CPUINFO, cpu_flags
 
 VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
-_CPUINFO = Path("/proc/cpuinfo")
 _FLAGS = {"avx2", "fma"}
 
 
-def enable_onednn(cpuinfo: Path = _CPUINFO) -> None:
+def enable_onednn(cpuinfo: Path = CPUINFO) -> None:
     """Have TensorFlow use oneDNN, where that is not decided yet and the CPU has AVX2 and FMA.
 
     TensorFlow decides while it is imported, and turns oneDNN on by itself only for CPUs with

@@ -188,16 +188,19 @@ def test_nothing_is_left_when_a_run_cannot_start(tmp_path, values):
     assert not (tmp_path / "run").exists()
 
 
+def check_averaged(model):
+    averages = model.optimizer._model_variables_moving_average
+    for weight, average in zip(model.trainable_weights, averages, strict=True):
+        np.testing.assert_allclose(weight.numpy(), average.numpy())
+
+
 def test_an_average_of_the_weights_is_validated_and_kept(tmp_path):
     settings = config(
         tmp_path / "run", ema_momentum=0.5, label_smoothing=0.1, schedule="linear", momentum=0.9
     )
     result = train(settings, announce=silent, verbose=0)
     optimizer = result.model.optimizer
-    for weight, average in zip(
-        result.model.trainable_weights, optimizer._model_variables_moving_average, strict=True
-    ):
-        np.testing.assert_allclose(weight.numpy(), average.numpy())
+    check_averaged(result.model)
     data = load_data(settings, announce=silent)
     images = Standardization.of(data.train_images)(data.test_images)
     guesses = result.model.predict(images, verbose=0).argmax(1)
@@ -210,10 +213,7 @@ def test_an_average_of_the_weights_is_validated_and_kept(tmp_path):
 def test_ctrl_c_keeps_the_average(tmp_path):
     settings = config(tmp_path / "run", replicas=1, batch_size=32, ema_momentum=0.5)
     model = train(settings, callbacks=[Interrupt()], announce=silent, verbose=0).model
-    for weight, average in zip(
-        model.trainable_weights, model.optimizer._model_variables_moving_average, strict=True
-    ):
-        np.testing.assert_allclose(weight.numpy(), average.numpy())
+    check_averaged(model)
 
 
 def test_ctrl_c_while_the_average_is_validated_keeps_it(tmp_path):
@@ -224,10 +224,7 @@ def test_ctrl_c_while_the_average_is_validated_keeps_it(tmp_path):
     settings = config(tmp_path / "run", replicas=1, batch_size=32, ema_momentum=0.5)
     model = train(settings, callbacks=[InterruptValidation()], announce=silent, verbose=0).model
     assert any(np.any(weight.numpy()) for weight in model.trainable_weights)
-    for weight, average in zip(
-        model.trainable_weights, model.optimizer._model_variables_moving_average, strict=True
-    ):
-        np.testing.assert_allclose(weight.numpy(), average.numpy())
+    check_averaged(model)
 
 
 def test_ctrl_c_before_the_first_step_leaves_the_weights(tmp_path):

@@ -16,14 +16,12 @@ from .names import (
     flatten_layers,
     inputs_of,
     loss_tracker,
-    mask_of,
     onednn_is_on,
     own_steps,
     scope_of,
     set_strategy,
     stock_step,
     with_attributes_of,
-    with_mask,
 )
 from .own_copies import own_copies, replica_index
 from .sublayers import replace_sublayers
@@ -42,7 +40,6 @@ __all__ = [
     "inputs_of",
     "loss_rules",
     "loss_tracker",
-    "mask_of",
     "onednn_is_on",
     "own_copies",
     "own_steps",
@@ -56,7 +53,6 @@ __all__ = [
     "stock_step",
     "warn_of_unknown_keras",
     "with_attributes_of",
-    "with_mask",
 ]
 
 warn_of_unknown_keras(keras.__version__)

@@ -10,7 +10,6 @@ import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.losses import loss as keras_loss
 
-from .names import mask_of, with_mask
 from .replacing import replace
 
 
@@ -108,10 +107,10 @@ def _call_loss(
         value = original(loss, y_true, y_pred, sample_weight)
         if not _active.scalar:
             return value
-    mask = mask_of(y_pred)
+    mask = keras.src.backend.get_keras_mask(y_pred)
     data = [None if v is None else rules.gathered(v) for v in (y_true, y_pred, sample_weight, mask)]
     if mask is not None:
-        with_mask(data[1], data[3])
+        keras.src.backend.set_keras_mask(data[1], data[3])
     _active.whole_batch = True
     try:
         return original(loss, *data[:3])

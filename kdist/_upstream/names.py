@@ -76,17 +76,6 @@ def onednn_is_on() -> bool:
     return bool(_pywrap_util_port.IsMklEnabled())
 
 
-def mask_of(tensor: Any) -> Any:
-    """The mask that a layer gave a tensor, or `None`."""
-    return keras.src.backend.get_keras_mask(tensor)
-
-
-def with_mask(tensor: Any, mask: Any) -> Any:
-    """The tensor, given a mask."""
-    keras.src.backend.set_keras_mask(tensor, mask)
-    return tensor
-
-
 def inputs_of(model: keras.Model) -> Any:
     """The symbolic inputs of a Functional or Sequential model, structured as it takes them."""
     functional = getattr(model, "_functional", model)  # of a Sequential

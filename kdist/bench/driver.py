@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -124,7 +125,5 @@ def _hear(worker: "subprocess.Popen[str]", outcome: Outcome) -> bool:
 
 def fastest(outcomes: dict[str, Outcome], names: Sequence[str], count: int = 1) -> list[str]:
     """The names of the contestants with the least median seconds, fastest first."""
-    import statistics
-
     ran = [name for name in names if outcomes.get(name, Outcome()).seconds]
     return sorted(ran, key=lambda name: statistics.median(outcomes[name].seconds))[:count]

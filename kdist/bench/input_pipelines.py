@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from .programs import Program, timed
+from .programs import Program, peer, timed
 
 SHIFT = 0.2  # the lab's: a part of height and width
 
@@ -30,12 +30,8 @@ def kdist_data(*, batch: int, images: int) -> Program:
 
 def image_data_generator(*, batch: int, images: int) -> Program:
     """The lab's generator: the same, image by image, in NumPy and SciPy."""
-    from .worker import Unavailable
-
-    try:
+    with peer("SciPy"):
         import scipy  # noqa: F401
-    except ImportError as error:
-        raise Unavailable("it needs SciPy: pip install 'kdist[peers]'") from error
     import tensorflow as tf
 
     x, y = _sample(images)

@@ -1,8 +1,9 @@
 """The work of every contestant, by name; libraries are imported when it is theirs."""
 
+import contextlib
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 CLASSES = 10
@@ -20,6 +21,19 @@ class Program:
 
     work: Callable[[], float]
     facts: dict[str, Any]
+
+
+class Unavailable(Exception):  # noqa: N818 - no error: the contestant is skipped
+    """This contestant cannot take part on this machine, and why."""
+
+
+@contextlib.contextmanager
+def peer(name: str) -> Iterator[None]:
+    """Import a library inside that need not be there."""
+    try:
+        yield
+    except ImportError as error:
+        raise Unavailable(f"{name} is not installed: pip install 'kdist[peers]'") from error
 
 
 def timed(work: Callable[[], object]) -> Callable[[], float]:
@@ -51,12 +65,8 @@ def keras(**settings: Any) -> Program:
 
 def keras_on_jax(**settings: Any) -> Program:
     """Stock Keras on its JAX backend, on one replica."""
-    from .worker import Unavailable
-
-    try:
+    with peer("JAX"):
         import jax  # noqa: F401
-    except ImportError as error:
-        raise Unavailable("JAX is not installed: pip install 'kdist[peers]'") from error
     return keras(**settings)
 
 
@@ -76,31 +86,20 @@ def tiny(**settings: Any) -> Program:
 
 def torch(**settings: Any) -> Program:
     """PyTorch, channels last."""
-    from .worker import Unavailable
-
-    try:
+    with peer("PyTorch"):
         from .torch_training import training
-    except ImportError as error:
-        raise Unavailable("PyTorch is not installed: pip install 'kdist[peers]'") from error
     return training(**settings)
 
 
 def matmul() -> Program:
     """Float32 matrix products: what the machine can do at most."""
     import tensorflow as tf
+    from kdist.flops import matrix_products
 
     side, products = (8192, 8) if tf.config.list_physical_devices("GPU") else (2048, 4)
-    a = tf.random.stateless_uniform((side, side), (0, 0)) / side
-
-    @tf.function(autograph=False)
-    def work() -> Any:
-        b = a
-        for _ in range(products):
-            b = tf.matmul(a, b)
-        return tf.reduce_sum(b)
-
     return Program(
-        work=timed(lambda: work().numpy()), facts={"operations": products * 2.0 * side**3}
+        work=timed(matrix_products(side, products)),
+        facts={"operations": products * 2.0 * side**3},
     )
 
 

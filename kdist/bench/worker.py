@@ -9,12 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from .programs import PROGRAMS, Unavailable
+
 _VERSIONS = ("kdist", "tensorflow", "keras", "torch", "jax", "numpy")
 _WARM_UPS = 2
-
-
-class Unavailable(Exception):  # noqa: N818 - no error: the contestant is skipped
-    """This contestant cannot take part on this machine, and why."""
 
 
 def main() -> None:
@@ -28,8 +26,6 @@ def main() -> None:
         print(json.dumps(values), file=channel, flush=True)
 
     try:
-        from .programs import PROGRAMS
-
         program = PROGRAMS[sys.argv[1]](**json.loads(sys.argv[2]))
         start = time.perf_counter()
         program.work()
@@ -45,7 +41,7 @@ def main() -> None:
     say(facts={**program.facts, "first_seconds": first, "versions": _versions()})
     for _ in sys.stdin:
         try:
-            say(seconds=program.work(), peak_mib=_peak_mib())
+            say(seconds=program.work(), peak_mib=peak_mib())
         except Exception as error:
             say(failed=f"{type(error).__name__}: {error}")
             return
@@ -59,7 +55,8 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _peak_mib() -> float | None:
+def peak_mib() -> float | None:
+    """The most resident memory that this process ever had, where Linux tells."""
     # Not `ru_maxrss`, which a child begins with its parent's.
     status = Path("/proc/self/status")
     peak = re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(), re.M) if status.exists() else None

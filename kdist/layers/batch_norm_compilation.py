@@ -6,8 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
-from kdist.compilation import worth_compiling
+from kdist.compilation import compiled, worth_compiling
 
 from .batch_norm_kernels import Kernels
 
@@ -25,7 +24,4 @@ def kernel(kernels: Kernels, name: str, x: Any) -> Callable[..., Any]:
 @functools.lru_cache(maxsize=256)
 def _compiled(kernels: Kernels, name: str, sample: tuple[int, ...]) -> Callable[..., Any]:
     del sample
-    function: Callable[..., Any] = tf.function(
-        getattr(kernels, name), jit_compile=True, autograph=False, reduce_retracing=True
-    )
-    return function
+    return compiled(getattr(kernels, name))

@@ -4,8 +4,7 @@ import keras
 import numpy as np
 import pytest
 from kdist.bench import input_pipelines
-from kdist.bench.programs import PROGRAMS
-from kdist.bench.worker import Unavailable
+from kdist.bench.programs import PROGRAMS, Unavailable
 from kdist.models import WideResNet
 
 
