@@ -146,10 +146,14 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
         """Divide a dataset's batches over replicas, as in `tf.distribute.Strategy`.
 
         Nothing is to be divided for one replica on a CPU: there it is the dataset itself, whose
-        iterators cost a small model half as long.
+        iterators cost a small model half as long. Several get copies of their rows, which no
+        step can overwrite a NumPy array through.
         """
-        if self.num_replicas_in_sync == 1 and device_type(self.devices[0]) == "CPU":
-            return dataset
+        if device_type(self.devices[0]) == "CPU":
+            if self.num_replicas_in_sync == 1:
+                return dataset
+            if isinstance(dataset, tf.data.Dataset):
+                dataset = _upstream.with_own_memory(dataset)
         return super().experimental_distribute_dataset(dataset, options)
 
     #: Tells Keras's random layers to draw differently on every replica.

@@ -7,6 +7,7 @@ Every change is inert unless a model is trained under kdist's strategy on severa
 import keras
 
 from . import dropout, executions, preparation, seeds
+from .batch_memory import with_own_memory
 from .loss_rules import LossRules, effective_sample_weight, loss_rules, present_samples
 from .names import (
     call_model,
@@ -53,6 +54,7 @@ __all__ = [
     "stock_step",
     "warn_of_unknown_keras",
     "with_attributes_of",
+    "with_own_memory",
 ]
 
 warn_of_unknown_keras(keras.__version__)

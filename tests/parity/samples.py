@@ -132,10 +132,22 @@ def _part(data: Data, rows: slice) -> Any:
     return keras.tree.map_structure(lambda leaf: leaf[rows], data)
 
 
+def _aligned(array: Any) -> Any:
+    """A copy on whose memory TensorFlow makes a tensor, as it does by chance with any array."""
+    memory = np.zeros(array.nbytes + 64, "uint8")
+    start = -memory.ctypes.data % 64
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
 class _Batches(keras.utils.PyDataset):
+    """Views of arrays that it keeps."""
+
     def __init__(self, data: Data, batch: int) -> None:
         super().__init__()
-        self.data, self.rows = data, _rows(data, batch)
+        self.data = keras.tree.map_structure(_aligned, data)
+        self.rows = _rows(data, batch)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -20,6 +20,11 @@ def mlp(normalization: Callable[[], keras.layers.Layer] | None = None, **dense: 
     return keras.Model(inputs, layers.Dense(3, activation="softmax", name="classes")(x))
 
 
+def normalized_inputs() -> keras.Model:
+    """Its first layer computes on what came in."""
+    return keras.Sequential([keras.Input((6,)), synchronized(), classes()])
+
+
 def sequential() -> keras.Model:
     return keras.Sequential(
         [keras.Input((6,)), layers.Dense(5, activation="relu"), synchronized(), classes()]

@@ -40,8 +40,8 @@ def cases(draw):
     count = draw(st.integers(1, 30))
     batch = draw(st.integers(1, 12).filter(lambda size: count / size <= 8))
     weighted = draw(st.booleans())
-    feed = draw(st.sampled_from([samples.arrays, samples.dataset]))
-    steps = draw(st.sampled_from([1, 2]))
+    feed = draw(st.sampled_from([samples.arrays, samples.dataset, samples.py_dataset]))
+    steps = draw(st.sampled_from([1, 2])) if feed is not samples.py_dataset else 1
     note(f"{hidden} {optimizer} {options} {reduction} {count}/{batch} {weighted} {feed} {steps}")
 
     def model():
