@@ -57,7 +57,7 @@ README_CASES = (
     "compiled_outside_the_scope",
     "batch_by_batch",
     "generator",
-    "py_dataset_even",
+    "py_dataset_of_arrays",
 )
 
 

@@ -220,3 +220,20 @@ def test_replaced_functions_keep_their_names_and_are_replaced_once():
     before = loss.scale_loss_for_distribution
     _upstream.replacing.replace(loss, "scale_loss_for_distribution")(lambda *_: None)
     assert loss.scale_loss_for_distribution is before
+
+
+@pytest.mark.parametrize(("strategy_of", "iterators"), [("stock", 2 * 2 + 1), ("kdist", 2)])
+def test_an_epoch_ends_with_a_spare_iterator(stock, strategy_of, iterators, monkeypatch):
+    """`EpochIterator._enumerate_iterator` makes two, and uses one; one more is peeked at."""
+    made = []
+    strategy = stock if strategy_of == "stock" else kdist.MirroredStrategy(replicas=2)
+    model = linear(strategy)
+    kind = type(strategy.experimental_distribute_dataset(tf.data.Dataset.range(4).batch(2)))
+    original = kind.__iter__
+    monkeypatch.setattr(kind, "__iter__", lambda data: made.append(data) or original(data))
+    x = np.ones((6, 1))
+    model.fit(x, x, batch_size=2, verbose=0)
+    made.clear()
+    history = model.fit(x, x, batch_size=2, epochs=2, verbose=0).history
+    assert len(history["loss"]) == 2
+    assert len(made) == iterators

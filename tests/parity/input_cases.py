@@ -41,7 +41,7 @@ CASES: dict[str, Case] = {
         plain, feed=samples.endless_dataset, fit=lambda: {"steps_per_epoch": 3}
     ),
     "py_dataset": uneven(plain, feed=samples.py_dataset, weights=ramp),
-    "py_dataset_even": Case(model=models.normalized_inputs, feed=samples.py_dataset),
+    "py_dataset_of_arrays": Case(model=models.normalized_inputs, feed=samples.py_dataset),
     "generator": uneven(plain, feed=samples.generator, fit=lambda: {"steps_per_epoch": 4}),
     "batch_by_batch": uneven(bn, procedure=procedures.batch_by_batch),
     "batch_by_batch_weighted": uneven(
