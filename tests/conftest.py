@@ -31,12 +31,15 @@ def float64():
     keras.config.set_dtype_policy(before)
 
 
-@pytest.fixture
-def without_graph_optimizer():
+def _without_graph_optimizer():
     """A fifth of the time is TensorFlow's graph optimizer, which the other tests have."""
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     yield
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+
+
+without_graph_optimizer = pytest.fixture(_without_graph_optimizer)
+without_graph_optimizer_in_module = pytest.fixture(_without_graph_optimizer, scope="module")
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,8 @@ from kdist.data import Standardization
 from kdist.errors import UserError
 from kdist.training import load_data, train
 
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
+
 
 def config(folder, **values):
     small = {"dataset": "sample", "subset": 97, "depth": 10, "width": 1, "batch_size": 16}

@@ -10,7 +10,17 @@ import samples
 import small_models as models
 from harness import Case
 from keras import losses, optimizers, regularizers
-from variants import HEADS, ONE_LEFT, in_arrays, optimized, plain, ramp, two_heads, uneven
+from variants import (
+    HEADS,
+    ONE_LEFT,
+    in_arrays,
+    optimized,
+    plain,
+    ramp,
+    two_heads,
+    uneven,
+    unscored,
+)
 
 
 def squared_error(y: Any, p: Any) -> Any:
@@ -39,7 +49,7 @@ tagger = Case(
 
 CASES: dict[str, Case] = {
     # Regularizers, constraints, losses that layers add.
-    "l2": Case(model=lambda: models.mlp(kernel_regularizer=regularizers.L2(0.1))),
+    "l2": unscored(Case(model=lambda: models.mlp(kernel_regularizer=regularizers.L2(0.1)))),
     "l2_uneven": uneven(Case(model=lambda: models.mlp(kernel_regularizer=regularizers.L2(0.1)))),
     "activity_regularizer_uneven": uneven(
         Case(model=lambda: models.mlp(activity_regularizer=regularizers.L2(0.05)))
@@ -49,14 +59,16 @@ CASES: dict[str, Case] = {
         Case(model=lambda: models.mlp(models.synchronized, activity_regularizer="l2"))
     ),
     "constraint_uneven": uneven(
-        Case(model=lambda: models.mlp(kernel_constraint=keras.constraints.UnitNorm()))
+        Case(model=lambda: models.mlp(kernel_constraint=keras.constraints.UnitNorm()), scored=False)
     ),
     "added_mean_uneven": uneven(Case(model=lambda: models.added_loss(per_sample=False))),
     "added_per_sample_uneven": uneven(
         optimized(lambda: optimizers.SGD(0.01), model=lambda: models.added_loss(per_sample=True))
     ),
     "added_per_sample_in_known_sizes": Case(
-        model=lambda: models.added_loss(per_sample=True), feed=samples.dropping_dataset
+        model=lambda: models.added_loss(per_sample=True),
+        feed=samples.dropping_dataset,
+        scored=False,
     ),
     "added_per_sample_eagerly": uneven(
         Case(model=lambda: models.added_loss(per_sample=True)),
@@ -73,7 +85,7 @@ CASES: dict[str, Case] = {
         samples=ONE_LEFT,
     ),
     # Weights of samples.
-    "sample_weight": Case(weights=ramp),
+    "sample_weight": Case(weights=ramp, scored=False),
     "sample_weight_uneven": uneven(in_arrays, weights=ramp),
     "sample_weight_zero_on_one_replica": uneven(
         Case(
@@ -171,6 +183,7 @@ CASES: dict[str, Case] = {
         gru,
         model=lambda: models.masked_recurrent(keras.layers.LSTM),
         optimizer=lambda: optimizers.SGD(0.1, clipnorm=0.05),
+        scored=False,
     ),
     "masked_tagger_uneven": uneven(tagger),
     "masked_tagger_weighted_mean": uneven(
@@ -179,13 +192,14 @@ CASES: dict[str, Case] = {
         compile=_reduced("mean_with_sample_weight"),
     ),
     "masked_tagger_sum": uneven(
-        tagger, compile=_reduced("sum"), optimizer=lambda: optimizers.SGD(0.001)
+        tagger, compile=_reduced("sum"), optimizer=lambda: optimizers.SGD(0.001), scored=False
     ),
     "embedding_global_clipnorm_uneven": uneven(
         Case(
             model=models.bag_of_tokens,
             data=samples.tokens,
             optimizer=lambda: optimizers.Adam(0.01, global_clipnorm=0.1),
+            scored=False,
         ),
         samples=ONE_LEFT,
     ),
@@ -194,6 +208,7 @@ CASES: dict[str, Case] = {
             model=models.bag_of_tokens,
             data=samples.tokens,
             optimizer=lambda: optimizers.SGD(0.1, gradient_accumulation_steps=2),
+            scored=False,
         )
     ),
 }

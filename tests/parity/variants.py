@@ -18,6 +18,11 @@ def uneven(case: Case, **changes: Any) -> Case:
     return dataclasses.replace(case, **{"samples": UNEVEN, **changes})
 
 
+def unscored(case: Case) -> Case:
+    """Its evaluation would show nothing that another case's does not."""
+    return dataclasses.replace(case, scored=False)
+
+
 def optimized(make: Callable[[], Any], **changes: Any) -> Case:
     """An optimizer does not touch evaluation, so only training is compared."""
     return Case(**{"optimizer": make, "scored": False, **changes})
