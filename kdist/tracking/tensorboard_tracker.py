@@ -49,7 +49,7 @@ class TensorBoardTracker(Tracker):
             callbacks.append(hparams.KerasCallback(folder, self.hyperparameters, self.trial))
         return callbacks
 
-    def at_epoch_end(self, logs: dict[str, Any]) -> None:  # noqa: ARG002 - as in `Tracker`
+    def at_epoch_end(self, epoch: int, logs: dict[str, Any]) -> None:  # noqa: ARG002 - as in `Tracker`
         """Have Keras write the graph of the training step, which it does at the end of a batch."""
         if self._graph_is_due:
             self._callbacks[0].on_train_batch_end(0, {})

@@ -31,7 +31,7 @@ class Tracker(keras.callbacks.Callback):
         """Make the callbacks that a fit is handed to."""
         return []
 
-    def at_epoch_end(self, logs: dict[str, Any]) -> None:
+    def at_epoch_end(self, epoch: int, logs: dict[str, Any]) -> None:
         """Write what the callbacks do not."""
 
     def close(self, exit_code: int) -> None:
@@ -59,7 +59,7 @@ class Tracker(keras.callbacks.Callback):
             for callback in self._callbacks:
                 callback.on_epoch_end(epoch, dict(logs or {}))
             if self._open:
-                self.at_epoch_end(dict(logs or {}))
+                self.at_epoch_end(epoch, dict(logs or {}))
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
         """Close."""

@@ -29,8 +29,9 @@ class WandbTracker(Tracker):
         job_type: What kind of run it is.
         objective: A value of `logs` and `"max"` or `"min"`: its best so far is `objective` in the
             run's summary.
-        log_model: Keep the model of the best epoch as an artifact: by the objective, without one
-            by `val_loss`.
+        log_model: Keep the model of each epoch that was the best so far as an artifact: by the
+            objective, without one by `val_loss`; of every epoch, where there is no value. The file
+            opens where kdist is imported.
         save_code: Also send the main script.
         verbose: 0 does not say where the run is.
     """
@@ -63,10 +64,13 @@ class WandbTracker(Tracker):
         self._run: Any = None
         self._own = False
         self._best = math.nan
+        self._checkpoint: Any = None
 
     def begin(self) -> list[Any]:
         """Begin the run, or take the one that is active."""
         config = {"replicas": self.model.distribute_strategy.num_replicas_in_sync} | self.config
+        if self.objective is not None:
+            config["objective"] = " ".join(reversed(self.objective))
         self._best = math.nan
         self._own = wandb.run is None
         if self._own:
@@ -74,25 +78,26 @@ class WandbTracker(Tracker):
         else:
             self._run = wandb.run
             self._run.config.update(config, allow_val_change=True)
-        if self.objective is not None:
-            self._run.config.update({"objective": list(self.objective)}, allow_val_change=True)
-        callbacks = [WandbMetricsLogger("epoch")]
         if self.log_model:
-            monitor, mode = self.objective or ("val_loss", "min")
             path = self.folder / "wandb" / "best_model.keras"
-            callbacks.append(WandbModelCheckpoint(path, monitor, 0, True, False, mode))
-        return callbacks
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._checkpoint = WandbModelCheckpoint(path)
+            self._checkpoint.set_model(self.model)
+        return [WandbMetricsLogger("epoch")]
 
-    def at_epoch_end(self, logs: dict[str, Any]) -> None:
-        """Keep the objective's best so far."""
-        if self.objective is None:
-            return
-        name, direction = self.objective
+    def at_epoch_end(self, epoch: int, logs: dict[str, Any]) -> None:
+        """Keep the best so far: the objective's value and, if it is asked for, the model."""
+        name, direction = self.objective or ("val_loss", "min")
         value = float(logs.get(name, math.nan))
-        if not math.isnan(value):
-            better = max if direction == "max" else min
-            self._best = value if math.isnan(self._best) else better(self._best, value)
-            self._run.summary["objective"] = self._best
+        better = value > self._best if direction == "max" else value < self._best
+        if better or math.isnan(self._best):
+            self._best = value
+            if self.objective is not None and not math.isnan(value):
+                self._run.summary["objective"] = value
+            # With wandb's own `save_best_only` the best model is kept again under the name of
+            # every later epoch.
+            if self._checkpoint is not None:
+                self._checkpoint.on_epoch_end(epoch, logs)
 
     def close(self, exit_code: int) -> None:
         """Finish the run, if it is the tracker's, and say where it is."""
