@@ -219,6 +219,20 @@ def bench(
 
 
 @app.command()
+def dashboard(
+    project: Annotated[str, typer.Option(help="W&B project whose runs it shows.")] = "kdist",
+    entity: Annotated[
+        str | None, typer.Option(help="User or team.", show_default="the account's")
+    ] = None,
+    report: Annotated[bool, typer.Option("--report", help="A report, not a workspace.")] = False,
+) -> None:
+    """Make a W&B workspace of runs that were tracked by W&B."""
+    from .tracking.dashboard import dashboard
+
+    typer.echo(dashboard(project=project, entity=entity, report=report))
+
+
+@app.command()
 def devices(
     replicas: Annotated[
         int | None, typer.Option(help="As for train.", show_default="every GPU, else the CPU")

@@ -38,22 +38,14 @@ class TensorBoardTracker(Tracker):
             if isinstance(value, bool | int | float | str)
         }
         self.trial = trial
-        self._graph_is_due = False
 
     def begin(self) -> list[Any]:
         """Make Keras's callback, and TensorBoard's own for the hyperparameters."""
-        self._graph_is_due = True
         folder = str(self.folder)
         callbacks = [keras.callbacks.TensorBoard(folder)]
         if self.hyperparameters:
             callbacks.append(hparams.KerasCallback(folder, self.hyperparameters, self.trial))
         return callbacks
-
-    def at_epoch_end(self, epoch: int, logs: dict[str, Any]) -> None:  # noqa: ARG002 - as in `Tracker`
-        """Have Keras write the graph of the training step, which it does at the end of a batch."""
-        if self._graph_is_due:
-            self._callbacks[0].on_train_batch_end(0, {})
-            self._graph_is_due = False
 
 
 class TensorBoardBatches(EveryBatches):

@@ -52,7 +52,7 @@ class WandbTracker(Tracker):
         super().__init__(_TITLE)
         self.folder = folder
         self.config = dict(config)
-        self.run_options = {
+        self.run_options: dict[str, Any] = {
             "group": group,
             "name": name,
             "job_type": job_type,
