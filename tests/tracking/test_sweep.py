@@ -63,6 +63,13 @@ def test_an_agents_program_reads_its_parameters_and_keeps_the_run(agent, tmp_pat
     assert list((tmp_path / "wandb").rglob("*.wandb"))
 
 
+def test_a_folder_that_wandb_cannot_write_is_refused(monkeypatch):
+    monkeypatch.setenv("WANDB_SWEEP_ID", "abc")
+    monkeypatch.setenv("WANDB_DIR", "/proc/version")
+    with pytest.raises(UserError, match="cannot write the files of wandb into /proc/version"):
+        sweep_config({}, {})
+
+
 @leaves_a_file_open
 def test_a_parameter_that_is_no_setting_ends_the_run_as_failed(agent, tmp_path):
     agent(widht=2)

@@ -1,5 +1,6 @@
 import dataclasses
 
+import keras
 import pytest
 from kdist.callbacks import SaveTrainingData
 from kdist.config import TrainConfig
@@ -37,6 +38,13 @@ def test_nothing_is_written_before_training_begins(tmp_path):
         "SaveTrainingData",
     ]
     assert not (tmp_path / "run").exists()
+
+
+def test_keras_waits_for_no_batch_that_nobody_asked_for(tmp_path):
+    hooks = keras.callbacks.Callback
+    for tracker in tracking("wandb,tensorboard", folder=tmp_path, config={}, log_model=True):
+        for name in ("on_batch_end", "on_train_batch_end", "on_train_batch_begin"):
+            assert getattr(type(tracker), name) is getattr(hooks, name)
 
 
 @pytest.mark.parametrize(
