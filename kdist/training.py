@@ -13,6 +13,7 @@ from .precision import computing_in
 from .run_folder import RunFolder
 from .run_schedule import run_schedule
 from .scaling import scale_learning_rate
+from .tracking.trackers import tracking
 from .train_result import TrainResult, make_result, summary
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def _train(
     from .data import Standardization, evaluation_batches, training_batches
     from .interrupts import interrupts_at_batch_end
     from .models import WideResNet
+    from .tracking.tracker import ended
 
     keras.utils.set_random_seed(config.seed)
     replicas = strategy.num_replicas_in_sync
@@ -160,6 +162,22 @@ def _train(
     stopping = StopAtAccuracy(
         targets, config.patience, time_budget=config.time_budget, verbose=min(verbose, 1)
     )
+    shown = config.to_dict() | {
+        "replicas": replicas,
+        "global_batch": global_batch,
+        "learning_rate": learning_rate,
+        "parameters": model.count_params(),
+    }
+    trackers = tracking(
+        *(name for name in config.trackers if name != "csv"),  # which a run has anyway
+        folder=folder.path,
+        config=shown,
+        every_batches=config.track_batches,
+        log_model=config.log_model,
+        profile_batches=config.profile_batches,
+        tensorboard_folder=config.log_dir,
+        verbose=verbose,
+    )
     history = keras.callbacks.History()
     averaging = [keras.callbacks.SwapEMAWeights()] if config.ema_momentum is not None else []
     run_callbacks = [
@@ -169,14 +187,14 @@ def _train(
         PrintTotalTime(verbose=min(verbose, 1)),
         history,
         SaveTrainingData(folder.history, verbose=0),
-        *([keras.callbacks.TensorBoard(config.log_dir)] if config.log_dir else []),
         *callbacks,
+        *trackers,  # last: to see what the others add to `logs`
     ]
     folder.write_json("config.json", config.to_dict())
     interrupted = False
     start = time.perf_counter()
     try:
-        with interrupts_at_batch_end() as interrupts:
+        with interrupts_at_batch_end() as interrupts, ended(run_callbacks):
             model.fit(
                 training,
                 shuffle=False,  # the pipeline shuffles
