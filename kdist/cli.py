@@ -195,6 +195,29 @@ def bench(
 
 
 @app.command()
+def report(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Run folders, sweep folders, folders of these, or CSV files with batch_size,"
+            " images_per_sec and, if you like, replicas."
+        ),
+    ],
+    output: Annotated[
+        str, typer.Option(help="HTML file; the charts go beside it as PNG files.")
+    ] = "report.html",
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="Run that settings are compared with.", show_default="the first"),
+    ] = None,
+) -> None:
+    """Show runs and sweeps in one HTML file that opens without a network."""
+    from .report.writing import write_report
+
+    typer.echo(write_report(runs, output=output, baseline=baseline))
+
+
+@app.command()
 def devices(
     replicas: Annotated[
         int | None, typer.Option(help="As for train.", show_default="every GPU, else the CPU")
