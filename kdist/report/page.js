@@ -12,6 +12,9 @@
   const hidden = () =>
     chips.filter((chip) => chip.getAttribute("aria-pressed") === "false").map((chip) => chip.dataset.run);
 
+  // That a chart is empty is no warning where the reader switched every run off: errors only.
+  const level = () => (chips.length > 0 && hidden().length === chips.length ? 1 : 2);
+
   async function draw(element) {
     const { specs, byRun, names } = report.figures[element.dataset.figure];
     const select = element.parentElement.querySelector("select");
@@ -22,11 +25,13 @@
     for (const link of element.parentElement.querySelectorAll("a[data-view]"))
       link.hidden = select !== null && link.dataset.view !== select.value;
     views.get(element)?.finalize();
-    const { view } = await vegaEmbed(element, spec, {
-      actions: false, renderer: "svg", config: report.config[theme()],
+    // Vega puts words of its own on the element it draws in; the outer one says what is shown.
+    const inner = document.createElement("div");
+    element.replaceChildren(inner);
+    const { view } = await vegaEmbed(inner, spec, {
+      actions: false, renderer: "svg", config: report.config[theme()], logLevel: level(),
     });
-    // The element says what the chart shows; Vega's own words would be read a second time.
-    for (const svg of element.querySelectorAll("svg")) svg.setAttribute("aria-hidden", "true");
+    inner.setAttribute("aria-hidden", "true");
     views.set(element, view);
   }
 
@@ -43,7 +48,8 @@
     const shown = document.getElementById("shown");
     if (shown) shown.textContent = `${chips.length - off.length} of ${chips.length} shown`;
     for (const [element, view] of views)
-      if (report.figures[element.dataset.figure].byRun) await view.signal("hidden", off).runAsync();
+      if (report.figures[element.dataset.figure].byRun)
+        await view.logLevel(level()).signal("hidden", off).runAsync();
   }
 
   for (const chip of chips)

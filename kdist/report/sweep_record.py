@@ -85,8 +85,12 @@ class SweepRecord:
             # The runs of the other kinds only time a few epochs and validate nothing.
             if sweep.kind != "accuracy" or row["run_dir"] is None or row["status"] != "done":
                 continue
+            run = sweep.path / row["run_dir"]
+            if not run.resolve().is_relative_to(sweep.path.resolve()):
+                left_out.append((f"{row['name']}: {row['run_dir']}", "outside the sweep's folder"))
+                continue
             try:
-                runs.append(read_run(sweep.path / row["run_dir"], name=row["name"]))
+                runs.append(read_run(run, name=row["name"]))
             except (UserError, OSError) as error:
                 left_out.append((f"{row['name']}: {row['run_dir']}", str(error)))
         return cls(
