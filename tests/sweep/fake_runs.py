@@ -10,7 +10,7 @@ from rich.console import Console
 MACHINE = {"cpu": "some CPU", "cores": 2, "devices": ["CPU:0 some CPU"], "date": "2026-11-21"}
 
 
-def done_row(point, kind, **values):
+def done_row(point, kind, /, **values):
     """The row of a point whose steps take 0.1 seconds and 1 ms an image."""
     batch = point.axes["global_batch"]
     rate = batch / (0.1 + batch / 1000)
