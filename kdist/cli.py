@@ -14,6 +14,7 @@ from .precision import PRECISIONS
 from .recipes import read_recipe, read_settings, recipe_names
 from .scaling import RULES
 from .step_time import format_steps, parse_replicas
+from .sweep.cli import app as sweep_app
 
 app = typer.Typer(
     name="kdist",
@@ -21,6 +22,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(sweep_app)
 
 _DEFAULTS = TrainConfig()
 
@@ -110,6 +113,13 @@ def train(
     seed: Annotated[
         int, typer.Option(help="Of the weights, the dropout and the images.")
     ] = _DEFAULTS.seed,
+    validate: Annotated[bool, typer.Option(help="After every epoch.")] = _DEFAULTS.validate,
+    noise_scale: Annotated[
+        bool, typer.Option("--noise-scale", help="Log the gradient noise scale of every epoch.")
+    ] = _DEFAULTS.noise_scale,
+    save_model: Annotated[
+        bool, typer.Option(help="Leave the trained model in the run folder.")
+    ] = _DEFAULTS.save_model,
     run_dir: Annotated[
         str | None, typer.Option(help="New folder for the run's files.", show_default="runs/<date>")
     ] = None,

@@ -71,6 +71,7 @@ def test_the_defaults_are_the_labs():
         ({"base_lr": float("nan")}, "base_lr is above 0"),
         ({"base_lr": float("inf")}, "base_lr is above 0 and finite, received inf"),
         ({"augment": "no"}, "augment is True or False"),
+        ({"validate": 1}, "validate is True or False, received 1"),
         ({"base_lr": "0.1"}, "base_lr is a number"),
         ({"wd": -1e-9}, "wd is at least 0"),
         ({"target_accuracy": 85}, "target_accuracy is above 0 and below 1, received 85"),

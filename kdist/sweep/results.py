@@ -26,6 +26,7 @@ COLUMNS = (
     "round",
     "mode",
     "variant",
+    "images_per_step",
     "images_per_sec",
     "images_per_sec_low",
     "images_per_sec_high",
