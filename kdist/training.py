@@ -36,7 +36,8 @@ def train(
 
     Args:
         config: The settings.
-        callbacks: Keras callbacks besides those the run has anyway.
+        callbacks: Keras callbacks besides those the run has anyway. What they put into `logs` is
+            in `history.csv`.
         announce: Takes the lines that say what is trained on what.
         verbose: As in `fit`; 0 also silences kdist's callbacks.
         leave_out: What is left out of a step to measure what it takes, `"collectives"` or
@@ -191,10 +192,10 @@ def _train(
         *([GradientNoiseScale(verbose=min(verbose, 1))] if config.noise_scale else []),
         stopping,
         PrintTotalTime(verbose=min(verbose, 1)),
-        history,
+        *callbacks,
+        history,  # from here on: what the callbacks above put into `logs` is to be kept
         SaveTrainingData(folder.history, verbose=0),
         *([keras.callbacks.TensorBoard(config.log_dir)] if config.log_dir else []),
-        *callbacks,
     ]
     folder.write_json("config.json", config.to_dict())
     interrupted = False

@@ -72,9 +72,16 @@ def test_tensorboard_gets_its_files(run):
     assert list(Path(settings.log_dir).rglob("events.out.*"))
 
 
-def test_a_seeded_run_repeats_itself(run, tmp_path):
+class Logging(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        logs["mine"] = epoch + 0.5
+
+
+def test_a_seeded_run_repeats_itself_and_keeps_what_callbacks_log(run, tmp_path):
     settings, result, _ = run
-    again = train(config(tmp_path / "again"), announce=silent, verbose=0)
+    again = train(config(tmp_path / "again"), callbacks=[Logging()], announce=silent, verbose=0)
+    assert again.history["mine"][0] == 0.5
+    assert "mine" in (tmp_path / "again" / "history.csv").read_text().splitlines()[0]
     for one, other in zip(result.model.get_weights(), again.model.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 

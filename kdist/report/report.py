@@ -11,10 +11,10 @@ from .accuracy_figures import accuracy_figures, accuracy_rows
 from .curve_figures import EPOCHS, curve_figures, epoch_rows
 from .figure import Figure
 from .headlines import Headline, headlines
+from .inputs import LeftOut, Sources
 from .run_record import RunRecord
 from .scaling_figures import scaling_figures, scaling_rows
 from .settings_diff import run_settings, shared
-from .sources import LeftOut, Sources
 from .speed_figures import SPEEDS, batch_rows, run_speeds, speed_rows, throughput
 from .sweep_record import Group, SweepRecord
 from .tables import (

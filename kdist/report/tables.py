@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .accuracy_figures import group_time
+from .inputs import LeftOut
 from .run_record import RunRecord
 from .scaling_figures import bases
 from .settings_diff import differing, run_settings
-from .sources import LeftOut
 from .speed_figures import series_fit
 from .sweep_record import Group, SweepRecord
 from .typed_numbers import TypedNumbers

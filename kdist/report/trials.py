@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .inputs import Sources
 from .run_record import RunRecord, finite
-from .sources import Sources
 from .sweep_record import FULL_STEP, SweepRecord
 from .wording import count
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UserError
+from .inputs import LeftOut, find_sources
 from .page import GENERATOR, render_page
 from .report import make_report
-from .sources import LeftOut, find_sources
 
 _FIRST_CHARACTERS = 2000
 

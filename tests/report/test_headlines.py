@@ -2,7 +2,7 @@ import math
 
 import pytest
 from kdist.report.headlines import headlines
-from kdist.report.sources import find_sources
+from kdist.report.inputs import find_sources
 from kdist.report.trials import find_trials
 from report_folders import accuracy_rows, scaling_rows, throughput_rows, write_run, write_sweep
 

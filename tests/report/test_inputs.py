@@ -1,6 +1,6 @@
 import pytest
 from kdist.errors import UserError
-from kdist.report.sources import find_sources
+from kdist.report.inputs import find_sources
 from report_folders import accuracy_rows, scaling_rows, throughput_rows, write_run, write_sweep
 
 
