@@ -81,7 +81,7 @@ def curve_figures(runs: Sequence[RunRecord]) -> list[Figure]:
             )
         )
     if any(run.logged(_NOISE) for run in runs):
-        noise = (_NOISE, "Images", ",.0f", True)
+        noise = (_NOISE, "Images", ",.4~g", True)
         figures.append(
             Figure(
                 id="noise-scale",

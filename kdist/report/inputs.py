@@ -78,10 +78,9 @@ def find_sources(paths: Sequence[str]) -> Sources:
             " or kdist sweep wrote"
         )
     sources.runs = _told_apart(sources.runs)
-    alone = len(sources.sweeps) == 1 and not sources.runs
-    sources.sweeps = [
-        sweep if alone else sweep.with_named_runs() for sweep in _told_apart(sources.sweeps)
-    ]
+    sources.sweeps = _told_apart(sources.sweeps)
+    if len({run.name for run in sources.all_runs}) < len(sources.all_runs):
+        sources.sweeps = [sweep.with_named_runs() for sweep in sources.sweeps]
     sources.typed = _told_apart(sources.typed)
     return sources
 

@@ -43,15 +43,16 @@ def test_runs_of_one_name_are_told_apart(tmp_path):
     assert names(find_sources([str(path) for path in paths]).runs) == ["x/one", "y/one", "two"]
 
 
-def test_a_sweeps_runs_bear_its_name_beside_others(tmp_path):
-    sweep = write_sweep(tmp_path / "s", "accuracy", accuracy_rows()[:2])
-    alone = find_sources([str(sweep)])
-    assert names(alone.all_runs) == ["b32-linear-seed0", "b32-linear-seed1"]
-    run = write_run(tmp_path / "a")
-    assert names(find_sources([str(run), str(sweep)]).all_runs) == [
+def test_a_sweeps_runs_bear_its_name_where_another_is_alike(tmp_path):
+    one, two = (
+        str(write_sweep(tmp_path / name, "accuracy", accuracy_rows()[:1])) for name in ("s", "t")
+    )
+    run = str(write_run(tmp_path / "a"))
+    assert names(find_sources([run, one]).all_runs) == ["a", "b32-linear-seed0"]
+    assert names(find_sources([run, one, two]).all_runs) == [
         "a",
         "s/b32-linear-seed0",
-        "s/b32-linear-seed1",
+        "t/b32-linear-seed0",
     ]
 
 
