@@ -121,6 +121,7 @@ class ScalingSweep:
             "images/s",
             "efficiency",
             "step, ms",
+            "compute, ms",
             "collectives, ms",
             "input, ms",
             title="median (least to most round)",
@@ -133,14 +134,15 @@ class ScalingSweep:
                 told(one["images_per_sec"], ",.0f"),
                 told(one["efficiency"], ".2f"),
                 told(one["step_seconds"], ".1f", 1e3),
+                format(1e3 * one["compute_seconds"], ".1f"),
                 told(one["collectives_seconds"], ".1f", 1e3),
                 told(one["input_seconds"], ".1f", 1e3),
             )
         legend = (
             "Efficiency: images/s a replica over those of"
             f" {measured['base_replicas']} replica{'s' * (measured['base_replicas'] > 1)}."
-            " Collectives and input: what a step is shorter by without them; a range across 0 is"
-            " noise."
+            " Collectives and input: what a step is shorter by without them (a range across 0 is"
+            " noise); compute: the rest."
         )
         return [table, legend, *failure_lines(measured["failed"])]
 

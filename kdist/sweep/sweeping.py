@@ -1,6 +1,7 @@
 """`sweep`: finds or makes the folder, runs what is left, tells what it came to."""
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,8 @@ from .machine import machine as describe_machine
 from .machine import shared_cores_warning
 from .point_run import run_point as run_in_process
 from .sweep_folder import SweepFolder, open_folder
+
+_FILE_WIDTH = 130
 
 
 def sweep(
@@ -43,7 +46,8 @@ def sweep(
     Raises:
         UserError: Settings that will not do, or another sweep in the folder; nothing was run then.
     """
-    console = console or Console()
+    # A file has no width of its own: what the tables want.
+    console = console or Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     about = machine()
     experiment = experiment_for(about)
     points = experiment.points()
