@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from ..scaling import RULES
-from .options import parse_names, parse_whole_numbers, train_settings
+from .options import parse_names, parse_whole_numbers, train_settings, with_own
 
 app = typer.Typer(
     name="sweep",
@@ -16,6 +16,12 @@ app = typer.Typer(
 )
 
 _REST = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+# What a run for its speed has no use for, or the sweep decides.
+_NOT_TIMED = (
+    *("batch_size", "replicas", "epochs", "validate", "save_model", "val_batch_size"),
+    *("target_accuracy", "target_train_accuracy", "patience", "time_budget"),
+)
 
 Output = Annotated[
     str | None,
@@ -40,7 +46,7 @@ def throughput(
     retry_failed: Retry = False,
 ) -> None:
     """Images a second against the batch; where larger batches stop paying."""
-    train = train_settings(context, taken=("batch_size", "replicas", "epochs"))
+    train = train_settings(context, taken=_NOT_TIMED)
     batches, counts = _numbers("--batch-sizes", batch_sizes), _numbers("--replicas", replicas)
     from .sweeping import sweep
     from .throughput import ThroughputSweep
@@ -77,11 +83,16 @@ def accuracy(
     retry_failed: Retry = False,
 ) -> None:
     """Seconds and epochs to a target accuracy, runs that never got there counted as such."""
-    train = train_settings(
-        context, taken=("batch_size", "replicas", "seed", "lr_rule", "base_lr", "validate")
+    train = train_settings(context, taken=("batch_size", "replicas", "seed", "lr_rule", "validate"))
+    train = with_own(
+        context,
+        train,
+        target_accuracy=target_accuracy,
+        patience=patience,
+        epochs=epochs,
+        time_budget=time_budget,
+        base_lr=base_lr,
     )
-    train |= {"target_accuracy": target_accuracy, "patience": patience, "epochs": epochs}
-    train |= {} if time_budget is None else {"time_budget": time_budget}
     batches, counts = _numbers("--batch-sizes", batch_sizes), _numbers("--replicas", replicas)
     rules = parse_names("--lr-rules", lr_rules, RULES)
     from .accuracy import AccuracySweep
@@ -92,7 +103,7 @@ def accuracy(
         batch_sizes=batches,
         lr_rules=rules,
         replicas=counts,
-        base_lr=base_lr,
+        base_lr=train.pop("base_lr"),
         base_batch=base_batch,
         seeds=seeds,
     )
@@ -127,9 +138,9 @@ def scaling(
     retry_failed: Retry = False,
 ) -> None:
     """Efficiency on 1 to N replicas, and what collectives and input take of a step."""
-    train = train_settings(context, taken=("epochs", "replicas", "batch_size"))
+    train = train_settings(context, taken=_NOT_TIMED)
     counts = None if replicas is None else _numbers("--replicas", replicas)
-    from .machine import on_cpu, replica_counts
+    from .machine import replica_counts
     from .scaling import MODES, ScalingSweep
     from .sweeping import sweep
 
@@ -145,7 +156,6 @@ def scaling(
             modes=chosen,
             epochs=epochs,
             rounds=rounds,
-            shared_cores=on_cpu(machine),
         )
 
     _exit(sweep(experiment, output=output, fresh=fresh, retry_failed=retry_failed))

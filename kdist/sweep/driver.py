@@ -76,14 +76,19 @@ def run_sweep(
         except KeyboardInterrupt:
             interrupted = True
         except OSError as error:
-            free = shutil.disk_usage(folder.path).free / 2**20
-            stopped = f"{error.strerror or error} ({free:,.0f} MiB free in {folder.path})"
+            stopped = why_stopped(error, folder)
     return Outcome(
         rows=_in_order(points, rows),
         left=len(points) - len(rows),
         interrupted=interrupted,
         stopped=stopped,
     )
+
+
+def why_stopped(error: OSError, folder: SweepFolder) -> str:
+    """Why files cannot be written, for a reader."""
+    free = shutil.disk_usage(folder.path).free / 2**20
+    return f"{error.strerror or error} ({free:,.0f} MiB free in {folder.path})"
 
 
 def _earlier(

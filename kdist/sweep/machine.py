@@ -35,6 +35,16 @@ def on_cpu(about: dict[str, Any]) -> bool:
     return all(str(device).startswith("CPU") for device in about.get("devices", ()))
 
 
+def shared_cores_warning(about: dict[str, Any], replicas: int) -> str | None:
+    """What a reader has to know where up to `replicas` replicas are parts of a CPU."""
+    if replicas == 1 or not on_cpu(about):
+        return None
+    return (
+        "Replicas are logical CPUs that share this machine's cores: no speed-up can be read out of"
+        " these figures, only what a step on several replicas costs besides its computing."
+    )
+
+
 def replica_counts(about: dict[str, Any]) -> list[int]:
     """Powers of two up to all GPUs, and all of them; on a CPU, one and two."""
     most = 2 if on_cpu(about) else len(about["devices"])

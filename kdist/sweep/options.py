@@ -1,7 +1,7 @@
 """What the options of `kdist sweep` mean: lists, and those that are `kdist train`'s."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
@@ -78,6 +78,19 @@ def train_settings(context: typer.Context, *, taken: Sequence[str]) -> dict[str,
     settings = {k: v for k, v in settings.items() if k not in (*taken, *_NEVER)} | given
     TrainConfig.from_dict(settings)  # refuses what no run would take
     return settings
+
+
+def with_own(context: typer.Context, settings: Mapping[str, Any], **values: Any) -> dict[str, Any]:
+    """Settings with those that the sweep's command has as options of its own.
+
+    Args:
+        context: Of the command.
+        settings: As `train_settings` returned them.
+        **values: Values of options, by the names of `TrainConfig`. One that is a default gives way
+            to a recipe or file; one that is `None` is left out.
+    """
+    own = {n: v for n, v in values.items() if _given(context, n) or n not in settings}
+    return {**settings, **{name: value for name, value in own.items() if value is not None}}
 
 
 def _given(context: Any, name: str) -> bool:

@@ -1,9 +1,13 @@
 """Runs one point in a process of its own, and makes its row."""
 
+import contextlib
 import csv
+import errno
 import json
+import math
 import os
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -27,6 +31,8 @@ _MEMORY_WORDS = re.compile(
 # What a log's last lines are, where an error came before them.
 _NO_ERROR = re.compile(r"^\s*$|^[IW]\d{4} |^\d{4}-\d\d-\d\d .*: [IW] ")
 _TAIL = 400
+# On a full disk the run's process cannot write that it is full.
+_LEAST_FREE_BYTES = 2**16
 
 
 def run_point(point: Point, folder: Path, kind: str) -> Row:
@@ -55,8 +61,8 @@ def run_point(point: Point, folder: Path, kind: str) -> Row:
     write_whole(folder / "order.json", as_json(order))
     code = _run_process(folder)
     errors = _text(folder / "errors.log")
-    if DISK_FULL in errors:
-        raise OSError(28, DISK_FULL)
+    if code and (DISK_FULL in errors or shutil.disk_usage(folder).free < _LEAST_FREE_BYTES):
+        raise OSError(errno.ENOSPC, DISK_FULL)
     if code:
         return row | {"status": "failed", "error": explain(code, errors)}
     try:
@@ -83,7 +89,8 @@ def _run_process(folder: Path) -> int:
         try:
             return process.wait()
         except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             raise
 
@@ -112,7 +119,9 @@ def read_run(run: Path) -> Row:
     history = list(csv.DictReader((run / "history.csv").read_text(encoding="utf-8").splitlines()))
     warm = [float(line["images_per_sec"]) for line in history[1:]]
     noise = [float(line.get("gradient_noise_scale") or "nan") for line in history]
-    known = [value for value in noise if value == value]
+    known = [value for value in noise if not math.isnan(value)]
+    if not all(0 < rate < math.inf for rate in warm):
+        raise ValueError(f"speeds of {', '.join(map(str, warm))} images a second")
     reached = bool(summary["reached_target"])
     # The target counts as met in the first epoch of the row that patience asks for.
     met = history[len(history) - config["patience"]] if reached else history[-1]

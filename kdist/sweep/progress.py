@@ -53,6 +53,7 @@ class Progress:
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=2)
 
     def __enter__(self) -> "Progress":
+        self._bar.advance(self._task, 0)  # from here on the pace is taken
         if self._console.is_terminal:
             self._live.start()
         return self

@@ -43,6 +43,7 @@ COLUMNS = (
 """What a row tells of a point; `None` where it does not apply."""
 
 _STATUSES = ("done", "failed")
+_WORDS = ("name", "kind", "status", "error", "lr_rule", "mode", "variant", "run_dir")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,6 +106,10 @@ def read_point(folder: Path) -> dict[str, Any] | str:
         return "point.json is not a row of a sweep"
     if row["name"] != folder.name or row["status"] not in _STATUSES:
         return f"point.json is of {row['name']!r}, status {row['status']!r}"
+    for name in COLUMNS:
+        kinds = str if name in _WORDS else int | float
+        if row[name] is not None and not isinstance(row[name], kinds):
+            return f"point.json has {name} {row[name]!r}"
     return row
 
 

@@ -18,11 +18,6 @@ FULL = "full"
 VARIANTS = {FULL: (), "without collectives": ("collectives",), "without input": ("input",)}
 """What of a step is left out; the difference to the full step is what it takes."""
 
-SHARED_CORES = (
-    "Replicas are logical CPUs that share this machine's cores: no speed-up can be read out of"
-    " these figures, only what a step on several replicas costs besides its computing."
-)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScalingSweep:
@@ -40,7 +35,6 @@ class ScalingSweep:
         modes: `"weak"`, `"strong"` or both.
         epochs: Of each run; the first does not count.
         rounds: How often each point is run.
-        shared_cores: Whether replicas are logical CPUs.
     """
 
     train: Mapping[str, Any]
@@ -50,7 +44,6 @@ class ScalingSweep:
     modes: Sequence[str]
     epochs: int
     rounds: int
-    shared_cores: bool
     kind: str = dataclasses.field(default="scaling", init=False)
 
     def __post_init__(self) -> None:
@@ -110,7 +103,6 @@ class ScalingSweep:
         ended = done(rows)
         base = min((row["replicas"] for row in ended), default=0)
         return {
-            "warning": SHARED_CORES if self.shared_cores and max(self.replicas) > 1 else None,
             "base_replicas": base,
             "points": [
                 _measured(mode, replicas, group, _of(ended, mode, base))
@@ -129,6 +121,7 @@ class ScalingSweep:
             "images/s",
             "efficiency",
             "step, ms",
+            "compute, ms",
             "collectives, ms",
             "input, ms",
             title="median (least to most round)",
@@ -141,17 +134,17 @@ class ScalingSweep:
                 told(one["images_per_sec"], ",.0f"),
                 told(one["efficiency"], ".2f"),
                 told(one["step_seconds"], ".1f", 1e3),
+                format(1e3 * one["compute_seconds"], ".1f"),
                 told(one["collectives_seconds"], ".1f", 1e3),
                 told(one["input_seconds"], ".1f", 1e3),
             )
         legend = (
             "Efficiency: images/s a replica over those of"
             f" {measured['base_replicas']} replica{'s' * (measured['base_replicas'] > 1)}."
-            " Collectives and input: what a step is shorter by without them; a range across 0 is"
-            " noise."
+            " Collectives and input: what a step is shorter by without them (a range across 0 is"
+            " noise); compute: the rest."
         )
-        warning = [f"Warning: {measured['warning']}"] if measured["warning"] else []
-        return [table, legend, *warning, *failure_lines(measured["failed"])]
+        return [table, legend, *failure_lines(measured["failed"])]
 
     def draw(
         self,

@@ -69,7 +69,13 @@ class SweepFolder:
         Raises:
             UserError: One does already.
         """
-        with open(self.path / ".lock", "a", encoding="utf-8") as lock:
+        try:
+            lock = open(self.path / ".lock", "a", encoding="utf-8")  # noqa: SIM115 - closed below
+        except OSError as error:
+            raise UserError(
+                f"cannot write into {self.path}: {error.strerror}; pass another --output"
+            ) from error
+        with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
@@ -88,6 +94,7 @@ def open_folder(
     points: int,
     output: str | None = None,
     fresh: bool = False,
+    retry_failed: bool = False,
 ) -> tuple[SweepFolder, bool]:
     """The folder for a sweep: the one given, an unfinished one of the same settings, or a new one.
 
@@ -98,6 +105,7 @@ def open_folder(
         points: How many points it has in all.
         output: The folder; `None` looks below `runs/`.
         fresh: Make a new one, whatever is there.
+        retry_failed: Take one whose points all ended, but some failed, for unfinished.
 
     Returns:
         The folder, and whether it was there already.
@@ -114,7 +122,7 @@ def open_folder(
             _check_same(read_sweep(path), asked)
             return SweepFolder(path), True
     else:
-        found = None if fresh else _unfinished(asked, points)
+        found = None if fresh else _unfinished(asked, points, retry_failed)
         if found is not None:
             return SweepFolder(found), True
         path = _unused_name()
@@ -180,14 +188,16 @@ def _told(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _unfinished(asked: Mapping[str, Any], points: int) -> Path | None:
-    """The newest sweep below `runs/` that is the same and has points to run."""
+def _unfinished(asked: Mapping[str, Any], points: int, retry_failed: bool) -> Path | None:
+    """The newest sweep below `runs/` that is the same and has points to run, or to sum up."""
     for file in sorted(RUNS.glob("sweep-*/sweep.json"), key=_age):
         try:
             sweep = read_sweep(file.parent)
         except UserError:
             continue  # another version's, or broken: no sweep to go on with
-        if not _differences(sweep, asked) and len(sweep.points) < points:
+        failed = any(row["status"] == "failed" for row in sweep.points)
+        left = len(sweep.points) < points or not (file.parent / "summary.json").exists()
+        if (left or (failed and retry_failed)) and not _differences(sweep, asked):
             return file.parent
     return None
 

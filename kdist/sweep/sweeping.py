@@ -1,17 +1,22 @@
 """`sweep`: finds or makes the folder, runs what is left, tells what it came to."""
 
-from collections.abc import Callable, Mapping
+import dataclasses
+import sys
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from ..config import TrainConfig
-from .driver import Outcome, RunPoint, run_sweep
+from .driver import Outcome, RunPoint, run_sweep, why_stopped
 from .experiment import Experiment
 from .machine import machine as describe_machine
+from .machine import shared_cores_warning
 from .point_run import run_point as run_in_process
 from .sweep_folder import SweepFolder, open_folder
+
+_FILE_WIDTH = 130
 
 
 def sweep(
@@ -41,7 +46,8 @@ def sweep(
     Raises:
         UserError: Settings that will not do, or another sweep in the folder; nothing was run then.
     """
-    console = console or Console()
+    # A file has no width of its own: what the tables want.
+    console = console or Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     about = machine()
     experiment = experiment_for(about)
     points = experiment.points()
@@ -54,6 +60,7 @@ def sweep(
         points=len(points),
         output=output,
         fresh=fresh,
+        retry_failed=retry_failed,
     )
     with folder.alone():
         told = "Going on with the sweep in" if found else "Sweep folder:"
@@ -62,16 +69,32 @@ def sweep(
             experiment, folder, run_point=run_point, console=console, retry_failed=retry_failed
         )
         if outcome.rows and not outcome.stopped:
-            _tell(experiment, folder, outcome, console)
+            try:
+                _tell(experiment, folder, outcome, about, console)
+            except OSError as error:
+                outcome = dataclasses.replace(outcome, stopped=why_stopped(error, folder))
     return _end(outcome, folder, len(points), console)
 
 
-def _tell(experiment: Experiment, folder: SweepFolder, outcome: Outcome, console: Console) -> None:
-    measured: Mapping[str, Any] = experiment.measure(outcome.rows)
+def _tell(
+    experiment: Experiment,
+    folder: SweepFolder,
+    outcome: Outcome,
+    about: dict[str, Any],
+    console: Console,
+) -> None:
+    warning = shared_cores_warning(about, max(row["replicas"] for row in outcome.rows))
+    measured = {
+        "points_left": outcome.left,
+        "warning": warning,
+        **experiment.measure(outcome.rows),
+    }
     folder.write_rows(outcome.rows)
-    folder.write_summary({"points_left": outcome.left, **measured})
+    folder.write_summary(measured)
     for part in experiment.tables(measured):
         console.print(Text(part) if isinstance(part, str) else part, highlight=False)
+    if warning:
+        console.print(f"Warning: {warning}", markup=False, highlight=False)
     for path in experiment.draw(outcome.rows, measured, folder.path):
         console.print(f"Chart: {path}", markup=False, highlight=False, soft_wrap=True)
 

@@ -104,7 +104,7 @@ class ThroughputSweep:
             "overhead of a step, ms",
             "rate, images/s",
             f"doubling the batch gains under {GAIN:.0%} from",
-            title="step time = overhead + batch / rate, median (least to most round)",
+            title="step time = overhead + batch / rate, fitted to all rounds (least to most round)",
         )
         for fit in measured["fits"]:
             fits.add_row(

@@ -65,11 +65,18 @@ def test_accuracy(asked):
     assert experiment.lr_rules == ["linear", "sqrt"]
 
 
+def test_a_files_target_gives_way_to_an_option_only(asked, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("target_accuracy = 0.7\nbase_lr = 0.3\nepochs = 7\n")
+    experiment, _ = asked(f"accuracy --config {path} --epochs 9")
+    assert (experiment.train["target_accuracy"], experiment.train["epochs"]) == (0.7, 9)
+    assert experiment.base_lr == 0.3
+
+
 def test_scaling(asked):
     experiment, _ = asked("scaling")
     assert experiment.replicas == [1, 2]  # every GPU
     assert (experiment.batch_size, experiment.global_batch) == (64, 128)
-    assert not experiment.shared_cores
     experiment, _ = asked("scaling --replicas 2,1 --global-batch 256 --modes strong --batch-size 8")
     assert (experiment.batch_size, experiment.global_batch, experiment.modes) == (
         8,
@@ -87,6 +94,7 @@ def test_scaling(asked):
         ("throughput --depht 10", "No such option: --depht"),
         ("throughput --depth 12", "depth is 6n + 4"),
         ("throughput --batch-size 8", "--batch-size is not for a sweep"),
+        ("throughput --no-validate", "--validate is not for a sweep"),
         ("throughput --run-dir x", "--run-dir is not for a sweep"),
         ("throughput --epochs 1", "--epochs"),
         ("throughput --subset 100", "subset=100 does not fill a global batch of 700"),

@@ -33,6 +33,7 @@ def test_folders_that_hold_no_row_are_listed_and_left_out(tmp_path):
     write_sweep(tmp_path)
     write_point(tmp_path, "good")
     write_point(tmp_path, "copied", name="other")
+    write_point(tmp_path, "edited", images_per_sec="fast")
     for name, text in (("broken", '{"name": "br'), ("foreign", '{"epochs": 3}'), ("list", "[]")):
         (tmp_path / "points" / name).mkdir()
         (tmp_path / "points" / name / "point.json").write_text(text)
@@ -43,9 +44,10 @@ def test_folders_that_hold_no_row_are_listed_and_left_out(tmp_path):
     sweep = read_sweep(tmp_path)
     assert [row["name"] for row in sweep.points] == ["good"]
     assert list(sweep.left_out) == sorted(
-        ["a file", "binary", "broken", "copied", "foreign", "killed", "list"]
+        ["a file", "binary", "broken", "copied", "edited", "foreign", "killed", "list"]
     )
     assert "it has not ended" in sweep.left_out["killed"]
+    assert "images_per_sec 'fast'" in sweep.left_out["edited"]
     assert "of 'other'" in sweep.left_out["copied"]
     assert "cannot be read" in sweep.left_out["broken"]
 

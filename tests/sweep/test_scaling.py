@@ -1,13 +1,13 @@
 import pytest
 from fake_runs import MACHINE, FakeRuns, done_row, run
 from kdist.errors import UserError
-from kdist.sweep.machine import replica_counts
+from kdist.sweep.machine import replica_counts, shared_cores_warning
 from kdist.sweep.scaling import ScalingSweep
 
 
 def scaling(**values):
     settings = {"train": {}, "batch_size": 64, "global_batch": 128, "replicas": [1, 2]}
-    settings |= {"modes": ["weak", "strong"], "epochs": 3, "rounds": 3, "shared_cores": False}
+    settings |= {"modes": ["weak", "strong"], "epochs": 3, "rounds": 3}
     return ScalingSweep(**{**settings, **values})
 
 
@@ -80,12 +80,14 @@ def test_what_is_missing_is_not_made_up():
     assert len(measured["failed"]) == 18
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_shared_cores_are_warned_of(here, shared):
-    experiment = scaling(shared_cores=shared)
+@pytest.mark.parametrize(
+    ("machine", "shared"), [(MACHINE, True), (MACHINE | {"devices": ["GPU:0 x", "GPU:1 x"]}, False)]
+)
+def test_shared_cores_are_warned_of(here, machine, shared):
+    experiment = scaling()
     runs = FakeRuns()
     runs.at = {row["name"]: row for row in rows_of(experiment)}
-    code, out = run(runs, experiment, output="out")
+    code, out = run(runs, experiment, machine=machine, output="out")
     assert code == 0
     assert ("Warning: Replicas are logical CPUs that share" in out) is shared
     assert "0.82 (0.82 to 0.82)" in out
@@ -93,7 +95,8 @@ def test_shared_cores_are_warned_of(here, shared):
 
 
 def test_one_replica_alone_warrants_no_warning():
-    assert scaling(replicas=[1], shared_cores=True).measure([])["warning"] is None
+    assert shared_cores_warning(MACHINE, 1) is None
+    assert "no speed-up" in shared_cores_warning(MACHINE, 2)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from kdist.errors import UserError
 from kdist.sweep.step_time_fit import StepTimeFit, fit_step_time
@@ -23,6 +23,7 @@ def test_the_labs_numbers():
 positive = st.floats(1e-3, 1e3)
 
 
+@settings(deadline=None, max_examples=50)
 @given(positive, st.floats(1, 1e5), st.sets(st.integers(1, 4096), min_size=2))
 def test_speeds_without_noise_give_back_what_made_them(overhead, rate, batches):
     assume(max(batches) / min(batches) > 1.01)
@@ -34,6 +35,7 @@ def test_speeds_without_noise_give_back_what_made_them(overhead, rate, batches):
     assert fit.images_per_sec == pytest.approx(rate, rel=1e-5)
 
 
+@settings(deadline=None, max_examples=50)
 @given(positive, st.floats(1, 1e5), st.floats(0.01, 0.5))
 def test_from_that_batch_on_doubling_gains_less(overhead, rate, gain):
     fit = StepTimeFit(overhead_seconds=overhead, images_per_sec=rate)

@@ -94,6 +94,22 @@ def test_a_point_that_fails_is_recorded_and_retried_on_demand(here, runs):
     assert {row["status"] for row in read_sweep(here / "out").points} == {"done"}
 
 
+def test_failed_points_are_retried_without_naming_the_folder(here, runs):
+    runs.at[SECOND] = {"status": "failed", "error": "ValueError: no"}
+    run(runs)
+    again = FakeRuns()
+    run(again, retry_failed=True)
+    assert again.names == [SECOND]
+
+
+def test_a_sweep_killed_before_its_summary_gets_one(here, runs):
+    run(runs)
+    (only_folder(here) / "summary.json").unlink()
+    run(runs)
+    assert runs.names == NAMES
+    assert (only_folder(here) / "summary.json").exists()
+
+
 def test_out_of_memory_ends_a_point_and_its_repetitions(here, runs):
     failed = {"status": "failed", "error": "out of memory: OOM when allocating", "run_dir": None}
     runs.at["b16-r2-round1"] = failed
@@ -118,6 +134,7 @@ def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_written(here, runs,
     assert "Stopped: No space left on device (" in out
     assert "1 of 8 points are in" in out
     assert [row["name"] for row in read_sweep(only_folder(here)).points] == [FIRST]
+    assert not list(only_folder(here).rglob(".*.json"))
     again = FakeRuns()
     assert run(again)[0] == 0
     assert again.names == NAMES[1:]

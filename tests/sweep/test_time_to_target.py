@@ -2,7 +2,7 @@ import math
 import statistics
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdist.errors import UserError
 from kdist.sweep.time_to_target import time_to_target
@@ -38,6 +38,7 @@ def test_published_curve():
 durations = st.lists(st.integers(1, 1000).map(float), min_size=1, max_size=12)
 
 
+@settings(deadline=None, max_examples=50)
 @given(durations)
 def test_when_all_get_there_it_is_the_median(values):
     found = time_to_target(values, [True] * len(values))
@@ -46,6 +47,7 @@ def test_when_all_get_there_it_is_the_median(values):
     assert found.high is None or found.high >= found.median
 
 
+@settings(deadline=None, max_examples=50)
 @given(durations)
 def test_when_none_gets_there_nothing_is_known(values):
     found = time_to_target(values, [False] * len(values))
@@ -53,6 +55,7 @@ def test_when_none_gets_there_nothing_is_known(values):
     assert set(found.curve.share_not_yet) == {1.0}
 
 
+@settings(deadline=None, max_examples=50)
 @given(durations.flatmap(lambda d: st.tuples(st.just(d), st.lists(st.booleans(), min_size=len(d)))))
 def test_the_curve_falls_within_its_interval(runs):
     values, reached = runs[0], runs[1][: len(runs[0])]
