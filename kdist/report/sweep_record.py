@@ -18,8 +18,6 @@ SWEEP_FILE = "sweep.json"
 FULL_STEP = "full"
 """The variant of a scaling sweep that leaves nothing out of a step."""
 
-_WORDS = ("name", "status", "error", "lr_rule", "mode", "variant", "run_dir")
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Group:
@@ -152,14 +150,13 @@ def _series(row: Mapping[str, Any], varied: Sequence[str]) -> str:
 
 
 def _checked(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with its numbers finite and above 0, `None` in the place of others."""
     checked: dict[str, Any] = {}
     for name, value in row.items():
-        if name in _WORDS:
-            checked[name] = value if isinstance(value, str) else None
-        elif name == "reached_target":
-            checked[name] = value if isinstance(value, bool) else None
+        number = finite(value)
+        if name == "reached_target" or isinstance(value, str):
+            checked[name] = value
         else:
-            number = finite(value)
             # Counts and speeds alike are above 0.
             checked[name] = (
                 number if number is not None and (number > 0 or _at_zero(name)) else None

@@ -200,13 +200,13 @@ def typed_table(typed: TypedNumbers) -> Table:
     """The numbers as they were typed in."""
     rows = [
         [
-            Cell(f"{row['batch_size']:,g}", "number"),
+            Cell(f"{row['batch_size']:,g}"),
             Cell(f"{row['replicas']:,g}", "number"),
             Cell(rate(row["images_per_sec"]), "number"),
         ]
         for row in typed.rows
     ]
-    columns = _heading("Batch a replica; Replicas; Images/s", after=0)
+    columns = _heading("Batch a replica; Replicas; Images/s")
     return Table(title="Numbers", columns=columns, rows=rows)
 
 
