@@ -143,7 +143,8 @@ class AccuracySweep:
         if critical is not None:
             words.append(
                 f"Critical batch by the gradient noise scale: {told(critical, ',.0f')} images,"
-                " median (least to most) of the last epochs; larger global batches gain little"
+                " median (least to most) of the last epochs, an order of magnitude; far larger"
+                " global batches gain little"
             )
         return words + list(failure_lines(measured["failed"]))
 
