@@ -125,7 +125,7 @@ class AccuracySweep:
             "best accuracy",
             "noise scale",
             title=f"to validation accuracy {measured['target_accuracy']:g}: median"
-            " (95 % interval; ?: too few runs to tell)",
+            " (95 % interval; ?: the runs do not tell)",
         )
         for one in measured["groups"]:
             table.add_row(
