@@ -125,7 +125,7 @@ class AccuracySweep:
             "best accuracy",
             "noise scale",
             title=f"to validation accuracy {measured['target_accuracy']:g}: median"
-            " (95 % interval; ?: too few runs to tell)",
+            " (95 % interval; ?: the runs do not tell)",
         )
         for one in measured["groups"]:
             table.add_row(
@@ -143,7 +143,8 @@ class AccuracySweep:
         if critical is not None:
             words.append(
                 f"Critical batch by the gradient noise scale: {told(critical, ',.0f')} images,"
-                " median (least to most) of the last epochs; larger global batches gain little"
+                " median (least to most) of the last epochs, an order of magnitude; far larger"
+                " global batches gain little"
             )
         return words + list(failure_lines(measured["failed"]))
 

@@ -20,6 +20,7 @@ def draw_times(rows: Sequence[Row], measured: Mapping[str, Any], path: Path) -> 
     series = sorted(grouped(measured["groups"], "lr_rule", "replicas").items())
     critical = measured["critical_batch"]
     for axes, unit in zip(sides, ("seconds", "epochs"), strict=True):
+        top = 1.1 * max(row[unit] for row in rows)
         for index, ((rule, replicas), groups) in enumerate(series):
             shift = 2 ** (0.12 * (index - (len(series) - 1) / 2))  # beside each other
             color = f"C{index}"
@@ -29,7 +30,7 @@ def draw_times(rows: Sequence[Row], measured: Mapping[str, Any], path: Path) -> 
             medians = [g[f"{unit}_to_target"]["median"] for g in known]
             axes.plot(at, medians, "-s", color=color, label=name)
             for where, group in zip(at, known, strict=True):
-                _interval(axes, where, group[f"{unit}_to_target"], color)
+                _interval(axes, where, group[f"{unit}_to_target"], top, color)
             own = [r for r in rows if (r["lr_rule"], r["replicas"]) == (rule, replicas)]
             for there, face in ((True, color), (False, "none")):
                 runs = [r for r in own if bool(r["reached_target"]) is there]
@@ -48,10 +49,12 @@ def draw_times(rows: Sequence[Row], measured: Mapping[str, Any], path: Path) -> 
         axes.set_xscale("log", base=2)
         axes.set_xticks(batches, [str(batch) for batch in batches])
         axes.minorticks_off()
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, top)
+        axes.yaxis.get_major_locator().set_params(integer=True)
         axes.set_xlabel("global batch, images")
         axes.set_ylabel(f"{unit} to accuracy {measured['target_accuracy']:g}")
     sides[1].plot([], [], "^", color="gray", markerfacecolor="none", label="never got there")
+    sides[1].plot([], [], ":", color="gray", linewidth=3, label="interval, upper end not known")
     sides[1].legend(fontsize="small")
     return save(chart, path)
 
@@ -76,13 +79,20 @@ def draw_curves(rows: Sequence[Row], measured: Mapping[str, Any], folder: Path) 
     return save(chart, folder / "curves.png")
 
 
-def _interval(axes: Any, where: float, found: Mapping[str, float | None], color: str) -> None:
-    """The interval's bar; an end that is not known is left open, with an arrow."""
+def _interval(
+    axes: Any, where: float, found: Mapping[str, float | None], top: float, color: str
+) -> None:
+    """The interval's bar; an end that is not known is dotted to the edge."""
     median, low, high = found["median"], found["low"], found["high"]
-    ends = [median if end is None else end for end in (low, high)]
-    axes.plot([where, where], ends, color=color, linewidth=3, alpha=0.35)
-    if high is None:
-        axes.plot([where], [ends[1]], marker=6, color=color, markersize=9, alpha=0.5)
+    for end, edge in ((low, 0.0), (high, top)):
+        axes.plot(
+            [where, where],
+            [median, edge if end is None else end],
+            ":" if end is None else "-",
+            color=color,
+            linewidth=3,
+            alpha=0.35,
+        )
 
 
 def _curve(path: Path) -> tuple[list[float], list[float]]:

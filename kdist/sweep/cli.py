@@ -69,7 +69,9 @@ def accuracy(
         ),
     ] = "linear",
     replicas: Annotated[str, typer.Option(help="Numbers of replicas.")] = "1",
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each setting.")] = 5,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Runs of each setting; fewer than 7 tell no upper end.")
+    ] = 7,
     target_accuracy: Annotated[float, typer.Option(help="Validation accuracy to beat ...")] = 0.85,
     patience: Annotated[int, typer.Option(help="... in so many epochs in a row.")] = 2,
     time_budget: Annotated[

@@ -13,6 +13,14 @@ from .progress import Progress
 from .results import read_point
 from .sweep_folder import SweepFolder
 
+# Without these there is nothing to sum up of a point that is done.
+_TIMED = ("images_per_sec", "images_per_sec_low", "images_per_sec_high", "images_per_step")
+_NEEDED = {
+    "throughput": _TIMED,
+    "scaling": _TIMED,
+    "accuracy": ("seconds", "epochs", "reached_target"),
+}
+
 RunPoint = Callable[[Point, Path, str], Row]
 
 
@@ -58,7 +66,7 @@ def run_sweep(
         The rows; tables and charts of a sweep that stopped halfway are those of its rows.
     """
     points = experiment.points()
-    rows = _earlier(points, folder, console, retry_failed)
+    rows = _earlier(experiment, folder, console, retry_failed)
     interrupted, stopped = False, ""
     with Progress(points, rows, console) as progress:
         try:
@@ -92,21 +100,34 @@ def why_stopped(error: OSError, folder: SweepFolder) -> str:
 
 
 def _earlier(
-    points: Sequence[Point], folder: SweepFolder, console: Console, retry_failed: bool
+    experiment: Experiment, folder: SweepFolder, console: Console, retry_failed: bool
 ) -> dict[str, Row]:
-    """The rows of points that ended in an earlier call; what is no row is told."""
+    """The rows of points that ended in an earlier call; what is no row of theirs is told."""
     rows: dict[str, Row] = {}
-    names = {point.name for point in points}
+    points = {point.name: point for point in experiment.points()}
     for path in sorted(folder.path.glob("points/*")):
         row = read_point(path)
+        if not isinstance(row, str):
+            row = _checked(row, points.get(path.name), experiment.kind)
         if isinstance(row, str):
-            again = " and is run again" if path.name in names else ""
+            again = "; it is run again" if path.name in points else ""
             console.print(f"Left out: {path.name}: {row}{again}", markup=False, highlight=False)
-        elif path.name not in names:
-            console.print(f"Left out: {path.name}: not a point of this sweep", markup=False)
         elif not (retry_failed and row["status"] == "failed"):
             rows[path.name] = row
     return rows
+
+
+def _checked(row: Row, point: Point | None, kind: str) -> Row | str:
+    """The row, or why it is not one of `point`."""
+    if point is None:
+        return "not a point of this sweep"
+    for name, value in {"kind": kind, **point.axes}.items():
+        if row[name] != value:
+            return f"point.json has {name} {row[name]!r}, not {value!r}"
+    missing = [name for name in _NEEDED[kind] if row[name] is None]
+    if row["status"] == "done" and missing:
+        return f"point.json has no {missing[0]}"
+    return row
 
 
 def _without_memory(point: Point, points: Sequence[Point], rows: dict[str, Row]) -> Row | None:

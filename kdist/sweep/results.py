@@ -102,8 +102,9 @@ def read_point(folder: Path) -> dict[str, Any] | str:
         row = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         return f"point.json cannot be read: {error}"
-    if not isinstance(row, dict) or not set(COLUMNS) <= row.keys():
+    if not isinstance(row, dict) or not {"name", "kind", "status"} <= row.keys():
         return "point.json is not a row of a sweep"
+    row = dict.fromkeys(COLUMNS) | row
     if row["name"] != folder.name or row["status"] not in _STATUSES:
         return f"point.json is of {row['name']!r}, status {row['status']!r}"
     for name in COLUMNS:

@@ -48,7 +48,7 @@ def throughput(**values):
 def run(runs, experiment=None, *, machine=MACHINE, terminal=False, **options):
     """Exit code and output of a sweep in the current folder."""
     out = io.StringIO()
-    console = Console(file=out, force_terminal=terminal, width=150)
+    console = Console(file=out, force_terminal=terminal, width=200)
     code = sweep(
         lambda about: experiment or throughput(),
         run_point=runs,

@@ -61,7 +61,7 @@ def test_the_same_command_goes_on_without_repeating_points(here, runs, end):
     assert code == 0
     assert again.names == NAMES[3:]
     assert "Going on with the sweep in runs/sweep-" in out
-    assert f"Left out: {NAMES[3]}: no point.json: it has not ended and is run again" in out
+    assert f"Left out: {NAMES[3]}: no point.json: it has not ended; it is run again" in out
     assert len(read_sweep(only_folder(here)).points) == len(NAMES)
 
 
@@ -184,6 +184,22 @@ def test_points_of_another_sweep_are_left_out(here, runs):
     _, out = run(runs, output="out")
     assert f"Left out: stray: point.json is of '{FIRST}'" in out
     assert runs.names == [*NAMES, FIRST]
+
+
+def test_rows_that_were_changed_are_left_out(here, runs):
+    run(runs, output="out")
+    for name, values in ((FIRST, {"batch_size": 9}), (SECOND, {"images_per_sec": None})):
+        file = here / "out" / "points" / name / "point.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | values))
+    (here / "out/points/stray").mkdir()
+    stray = {"name": "stray", "kind": "throughput", "status": "done"}
+    (here / "out/points/stray/point.json").write_text(json.dumps(stray))
+    again = FakeRuns()
+    _, out = run(again, output="out")
+    assert again.names == [FIRST, SECOND]
+    assert f"Left out: {FIRST}: point.json has batch_size 9, not 8; it is run again" in out
+    assert f"Left out: {SECOND}: point.json has no images_per_sec; it is run again" in out
+    assert "Left out: stray: not a point of this sweep" in out
 
 
 def test_two_sweeps_do_not_work_on_one_folder(here, runs):
