@@ -139,7 +139,7 @@ def _over_time(runs: Sequence[RunRecord], names: Sequence[str], epochs: Sequence
     targets = {finite(run.settings.get("target_accuracy")) for run in runs} - {None}
     target = next(iter(targets)) if len(targets) == 1 else None
     line = "" if target is None else f" The dashed line is the target, {target:g}."
-    x = alt.X("seconds:Q", title="Seconds of training")
+    x = alt.X("seconds:Q", title="Seconds of training", scale=alt.Scale(zero=True))
     chart = _curve(names, epochs, *_LEARNING[0], x=x, rule=target)
     met = [f"{run.name} after {run.met.seconds:.1f} seconds" for run in runs if run.met]
     told = f"The target was reached by {', '.join(met[:8])}." if met else _told(runs)

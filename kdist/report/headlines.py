@@ -92,6 +92,8 @@ def _soonest(trials: Sequence[Trial]) -> Headline | None:
     reached = [(time, group) for time, group in timed if time.median is not None]
     if not reached:
         got_there = sum(time.reached for time, _ in timed)
+        if len(told) == 1:
+            return Headline(title, "not reached", told[0].name, "One run, which did not get there.")
         runs = count(sum(time.runs for time, _ in timed), "run")
         of = f"{got_there} of {runs} got there" if got_there else f"none of {runs} got there"
         return Headline(title, "not reached", of, "Half of a setting's runs have to get there.")

@@ -82,4 +82,4 @@ def test_typed_numbers(tmp_path):
 @pytest.mark.parametrize("accuracies", [(), (0.0,)])
 def test_a_run_that_learned_nothing(tmp_path, accuracies):
     found = headlines_of(write_run(tmp_path / "a", accuracies))
-    assert found["Time"].value == "not reached"
+    assert (found["Time"].value, found["Time"].of) == ("not reached", "a")
