@@ -14,6 +14,7 @@ from .precision import PRECISIONS
 from .recipes import read_recipe, read_settings, recipe_names
 from .scaling import RULES
 from .step_time import format_steps, parse_replicas
+from .sweep.cli import app as sweep_app
 from .tracking.names import TRACKERS
 
 app = typer.Typer(
@@ -22,6 +23,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(sweep_app)
 
 _DEFAULTS = TrainConfig()
 
@@ -111,6 +114,13 @@ def train(
     seed: Annotated[
         int, typer.Option(help="Of the weights, the dropout and the images.")
     ] = _DEFAULTS.seed,
+    validate: Annotated[bool, typer.Option(help="After every epoch.")] = _DEFAULTS.validate,
+    noise_scale: Annotated[
+        bool, typer.Option("--noise-scale", help="Log the gradient noise scale of every epoch.")
+    ] = _DEFAULTS.noise_scale,
+    save_model: Annotated[
+        bool, typer.Option(help="Leave the trained model in the run folder.")
+    ] = _DEFAULTS.save_model,
     run_dir: Annotated[
         str | None, typer.Option(help="New folder for the run's files.", show_default="runs/<date>")
     ] = None,
@@ -230,6 +240,29 @@ def dashboard(
     from .tracking.dashboard import dashboard
 
     typer.echo(dashboard(project=project, entity=entity, report=report))
+
+
+@app.command()
+def report(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Run folders, sweep folders, folders of these, or CSV files with batch_size,"
+            " images_per_sec and, if you like, replicas."
+        ),
+    ],
+    output: Annotated[
+        str, typer.Option(help="HTML file; the charts go beside it as PNG files.")
+    ] = "report.html",
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="Run that settings are compared with.", show_default="the first"),
+    ] = None,
+) -> None:
+    """Show runs and sweeps in one HTML file that opens without a network."""
+    from .report.writing import write_report
+
+    typer.echo(write_report(runs, output=output, baseline=baseline))
 
 
 @app.command()

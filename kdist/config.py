@@ -56,6 +56,9 @@ class TrainConfig:
         patience: ... in so many epochs in a row.
         time_budget: Or once training has taken so many seconds, at the end of the epoch.
         seed: Of the weights, the dropout, the order of the images and their augmentation.
+        validate: Validate after every epoch; without, no validation accuracy ends the run.
+        noise_scale: Log the gradient noise scale of every epoch.
+        save_model: Leave the trained model in the run folder.
         run_dir: Folder for the run's files; `None` makes a new one below `runs/`.
         log_dir: Folder for TensorBoard's files, which then is among the trackers.
         track: Trackers besides: `"wandb"`, `"tensorboard"`, `"csv"` (the run's own `history.csv`),
@@ -95,6 +98,9 @@ class TrainConfig:
     patience: int = 2
     time_budget: float | None = None
     seed: int = 0
+    validate: bool = True
+    noise_scale: bool = False
+    save_model: bool = True
     run_dir: str | None = None
     log_dir: str | None = None
     track: str | None = None
@@ -109,7 +115,7 @@ class TrainConfig:
                 raise UserError(f"{name} is the path of a folder, received {path!r}")
             if path is not None:
                 object.__setattr__(self, name, os.fspath(path))
-        for name in ("augment", "log_model"):
+        for name in ("augment", "validate", "noise_scale", "save_model", "log_model"):
             if not isinstance(getattr(self, name), bool):
                 raise UserError(f"{name} is True or False, received {getattr(self, name)!r}")
         self._one_of("dataset", DATASETS)

@@ -64,7 +64,7 @@ def make_result(
         best_val_accuracy=max(accuracies, default=None),
         images_per_sec=statistics.median(rates) if rates else None,
         seconds=seconds,
-        epochs=len(accuracies),
+        epochs=max(map(len, history.values()), default=0),
         reached_target=reached_target,
         interrupted=interrupted,
         run_dir=str(folder.path),

@@ -1,7 +1,7 @@
 """`train`: one training run, from a `TrainConfig` to a `TrainResult` and a run folder."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,14 +31,18 @@ def train(
     callbacks: Sequence["keras.callbacks.Callback"] = (),
     announce: Callable[[str], None] = print,
     verbose: int = 1,
+    leave_out: Collection[str] = (),
 ) -> TrainResult:
     """Train a WideResNet as `config` says.
 
     Args:
         config: The settings.
-        callbacks: Keras callbacks besides those the run has anyway.
+        callbacks: Keras callbacks besides those the run has anyway. What they put into `logs` is
+            in `history.csv`.
         announce: Takes the lines that say what is trained on what.
         verbose: As in `fit`; 0 also silences kdist's callbacks.
+        leave_out: What is left out of a step to measure what it takes, `"collectives"` or
+            `"input"` (see `kdist.left_out`); what such a run learns is worth nothing.
 
     Returns:
         The result. The run folder holds `config.json`, `history.csv` (a line an epoch),
@@ -53,9 +57,14 @@ def train(
         data = load_data(config, announce=announce)
         from .strategy import MirroredStrategy
 
-        strategy = MirroredStrategy(replicas=config.replicas)
+        ops = None
+        if "collectives" in leave_out:
+            from .left_out import NoCollectives
+
+            ops = NoCollectives()
+        strategy = MirroredStrategy(replicas=config.replicas, cross_device_ops=ops)
         with computing_in(config.precision, strategy.devices):
-            return _train(config, data, folder, strategy, callbacks, announce, verbose)
+            return _train(config, data, folder, strategy, callbacks, announce, verbose, leave_out)
     except BaseException:
         folder.discard()
         raise
@@ -88,11 +97,18 @@ def _train(
     callbacks: Sequence["keras.callbacks.Callback"],
     announce: Callable[[str], None],
     verbose: int,
+    leave_out: Collection[str],
 ) -> TrainResult:
     import keras
 
     from .batch_norm_conversion import convert_batch_norm
-    from .callbacks import PrintThroughput, PrintTotalTime, SaveTrainingData, StopAtAccuracy
+    from .callbacks import (
+        GradientNoiseScale,
+        PrintThroughput,
+        PrintTotalTime,
+        SaveTrainingData,
+        StopAtAccuracy,
+    )
     from .data import Standardization, evaluation_batches, training_batches
     from .interrupts import interrupts_at_batch_end
     from .models import WideResNet
@@ -123,6 +139,10 @@ def _train(
         augment=config.augment,
         shift=config.shift,
     )
+    if "input" in leave_out:
+        from .left_out import same_batch_again
+
+        training = same_batch_again(training)
     validation = evaluation_batches(
         data.test_images,
         data.test_labels,
@@ -160,7 +180,11 @@ def _train(
     if config.target_train_accuracy is not None:
         targets["accuracy"] = config.target_train_accuracy
     stopping = StopAtAccuracy(
-        targets, config.patience, time_budget=config.time_budget, verbose=min(verbose, 1)
+        targets,
+        config.patience,
+        validation_freq=1 if config.validate else config.epochs + 1,  # never
+        time_budget=config.time_budget,
+        verbose=min(verbose, 1),
     )
     shown = config.to_dict() | {
         "replicas": replicas,
@@ -183,11 +207,12 @@ def _train(
     run_callbacks = [
         *averaging,  # first: the others are to see what the average reaches
         PrintThroughput(verbose=min(verbose, 1)),
+        *([GradientNoiseScale(verbose=min(verbose, 1))] if config.noise_scale else []),
         stopping,
         PrintTotalTime(verbose=min(verbose, 1)),
-        history,
-        SaveTrainingData(folder.history, verbose=0),
         *callbacks,
+        history,  # from here on: what the callbacks above put into `logs` is to be kept
+        SaveTrainingData(folder.history, verbose=0),
         *trackers,  # last: to see what the others add to `logs`
     ]
     folder.write_json("config.json", config.to_dict())
@@ -198,7 +223,7 @@ def _train(
             model.fit(
                 training,
                 shuffle=False,  # the pipeline shuffles
-                validation_data=validation,
+                validation_data=validation if config.validate else None,
                 epochs=config.epochs,
                 callbacks=[*run_callbacks, interrupts],
                 verbose=verbose,
@@ -213,11 +238,12 @@ def _train(
             for callback in run_callbacks:
                 callback.on_train_end()
     seconds = time.perf_counter() - start
-    convert_batch_norm(model, to="stock")  # for a file that opens without kdist
-    try:
-        folder.save_model(model)
-    finally:
-        convert_batch_norm(model, to="synchronized")
+    if config.save_model:
+        convert_batch_norm(model, to="stock")  # for a file that opens without kdist
+        try:
+            folder.save_model(model)
+        finally:
+            convert_batch_norm(model, to="synchronized")
     result = make_result(history.history, folder, model, seconds, interrupted, stopping.reached)
     folder.write_json("summary.json", summary(result, strategy, global_batch, learning_rate, data))
     return result

@@ -8,7 +8,7 @@ import kdist.cli
 import pytest
 from kdist.config import TrainConfig
 
-HEAVY = ("tensorflow", "keras", "wandb", "keras_tuner", "matplotlib")
+HEAVY = ("tensorflow", "keras", "wandb", "keras_tuner", "matplotlib", "scipy")
 
 
 def run(*arguments, **options):
@@ -28,7 +28,9 @@ def imported_by(arguments):
     return lines[-2], lines[-1], done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["train", "--help"], ["sweep", "scaling", "--help"]]
+)
 def test_help_imports_nothing_heavy(arguments):
     code, imported, _ = imported_by(arguments)
     assert code == "CODE 0"

@@ -76,6 +76,7 @@ def test_the_defaults_are_the_labs():
         ({"track": "mlflow"}, "unknown tracker mlflow"),
         ({"track": "wandb", "track_batches": 0}, "track_batches is at least 1"),
         ({"track": "wandb", "profile_batches": "1,2"}, "does nothing without tensorboard"),
+        ({"validate": 1}, "validate is True or False, received 1"),
         ({"base_lr": "0.1"}, "base_lr is a number"),
         ({"wd": -1e-9}, "wd is at least 0"),
         ({"target_accuracy": 85}, "target_accuracy is above 0 and below 1, received 85"),

@@ -74,9 +74,16 @@ def test_tensorboard_gets_its_files(run):
     assert list(Path(settings.log_dir).rglob("events.out.*"))
 
 
-def test_a_seeded_run_repeats_itself(run, tmp_path):
+class Logging(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        logs["mine"] = epoch + 0.5
+
+
+def test_a_seeded_run_repeats_itself_and_keeps_what_callbacks_log(run, tmp_path):
     settings, result, _ = run
-    again = train(config(tmp_path / "again"), announce=silent, verbose=0)
+    again = train(config(tmp_path / "again"), callbacks=[Logging()], announce=silent, verbose=0)
+    assert again.history["mine"][0] == 0.5
+    assert "mine" in (tmp_path / "again" / "history.csv").read_text().splitlines()[0]
     for one, other in zip(result.model.get_weights(), again.model.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
@@ -162,9 +169,19 @@ def test_the_labs_staircase_and_another_optimizer(run_on_one_image):
 
 @pytest.fixture(scope="module")
 def short_run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("short")
-    settings = config(folder, optimizer="lars", time_budget=0.01, replicas=1)
-    return train(settings, announce=silent, verbose=0)
+    """Timed only: neither validated nor saved."""
+    settings = config(
+        tmp_path_factory.mktemp("short"),
+        optimizer="lars",
+        time_budget=0.01,
+        target_accuracy=0.01,
+        replicas=1,
+        validate=False,
+        save_model=False,
+        noise_scale=True,
+    )
+    parts = ["collectives", "input"]
+    return train(settings, announce=silent, verbose=0, leave_out=parts)
 
 
 def test_lars_trains_the_network(short_run):
@@ -173,6 +190,18 @@ def test_lars_trains_the_network(short_run):
 
 def test_a_time_budget_ends_the_run(short_run):
     assert (short_run.epochs, short_run.reached_target) == (1, False)
+    assert short_run.images_per_sec > 0
+
+
+def test_without_validation_and_saving_there_is_neither(short_run):
+    assert short_run.val_accuracy is None
+    names = {path.name for path in Path(short_run.run_dir).iterdir()}
+    assert names == {"config.json", "history.csv", "summary.json"}
+
+
+def test_the_noise_scale_is_among_an_epochs_values(short_run):
+    header = Path(short_run.run_dir, "history.csv").read_text().splitlines()[0]
+    assert "gradient_noise_scale" in header.split(",")
 
 
 @pytest.mark.parametrize(

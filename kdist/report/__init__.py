@@ -1,0 +1,1 @@
+"""`kdist report`: runs, sweeps and typed numbers as one HTML file."""

@@ -1,0 +1,95 @@
+"""`write_report`: from arguments to files."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import UserError
+from .inputs import LeftOut, find_sources
+from .page import GENERATOR, render_page
+from .report import make_report
+
+_FIRST_CHARACTERS = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What was written.
+
+    Attributes:
+        page: The HTML file.
+        pictures: The PNG files.
+        left_out: What the report does not show, and why.
+    """
+
+    page: Path
+    pictures: Sequence[Path]
+    left_out: Sequence[LeftOut]
+
+    def __str__(self) -> str:
+        size = self.page.stat().st_size / 1e6
+        lines = [f"Left out: {one.path}: {one.reason}" for one in self.left_out]
+        lines.append(f"Report: {self.page} ({size:.1f} MB, opens without a network)")
+        if self.pictures:
+            lines.append(f"Charts: {len(self.pictures)} PNG files in {self.pictures[0].parent}")
+        return "\n".join(lines)
+
+
+def write_report(paths: Sequence[str], *, output: str, baseline: str | None = None) -> Written:
+    """Write an HTML report on runs, sweeps and typed numbers, and its charts as PNG files.
+
+    Args:
+        paths: Run folders, sweep folders, CSV files with `batch_size` and `images_per_sec`, or
+            folders of run and sweep folders.
+        output: The HTML file; a report that is there is replaced, and its charts with it. The PNG
+            files go into a folder beside it, `<name>-charts`.
+        baseline: Name or path of the run that settings are compared with; the first one by default.
+
+    Raises:
+        UserError: Nothing can be shown, a path or the baseline is not there, or `output` cannot be
+            written or is a file of something else.
+    """
+    page = Path(output)
+    folder = page.with_name(f"{page.stem}-charts")
+    before = _pictures_before(page)
+    report = make_report(find_sources(paths), baseline=baseline)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        pictures: dict[str, bytes] = {}
+        for figure in report.figures:
+            pictures |= figure.pngs(report.data)
+        for name, content in pictures.items():
+            _write(folder / name, content)
+        _write(page, render_page(report, pictures=folder.name).encode("utf-8"))
+        for name in before - set(pictures):
+            (folder / name).unlink(missing_ok=True)
+        if not pictures:
+            folder.rmdir()
+    except OSError as error:
+        raise UserError(
+            f"cannot write {error.filename}: {error.strerror}; pass --output"
+        ) from error
+    return Written(
+        page=page, pictures=[folder / name for name in pictures], left_out=report.left_out
+    )
+
+
+def _pictures_before(page: Path) -> set[str]:
+    """The PNG files of the report that is to be replaced; a file of something else is refused."""
+    try:
+        if not page.exists():
+            return set()
+        text = page.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UserError(f"cannot write {page}: {error.strerror}; pass another --output") from error
+    if GENERATOR not in text[:_FIRST_CHARACTERS]:
+        raise UserError(f"{page} is no report of kdist's: pass another --output, or remove it")
+    return set(re.findall(rf'href="{re.escape(page.stem)}-charts/([a-z0-9-]+\.png)"', text))
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(content)
+    part.replace(path)

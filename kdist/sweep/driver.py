@@ -1,0 +1,146 @@
+"""Runs the points of a sweep that have not run yet, and tells how it goes."""
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from .experiment import Experiment, Point, Row
+from .point_run import OUT_OF_MEMORY
+from .progress import Progress
+from .results import read_point
+from .sweep_folder import SweepFolder
+
+# Without these there is nothing to sum up of a point that is done.
+_TIMED = ("images_per_sec", "images_per_sec_low", "images_per_sec_high", "images_per_step")
+_NEEDED = {
+    "throughput": _TIMED,
+    "scaling": _TIMED,
+    "accuracy": ("seconds", "epochs", "reached_target"),
+}
+
+RunPoint = Callable[[Point, Path, str], Row]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a sweep ended.
+
+    Args:
+        rows: Of all points that ended, those of earlier calls too, in the order of the points.
+        left: How many points have not run.
+        interrupted: Whether Ctrl-C ended it.
+        stopped: Why it could not go on; empty where it could.
+    """
+
+    rows: list[Row]
+    left: int
+    interrupted: bool = False
+    stopped: str = ""
+
+
+def run_sweep(
+    experiment: Experiment,
+    folder: SweepFolder,
+    *,
+    run_point: RunPoint,
+    console: Console,
+    retry_failed: bool = False,
+) -> Outcome:
+    """Run what is left of a sweep, one point after the other.
+
+    A point that fails gets a row with its error, and the next one is run. A full disk ends the
+    sweep, as every further point would fail; so does Ctrl-C. Neither leaves a row for the point
+    that it hits, which is run when the sweep is started again.
+
+    Args:
+        experiment: What is to be run.
+        folder: The sweep's.
+        run_point: Runs one point in its empty folder, as `kdist.sweep.point_run.run_point`.
+        console: Takes the table and the lines about the progress.
+        retry_failed: Run points again that failed in an earlier call.
+
+    Returns:
+        The rows; tables and charts of a sweep that stopped halfway are those of its rows.
+    """
+    points = experiment.points()
+    rows = _earlier(experiment, folder, console, retry_failed)
+    interrupted, stopped = False, ""
+    with Progress(points, rows, console) as progress:
+        try:
+            for point in points:
+                if point.name in rows:
+                    continue
+                progress.begin(point)
+                row = _without_memory(point, points, rows)
+                path = folder.clear_point(point.name)
+                row = row or run_point(point, path, experiment.kind)
+                folder.write_point(row)
+                rows[point.name] = row
+                folder.write_rows(_in_order(points, rows))
+                progress.end(row)
+        except KeyboardInterrupt:
+            interrupted = True
+        except OSError as error:
+            stopped = why_stopped(error, folder)
+    return Outcome(
+        rows=_in_order(points, rows),
+        left=len(points) - len(rows),
+        interrupted=interrupted,
+        stopped=stopped,
+    )
+
+
+def why_stopped(error: OSError, folder: SweepFolder) -> str:
+    """Why files cannot be written, for a reader."""
+    free = shutil.disk_usage(folder.path).free / 2**20
+    return f"{error.strerror or error} ({free:,.0f} MiB free in {folder.path})"
+
+
+def _earlier(
+    experiment: Experiment, folder: SweepFolder, console: Console, retry_failed: bool
+) -> dict[str, Row]:
+    """The rows of points that ended in an earlier call; what is no row of theirs is told."""
+    rows: dict[str, Row] = {}
+    points = {point.name: point for point in experiment.points()}
+    for path in sorted(folder.path.glob("points/*")):
+        row = read_point(path)
+        if not isinstance(row, str):
+            row = _checked(row, points.get(path.name), experiment.kind)
+        if isinstance(row, str):
+            again = "; it is run again" if path.name in points else ""
+            console.print(f"Left out: {path.name}: {row}{again}", markup=False, highlight=False)
+        elif not (retry_failed and row["status"] == "failed"):
+            rows[path.name] = row
+    return rows
+
+
+def _checked(row: Row, point: Point | None, kind: str) -> Row | str:
+    """The row, or why it is not one of `point`."""
+    if point is None:
+        return "not a point of this sweep"
+    for name, value in {"kind": kind, **point.axes}.items():
+        if row[name] != value:
+            return f"point.json has {name} {row[name]!r}, not {value!r}"
+    missing = [name for name in _NEEDED[kind] if row[name] is None]
+    if row["status"] == "done" and missing:
+        return f"point.json has no {missing[0]}"
+    return row
+
+
+def _without_memory(point: Point, points: Sequence[Point], rows: dict[str, Row]) -> Row | None:
+    """A row for a repetition of what ran out of memory: it would again, and may take long to."""
+    for other in points:
+        row = rows.get(other.name)
+        if row is None or other.group != point.group or row["status"] != "failed":
+            continue
+        if str(row["error"]).startswith(OUT_OF_MEMORY):
+            error = f"{OUT_OF_MEMORY}, as {other.name}; not run again"
+            return row | {"name": point.name, **point.axes, "error": error}
+    return None
+
+
+def _in_order(points: Sequence[Point], rows: dict[str, Row]) -> list[Row]:
+    return [rows[point.name] for point in points if point.name in rows]

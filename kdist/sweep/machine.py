@@ -1,0 +1,51 @@
+"""Where a sweep runs."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+from ..bench.results import machine as describe
+from ..errors import UserError
+
+
+def machine() -> dict[str, Any]:
+    """The machine as plain data; `devices` has a line for every GPU, or one for the CPU.
+
+    Asked of a process of its own, so that this one holds no memory of a GPU.
+
+    Raises:
+        UserError: TensorFlow cannot tell its devices.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "kdist", "devices"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+    devices = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    if done.returncode or not devices:
+        told = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise UserError(f"`kdist devices` fails, and so would every run: {told}")
+    return {**describe(), "devices": devices}
+
+
+def on_cpu(about: dict[str, Any]) -> bool:
+    """Whether replicas are parts of a CPU."""
+    return all(str(device).startswith("CPU") for device in about.get("devices", ()))
+
+
+def shared_cores_warning(about: dict[str, Any], replicas: int) -> str | None:
+    """What a reader has to know where up to `replicas` replicas are parts of a CPU."""
+    if replicas == 1 or not on_cpu(about):
+        return None
+    return (
+        "Replicas are logical CPUs that share this machine's cores: no speed-up can be read out of"
+        " these figures, only what a step on several replicas costs besides its computing."
+    )
+
+
+def replica_counts(about: dict[str, Any]) -> list[int]:
+    """Powers of two up to all GPUs, and all of them; on a CPU, one and two."""
+    most = 2 if on_cpu(about) else len(about["devices"])
+    return sorted({most, *(2**power for power in range(most.bit_length()) if 2**power <= most)})

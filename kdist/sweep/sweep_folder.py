@@ -1,0 +1,215 @@
+"""`SweepFolder`: where a sweep lies, and how one that was cut short is found again."""
+
+import contextlib
+import csv
+import datetime
+import fcntl
+import io
+import json
+import math
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from .results import COLUMNS, SWEEP_FORMAT, Sweep, read_sweep
+
+RUNS = Path("runs")
+
+# Of `machine`, what makes speeds comparable.
+_SAME_MACHINE = ("cpu", "cores", "devices")
+
+
+class SweepFolder:
+    """A folder with `sweep.json`, a folder for each point, and what they come to.
+
+    Use `open_folder`, which makes one or finds one.
+
+    Args:
+        path: The folder, which exists.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def point(self, name: str) -> Path:
+        """The folder of a point."""
+        return self.path / "points" / name
+
+    def write_point(self, row: Mapping[str, Any]) -> None:
+        """Write the row of a point that ended."""
+        write_whole(self.point(row["name"]) / "point.json", as_json(row))
+
+    def write_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write all rows into one table, as CSV and as JSON."""
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_whole(self.path / "points.csv", text.getvalue())
+        write_whole(self.path / "points.json", as_json(rows))
+
+    def write_summary(self, measured: Mapping[str, Any]) -> None:
+        """Write what the rows come to."""
+        write_whole(self.path / "summary.json", as_json(measured))
+
+    def clear_point(self, name: str) -> Path:
+        """An empty folder for a point; what a run that was cut short left is removed."""
+        folder = self.point(name)
+        if folder.is_dir():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+        return folder
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other processes from working on the same sweep.
+
+        Raises:
+            UserError: One does already.
+        """
+        try:
+            lock = open(self.path / ".lock", "a", encoding="utf-8")  # noqa: SIM115 - closed below
+        except OSError as error:
+            raise UserError(
+                f"cannot write into {self.path}: {error.strerror}; pass another --output"
+            ) from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise UserError(
+                    f"another process works on the sweep in {self.path}: wait for it, or pass"
+                    " another --output"
+                ) from error
+            yield
+
+
+def open_folder(
+    *,
+    kind: str,
+    settings: Mapping[str, Any],
+    machine: Mapping[str, Any],
+    points: int,
+    output: str | None = None,
+    fresh: bool = False,
+    retry_failed: bool = False,
+) -> tuple[SweepFolder, bool]:
+    """The folder for a sweep: the one given, an unfinished one of the same settings, or a new one.
+
+    Args:
+        kind: Of the sweep.
+        settings: What was asked for.
+        machine: Where it runs.
+        points: How many points it has in all.
+        output: The folder; `None` looks below `runs/`.
+        fresh: Make a new one, whatever is there.
+        retry_failed: Take one whose points all ended, but some failed, for unfinished.
+
+    Returns:
+        The folder, and whether it was there already.
+
+    Raises:
+        UserError: The given folder holds another sweep or something else, or cannot be written.
+    """
+    asked = json.loads(json.dumps({"kind": kind, "settings": settings, "machine": machine}))
+    if output is not None:
+        path = Path(output)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            if fresh:
+                raise UserError(f"{path} is not empty: --fresh takes a new --output")
+            _check_same(read_sweep(path), asked)
+            return SweepFolder(path), True
+    else:
+        found = None if fresh else _unfinished(asked, points, retry_failed)
+        if found is not None:
+            return SweepFolder(found), True
+        path = _unused_name()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        write_whole(path / "sweep.json", as_json({"format": SWEEP_FORMAT, **asked}))
+    except OSError as error:
+        raise UserError(
+            f"cannot make the folder {path}: {error.strerror}; pass another --output"
+        ) from error
+    return SweepFolder(path), False
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    part = path.with_name(f".{path.name}")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def as_json(value: Any) -> str:
+    """JSON that every program reads: what is not a finite number becomes null."""
+    return json.dumps(_finite(value), indent=1, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _check_same(sweep: Sweep, asked: Mapping[str, Any]) -> None:
+    differs = _differences(sweep, asked)
+    if differs:
+        raise UserError(
+            f"{sweep.path} holds another sweep: {'; '.join(differs)}; pass the settings that it"
+            " has, or another --output"
+        )
+
+
+def _differences(sweep: Sweep, asked: Mapping[str, Any]) -> list[str]:
+    if sweep.kind != asked["kind"]:
+        return [f"its kind is {sweep.kind}, not {asked['kind']}"]
+    here = {name: sweep.machine.get(name) for name in _SAME_MACHINE}
+    now = {name: asked["machine"].get(name) for name in _SAME_MACHINE}
+    pairs = [(sweep.settings, asked["settings"]), (here, now)]
+    train = (sweep.settings.get("train", {}), asked["settings"].get("train", {}))
+    return [
+        f"its {name} is {_told(there.get(name))}, not {_told(given.get(name))}"
+        for there, given in [*pairs, train]
+        for name in sorted({*there, *given})
+        if name != "train" and there.get(name) != given.get(name)
+    ]
+
+
+def _told(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _unfinished(asked: Mapping[str, Any], points: int, retry_failed: bool) -> Path | None:
+    """The newest sweep below `runs/` that is the same and has points to run, or to sum up."""
+    for file in sorted(RUNS.glob("sweep-*/sweep.json"), key=_age):
+        try:
+            sweep = read_sweep(file.parent)
+        except UserError:
+            continue  # another version's, or broken: no sweep to go on with
+        failed = any(row["status"] == "failed" for row in sweep.points)
+        left = len(sweep.points) < points or not (file.parent / "summary.json").exists()
+        if (left or (failed and retry_failed)) and not _differences(sweep, asked):
+            return file.parent
+    return None
+
+
+def _age(file: Path) -> float:
+    return -file.stat().st_mtime
+
+
+def _unused_name() -> Path:
+    stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    name, tries = RUNS / f"sweep-{stamp}", 1
+    while name.exists():
+        tries += 1
+        name = RUNS / f"sweep-{stamp}-{tries}"
+    return name

@@ -1,0 +1,130 @@
+"""How long runs take to a target, when some never get there."""
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats
+
+from ..arguments import as_real
+from ..errors import UserError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NotYetCurve:
+    """The share of runs that have not reached the target, as steps over time.
+
+    Args:
+        times: From 0; each share holds from its time to the next.
+        share_not_yet: The Kaplan-Meier estimate.
+        low: Lower end of its confidence interval.
+        high: Upper end.
+    """
+
+    times: tuple[float, ...]
+    share_not_yet: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TimeToTarget:
+    """What several runs say of the time to the target.
+
+    Args:
+        median: By which half of the runs are there; `None` if fewer than half ever were.
+        low: Lower end of its confidence interval; `None` where the runs do not tell.
+        high: Upper end; `None` where the runs do not tell, as with few runs.
+        reached: Runs that got there.
+        runs: All runs.
+        curve: The share that is not there yet, over time.
+    """
+
+    median: float | None
+    low: float | None
+    high: float | None
+    reached: int
+    runs: int
+    curve: NotYetCurve
+
+
+def time_to_target(
+    durations: Sequence[float], reached: Sequence[bool], confidence: float = 0.95
+) -> TimeToTarget:
+    """The median time to a target, with runs that never got there counted as such.
+
+    A run that was stopped before the target says that its time is longer than its duration, not
+    that it is the duration (right-censored data). Leaving such runs out, or taking their duration
+    for a time to the target, makes a setting look better than it is.
+
+    Args:
+        durations: Seconds or epochs of each run: until the target, or until it was given up.
+        reached: Whether the run got there.
+        confidence: Of the interval, above 0 and below 1.
+
+    Returns:
+        The median and its interval, in the durations' unit.
+
+    Raises:
+        UserError: The lists differ in length, a duration is below 0 or not finite, or `confidence`
+            is out of its range.
+
+    Source: Kaplan & Meier 1958, "Nonparametric Estimation from Incomplete Observations"; the
+    interval of the median from the curve's (Brookmeyer & Crowley 1982), on the log-log scale, which
+    keeps shares between 0 and 1.
+
+    Example:
+        >>> found = time_to_target([10.0, 12.0, 30.0], [True, True, False])
+        >>> found.median, found.reached, found.runs
+        (12.0, 2, 3)
+    """
+    level = as_real(confidence)
+    if level is None or not 0 < level < 1:
+        raise UserError(f"confidence is above 0 and below 1, received {confidence!r}: pass 0.95")
+    if len(durations) != len(reached):
+        raise UserError(
+            f"received {len(durations)} durations and {len(reached)} values of whether the target"
+            " was reached: pass one of each for every run"
+        )
+    wrong = [value for value in durations if not 0 <= value < math.inf]
+    if wrong:
+        raise UserError(f"received a duration of {wrong[0]!r}: it is at least 0 and finite")
+    curve = _curve(durations, reached, level)
+    return TimeToTarget(
+        median=_falls_to_half(curve.times, curve.share_not_yet),
+        low=_falls_to_half(curve.times, curve.low),
+        high=_falls_to_half(curve.times, curve.high),
+        reached=sum(map(bool, reached)),
+        runs=len(durations),
+        curve=curve,
+    )
+
+
+def _curve(durations: Sequence[float], reached: Sequence[bool], confidence: float) -> NotYetCurve:
+    times, share, low, high = [0.0], [1.0], [1.0], [1.0]
+    if durations:
+        data = stats.CensoredData.right_censored(durations, np.logical_not(reached))
+        not_yet = stats.ecdf(data).sf
+        with warnings.catch_warnings():  # where the share is 1 or 0 there is no interval
+            warnings.simplefilter("ignore", RuntimeWarning)
+            interval = not_yet.confidence_interval(confidence, method="log-log")
+        times += not_yet.quantiles.tolist()
+        share += not_yet.probabilities.tolist()
+        low += interval.low.probabilities.tolist()
+        high += interval.high.probabilities.tolist()
+        for index in range(1, len(times)):
+            if math.isnan(low[index]) or math.isnan(high[index]):
+                # No run got there yet, or all did: the data say no more than before.
+                low[index] = low[index - 1] if share[index] else 0.0
+                high[index] = high[index - 1]
+    return NotYetCurve(
+        times=tuple(times), share_not_yet=tuple(share), low=tuple(low), high=tuple(high)
+    )
+
+
+def _falls_to_half(times: Sequence[float], shares: Sequence[float]) -> float | None:
+    # The rounding of products such as 2/3 * 3/4 must not put a half above a half.
+    at = (time for time, share in zip(times, shares, strict=True) if share <= 0.5 + 1e-9)
+    return next(at, None)

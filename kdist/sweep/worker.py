@@ -1,0 +1,46 @@
+"""The process of one point: `python -m kdist.sweep.worker RUN.json`, one training run."""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..config import TrainConfig
+from ..errors import UserError
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Train as the file says: `{"config": …, "leave_out": […], "parent": PID}`."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    order: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    _end_with(order["parent"])
+    from ..training import train
+
+    try:
+        train(
+            TrainConfig.from_dict(order["config"]), verbose=2, leave_out=tuple(order["leave_out"])
+        )
+    except UserError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+
+
+def _end_with(parent: int) -> None:
+    """Be killed when the sweep is.
+
+    A run that outlives a killed sweep would take cores from the one that is started next, and
+    write into a folder that is taken from it.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""The page as a reader sees it. One test, so that one browser serves all checks."""
+
+import json
+
+import pytest
+from chromium import find_chromium
+from kdist.report.writing import write_report
+from report_folders import accuracy_rows, scaling_rows, throughput_rows, write_run, write_sweep
+
+EVIL = "<img src=x onerror='hacked=1'>"
+
+DRAWN = "html[data-drawn={}]"
+LINES = "#learning-curves .mark-line path"
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("browser")
+    extra = {"batch_norm_gap": [0.9, 0.4, 0.2], "gradient_noise_scale": [90.0, 120.0, 150.0]}
+    write_run(folder / "in" / EVIL, extra=extra)
+    run = write_run(folder / "in" / "plain", (0.4, 0.6, 0.7), width=2)
+    summary = json.loads((run / "summary.json").read_text())
+    summary["data"] = "</script><script>hacked = 1</script>"
+    (run / "summary.json").write_text(json.dumps(summary))
+    for kind, rows in (
+        ("throughput", throughput_rows(batches=(8, 32))),
+        ("accuracy", accuracy_rows()[:2]),
+        ("scaling", scaling_rows()),
+    ):
+        write_sweep(folder / "in" / kind, kind, rows)
+    (folder / "lab.csv").write_text("batch_size,images_per_sec\n32,100\n64,150\n")
+    with pytest.MonkeyPatch.context() as patch:  # PNG files have a test of their own
+        patch.setattr("kdist.report.figure.Figure.pngs", lambda figure, data: {})
+        paths = [str(folder / "in"), str(folder / "lab.csv")]
+        return write_report(paths, output=str(folder / "report.html")).page
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path, reason = find_chromium()
+    if path is None:
+        pytest.skip(reason)
+    with playwright.sync_playwright() as started:
+        # Root, as in containers, has no sandbox.
+        browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser, page_file):
+    """Opens the page in a window of its own; whatever it complains of or fetches is a failure."""
+    contexts, complaints = [], []
+
+    def open_page(width, height, scheme):
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, offline=True
+        )
+        context.set_default_timeout(20_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda one: one.url.startswith("file:") or complaints.append(one.url))
+        page.goto(page_file.as_uri())
+        page.wait_for_selector(DRAWN.format(scheme))
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def wait_for_lines(page, number):
+    script = "([lines, number]) => document.querySelectorAll(lines).length === number"
+    page.wait_for_function(script, arg=[LINES, number])
+
+
+def test_in_a_browser(opened, subtests):
+    page = opened(1280, 900, "light")
+    charts = page.locator(".chart")
+
+    with subtests.test("every chart is drawn, and told in words"):
+        assert charts.count() == 10
+        for chart in charts.all():
+            assert chart.locator("svg .mark-symbol path, svg .mark-line path").count() > 0
+            assert chart.get_attribute("role") == "img"
+            assert chart.get_attribute("aria-label")
+
+    with subtests.test("names from folders are words, in charts too"):
+        assert page.locator(".chip", has_text="<img src=x").count() == 1
+        page.locator("#run-speeds .mark-symbol path").first.hover()
+        tooltip = page.locator("#vg-tooltip-element.visible")
+        tooltip.wait_for()
+        assert EVIL in tooltip.inner_text()
+        assert page.evaluate("typeof hacked") == "undefined"
+
+    with subtests.test("runs are switched off and on in every chart of runs"):
+        assert page.locator(LINES).count() == 4
+        page.locator(".chip", has_text="plain").click()
+        wait_for_lines(page, 3)
+        assert page.locator("#accuracy-over-time .mark-line path").count() == 3
+        assert page.locator("#shown").inner_text() == "3 of 4 shown"
+        page.locator("[data-choose=none]").click()
+        wait_for_lines(page, 0)
+        page.locator("[data-choose=all]").click()
+        wait_for_lines(page, 4)
+
+    with subtests.test("another view of a figure, with its own PNG file"):
+        page.locator("#learning-curves select").select_option(label="Training loss")
+        page.locator("#learning-curves svg text", has_text="Training loss").wait_for()
+        [link] = [
+            one for one in page.locator("#learning-curves figcaption a").all() if one.is_visible()
+        ]
+        assert link.get_attribute("href").endswith("learning-curves-training-loss.png")
+
+    with subtests.test("dark by choice"):
+        page.locator("#theme").click()
+        page.wait_for_selector(DRAWN.format("dark"))
+        assert page.locator("#theme").inner_text() == "Light"
+        dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert sum(map(int, dark.removeprefix("rgb(").removesuffix(")").split(","))) < 200
+
+    with subtests.test("a phone, dark by its own setting"):
+        phone = opened(390, 844, "dark")
+        assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+        for chart in phone.locator(".chart svg").all():
+            assert chart.bounding_box()["width"] <= 390

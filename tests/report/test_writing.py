@@ -1,0 +1,123 @@
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from kdist.errors import UserError
+from kdist.report.writing import write_report
+from report_folders import throughput_rows, write_run, write_sweep
+
+EVIL = "<script>window.hacked = 1<"
+
+
+class Page(HTMLParser):
+    """The elements of a page, scripts apart."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.words, self.json = [], [], ""
+        self._inside = None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        self._inside = (tag, dict(attributes).get("type"))
+
+    def handle_endtag(self, tag):
+        self._inside = None
+
+    def handle_data(self, data):
+        if self._inside == ("script", "application/json"):
+            self.json += data
+        elif self._inside is None or self._inside[0] not in ("script", "style"):
+            self.words.append(data.strip())
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    write_run(folder / "in" / EVIL)
+    run = write_run(folder / "in" / "plain", width=2)
+    summary = json.loads((run / "summary.json").read_text())
+    summary["data"] = "</script><script>window.hacked = 2</script>"
+    (run / "summary.json").write_text(json.dumps(summary))
+    (folder / "in" / "<b>empty").mkdir()
+    return write_report([str(folder / "in")], output=str(folder / "out" / "report.html"))
+
+
+def test_names_from_run_folders_are_escaped(written):
+    page = Page(written.page.read_text())
+    scripts = [attributes for tag, attributes in page.tags if tag == "script"]
+    assert scripts == [{"type": "application/json", "id": "report"}, {}, {}]
+    assert not [tag for tag, _ in page.tags if tag == "b"]
+    assert EVIL in page.words
+    assert any("<b>empty" in words for words in page.words)
+    content = json.loads(page.json)
+    assert content["data"]["epochs"][0]["run"] == EVIL
+
+
+def test_the_page_needs_nothing_from_outside(written):
+    page = Page(written.page.read_text())
+    links = [a[name] for _, a in page.tags for name in ("src", "href") if name in a]
+    assert links
+    for link in links:
+        assert link.startswith(("#", "report-charts/"))
+    [policy] = [a["content"] for _, a in page.tags if "http-equiv" in a]
+    assert policy.startswith("default-src 'none'")
+
+
+def test_charts_lie_beside_the_page(written):
+    links = re.findall(r'href="(report-charts/[^"]+)"', written.page.read_text())
+    assert sorted(
+        str(path.relative_to(written.page.parent)) for path in written.pictures
+    ) == sorted(links)
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in written.pictures)
+    assert sorted(path.name for path in written.page.parent.iterdir()) == [
+        "report-charts",
+        "report.html",
+    ]
+
+
+def test_what_was_written_is_told(written):
+    lines = str(written).splitlines()
+    assert lines[0].startswith("Left out: ")
+    assert re.fullmatch(r"Report: .*report\.html \(\d\.\d MB, opens without a network\)", lines[1])
+    assert lines[2].startswith(f"Charts: {len(written.pictures)} PNG files in ")
+
+
+def test_a_report_is_replaced_and_its_charts_with_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("kdist.report.figure.Figure.pngs", lambda f, _: {f.files()[0]: b"png"})
+    output = str(tmp_path / "report.html")
+    run = write_run(tmp_path / "a")
+    write_report([str(run)], output=output)
+    charts = tmp_path / "report-charts"
+    (charts / "mine.png").write_text("the reader's own")
+    assert (charts / "run-speeds.png").exists()
+    sweep = write_sweep(tmp_path / "s", "throughput", throughput_rows())
+    write_report([str(sweep)], output=output)
+    assert sorted(path.name for path in charts.iterdir()) == [
+        "mine.png",
+        "sweep-1-images-a-second.png",
+    ]
+
+
+def test_a_file_of_something_else_is_not_overwritten(tmp_path):
+    run, output = write_run(tmp_path / "a"), tmp_path / "report.html"
+    output.write_text("<html>my thesis</html>")
+    with pytest.raises(UserError, match="is no report of kdist's"):
+        write_report([str(run)], output=str(output))
+    assert output.read_text() == "<html>my thesis</html>"
+
+
+@pytest.mark.parametrize("output", ["a", "a/config.json/report.html"])
+def test_an_output_that_cannot_be_written(tmp_path, output):
+    run = write_run(tmp_path / "a")
+    with pytest.raises(UserError, match="cannot write"):
+        write_report([str(run)], output=str(tmp_path / output))
+
+
+def test_a_baseline_that_is_not_there(tmp_path):
+    run = write_run(tmp_path / "a")
+    with pytest.raises(UserError, match="no run is called b: --baseline is one of a"):
+        write_report([str(run)], output=str(tmp_path / "report.html"), baseline="b")
+    assert not (tmp_path / "report.html").exists()

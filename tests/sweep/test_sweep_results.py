@@ -1,0 +1,75 @@
+import json
+
+import pytest
+from kdist.errors import UserError
+from kdist.sweep.results import COLUMNS, SWEEP_FORMAT, read_sweep
+
+ABOUT = {"format": SWEEP_FORMAT, "kind": "throughput", "settings": {"epochs": 3}, "machine": {}}
+
+
+def write_sweep(folder, **about):
+    folder.mkdir(exist_ok=True)
+    (folder / "sweep.json").write_text(json.dumps(ABOUT | about))
+
+
+def write_point(folder, name, /, **values):
+    row = dict.fromkeys(COLUMNS) | {"name": name, "status": "done"} | values
+    (folder / "points" / name).mkdir(parents=True)
+    (folder / "points" / name / "point.json").write_text(json.dumps(row))
+    return row
+
+
+def test_rows_come_back_by_name(tmp_path):
+    write_sweep(tmp_path)
+    two, one = (write_point(tmp_path, name, batch_size=8) for name in ("b", "a"))
+    sweep = read_sweep(tmp_path)
+    assert sweep.points == [one, two]
+    assert (sweep.kind, sweep.settings, sweep.machine) == ("throughput", {"epochs": 3}, {})
+    assert sweep.path == tmp_path
+    assert sweep.left_out == {}
+
+
+def test_folders_that_hold_no_row_are_listed_and_left_out(tmp_path):
+    write_sweep(tmp_path)
+    write_point(tmp_path, "good")
+    write_point(tmp_path, "copied", name="other")
+    write_point(tmp_path, "edited", images_per_sec="fast")
+    for name, text in (("broken", '{"name": "br'), ("foreign", '{"epochs": 3}'), ("list", "[]")):
+        (tmp_path / "points" / name).mkdir()
+        (tmp_path / "points" / name / "point.json").write_text(text)
+    (tmp_path / "points" / "killed" / "run").mkdir(parents=True)
+    (tmp_path / "points" / "a file").write_text("")
+    (tmp_path / "points" / "binary").mkdir()
+    (tmp_path / "points" / "binary" / "point.json").write_bytes(b"\xff\xfe")
+    sweep = read_sweep(tmp_path)
+    assert [row["name"] for row in sweep.points] == ["good"]
+    assert list(sweep.left_out) == sorted(
+        ["a file", "binary", "broken", "copied", "edited", "foreign", "killed", "list"]
+    )
+    assert "it has not ended" in sweep.left_out["killed"]
+    assert "images_per_sec 'fast'" in sweep.left_out["edited"]
+    assert "of 'other'" in sweep.left_out["copied"]
+    assert "cannot be read" in sweep.left_out["broken"]
+
+
+@pytest.mark.parametrize(
+    ("about", "words"),
+    [
+        ({"format": 99}, "has format 99, this kdist reads 1"),
+        ({"kind": "speed"}, "lacks a sweep's kind"),
+        ({"settings": None}, "lacks a sweep's kind, settings or machine"),
+    ],
+)
+def test_another_version_or_content_is_told(tmp_path, about, words):
+    write_sweep(tmp_path, **about)
+    with pytest.raises(UserError, match=words):
+        read_sweep(tmp_path)
+
+
+def test_no_sweep_is_told(tmp_path):
+    with pytest.raises(UserError, match="no folder of a sweep"):
+        read_sweep(tmp_path / "missing")
+    for text, words in (("{", "is no JSON"), ("[]", "not of kdist sweep")):
+        (tmp_path / "sweep.json").write_text(text)
+        with pytest.raises(UserError, match=words):
+            read_sweep(str(tmp_path))

@@ -1,0 +1,228 @@
+import csv
+import errno
+import json
+import os
+
+import pytest
+from fake_runs import MACHINE, FakeRuns, run, throughput
+from kdist.errors import UserError
+from kdist.sweep.results import COLUMNS, read_sweep
+from kdist.sweep.sweep_folder import SweepFolder
+
+FIRST, SECOND, *_ = NAMES = [point.name for point in throughput().points()]
+
+
+def only_folder(here):
+    (folder,) = (here / "runs").iterdir()
+    return folder
+
+
+def test_every_round_runs_all_points_the_second_backwards():
+    assert [
+        *("b8-r1-round1", "b16-r1-round1", "b8-r2-round1", "b16-r2-round1"),
+        *("b16-r2-round2", "b8-r2-round2", "b16-r1-round2", "b8-r1-round2"),
+    ] == NAMES
+
+
+def test_a_sweep_leaves_tables_and_charts(here, runs):
+    code, out = run(runs)
+    assert code == 0
+    assert runs.names == NAMES
+    folder = only_folder(here)
+    rows = list(csv.DictReader((folder / "points.csv").read_text().splitlines()))
+    assert [row["name"] for row in rows] == NAMES
+    assert tuple(rows[0]) == COLUMNS
+    assert rows[0]["error"] == ""
+    assert json.loads((folder / "points.json").read_text())[0]["batch_size"] == 8
+    assert sorted(row["name"] for row in read_sweep(folder).points) == sorted(NAMES)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["points_left"] == 0
+    for fit in summary["fits"]:
+        assert fit["overhead_seconds"]["median"] == pytest.approx(0.1)
+        assert fit["images_per_sec"]["median"] == pytest.approx(1000)
+    assert "100.0 (100.0 to 100.0)" in out
+    assert (folder / "throughput.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), SystemExit(9)])
+def test_the_same_command_goes_on_without_repeating_points(here, runs, end):
+    """Ctrl-C, and a process that ends without a chance to tidy up."""
+    runs.at[NAMES[3]] = end
+    if isinstance(end, KeyboardInterrupt):
+        code, out = run(runs)
+        assert code == 130
+        assert "Interrupted; 3 of 8 points are in runs/sweep-" in out
+        assert (only_folder(here) / "throughput.png").exists()
+    else:
+        with pytest.raises(SystemExit):
+            run(runs)
+    again = FakeRuns()
+    code, out = run(again)
+    assert code == 0
+    assert again.names == NAMES[3:]
+    assert "Going on with the sweep in runs/sweep-" in out
+    assert f"Left out: {NAMES[3]}: no point.json: it has not ended; it is run again" in out
+    assert len(read_sweep(only_folder(here)).points) == len(NAMES)
+
+
+def test_what_is_finished_or_differs_is_not_gone_on_with(here, runs):
+    run(runs)
+    runs.at[FIRST] = KeyboardInterrupt()
+    run(runs)  # the first is finished: a second folder
+    run(runs, throughput(epochs=4))
+    run(runs, machine=MACHINE | {"cores": 4})
+    run(runs, fresh=True)
+    assert len(list((here / "runs").iterdir())) == 5
+    unfinished = [p for p in (here / "runs").iterdir() if not read_sweep(p).points]
+    assert len(unfinished) == 4
+
+
+def test_a_point_that_fails_is_recorded_and_retried_on_demand(here, runs):
+    failed = {"status": "failed", "error": "ValueError: no", "images_per_sec": None}
+    runs.at[SECOND] = failed
+    code, out = run(runs, output="out")
+    assert code == 0
+    assert runs.names == NAMES
+    assert f"Failed: {SECOND}: ValueError: no" in out
+    rows = {row["name"]: row for row in read_sweep(here / "out").points}
+    assert (rows[SECOND]["status"], rows[SECOND]["error"]) == ("failed", "ValueError: no")
+    again = FakeRuns()
+    run(again, output="out")
+    assert again.names == []
+    run(again, output="out", retry_failed=True)
+    assert again.names == [SECOND]
+    assert {row["status"] for row in read_sweep(here / "out").points} == {"done"}
+
+
+def test_failed_points_are_retried_without_naming_the_folder(here, runs):
+    runs.at[SECOND] = {"status": "failed", "error": "ValueError: no"}
+    run(runs)
+    again = FakeRuns()
+    run(again, retry_failed=True)
+    assert again.names == [SECOND]
+
+
+def test_a_sweep_killed_before_its_summary_gets_one(here, runs):
+    run(runs)
+    (only_folder(here) / "summary.json").unlink()
+    run(runs)
+    assert runs.names == NAMES
+    assert (only_folder(here) / "summary.json").exists()
+
+
+def test_out_of_memory_ends_a_point_and_its_repetitions(here, runs):
+    failed = {"status": "failed", "error": "out of memory: OOM when allocating", "run_dir": None}
+    runs.at["b16-r2-round1"] = failed
+    _, out = run(runs)
+    assert runs.names == [name for name in NAMES if name != "b16-r2-round2"]
+    row = next(r for r in read_sweep(only_folder(here)).points if r["name"] == "b16-r2-round2")
+    assert row["error"] == "out of memory, as b16-r2-round1; not run again"
+    assert (row["status"], row["round"]) == ("failed", 2)
+
+
+def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_written(here, runs, monkeypatch):
+    def full(self, row):
+        if row["name"] == SECOND:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, row)
+
+    write = SweepFolder.write_point
+    with monkeypatch.context() as patch:
+        patch.setattr(SweepFolder, "write_point", full)
+        code, out = run(runs)
+    assert code == 1
+    assert "Stopped: No space left on device (" in out
+    assert "1 of 8 points are in" in out
+    assert [row["name"] for row in read_sweep(only_folder(here)).points] == [FIRST]
+    assert not list(only_folder(here).rglob(".*.json"))
+    again = FakeRuns()
+    assert run(again)[0] == 0
+    assert again.names == NAMES[1:]
+
+
+@pytest.mark.parametrize(
+    ("experiment", "machine", "words"),
+    [
+        (throughput(epochs=5), MACHINE, "holds another sweep: its epochs is 3, not 5"),
+        (throughput(batch_sizes=[8]), MACHINE, "its batch_sizes is 8,16, not 8"),
+        (throughput(train={}), MACHINE, "its depth is 10, not None"),
+        (None, MACHINE | {"cores": 4}, "its cores is 2, not 4"),
+    ],
+)
+def test_a_folder_of_other_settings_is_told(here, runs, experiment, machine, words):
+    run(runs, output="out")
+    with pytest.raises(UserError, match=words):
+        run(runs, experiment, machine=machine, output="out")
+
+
+def test_a_folder_that_holds_something_else_is_told(here, runs):
+    (here / "out").mkdir()
+    (here / "out" / "thesis.tex").write_text("")
+    with pytest.raises(UserError, match="no folder of a sweep"):
+        run(runs, output="out")
+    with pytest.raises(UserError, match="out is not empty"):
+        run(runs, output="out", fresh=True)
+    with pytest.raises(UserError, match="cannot make the folder"):
+        run(runs, output="out/thesis.tex/more")
+    assert runs.names == []
+
+
+def test_broken_and_foreign_folders_among_the_runs_are_passed_over(here, runs):
+    runs.at[SECOND] = KeyboardInterrupt()
+    run(runs)
+    for name, text in (("sweep-a", "{"), ("sweep-b", '{"format": 99}'), ("other", "{}")):
+        (here / "runs" / name).mkdir()
+        (here / "runs" / name / "sweep.json").write_text(text)
+    again = FakeRuns()
+    run(again)
+    assert again.names == NAMES[1:]
+
+
+def test_points_of_another_sweep_are_left_out(here, runs):
+    run(runs, output="out")
+    os.rename(here / "out" / "points" / FIRST, here / "out" / "points" / "stray")
+    _, out = run(runs, output="out")
+    assert f"Left out: stray: point.json is of '{FIRST}'" in out
+    assert runs.names == [*NAMES, FIRST]
+
+
+def test_rows_that_were_changed_are_left_out(here, runs):
+    run(runs, output="out")
+    for name, values in ((FIRST, {"batch_size": 9}), (SECOND, {"images_per_sec": None})):
+        file = here / "out" / "points" / name / "point.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | values))
+    (here / "out/points/stray").mkdir()
+    stray = {"name": "stray", "kind": "throughput", "status": "done"}
+    (here / "out/points/stray/point.json").write_text(json.dumps(stray))
+    again = FakeRuns()
+    _, out = run(again, output="out")
+    assert again.names == [FIRST, SECOND]
+    assert f"Left out: {FIRST}: point.json has batch_size 9, not 8; it is run again" in out
+    assert f"Left out: {SECOND}: point.json has no images_per_sec; it is run again" in out
+    assert "Left out: stray: not a point of this sweep" in out
+
+
+def test_two_sweeps_do_not_work_on_one_folder(here, runs):
+    run(runs, output="out")
+    with SweepFolder(here / "out").alone(), pytest.raises(UserError, match="another process"):
+        run(runs, output="out")
+
+
+def test_on_a_terminal_a_table_with_the_time_left(here, runs):
+    _, out = run(runs, terminal=True)
+    assert "batch 16, replicas 2" in out
+    assert "2 of 2" in out
+    assert "elapsed" in out
+    assert "left" in out
+
+
+def test_without_a_terminal_a_line_a_point(here, runs):
+    _, out = run(runs)
+    assert f"1 of 8: {FIRST}: 74 images/s" in out  # 8 images in 0.108 seconds
+    assert "8 of 8: b8-r1-round2: 74 images/s" in out
+
+
+def test_a_point_that_no_run_would_take_is_told_before_the_first(here, runs):
+    with pytest.raises(UserError, match="depth is 6n"):
+        run(runs, throughput(train={"depth": 12}))
+    assert not (here / "runs").exists()
