@@ -117,14 +117,14 @@ class ScalingSweep:
         table = Table(
             "",
             "replicas",
-            "batch a replica",
+            "batch",
             "images/s",
             "efficiency",
             "step, ms",
             "compute, ms",
             "collectives, ms",
             "input, ms",
-            title="median (least to most round)",
+            title="batch a replica; median (least to most round)",
         )
         for one in sorted(measured["points"], key=_by_mode):
             table.add_row(
@@ -135,7 +135,7 @@ class ScalingSweep:
                 told(one["efficiency"], ".2f"),
                 told(one["step_seconds"], ".1f", 1e3),
                 format(1e3 * one["compute_seconds"], ".1f"),
-                told(one["collectives_seconds"], ".1f", 1e3),
+                "none" if one["replicas"] == 1 else told(one["collectives_seconds"], ".1f", 1e3),
                 told(one["input_seconds"], ".1f", 1e3),
             )
         legend = (

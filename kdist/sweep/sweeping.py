@@ -16,7 +16,7 @@ from .machine import shared_cores_warning
 from .point_run import run_point as run_in_process
 from .sweep_folder import SweepFolder, open_folder
 
-_FILE_WIDTH = 130
+_FILE_WIDTH = 160
 
 
 def sweep(
