@@ -14,6 +14,7 @@ from .precision import PRECISIONS
 from .recipes import read_recipe, read_settings, recipe_names
 from .scaling import RULES
 from .step_time import format_steps, parse_replicas
+from .tuning.cli import tune
 
 app = typer.Typer(
     name="kdist",
@@ -21,6 +22,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+app.command()(tune)
 
 _DEFAULTS = TrainConfig()
 
