@@ -6,6 +6,7 @@ from . import models as models
 from . import optimizers as optimizers
 from . import scaling as scaling
 from . import schedules as schedules
+from . import tracking as tracking
 from .batch_norm_conversion import convert_batch_norm as convert_batch_norm
 from .batch_norm_recalibration import recalibrate_batch_norm as recalibrate_batch_norm
 from .scaling import scale_learning_rate as scale_learning_rate

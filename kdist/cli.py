@@ -14,6 +14,7 @@ from .precision import PRECISIONS
 from .recipes import read_recipe, read_settings, recipe_names
 from .scaling import RULES
 from .step_time import format_steps, parse_replicas
+from .tracking.names import TRACKERS
 from .tuning.cli import tune
 
 app = typer.Typer(
@@ -117,15 +118,38 @@ def train(
         str | None, typer.Option(help="New folder for the run's files.", show_default="runs/<date>")
     ] = None,
     log_dir: Annotated[str | None, typer.Option(help="Folder for TensorBoard's files.")] = None,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Trackers, several between commas. {_choices(TRACKERS)}"),
+    ] = None,
+    track_batches: Annotated[
+        int | None, typer.Option(help="Track the metrics each so many steps, too.")
+    ] = None,
+    log_model: Annotated[
+        bool, typer.Option("--log-model", help="Keep the best model as a W&B artifact.")
+    ] = False,
+    profile_batches: Annotated[
+        str | None, typer.Option(help="First and last step to profile for TensorBoard: 10,20.")
+    ] = None,
+    config_from_wandb: Annotated[
+        bool, typer.Option("--config-from-wandb", help="Settings from a W&B sweep's agent.")
+    ] = False,
 ) -> None:
     """Train a WideResNet on Fashion-MNIST."""
-    options = {k: v for k, v in locals().items() if k not in ("context", "config", "recipe")}
+    sources = ("context", "config", "recipe", "config_from_wandb")
+    options = {k: v for k, v in locals().items() if k not in (*sources, "sources")}
     given = {name: value for name, value in options.items() if _was_given(context, name)}
     settings = {} if recipe is None else read_recipe(recipe)
     settings |= {} if config is None else read_settings(config)
+    if config_from_wandb:
+        from .tracking.sweep import sweep_config
+
+        chosen = sweep_config(settings, given)
+    else:
+        chosen = TrainConfig.from_dict(settings | given)
     from .training import train as run
 
-    if run(TrainConfig.from_dict(settings | given)).interrupted:
+    if run(chosen).interrupted:
         raise typer.Exit(130)
 
 
@@ -195,6 +219,20 @@ def bench(
         typer.echo(format_steps(steps))
     else:
         typer.echo(runs.bench(quick=quick, rounds=rounds, output=output))
+
+
+@app.command()
+def dashboard(
+    project: Annotated[str, typer.Option(help="W&B project whose runs it shows.")] = "kdist",
+    entity: Annotated[
+        str | None, typer.Option(help="User or team.", show_default="the account's")
+    ] = None,
+    report: Annotated[bool, typer.Option("--report", help="A report, not a workspace.")] = False,
+) -> None:
+    """Make a W&B workspace of runs that were tracked by W&B."""
+    from .tracking.dashboard import dashboard
+
+    typer.echo(dashboard(project=project, entity=entity, report=report))
 
 
 @app.command()

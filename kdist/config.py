@@ -12,6 +12,7 @@ from .lab import LAB_EPOCHS
 from .optimizer_choice import OPTIMIZERS, check_momentum
 from .precision import PRECISIONS
 from .scaling import RULES
+from .tracking.names import check_options, first_and_last_step, tracker_names
 
 DATASETS = ("fashion_mnist", "sample")
 SCHEDULES = ("constant", "cosine", "linear", "lab")
@@ -56,7 +57,12 @@ class TrainConfig:
         time_budget: Or once training has taken so many seconds, at the end of the epoch.
         seed: Of the weights, the dropout, the order of the images and their augmentation.
         run_dir: Folder for the run's files; `None` makes a new one below `runs/`.
-        log_dir: Folder for TensorBoard's files; `None` writes none.
+        log_dir: Folder for TensorBoard's files, which then is among the trackers.
+        track: Trackers besides: `"wandb"`, `"tensorboard"`, `"csv"` (the run's own `history.csv`),
+            several between commas or as a list; `None` or `"none"` for no other.
+        track_batches: The trackers also get the metrics each time so many steps are trained.
+        log_model: Keep the model of the best epoch as a W&B artifact.
+        profile_batches: First and last training step to profile for TensorBoard, as `"10,20"`.
 
     Raises:
         UserError: A value out of its range; the message names the field.
@@ -91,6 +97,10 @@ class TrainConfig:
     seed: int = 0
     run_dir: str | None = None
     log_dir: str | None = None
+    track: str | None = None
+    track_batches: int | None = None
+    log_model: bool = False
+    profile_batches: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("data_dir", "run_dir", "log_dir"):
@@ -99,8 +109,9 @@ class TrainConfig:
                 raise UserError(f"{name} is the path of a folder, received {path!r}")
             if path is not None:
                 object.__setattr__(self, name, os.fspath(path))
-        if not isinstance(self.augment, bool):
-            raise UserError(f"augment is True or False, received {self.augment!r}")
+        for name in ("augment", "log_model"):
+            if not isinstance(getattr(self, name), bool):
+                raise UserError(f"{name} is True or False, received {getattr(self, name)!r}")
         self._one_of("dataset", DATASETS)
         self._one_of("lr_rule", RULES)
         self._one_of("optimizer", OPTIMIZERS)
@@ -108,7 +119,7 @@ class TrainConfig:
         self._one_of("precision", PRECISIONS)
         for name in ("width", "batch_size", "val_batch_size", "epochs", "patience"):
             self._whole(name, least=1)
-        for name in ("replicas", "subset"):
+        for name in ("replicas", "subset", "track_batches"):
             if getattr(self, name) is not None:
                 self._whole(name, least=1)
         self._whole("seed", least=0, most=2**31 - 1)
@@ -148,6 +159,23 @@ class TrainConfig:
                 f"received dataset=sample and data_dir={self.data_dir}: the sample is embedded;"
                 " leave data_dir out, or choose dataset=fashion_mnist"
             )
+
+        steps = first_and_last_step(self.profile_batches)
+        # As text, so that a settings file holds what a command line does.
+        object.__setattr__(self, "track", ",".join(tracker_names(self.track)) or None)
+        object.__setattr__(self, "profile_batches", steps and f"{steps[0]},{steps[1]}")
+        check_options(
+            self.trackers,
+            track_batches=self.track_batches,
+            log_model=self.log_model,
+            profile_batches=self.profile_batches,
+        )
+
+    @property
+    def trackers(self) -> tuple[str, ...]:
+        """The trackers asked for, by `track` and by `log_dir`."""
+        board = [] if self.log_dir is None else ["tensorboard"]
+        return tracker_names([*tracker_names(self.track), *board])
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrainConfig":

@@ -12,6 +12,7 @@ from .precision import computing_in
 from .run_folder import RunFolder
 from .run_parts import make_model, make_pipelines
 from .scaling import scale_learning_rate
+from .tracking.trackers import tracking
 from .train_result import TrainResult, make_result, summary
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def _train(
     from .batch_norm_conversion import convert_batch_norm
     from .callbacks import PrintThroughput, PrintTotalTime, SaveTrainingData, StopAtAccuracy
     from .interrupts import interrupts_at_batch_end
+    from .tracking.tracker import ended
 
     keras.utils.set_random_seed(config.seed)
     replicas = strategy.num_replicas_in_sync
@@ -122,6 +124,22 @@ def _train(
     stopping = StopAtAccuracy(
         targets, config.patience, time_budget=config.time_budget, verbose=min(verbose, 1)
     )
+    shown = config.to_dict() | {
+        "replicas": replicas,
+        "global_batch": global_batch,
+        "learning_rate": learning_rate,
+        "parameters": model.count_params(),
+    }
+    trackers = tracking(
+        *(name for name in config.trackers if name != "csv"),  # which a run has anyway
+        folder=folder.path,
+        config=shown,
+        every_batches=config.track_batches,
+        log_model=config.log_model,
+        profile_batches=config.profile_batches,
+        tensorboard_folder=config.log_dir,
+        verbose=verbose,
+    )
     history = keras.callbacks.History()
     averaging = [keras.callbacks.SwapEMAWeights()] if config.ema_momentum is not None else []
     run_callbacks = [
@@ -131,14 +149,14 @@ def _train(
         PrintTotalTime(verbose=min(verbose, 1)),
         history,
         SaveTrainingData(folder.history, verbose=0),
-        *([keras.callbacks.TensorBoard(config.log_dir)] if config.log_dir else []),
         *callbacks,
+        *trackers,  # last: to see what the others add to `logs`
     ]
     folder.write_json("config.json", config.to_dict())
     interrupted = False
     start = time.perf_counter()
     try:
-        with interrupts_at_batch_end() as interrupts:
+        with interrupts_at_batch_end() as interrupts, ended(trackers):
             model.fit(
                 training,
                 shuffle=False,  # the pipeline shuffles

@@ -48,6 +48,8 @@ def test_help_imports_nothing_heavy(arguments):
         (["--recipe", "slow"], "recipe is one of"),
         (["--config", "/no/such.toml"], "cannot read the settings in /no/such.toml"),
         (["--precision", "int8"], "precision is one of float32"),
+        (["--track", "wandb,mlflow"], "unknown tracker mlflow: there are wandb, tensorboard"),
+        (["--config-from-wandb"], "no agent has started this one"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_2_before_tensorflow(arguments, words):
@@ -122,7 +124,7 @@ def test_without_options_the_labs_settings(trained):
 def test_every_setting_is_an_option():
     options = set(inspect.signature(kdist.cli.train).parameters)
     settings = {field.name for field in dataclasses.fields(TrainConfig)}
-    assert options == settings | {"context", "config", "recipe"}
+    assert options == settings | {"context", "config", "recipe", "config_from_wandb"}
 
 
 def test_an_interrupted_run_exits_with_130(monkeypatch):

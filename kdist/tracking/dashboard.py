@@ -1,0 +1,88 @@
+"""`kdist dashboard`: a W&B workspace or report as code."""
+
+from typing import Any
+
+from ..errors import UserError
+from .panels import SECTIONS, Lines, Panel, Points
+
+SECONDS_TO_REACH_WANDB = 15
+
+
+def dashboard(*, project: str, entity: str | None = None, report: bool = False) -> str:
+    """Make a new W&B workspace, or a report, that shows a project's runs.
+
+    Args:
+        project: The project.
+        entity: Whose it is, a user or a team; the account's default without it.
+        report: Make a report instead.
+
+    Returns:
+        Its address.
+
+    Raises:
+        UserError: There is no account, W&B is to be offline, or it cannot be reached.
+    """
+    import wandb
+
+    from .wandb_account import wandb_mode
+
+    if wandb_mode() in ("offline", "disabled"):
+        raise UserError(
+            "a dashboard is kept on W&B's server, and there is no account to make it with: run"
+            " `wandb login` or set WANDB_API_KEY, leave WANDB_MODE unset, and send offline runs by"
+            " `wandb sync`"
+        )
+    try:
+        owner = entity or wandb.Api(timeout=SECONDS_TO_REACH_WANDB).default_entity
+        made = (report_of if report else workspace_of)(entity=owner, project=project)
+        return str(made.save().url)
+    except Exception as error:  # of the network, the server or the account
+        problem = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(
+            f"W&B did not make the dashboard: {problem}; it takes a network that reaches W&B and an"
+            f" account that may write to {entity or 'its entity'}/{project}"
+        ) from error
+
+
+def workspace_of(*, entity: str, project: str) -> Any:
+    """The workspace, a `wandb_workspaces.workspaces.Workspace`, not yet saved."""
+    import wandb_workspaces.workspaces as ws
+
+    return ws.Workspace(
+        entity=entity,
+        project=project,
+        name="kdist",
+        sections=[
+            ws.Section(name=name, panels=[_drawn(panel) for panel in panels], is_open=True)
+            for name, panels in SECTIONS.items()
+        ],
+    )
+
+
+def report_of(*, entity: str, project: str) -> Any:
+    """The report, a `wandb_workspaces.reports.v2.Report`, not yet saved."""
+    import wandb_workspaces.reports.v2 as wr
+
+    blocks: list[Any] = []
+    for name, panels in SECTIONS.items():
+        runs = wr.Runset(entity=entity, project=project)
+        grid = wr.PanelGrid(runsets=[runs], panels=[_drawn(panel) for panel in panels])
+        blocks += [wr.H2(text=name), grid]
+    return wr.Report(entity=entity, project=project, title="kdist", blocks=blocks)
+
+
+def _drawn(panel: Panel) -> Any:
+    import wandb_workspaces.reports.v2 as wr
+
+    if isinstance(panel, Lines):
+        lines = [f"epoch/{value}" for value in panel.values]
+        return wr.LinePlot(title=panel.title, x="epoch/epoch", y=lines)
+    if isinstance(panel, Points):
+        return wr.ScatterPlot(
+            title=panel.title,
+            x=wr.Config(panel.setting),
+            y=wr.SummaryMetric(f"epoch/{panel.value}"),
+        )
+    axes = [*map(wr.Config, panel.settings), wr.SummaryMetric(panel.result)]
+    columns = [wr.ParallelCoordinatesPlotColumn(metric=axis) for axis in axes]
+    return wr.ParallelCoordinatesPlot(title=panel.title, columns=columns)

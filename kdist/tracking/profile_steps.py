@@ -1,0 +1,84 @@
+"""A profile of chosen training steps, for TensorBoard's profile dashboard."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from .step_count import StepCount
+from .tracker import Tracker
+
+
+class ProfileSteps(Tracker):
+    """Profiles the executions that hold the steps from `first` to `last`.
+
+    Keras's own callback counts executions instead, each of which may hold many steps.
+
+    Args:
+        folder: TensorBoard's folder; the profile goes to its `plugins/profile`.
+        first: The first step, counted from 1 over all epochs of the fit.
+        last: The last one.
+    """
+
+    def __init__(self, folder: Path, *, first: int, last: int) -> None:
+        super().__init__("TensorBoard's profile")
+        self.folder = folder
+        self.first = first
+        self.last = last
+        self._steps = StepCount()
+        self._profiling = self._done = False
+        self._trace: Any = None
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Count from 0."""
+        self._steps = StepCount()
+        self._profiling = self._done = False
+        super().on_train_begin(logs)
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Go on counting."""
+        self._steps.begin_epoch()
+        super().on_epoch_begin(epoch, logs)
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
+        """Start with the execution that holds the first step."""
+        if not self._open or self._done:
+            return
+        with self._guarded("profile"):
+            last = self._steps.after(batch + self.model.steps_per_execution - 1, self.params)
+            if last >= self.first and not self._profiling:
+                tf.profiler.experimental.start(str(self.folder))
+                self._profiling = True
+            if self._profiling:  # by this name TensorBoard finds the steps
+                self._trace = tf.profiler.experimental.Trace("train", step_num=last, _r=1)
+                self._trace.__enter__()
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
+        """Stop with the execution that holds the last step."""
+        self._steps.now = self._steps.after(batch, self.params)
+        with self._guarded("profile"):
+            self._end_trace()
+            if self._profiling and self._steps.now >= self.last:
+                self._stop()
+
+    def close(self, exit_code: int) -> None:
+        """Stop a profile that training ended in; say where there was none."""
+        self._end_trace()
+        if self._profiling:
+            self._stop()
+        elif not self._done and not exit_code:
+            warnings.warn(
+                f"nothing was profiled: training ended after step {self._steps.now}, before step"
+                f" {self.first}",
+                stacklevel=2,
+            )
+
+    def _end_trace(self) -> None:
+        if self._trace is not None:
+            trace, self._trace = self._trace, None
+            trace.__exit__(None, None, None)
+
+    def _stop(self) -> None:
+        self._profiling, self._done = False, True
+        tf.profiler.experimental.stop()

@@ -1,0 +1,79 @@
+"""TensorBoard: scalars and graph through Keras's own callback, and the hyperparameters."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+from tensorboard.plugins.hparams import api as hparams
+
+from .every_batches import EveryBatches
+from .tracker import Tracker
+
+_TITLE = "TensorBoard"
+
+
+class TensorBoardTracker(Tracker):
+    """Writes `epoch_<name>` each epoch, the model's graph, and the hyperparameters.
+
+    Training and validation are the runs `train` and `validation`, as Keras's callback has them.
+    The hyperparameters are for the HParams dashboard: over the folder of a search it compares the
+    trials.
+
+    Args:
+        folder: Where the event files go.
+        hyperparameters: Names and values; numbers, strings and truth values are written.
+        trial: What the set of them is called.
+    """
+
+    def __init__(
+        self, folder: Path, *, hyperparameters: Mapping[str, Any], trial: str | None = None
+    ) -> None:
+        super().__init__(_TITLE)
+        self.folder = folder
+        self.hyperparameters = {
+            name: value
+            for name, value in hyperparameters.items()
+            if isinstance(value, bool | int | float | str)
+        }
+        self.trial = trial
+
+    def begin(self) -> list[Any]:
+        """Make Keras's callback, and TensorBoard's own for the hyperparameters."""
+        folder = str(self.folder)
+        callbacks = [keras.callbacks.TensorBoard(folder)]
+        if self.hyperparameters:
+            callbacks.append(hparams.KerasCallback(folder, self.hyperparameters, self.trial))
+        return callbacks
+
+
+class TensorBoardBatches(EveryBatches):
+    """Metrics of single steps, `batch_<name>`, in the run `batches`.
+
+    Args:
+        folder: TensorBoard's folder.
+        every: Steps between two writings.
+    """
+
+    def __init__(self, folder: Path, every: int) -> None:
+        super().__init__(_TITLE, every)
+        self.folder = folder
+        self._writer: Any = None
+
+    def begin(self) -> list[Any]:
+        """Open a run of its own: TensorBoard reads one file of a run at a time."""
+        self._writer = tf.summary.create_file_writer(str(self.folder / "batches"))
+        return []
+
+    def write(self, step: int, values: dict[str, Any]) -> None:
+        """Write the values of a step."""
+        with self._writer.as_default(step):
+            for name, value in values.items():
+                tf.summary.scalar(f"batch_{name}", value)
+
+    def close(self, exit_code: int) -> None:  # noqa: ARG002 - as in `Tracker`
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None

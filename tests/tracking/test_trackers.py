@@ -1,0 +1,71 @@
+import dataclasses
+
+import pytest
+from kdist.callbacks import SaveTrainingData
+from kdist.config import TrainConfig
+from kdist.errors import UserError
+from kdist.tracking import tracking
+from kdist.tracking.shown_settings import SHOWN, shown_settings
+
+
+def test_no_tracker_is_no_callback(tmp_path):
+    assert tracking(folder=tmp_path, config={}) == []
+    assert tracking("none", folder=tmp_path, config={}) == []
+
+
+def test_a_table_is_a_callback_that_writes_it(tmp_path):
+    (table,) = tracking("csv", folder=tmp_path, config={})
+    assert isinstance(table, SaveTrainingData)
+    assert table.path == str(tmp_path / "history.csv")
+
+
+def test_nothing_is_written_before_training_begins(tmp_path):
+    trackers = tracking(
+        "wandb,tensorboard,csv",
+        folder=tmp_path / "run",
+        config={},
+        every_batches=2,
+        profile_batches=(1, 2),
+        log_model=True,
+    )
+    assert [type(tracker).__name__ for tracker in trackers] == [
+        "WandbTracker",
+        "WandbBatches",
+        "TensorBoardTracker",
+        "TensorBoardBatches",
+        "ProfileSteps",
+        "SaveTrainingData",
+    ]
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "words"),
+    [
+        ("mlflow", {}, "unknown tracker mlflow"),
+        ("wandb", {"every_batches": 0}, "every_batches is 0"),
+        ("csv", {"every_batches": 2}, "does nothing without wandb or tensorboard"),
+        ("wandb", {"profile_batches": (1, 2)}, "does nothing without tensorboard"),
+        ("wandb", {"objective": ("val_loss", "least")}, 'objective is a value\'s name and "max"'),
+        ("wandb", {"folder": "/proc/version/run"}, "cannot write the files of wandb"),
+        ("csv", {"folder": "/proc/version"}, "/proc/version is not a folder"),
+        ("tensorboard", {"tensorboard_folder": "/proc/version"}, "the files of tensorboard"),
+    ],
+)
+def test_mistakes_are_told_at_once(tmp_path, names, options, words):
+    with pytest.raises(UserError, match=words):
+        tracking(names, **{"folder": tmp_path, "config": {}, **options})
+
+
+def test_a_file_in_the_way_of_wandbs_folder(tmp_path):
+    (tmp_path / "wandb").write_text("")
+    with pytest.raises(UserError, match="wandb is not a folder; choose another"):
+        tracking("wandb", folder=tmp_path, config={})
+
+
+def test_settings_are_shown_but_for_paths_and_what_nobody_has_decided_on():
+    fields = {field.name for field in dataclasses.fields(TrainConfig)}
+    assert set(SHOWN) <= fields
+    assert not [name for name in SHOWN if name.endswith(("_dir", "_path", "_file", "_key"))]
+    shown = shown_settings(dict.fromkeys([*fields, "global_batch"], 1))
+    assert set(shown) == {*SHOWN, "global_batch"}
