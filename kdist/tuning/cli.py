@@ -9,6 +9,7 @@ from ..optimizer_choice import OPTIMIZERS
 from ..precision import PRECISIONS
 from ..recipes import read_settings
 from ..scaling import RULES
+from ..tracking.names import TRACKERS
 from .objective import OBJECTIVES
 from .search import TUNERS, Search
 
@@ -157,6 +158,14 @@ def tune(
         float | None,
         typer.Option(
             help="Stop a trial once it has trained so many seconds.", rich_help_panel=_SETTINGS
+        ),
+    ] = None,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Trackers, a run a trial. {_choices(TRACKERS)}",
+            show_default="none",
+            rich_help_panel=_SETTINGS,
         ),
     ] = None,
     seed: Annotated[

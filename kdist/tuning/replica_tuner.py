@@ -1,7 +1,6 @@
 """`ReplicaTuner`: KerasTuner's tuner, with every trial on a strategy's replicas."""
 
 import json
-import os
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +13,11 @@ import keras_tuner
 from ..callbacks import PrintThroughput, PrintTotalTime, StopAtAccuracy
 from ..callbacks.resumable import ResumableCallback
 from ..strategy import MirroredStrategy
+from ..tracking.tracker import ended
+from .failures import fail_if_it_ended_a_process, reason_in, reason_of
 from .objective import Objective, best_epoch, seconds_to_target
-from .parallel import ENDED_BY, running_marker
+from .parallel import running_marker
+from .results import describe
 from .search_folder import write_whole
 from .trial_callbacks import FailOnNaN, KeepState, resume_callbacks, weights_file
 
@@ -149,14 +151,13 @@ class ReplicaTuner(keras_tuner.Tuner):
         failure = Path(self.get_trial_dir(trial.trial_id)) / "failure.txt"
         failure.unlink(missing_ok=True)
         try:
-            _fail_if_it_ended_a_process(trial.trial_id)
+            fail_if_it_ended_a_process(trial.trial_id)
             return super().run_trial(trial, *args, **kwargs)
         except keras_tuner.errors.FatalError:
             raise
         except Exception as error:
             reason = reason_of(error)
             write_whole(failure, f"{reason}\n\n{traceback.format_exc()}")
-            # Not `from error`: its traceback would keep the model that was too large.
             raise keras_tuner.FailedTrialError(reason) from None
 
     def _build_and_fit_model(
@@ -179,11 +180,15 @@ class ReplicaTuner(keras_tuner.Tuner):
         own: list[Any] = [PrintThroughput(verbose=0), *kept.values(), FailOnNaN()]
         if "tuner/epochs" in hp.values:
             own.append(KeepState(folder, kept))
+        more: Sequence[Any] = ()
         if self._make_callbacks is not None:
-            own += self._make_callbacks(trial.trial_id, self._execution, hp.values)
+            more = self._make_callbacks(trial.trial_id, self._execution, hp.values)
         if "tuner/trial_id" in hp.values:
             resume_callbacks(Path(self.get_trial_dir(hp.values["tuner/trial_id"])), kept)
-        history = super()._build_and_fit_model(trial, *args, callbacks=[*own, *callbacks], **kwargs)
+        with ended(more):  # also of a trial that fails
+            history = super()._build_and_fit_model(
+                trial, *args, callbacks=[*own, *more, *callbacks], **kwargs
+            )
         self._execution += 1
         if not isinstance(history, keras.callbacks.History):
             return history  # a hypermodel's own `fit` may return numbers
@@ -231,49 +236,15 @@ class ReplicaTuner(keras_tuner.Tuner):
         if marker is not None:
             marker.unlink(missing_ok=True)
         seconds = time.perf_counter() - self._began
-        ended = self.oracle.get_trial(trial.trial_id)
+        known = self.oracle.get_trial(trial.trial_id)
         name = self.oracle.objective.name
-        outcome = f"{name} {ended.score:.4g}" if ended.status == "COMPLETED" else "failed"
-        if ended.status != "COMPLETED" and trial.message:
+        outcome = f"{name} {known.score:.4g}" if known.status == "COMPLETED" else "failed"
+        if known.status != "COMPLETED" and trial.message:
             outcome += f": {reason_in(trial.message)}"
         self._announce(f"trial {trial.trial_id}: {outcome} ({seconds:.1f} seconds)")
 
     def _running_marker(self) -> Path | None:
         return running_marker(Path(self.project_dir), self.tuner_id) if self._is_worker() else None
-
-
-def _fail_if_it_ended_a_process(trial_id: str) -> None:
-    ended, _, reason = os.environ.get(ENDED_BY, "").partition("=")
-    if ended == trial_id:
-        raise keras_tuner.FailedTrialError(reason)
-
-
-def describe(values: Mapping[str, Any]) -> str:
-    """The values of a trial in a line."""
-    shown = {name: value for name, value in values.items() if not name.startswith("tuner/")}
-    if values.get("tuner/epochs"):
-        shown["epochs"] = f"{values['tuner/initial_epoch']} to {values['tuner/epochs']}"
-    return ", ".join(
-        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in shown.items()
-    )
-
-
-def reason_of(error: BaseException) -> str:
-    """Why a trial failed, in a line."""
-    import tensorflow as tf
-
-    if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
-        return "out of memory"
-    if isinstance(error, keras_tuner.FailedTrialError):
-        return str(error)
-    lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}"[:300]
-
-
-def reason_in(message: str) -> str:
-    """The last line of a trial's message, which is a traceback."""
-    return message.strip().splitlines()[-1].partition("FailedTrialError: ")[2] or "no reason given"
 
 
 def _quiet(line: str) -> None:

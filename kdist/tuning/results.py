@@ -2,12 +2,16 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from .objective import Objective, find_objective
 from .search import Search
 from .search_folder import SearchFolder
+
+# How the search was watched and where it ran; a run may be elsewhere.
+_OF_THE_SEARCH = ("track", "track_batches", "log_model", "profile_batches", "run_dir", "log_dir")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,4 +101,16 @@ def best_settings(search: Search, trials: list[TrialResult]) -> dict[str, Any] |
     }
     if search.model is not None:
         return values
-    return trial_config(search.config, values).to_dict()
+    settings = trial_config(search.config, values).to_dict()
+    return {name: value for name, value in settings.items() if name not in _OF_THE_SEARCH}
+
+
+def describe(values: Mapping[str, Any]) -> str:
+    """The values of a trial in a line."""
+    shown = {name: value for name, value in values.items() if not name.startswith("tuner/")}
+    if values.get("tuner/epochs"):
+        shown["epochs"] = f"{values['tuner/initial_epoch']} to {values['tuner/epochs']}"
+    return ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in shown.items()
+    )

@@ -134,6 +134,7 @@ def load_tuner(
     from ..strategy import MirroredStrategy
     from .oracles import make_oracle
     from .replica_tuner import ReplicaTuner
+    from .trial_tracking import trial_trackers
 
     config = search.config
     strategy = MirroredStrategy(replicas=search.replicas)
@@ -165,6 +166,7 @@ def load_tuner(
             target_accuracy=config.target_accuracy if timed else None,
             patience=config.patience,
             time_budget=config.time_budget,
+            make_callbacks=trial_trackers(search, folder),
             announce=announce,
             executions_per_trial=search.executions_per_trial,
             directory=str(folder.path),

@@ -14,7 +14,8 @@ from .space import DEFAULT_SPACE, SearchSpace
 TUNERS = ("random", "bayesian", "hyperband")
 
 #: What may change when a search is resumed; the trials so far stay comparable.
-_MAY_CHANGE = ("max_trials", "max_failures", "devices", "port", "output", "track")
+_MAY_CHANGE = ("max_trials", "max_failures", "devices", "port", "output")
+_MAY_CHANGE_IN_CONFIG = ("track", "track_batches", "log_model", "profile_batches")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,6 @@ class Search:
         per_trial: Devices a trial; `None` trains one trial at a time on all of `replicas`.
         devices: Devices in all, for `per_trial`; `None` takes every GPU.
         port: Of the chief, for `per_trial`; `None` takes a free one.
-        track: Names of trackers, a run a trial.
         output: Folder of the search.
         space: For the WideResNet: what is tuned, as `SearchSpace` takes it; `None` for the default.
         config: The settings that are not tuned. Of these a `build(hp)` heeds `replicas`, `epochs`,
@@ -54,7 +54,6 @@ class Search:
     per_trial: int | None = None
     devices: int | None = None
     port: int | None = None
-    track: tuple[str, ...] = ()
     output: str = "runs/tune"
     space: Mapping[str, Any] | None = None
     config: TrainConfig = dataclasses.field(default_factory=TrainConfig)
@@ -126,13 +125,12 @@ class Search:
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain data, ready for JSON."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**values, "track": list(self.track), "config": self.config.to_dict()}
+        return {**values, "config": self.config.to_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Search":
         """Read what `to_dict` gave."""
-        config = TrainConfig.from_dict(values["config"])
-        return cls(**{**values, "track": tuple(values["track"]), "config": config})
+        return cls(**{**values, "config": TrainConfig.from_dict(values["config"])})
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -148,7 +146,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
             found += [
                 f"{name}.{key} was {was.get(key)}, is {is_now.get(key)}"
                 for key in sorted({*was, *is_now})
-                if was.get(key) != is_now.get(key)
+                if was.get(key) != is_now.get(key) and key not in _MAY_CHANGE_IN_CONFIG
             ]
         elif was != is_now:
             found.append(f"{name} was {was}, is {is_now}")

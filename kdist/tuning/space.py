@@ -23,6 +23,10 @@ NOT_TUNED = {
     "target_train_accuracy": "it is the aim, not a way to it",
     "patience": "it is the aim, not a way to it",
     "time_budget": "it is the aim, not a way to it",
+    "track": "it is how runs are watched",
+    "track_batches": "it is how runs are watched",
+    "log_model": "it is how runs are watched",
+    "profile_batches": "it is how runs are watched",
     "run_dir": "the search has a folder of its own",
     "log_dir": "the search has a folder of its own",
 }
