@@ -94,7 +94,7 @@ class _Processes:
             for process in self.running.values():
                 process.kill()
             for process in self.running.values():
-                process.wait()
+                _await_end(process)
 
     def _start(self, name: str, pin: Pin, more: Mapping[str, str]) -> None:
         environment = {
@@ -115,7 +115,7 @@ class _Processes:
         self.running[name] = process
 
         def wait() -> None:
-            self._ended.put((name, process.wait()))
+            self._ended.put((name, _await_end(process)))
 
         threading.Thread(target=wait, daemon=True).start()
 
@@ -134,6 +134,13 @@ class _Processes:
         self.announce(f"{name}: trial {trial}: {reason}; starting another")
         marker.unlink()
         self._start(name, self.pins[name], {ENDED_BY: f"{trial}={reason}"})
+
+
+def _await_end(process: "subprocess.Popen[bytes]") -> int:
+    code = process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+    return code
 
 
 def command(folder: Path, pin: Pin) -> list[str]:

@@ -14,7 +14,7 @@ from ..callbacks import PrintThroughput, PrintTotalTime, StopAtAccuracy
 from ..callbacks.resumable import ResumableCallback
 from ..strategy import MirroredStrategy
 from ..tracking.tracker import ended
-from .failures import fail_if_it_ended_a_process, reason_in, reason_of
+from .failures import fail_if_it_ended_a_process, fail_unless_finite, reason_of
 from .objective import Objective, best_epoch, seconds_to_target
 from .parallel import running_marker
 from .results import describe
@@ -141,7 +141,7 @@ class ReplicaTuner(keras_tuner.Tuner):
         """Train the trial's model `executions_per_trial` times.
 
         Raises:
-            keras_tuner.FailedTrialError: Whatever went wrong with this trial.
+            keras_tuner.errors.FailedTrialError: Whatever went wrong with this trial.
         """
         values = trial.hyperparameters.values
         if "tuner/epochs" in values:
@@ -152,13 +152,24 @@ class ReplicaTuner(keras_tuner.Tuner):
         failure.unlink(missing_ok=True)
         try:
             fail_if_it_ended_a_process(trial.trial_id)
-            return super().run_trial(trial, *args, **kwargs)
+            results = super().run_trial(trial, *args, **kwargs)
+            fail_unless_finite(results, self.oracle.objective.name)
+            return results
         except keras_tuner.errors.FatalError:
             raise
         except Exception as error:
             reason = reason_of(error)
             write_whole(failure, f"{reason}\n\n{traceback.format_exc()}")
-            raise keras_tuner.FailedTrialError(reason) from None
+            raise keras_tuner.errors.FailedTrialError(reason) from None
+
+    def _try_run_and_update_trial(self, trial: Any, *args: Any, **kwargs: Any) -> None:
+        # KerasTuner prints a traceback for every failed trial, and takes a lost chief for one.
+        try:
+            self._run_and_update_trial(trial, *args, **kwargs)
+            trial.status = "COMPLETED"
+        except keras_tuner.errors.FailedTrialError as error:
+            trial.status = "FAILED"
+            trial.message = str(error)
 
     def _build_and_fit_model(
         self, trial: Any, *args: Any, callbacks: Sequence[Any] = (), **kwargs: Any
@@ -239,8 +250,8 @@ class ReplicaTuner(keras_tuner.Tuner):
         known = self.oracle.get_trial(trial.trial_id)
         name = self.oracle.objective.name
         outcome = f"{name} {known.score:.4g}" if known.status == "COMPLETED" else "failed"
-        if known.status != "COMPLETED" and trial.message:
-            outcome += f": {reason_in(trial.message)}"
+        if trial.message:
+            outcome += f": {trial.message}"
         self._announce(f"trial {trial.trial_id}: {outcome} ({seconds:.1f} seconds)")
 
     def _running_marker(self) -> Path | None:

@@ -59,6 +59,7 @@ class SearchFolder:
             self._lock = (self.path / ".lock").open("w", encoding="utf-8")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
+            self.close()
             raise UserError(
                 f"another kdist tune is running in {self.path}: wait for its end, or pass another"
                 " --output"

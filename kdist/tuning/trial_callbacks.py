@@ -21,7 +21,9 @@ class FailOnNaN(keras.callbacks.Callback):
         for name in ("loss", "val_loss"):
             value = (logs or {}).get(name)
             if value is not None and not math.isfinite(value):
-                raise keras_tuner.FailedTrialError(f"{name} was {value:g} after epoch {epoch + 1}")
+                raise keras_tuner.errors.FailedTrialError(
+                    f"{name} was {value:g} after epoch {epoch + 1}"
+                )
 
 
 class KeepState(keras.callbacks.Callback):
