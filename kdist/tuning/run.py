@@ -14,7 +14,7 @@ from .results import read_trials
 from .search import Search
 from .search_folder import SearchFolder
 from .space import Range
-from .user_model import load_functions, split_name
+from .user_model import checked_data, load_functions, split_name
 
 if TYPE_CHECKING:
     import keras_tuner
@@ -85,16 +85,15 @@ def _finished(search: Search) -> dict[str, Any]:
 
 def _check_failures(search: Search, folder: SearchFolder) -> None:
     trials = read_trials(folder, search)
-    last = trials[-search.max_failures :]
+    failed = [trial for trial in trials if trial.status == "FAILED"]
+    in_a_row = trials[-search.max_failures :]
+    stopped = len(in_a_row) == search.max_failures and all(trial in failed for trial in in_a_row)
     enough = search.max_trials is not None and len(trials) >= search.max_trials
-    if (
-        not enough
-        and len(last) == search.max_failures
-        and all(trial.status == "FAILED" for trial in last)
-    ):
+    if failed and (len(failed) == len(trials) or (stopped and not enough)):
         raise UserError(
-            f"the search stopped as {search.max_failures} trials in a row failed, the last with"
-            f" {last[-1].failure!r}: see {folder.trials}/trial_{last[-1].trial_id}/failure.txt;"
+            f"the search has stopped, as {'all' if len(failed) == len(trials) else 'the last'}"
+            f" {min(len(failed), search.max_failures)} trials failed, the last with"
+            f" {failed[-1].failure!r}: see {folder.trials}/trial_{failed[-1].trial_id}/failure.txt;"
             " pass a larger --max-failures to go on, or another --output"
         )
 
@@ -174,6 +173,29 @@ def load_tuner(
         )
 
 
+def tuner_of(path: str) -> "ReplicaTuner":
+    """The tuner of the search in a folder, as `load_tuner` gives it.
+
+    Args:
+        path: What `kdist tune` had as its `--output`.
+
+    Raises:
+        UserError: There is no search in it.
+
+    Example:
+        ```python
+        tuner = kdist.tuning.tuner_of("runs/tune")
+        tuner.results_summary()
+        model = tuner.get_best_models()[0]
+        ```
+    """
+    folder = SearchFolder(path)
+    settings = folder.read("search.json")
+    if settings is None:
+        raise UserError(f"there is no search in {path}: pass the --output of kdist tune")
+    return load_tuner(Search.from_dict(settings), folder)
+
+
 def least_epochs(search: Search) -> int:
     """Epochs that Hyperband grants at least: one more than the longest warm-up is long."""
     longest = search.config.warmup_epochs
@@ -193,9 +215,12 @@ def _user_hypermodel(
 
     from .user_hypermodel import UserHyperModel
 
-    build, data = load_functions(search.model or "", search.data)
+    build, make_data = load_functions(search.model or "", search.data)
+    distributed, chief = _ORACLE_IP in os.environ, "chief" in os.environ.get(_TUNER_ID, "")
+    # A chief trains nothing. Else wrong data are told before the first trial.
+    data = None if distributed and chief else checked_data(make_data())
     hypermodel = UserHyperModel(build, data, search.config, strategy)
-    if _ORACLE_IP in os.environ and "chief" not in os.environ.get(_TUNER_ID, ""):
+    if distributed and not chief:
         return hypermodel
     hp = keras_tuner.HyperParameters()
     with strategy.scope():

@@ -10,7 +10,6 @@ from ..config import TrainConfig
 from ..errors import UserError
 from ..scaling import scale_learning_rate
 from ..strategy import MirroredStrategy
-from .user_model import checked_data
 
 #: The hyperparameter that takes the place of the batch size given, if `build(hp)` has it.
 BATCH_SIZE = "batch_size"
@@ -26,7 +25,7 @@ class UserHyperModel(keras_tuner.HyperModel):
     Args:
         build: From `HyperParameters` to a compiled model. Where it has a hyperparameter
             `batch_size`, that is the trial's.
-        data: Returns `(x, y), (x_val, y_val)`.
+        data: `(x, y), (x_val, y_val)`; `None` where nothing is trained.
         base: For its `batch_size`, `epochs` and `lr_rule`.
         strategy: Where the models are made.
     """
@@ -34,14 +33,13 @@ class UserHyperModel(keras_tuner.HyperModel):
     def __init__(
         self,
         build: Callable[[Any], Any],
-        data: Callable[[], Any],
+        data: tuple[tuple[Any, Any], tuple[Any, Any]] | None,
         base: TrainConfig,
         strategy: MirroredStrategy,
     ) -> None:
         super().__init__()
         self._user_build = build
         self._data = data
-        self._arrays: Any = None
         self.base = base
         self.strategy = strategy
 
@@ -74,9 +72,9 @@ class UserHyperModel(keras_tuner.HyperModel):
 
     def fit(self, hp: Any, model: keras.Model, *_: Any, **kwargs: Any) -> Any:
         """Train the model on the arrays."""
-        if self._arrays is None:
-            self._arrays = checked_data(self._data())
-        (x, y), validation = self._arrays
+        if self._data is None:
+            raise UserError("the hypermodel was made without data: pass (x, y), (x_val, y_val)")
+        (x, y), validation = self._data
         return model.fit(
             x,
             y,

@@ -12,6 +12,7 @@ from kdist.tuning.importance import importance, ranks
 from kdist.tuning.objective import Objective, best_epoch, find_objective, seconds_to_target
 from kdist.tuning.report import report
 from kdist.tuning.results import best_first, best_settings, describe, read_trials
+from kdist.tuning.run import tune
 from kdist.tuning.search import Search
 from kdist.tuning.search_folder import SearchFolder
 from scipy import stats
@@ -162,3 +163,44 @@ def test_who_reached_the_target_comes_first(tmp_path):
 def test_a_trial_is_described_in_a_line():
     values = {"a": 0.123456, "b": "x", "tuner/epochs": 9, "tuner/initial_epoch": 3}
     assert describe(values) == "a 0.1235, b x, epochs 3 to 9"
+
+
+def finished(tmp_path, statuses, **options):
+    search = Search(space={"width": [1, 2]}, output=str(tmp_path), **options)
+    folder = SearchFolder(str(tmp_path))
+    for number, status in enumerate(statuses):
+        scores = {"val_accuracy": 0.5} if status == "COMPLETED" else {}
+        write_trial(folder, str(number), status, {"width": 1}, **scores)
+    order = {"start_order": [str(number) for number in range(len(statuses))]}
+    (folder.trials / "oracle.json").write_text(json.dumps(order))
+    folder.write_json("search.json", search.to_dict())
+    if len(statuses) == search.max_trials:
+        folder.write_json("finished.json", {"max_trials": search.max_trials})
+    return search
+
+
+def test_a_finished_search_is_told_without_training(tmp_path, monkeypatch):
+    search = finished(tmp_path, ["FAILED", "COMPLETED", "FAILED"], max_trials=3)
+    monkeypatch.setattr("kdist.tuning.run.run_trials", None)
+    lines = []
+    tune(search, announce=lines.append)
+    assert "Best trial: 1, accuracy 0.5" in lines
+
+
+@pytest.mark.parametrize(
+    ("statuses", "options", "words"),
+    [
+        (["FAILED"] * 3, {"max_trials": 3}, "as all 3 trials failed, the last with 'no reason"),
+        (
+            ["COMPLETED", "FAILED", "FAILED"],
+            {"max_failures": 2},
+            "as the last 2 trials failed, the last with",
+        ),
+    ],
+)
+def test_a_search_that_failures_ended_is_an_error(tmp_path, monkeypatch, statuses, options, words):
+    search = finished(tmp_path, statuses, **options)
+    monkeypatch.setattr("kdist.tuning.run.run_trials", lambda *_, **__: None)
+    with pytest.raises(UserError, match=words):
+        tune(search, announce=lambda line: None)
+    assert (tmp_path / "trials.csv").exists()

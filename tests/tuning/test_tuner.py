@@ -232,7 +232,7 @@ def test_a_promoted_trial_goes_on_and_the_best_model_is_had_again(
     notes = {}
     tuner = ReplicaTuner(
         oracle("hyperband", max_epochs=2, factor=2),
-        UserHyperModel(build, lambda: ((X, Y), (X, Y)), TrainConfig(batch_size=16), one),
+        UserHyperModel(build, ((X, Y), (X, Y)), TrainConfig(batch_size=16), one),
         strategy=one,
         directory=str(tmp_path),
         make_callbacks=lambda name, execution, values: [Iterations(name, notes)],
@@ -256,9 +256,6 @@ def test_a_promoted_trial_goes_on_and_the_best_model_is_had_again(
 def test_seconds_to_a_target_stop_the_trial_and_nan_fails_it(
     one, tmp_path, without_graph_optimizer
 ):
-    def data():
-        return (X, Y), (X, Y)
-
     def diverging(hp):
         model = build(hp)
         model.optimizer.learning_rate = hp.Choice("rate", [0.01, 1e30])
@@ -266,7 +263,7 @@ def test_seconds_to_a_target_stop_the_trial_and_nan_fails_it(
 
     tuner = ReplicaTuner(
         oracle(objective=keras_tuner.Objective("seconds_to_target", "min"), max_trials=2),
-        UserHyperModel(diverging, data, TrainConfig(epochs=3), one),
+        UserHyperModel(diverging, ((X, Y), (X, Y)), TrainConfig(epochs=3), one),
         strategy=one,
         directory=str(tmp_path),
         target_accuracy=0.05,
@@ -294,13 +291,13 @@ def test_a_users_rate_follows_batch_and_replicas(rule, drawn, factor):
     config = TrainConfig(batch_size=32, lr_rule=rule)
     hp = keras_tuner.HyperParameters()
     hp.values = dict(drawn)
-    model = UserHyperModel(build, lambda: None, config, strategy)
+    model = UserHyperModel(build, None, config, strategy)
     built = strategy.build(lambda: model.build(hp))
     assert float(built.optimizer.learning_rate.numpy()) == pytest.approx(0.01 * factor)
 
 
 def test_a_build_that_returns_no_compiled_model_is_told(one):
-    model = UserHyperModel(lambda hp: None, lambda: None, TrainConfig(), one)
+    model = UserHyperModel(lambda hp: None, None, TrainConfig(), one)
     with pytest.raises(UserError, match="returned NoneType, expected a compiled keras.Model"):
         model.build(keras_tuner.HyperParameters())
 
