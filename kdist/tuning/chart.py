@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .importance import importance
+from .objective import find_objective
 from .results import TrialResult
 from .search import Search
 
@@ -30,7 +31,7 @@ def draw_trials(trials: Sequence[TrialResult], search: Search, path: Path) -> No
     grid = figure.add_gridspec(rows, _COLUMNS)
     axes = figure.add_subplot(grid[0, :])
     axes.plot(range(1, len(scores) + 1), scores, "o", label="trial")
-    best = max if search.objective == "accuracy" else min
+    best = max if find_objective(search.objective).direction == "max" else min
     axes.step(
         range(1, len(scores) + 1),
         [best(scores[: index + 1]) for index in range(len(scores))],

@@ -33,7 +33,7 @@ NOT_TUNED = {
 
 #: For the WideResNet, from rates that hardly move it to such that it diverges with.
 DEFAULT_SPACE: dict[str, Any] = {
-    "base_lr": {"min": 0.001, "max": 0.1, "sampling": "log"},
+    "base_lr": {"min": 0.001, "max": 0.05, "sampling": "log"},
     "batch_size": [16, 32, 64, 128],
     "optimizer": ["sgd", "momentum"],
     "schedule": ["constant", "cosine"],

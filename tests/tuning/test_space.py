@@ -59,7 +59,7 @@ def test_every_setting_is_tunable_or_told_why_not():
 
 def test_the_default_space_is_one():
     parts = SearchSpace(DEFAULT_SPACE, base=BASE).dimensions
-    assert parts["base_lr"] == Range(least=0.001, most=0.1, step=None, sampling="log", whole=False)
+    assert parts["base_lr"] == Range(least=0.001, most=0.05, step=None, sampling="log", whole=False)
     assert parts["batch_size"] == Choice((16, 32, 64, 128))
 
 
