@@ -156,7 +156,7 @@ def _train(
     interrupted = False
     start = time.perf_counter()
     try:
-        with interrupts_at_batch_end() as interrupts, ended(trackers):
+        with interrupts_at_batch_end() as interrupts, ended(run_callbacks):
             model.fit(
                 training,
                 shuffle=False,  # the pipeline shuffles

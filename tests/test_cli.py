@@ -79,12 +79,20 @@ def test_devices_lists_what_a_strategy_would_use():
 def test_train_from_the_command_line(tmp_path):
     arguments = "--dataset sample --subset 64 --depth 10 --width 1 --epochs 1 --replicas 2"
     folder = tmp_path / "run"
+    arguments += " --track wandb,tensorboard --track-batches 1"
     done = run("train", *arguments.split(), "--run-dir", str(folder), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     for line in ("Replicas: 2", "Global batch: 64", "Images/sec: ", "Cumulative training time: "):
         assert line in done.stdout
     assert json.loads((folder / "config.json").read_text())["epochs"] == 1
     assert (folder / "model.keras").exists()
+    assert list((folder / "wandb").rglob("*.wandb"))
+    assert {path.parent.name for path in (folder / "tensorboard").rglob("events*")} == {
+        "tensorboard",
+        "train",
+        "validation",
+        "batches",
+    }
 
 
 @pytest.fixture
@@ -115,6 +123,16 @@ def test_options_win_over_the_file_and_the_file_over_the_recipe(trained, tmp_pat
     assert (config.width, config.epochs) == (2, 40)  # 40 is the default, and was given
     assert (config.schedule, config.momentum) == (recipe.schedule, recipe.momentum)
     assert recipe != trained()
+
+
+def test_trackers_are_named_one_by_one_or_between_commas(trained, tmp_path):
+    one_by_one = trained("--track", "tensorboard", "--track", "wandb", "--profile-batches", "3")
+    assert one_by_one == trained("--track", "wandb,tensorboard", "--profile-batches", "3,3")
+    assert one_by_one.trackers == ("wandb", "tensorboard")
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(one_by_one.to_dict()))
+    assert trained("--config", str(path)) == one_by_one
+    assert trained("--log-dir", "logs").trackers == ("tensorboard",)
 
 
 def test_without_options_the_labs_settings(trained):

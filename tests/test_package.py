@@ -24,7 +24,7 @@ def test_every_package_is_installed():
 
 
 def test_every_public_name_can_be_had():
-    for package in ("kdist", "kdist.data", "kdist.callbacks", "kdist.models"):
+    for package in ("kdist", "kdist.data", "kdist.callbacks", "kdist.models", "kdist.tracking"):
         module = importlib.import_module(package)
         assert module.__all__
         for name in module.__all__:

@@ -10,6 +10,7 @@ from ..errors import UserError
 from .folders import check_folder
 from .names import check_options, first_and_last_step, tracker_names
 from .shown_settings import shown_settings
+from .wandb_account import asked_mode
 
 if TYPE_CHECKING:
     import keras
@@ -67,8 +68,8 @@ def tracking(
         verbose: 0 does not say where the W&B run is.
 
     Raises:
-        UserError: An unknown tracker, a value out of range, an option without its tracker, or a
-            folder that cannot be written.
+        UserError: An unknown tracker, a value out of range, an option without its tracker, a
+            folder that cannot be written, or a `WANDB_MODE` that wandb does not know.
 
     Example:
         ```python
@@ -95,6 +96,8 @@ def tracking(
     name = run_name or path.resolve().name
     board = path / "tensorboard" if tensorboard_folder is None else Path(tensorboard_folder)
     folders = {"wandb": path / "wandb", "tensorboard": board, "csv": path}
+    if "wandb" in chosen:
+        asked_mode()
     for tracker in chosen:
         check_folder(folders[tracker], tracker)
     callbacks: list[Any] = []
@@ -127,5 +130,6 @@ def tracking(
     if "csv" in chosen:
         from ..callbacks import SaveTrainingData
 
+        path.mkdir(parents=True, exist_ok=True)
         callbacks.append(SaveTrainingData(path / "history.csv", verbose=0))
     return callbacks

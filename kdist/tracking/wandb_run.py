@@ -1,6 +1,8 @@
 """Begins a W&B run that records what it is given and nothing besides."""
 
 import os
+import secrets
+import shutil
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,16 +63,21 @@ def begin_run(
     """
     mode = wandb_mode()
     settings = private_settings(save_code=save_code) | {"root_dir": str(folder.absolute())}
+    named = {"WANDB_RUN_ID", "WANDB_SWEEP_ID"} & set(os.environ)  # which has a name already
+    run_id = None if named else secrets.token_hex(4)
     given = {"config": dict(config), "group": group, "name": name, "job_type": job_type}
     if mode not in ("offline", "disabled"):
         try:
-            return _init(given, settings | {"mode": mode, "quiet": True})
+            return _init(given | {"id": run_id}, settings | {"mode": mode, "quiet": True})
         except Exception as error:
-            problem = str(error).splitlines()[0]
+            problem = (str(error).splitlines() or [type(error).__name__])[0]
             warnings.warn(
                 f"W&B cannot be reached ({problem}): the run is kept offline", stacklevel=2
             )
             mode = "offline"
+            if run_id is not None:  # an empty file, which `wandb sync` would send as a run
+                for left in (folder / "wandb").glob(f"run-*-{run_id}"):
+                    shutil.rmtree(left, ignore_errors=True)
     return _init(given, settings | {"mode": mode, "silent": True})
 
 

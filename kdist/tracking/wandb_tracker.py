@@ -77,7 +77,9 @@ class WandbTracker(Tracker):
             self._run = begin_run(self.folder, config=config, **self.run_options)
         else:
             self._run = wandb.run
-            self._run.config.update(config, allow_val_change=True)
+            # What it has already stays, such as a sweep's parameters.
+            missing = {n: v for n, v in config.items() if n not in self._run.config}
+            self._run.config.update(missing)
         if self.log_model:
             path = self.folder / "wandb" / "best_model.keras"
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -92,12 +92,6 @@ def test_a_tracker_is_good_for_another_fit():
     assert tracker.closed == [1, 0]
 
 
-def test_without_batches_keras_is_not_made_to_wait_for_them():
-    hooks = keras.callbacks.Callback
-    assert Tracker.on_train_batch_end is hooks.on_train_batch_end
-    assert Tracker.on_train_batch_begin is hooks.on_train_batch_begin
-
-
 @pytest.mark.parametrize(("error", "code"), [(None, 0), (KeyboardInterrupt, 255), (MemoryError, 1)])
 def test_a_fit_that_is_left_early_is_closed(error, code):
     tracker = Recording(Recorder())

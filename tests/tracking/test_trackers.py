@@ -1,5 +1,6 @@
 import dataclasses
 
+import keras
 import pytest
 from kdist.callbacks import SaveTrainingData
 from kdist.config import TrainConfig
@@ -14,14 +15,16 @@ def test_no_tracker_is_no_callback(tmp_path):
 
 
 def test_a_table_is_a_callback_that_writes_it(tmp_path):
-    (table,) = tracking("csv", folder=tmp_path, config={})
+    folder = tmp_path / "new" / "run"
+    (table,) = tracking("csv", folder=folder, config={})
     assert isinstance(table, SaveTrainingData)
-    assert table.path == str(tmp_path / "history.csv")
+    assert table.path == str(folder / "history.csv")
+    assert folder.is_dir()
 
 
 def test_nothing_is_written_before_training_begins(tmp_path):
     trackers = tracking(
-        "wandb,tensorboard,csv",
+        "wandb,tensorboard",
         folder=tmp_path / "run",
         config={},
         every_batches=2,
@@ -34,9 +37,15 @@ def test_nothing_is_written_before_training_begins(tmp_path):
         "TensorBoardTracker",
         "TensorBoardBatches",
         "ProfileSteps",
-        "SaveTrainingData",
     ]
     assert not (tmp_path / "run").exists()
+
+
+def test_keras_waits_for_no_batch_that_nobody_asked_for(tmp_path):
+    hooks = keras.callbacks.Callback
+    for tracker in tracking("wandb,tensorboard", folder=tmp_path, config={}, log_model=True):
+        for name in ("on_batch_end", "on_train_batch_end", "on_train_batch_begin"):
+            assert getattr(type(tracker), name) is getattr(hooks, name)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +64,12 @@ def test_nothing_is_written_before_training_begins(tmp_path):
 def test_mistakes_are_told_at_once(tmp_path, names, options, words):
     with pytest.raises(UserError, match=words):
         tracking(names, **{"folder": tmp_path, "config": {}, **options})
+
+
+def test_a_mode_that_wandb_does_not_know(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "off")
+    with pytest.raises(UserError, match="WANDB_MODE is one of online.*received off"):
+        tracking("wandb", folder=tmp_path, config={})
 
 
 def test_a_file_in_the_way_of_wandbs_folder(tmp_path):

@@ -1,0 +1,58 @@
+import json
+
+import kdist.tracking.dashboard
+import pytest
+from kdist.errors import UserError
+from kdist.tracking.dashboard import dashboard, report_of, workspace_of
+from kdist.tracking.panels import SECTIONS, Lines, Points, Search
+
+# wandb-workspaces has validators in the style of pydantic 1.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pydantic.warnings.PydanticDeprecatedSince20",
+    "ignore::pydantic.warnings.PydanticDeprecatedSince211",
+)
+
+
+def names_shown():
+    for panel in (panel for panels in SECTIONS.values() for panel in panels):
+        if isinstance(panel, Lines):
+            yield from (f"epoch/{value}" for value in panel.values)
+        elif isinstance(panel, Points):
+            yield from (panel.setting, f"epoch/{panel.value}")
+        elif isinstance(panel, Search):
+            yield from (*panel.settings, panel.result)
+
+
+def test_what_would_be_sent_shows_every_value():
+    sent = workspace_of(entity="us", project="ours")._to_model().model_dump_json()
+    assert json.loads(sent)["entity"] == "us"
+    for name in names_shown():
+        assert name in sent
+
+
+def test_the_report_has_the_panels_of_the_workspace():
+    # It asks the server for the runs' columns when it is sent.
+    report = report_of(entity="us", project="ours")
+    grids = [block for block in report.blocks if hasattr(block, "panels")]
+    sections = workspace_of(entity="us", project="ours").sections
+    for grid, section in zip(grids, sections, strict=True):
+        assert [type(panel) for panel in grid.panels] == [type(panel) for panel in section.panels]
+        assert [panel.title for panel in grid.panels] == [panel.title for panel in section.panels]
+        assert [runs.project for runs in grid.runsets] == ["ours"]
+
+
+def test_it_says_what_it_needs_without_an_account(monkeypatch):
+    with pytest.raises(UserError, match="run `wandb login` or set WANDB_API_KEY"):
+        dashboard(project="kdist")
+
+
+def test_it_says_so_when_the_server_does_not_answer(monkeypatch):
+    class Unsaved:
+        def save(self):
+            raise ConnectionError("no such host\nand more")
+
+    monkeypatch.setattr("kdist.tracking.wandb_account.wandb_mode", lambda: "online")
+    monkeypatch.setattr(kdist.tracking.dashboard, "workspace_of", lambda **_: Unsaved())
+    with pytest.raises(UserError, match="no such host; it takes a network.*us/kdist") as error:
+        dashboard(project="kdist", entity="us")
+    assert "\n" not in str(error.value)

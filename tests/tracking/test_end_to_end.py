@@ -1,0 +1,254 @@
+"""One tiny fit with every tracker, and what the programs it is meant for find in its files."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import kdist
+import keras
+import numpy as np
+import pytest
+import wandb
+from kdist.callbacks import BatchNormMonitor, GradientNoiseScale, PrintThroughput
+from kdist.tracking import tracking
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import metadata
+from tensorflow import make_ndarray
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+FAKE = "5f4dcc3b5aa765d61d8327deb882cf99fa1cafe0"
+EPOCHS, STEPS = 2, 4
+METRICS = {
+    "loss",
+    "accuracy",
+    "val_loss",
+    "val_accuracy",
+    "learning_rate",
+    "images_per_sec",
+    "images_per_sec_per_replica",
+    "seconds_per_step",
+    "batch_norm_gap",
+    "batch_norm_replica_gap",
+    "loss_in_training_mode",
+    "loss_in_inference_mode",
+    "gradient_noise_scale",
+}
+HYPERPARAMETERS = {"base_lr": 0.05, "optimizer": "sgd", "nesterov": False, "momentum": None}
+
+
+def network():
+    layers = keras.layers
+    return keras.Sequential(
+        [keras.Input((4,)), layers.Dense(3), layers.BatchNormalization(), layers.Dense(2)]
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """Two epochs of four steps on two replicas, a trial of a search, with a key all around it."""
+    folder = tmp_path_factory.mktemp("search") / "trial"
+    folder.mkdir()
+    strategy = kdist.MirroredStrategy(replicas=2)
+    model = strategy.build(network)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    with strategy.scope():
+        model.compile(keras.optimizers.SGD(0.05), loss, metrics=["accuracy"])
+    random = np.random.default_rng(0)
+    images = random.normal(size=(30, 4)).astype("float32")
+    labels = random.integers(0, 2, 30)
+    trackers = tracking(
+        "wandb",
+        "tensorboard,csv",
+        folder=folder,
+        config={"global_batch": 8, "width": 3, "data_dir": f"/home/{FAKE}"},
+        group="a search",
+        run_name="trial 7",
+        every_batches=3,
+        log_model=True,
+        profile_batches="6,7",
+        hyperparameters=HYPERPARAMETERS,
+        objective=("val_accuracy", "max"),
+        verbose=0,
+    )
+    wandb.teardown()  # it reads the environment once
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WANDB_API_KEY", FAKE)
+        patch.setenv("MY_TOKEN", f"my-{FAKE}")
+        patch.setattr(sys, "argv", ["kdist", "train", f"--api-key={FAKE}"])
+        history = model.fit(
+            images,
+            labels,
+            batch_size=8,
+            epochs=EPOCHS,
+            validation_data=(images, labels),
+            verbose=0,
+            callbacks=[
+                PrintThroughput(verbose=0),
+                BatchNormMonitor(batch=(images[:8], labels[:8]), verbose=0),
+                GradientNoiseScale(verbose=0),
+                *trackers,
+            ],
+        )
+    return folder, history.history
+
+
+@pytest.fixture(scope="module")
+def folder(fitted):
+    return fitted[0]
+
+
+@pytest.fixture(scope="module")
+def table(fitted):
+    """What Keras itself kept of each epoch, for the others to agree with."""
+    values = fitted[1] | {"learning_rate": [0.05] * EPOCHS}
+    assert set(values) == METRICS
+    return [{name: column[epoch] for name, column in values.items()} for epoch in range(EPOCHS)]
+
+
+@pytest.fixture(scope="module")
+def records(folder):
+    """What wandb's own reader finds in the run's file, by kind."""
+    (path,) = (folder / "wandb").glob("offline-run-*")
+    command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = {}
+    for line in done.stdout.splitlines():
+        record = json.loads(line)
+        found.setdefault(record["type"], []).append(record.get(record["type"], {}))
+    return found
+
+
+def test_wandb_has_every_metric_of_every_epoch_once_over_the_epochs(records, table):
+    rows = [item["item"] for item in records["history"] if "epoch/epoch" in item["item"]]
+    assert [row["epoch/epoch"] for row in rows] == list(range(EPOCHS))
+    for row, line in zip(rows, table, strict=True):
+        assert {name for name in row if name[0] != "_"} == {
+            f"epoch/{name}" for name in (*METRICS, "epoch")
+        }
+        for name, value in line.items():
+            assert float(row[f"epoch/{name}"]) == pytest.approx(value, nan_ok=True)
+    axes = {metric.get("glob_name"): metric.get("step_metric") for metric in records["metric"]}
+    assert axes["epoch/*"] == "epoch/epoch"
+    assert axes["batch/*"] == "batch/batch_step"
+
+
+def test_wandb_has_the_batches_that_were_asked_for(records):
+    rows = [item["item"] for item in records["history"] if "batch/loss" in item["item"]]
+    assert [row["batch/batch_step"] for row in rows] == [3, 6]
+    assert [row["batch/learning_rate"] for row in rows] == [pytest.approx(0.05)] * 2
+
+
+def test_wandb_has_the_config_the_group_and_the_objective(records, table):
+    (run,) = records["run"]
+    config = run["config"]["update"]
+    assert config.pop("_wandb") == {}
+    assert config == {
+        "replicas": 2,
+        "global_batch": 8,
+        "width": 3,
+        "objective": "max val_accuracy",
+        **HYPERPARAMETERS,
+    }
+    assert (run["run_group"], run["display_name"]) == ("a search", "trial 7")
+    assert run["job_type"] == "trial"
+    best = [summary.get("update", {}).get("objective") for summary in records["summary"]]
+    assert [value for value in best if value is not None][-1] == pytest.approx(
+        max(line["val_accuracy"] for line in table)
+    )
+    assert records["exit"][-1].get("exit_code", 0) == 0
+
+
+def test_wandb_has_the_model_of_each_epoch_that_was_the_best_so_far(records, table):
+    accuracies = [line["val_accuracy"] for line in table]
+    best = [n for n in range(EPOCHS) if accuracies[n] > max(accuracies[:n], default=-1)]
+    models = records["artifact"]
+    assert [set(model["aliases"]) for model in models] == [{"latest", f"epoch_{n}"} for n in best]
+    for model in models:
+        assert model["type"] == "model"
+        assert [file["path"] for file in model["manifest"]["contents"]] == ["best_model.keras"]
+
+
+def test_the_table_has_every_metric_too(folder, table):
+    with (folder / "history.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for row, line in zip(rows, table, strict=True):
+        for name in METRICS - {"images_per_sec"}:  # which it measures itself
+            assert float(row[name]) == pytest.approx(line[name], nan_ok=True)
+
+
+def test_wandb_would_send_the_run(folder):
+    (path,) = (folder / "wandb").glob("offline-run-*")
+    command = [sys.executable, "-m", "wandb", "sync", "--dry-run", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "Would sync 1 run(s)" in done.stderr + done.stdout
+
+
+def test_no_key_is_in_any_file(folder):
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert len(files) > 6
+    for path in files:
+        assert FAKE.encode() not in path.read_bytes(), path
+
+
+def read(folder):
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return events
+
+
+def scalars(folder):
+    events = read(folder)
+    return {
+        tag: [(event.step, make_ndarray(event.tensor_proto)) for event in events.Tensors(tag)]
+        for tag in events.Tags()["tensors"]
+    }
+
+
+def test_tensorboard_has_every_scalar_and_the_graph(folder, table):
+    training = scalars(folder / "tensorboard" / "train")
+    validation = scalars(folder / "tensorboard" / "validation")
+    graph = training.pop("keras")
+    assert json.loads(graph[0][1].item())["class_name"] == "Sequential"
+    assert set(validation) == {"epoch_loss", "epoch_accuracy"}
+    assert set(training) == {f"epoch_{name}" for name in METRICS if not name.startswith("val_")}
+    for found, prefix in ((training, ""), (validation, "val_")):
+        for tag, events in found.items():
+            assert [step for step, _ in events] == list(range(EPOCHS))
+            name = prefix + tag.removeprefix("epoch_")
+            for (_, value), line in zip(events, table, strict=True):
+                assert value == pytest.approx(line[name], nan_ok=True)
+
+
+def test_tensorboard_has_the_batches_that_were_asked_for(folder):
+    batches = scalars(folder / "tensorboard" / "batches")
+    assert set(batches) == {"batch_loss", "batch_accuracy", "batch_learning_rate"}
+    assert {tuple(step for step, _ in events) for events in batches.values()} == {(3, 6)}
+
+
+def test_tensorboard_has_the_hyperparameters(folder):
+    data = read(folder / "tensorboard").PluginTagToContent("hparams")
+    start = metadata.parse_session_start_info_plugin_data(data[metadata.SESSION_START_INFO_TAG])
+    assert start.group_name == "trial 7"
+    assert start.hparams["base_lr"].number_value == 0.05
+    assert start.hparams["optimizer"].string_value == "sgd"
+    assert start.hparams["nesterov"].bool_value is False
+    assert set(start.hparams) == {"base_lr", "optimizer", "nesterov"}
+    assert metadata.SESSION_END_INFO_TAG in data
+
+
+def test_tensorboard_has_the_profile_of_the_chosen_steps(folder):
+    (path,) = (folder / "tensorboard").rglob("*.xplane.pb")
+    space = xplane_pb2.XSpace.FromString(path.read_bytes())
+    events = {event.name for plane in space.planes for event in plane.event_metadata.values()}
+    steps = {
+        stat.int64_value
+        for plane in space.planes
+        for line in plane.lines
+        for event in line.events
+        if plane.event_metadata[event.metadata_id].name == "train"
+        for stat in event.stats
+        if plane.stat_metadata[stat.metadata_id].name == "step_num"
+    }
+    assert "train" in events
+    assert steps == {6, 7}

@@ -1,0 +1,90 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import wandb
+from kdist.tracking import wandb_run
+
+FAKE = "5f4dcc3b5aa765d61d8327deb882cf99fa1cafe0"
+
+BEGIN = """
+import os, pathlib, sys
+os.environ["WANDB_MODE"] = "offline"
+from kdist.tracking.wandb_run import begin_run
+run = begin_run(pathlib.Path(sys.argv[1]), config={"width": 1}, group="search", name="trial 1")
+print("printed", sys.argv)
+run.log({"loss": 0.5})
+run.finish()
+"""
+
+
+def test_no_key_and_no_command_line_is_in_any_file(tmp_path):
+    script = tmp_path / "secretive.py"
+    script.write_text(BEGIN)
+    environment = os.environ | {"WANDB_API_KEY": FAKE, "MY_TOKEN": f"my-{FAKE}"}
+    command = [sys.executable, str(script), str(tmp_path / "run"), f"--api-key={FAKE}"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert FAKE in done.stdout
+    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert [path for path in files if path.suffix == ".wandb"]
+    for path in files:
+        assert FAKE.encode() not in path.read_bytes(), path
+        assert b"secretive" not in path.read_bytes(), path
+    names = {path.name for path in files}
+    assert not names & {"output.log", "requirements.txt", "wandb-metadata.json", "config.yaml"}
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """What `wandb.init` was called with; it fails as often as there are errors."""
+    calls, errors = [], []
+
+    def init(*, project, settings, **given):
+        calls.append((project, settings, given))
+        if errors:
+            (Path(settings.root_dir) / "wandb" / f"run-1-{given['id']}").mkdir(parents=True)
+            raise errors.pop()
+        return "the run"
+
+    monkeypatch.setattr(wandb, "init", init)
+    return calls, errors
+
+
+def test_a_server_that_does_not_answer_is_one_warning_and_an_offline_run(
+    begun, monkeypatch, tmp_path
+):
+    calls, errors = begun
+    errors.append(wandb.errors.CommError("no such host\nmore"))
+    monkeypatch.setattr(wandb_run, "wandb_mode", lambda: "online")
+    with pytest.warns(UserWarning, match=r"reached \(no such host\): the run is kept offline"):
+        assert wandb_run.begin_run(tmp_path, config={"a": 1}, group="g") == "the run"
+    assert [settings.mode for _, settings, _ in calls] == ["online", "offline"]
+    for project, settings, given in calls:
+        assert project == "kdist"
+        assert (given["config"], given["group"]) == ({"a": 1}, "g")
+        assert settings.root_dir == str(tmp_path)
+        # A network that is lost costs a minute, not the training.
+        assert 0 < settings.init_timeout <= 30
+        assert 0 < settings.finish_timeout <= 60
+    first, second = calls
+    # wandb's service keeps the first one's name.
+    assert first[2]["id"] is not None
+    assert second[2].get("id") != first[2]["id"]
+    assert not list((tmp_path / "wandb").iterdir())
+
+
+def test_code_is_sent_when_it_is_asked_for(begun, tmp_path):
+    for asked in (False, True):
+        wandb_run.begin_run(tmp_path, config={}, save_code=asked)
+        settings = begun[0][-1][1]
+        assert (settings.save_code, settings.disable_code) == (asked, not asked)
+
+
+@pytest.mark.parametrize("name", ["WANDB_PROJECT", "WANDB_SWEEP_ID"])
+def test_a_project_that_is_chosen_already_stays(begun, monkeypatch, tmp_path, name):
+    monkeypatch.setenv(name, "mine")
+    wandb_run.begin_run(tmp_path, config={})
+    assert begun[0][-1][0] is None
