@@ -17,6 +17,13 @@ TUNERS = ("random", "bayesian", "hyperband")
 _MAY_CHANGE = ("max_trials", "max_failures", "devices", "port", "output")
 _MAY_CHANGE_IN_CONFIG = ("track", "track_batches", "log_model", "profile_batches")
 
+#: The settings that a `build(hp)` of the user leaves to the search.
+_HEEDED = (
+    *("replicas", "epochs", "batch_size", "lr_rule", "warmup_epochs", "seed"),
+    *("target_accuracy", "patience", "time_budget"),
+    *_MAY_CHANGE_IN_CONFIG,
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Search:
@@ -37,7 +44,8 @@ class Search:
         output: Folder of the search.
         space: For the WideResNet: what is tuned, as `SearchSpace` takes it; `None` for the default.
         config: The settings that are not tuned. Of these a `build(hp)` heeds `replicas`, `epochs`,
-            `batch_size`, `lr_rule`, `seed`, `target_accuracy` and `time_budget`.
+            `batch_size`, `lr_rule`, `warmup_epochs` (for Hyperband), `seed`, `target_accuracy`,
+            `patience`, `time_budget` and the trackers'; another is refused.
 
     Raises:
         UserError: A value out of its range; the message names the field.
@@ -92,6 +100,17 @@ class Search:
             raise UserError(
                 f"received a search space and {self.model}, whose function declares its own: leave"
                 " --space out"
+            )
+        else:
+            self._check_heeded(self.model)
+
+    def _check_heeded(self, model: str) -> None:
+        given, default = self.config.to_dict(), TrainConfig().to_dict()
+        idle = [name for name in given if name not in _HEEDED and given[name] != default[name]]
+        if idle:
+            raise UserError(
+                f"received {', '.join(idle)}, which {model} decides itself: leave"
+                f" {'it' if len(idle) == 1 else 'them'} out"
             )
 
     def _check_devices(self) -> None:

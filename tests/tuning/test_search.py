@@ -25,6 +25,10 @@ from kdist.tuning.search_folder import SearchFolder
         ({"tuner": "hyperband", "space": {"epochs": [1, 2]}}, "epochs cannot be tuned"),
         ({"space": {"depht": [10]}}, "unknown hyperparameter depht"),
         ({"model": "m.py:build", "space": {"width": [1]}}, "leave --space out"),
+        (
+            {"model": "m.py:build", "config": TrainConfig(depth=10, epochs=2)},
+            "received depth, which m.py:build decides itself: leave it out",
+        ),
     ],
 )
 def test_a_mistake_is_told(values, words):
