@@ -7,6 +7,7 @@ from . import optimizers as optimizers
 from . import scaling as scaling
 from . import schedules as schedules
 from . import tracking as tracking
+from . import tuning as tuning
 from .batch_norm_conversion import convert_batch_norm as convert_batch_norm
 from .batch_norm_recalibration import recalibrate_batch_norm as recalibrate_batch_norm
 from .scaling import scale_learning_rate as scale_learning_rate

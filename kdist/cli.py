@@ -16,6 +16,7 @@ from .scaling import RULES
 from .step_time import format_steps, parse_replicas
 from .sweep.cli import app as sweep_app
 from .tracking.names import TRACKERS
+from .tuning.cli import tune
 
 app = typer.Typer(
     name="kdist",
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 
 app.add_typer(sweep_app)
+app.command()(tune)
 
 _DEFAULTS = TrainConfig()
 

@@ -3,15 +3,14 @@
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .config import TrainConfig
 from .data import ImageData, fashion_mnist
 from .errors import UserError
-from .optimizer_choice import make_optimizer, penalty
 from .precision import computing_in
 from .run_folder import RunFolder
-from .run_schedule import run_schedule
+from .run_parts import make_model, make_pipelines
 from .scaling import scale_learning_rate
 from .tracking.trackers import tracking
 from .train_result import TrainResult, make_result, summary
@@ -109,9 +108,7 @@ def _train(
         SaveTrainingData,
         StopAtAccuracy,
     )
-    from .data import Standardization, evaluation_batches, training_batches
     from .interrupts import interrupts_at_batch_end
-    from .models import WideResNet
     from .tracking.tracker import ended
 
     keras.utils.set_random_seed(config.seed)
@@ -129,53 +126,18 @@ def _train(
     )
     announce(f"Run folder: {folder.path}")
 
-    standardization = Standardization.of(data.train_images)
-    training = training_batches(
-        data.train_images,
-        data.train_labels,
-        batch_size=global_batch,
-        seed=config.seed,
-        standardization=standardization,
-        augment=config.augment,
-        shift=config.shift,
+    training, validation = make_pipelines(config, data, replicas=replicas)
+    model = make_model(
+        config,
+        data,
+        strategy,
+        learning_rate=learning_rate,
+        steps_per_epoch=int(training.cardinality()),
     )
     if "input" in leave_out:
         from .left_out import same_batch_again
 
         training = same_batch_again(training)
-    validation = evaluation_batches(
-        data.test_images,
-        data.test_labels,
-        batch_size=replicas * config.val_batch_size,
-        standardization=standardization,
-    )
-    loss: Any = "sparse_categorical_crossentropy"
-    if config.label_smoothing:  # Keras has it for one-hot labels only
-        loss = keras.losses.CategoricalCrossentropy(label_smoothing=config.label_smoothing)
-        training, validation = (_one_hot(part, data.classes) for part in (training, validation))
-    model = strategy.build(
-        lambda: WideResNet(
-            config.depth,
-            config.width,
-            input_shape=data.image_shape,
-            classes=data.classes,
-            dropout=config.dropout,
-            weight_decay=penalty(config.optimizer, config.wd),
-        )
-    )
-    with strategy.scope():
-        model.compile(
-            make_optimizer(
-                config.optimizer,
-                run_schedule(config, learning_rate, steps_per_epoch=int(training.cardinality())),
-                momentum=config.momentum,
-                wd=config.wd,
-                ema_momentum=config.ema_momentum,
-            ),
-            loss,
-            metrics=["accuracy"],
-            steps_per_execution="auto",
-        )
     targets = {"val_accuracy": config.target_accuracy}
     if config.target_train_accuracy is not None:
         targets["accuracy"] = config.target_train_accuracy
@@ -247,9 +209,3 @@ def _train(
     result = make_result(history.history, folder, model, seconds, interrupted, stopping.reached)
     folder.write_json("summary.json", summary(result, strategy, global_batch, learning_rate, data))
     return result
-
-
-def _one_hot(batches: Any, classes: int) -> Any:
-    import tensorflow as tf
-
-    return batches.map(lambda images, labels: (images, tf.one_hot(labels, classes)))

@@ -1,0 +1,49 @@
+"""Why a trial failed, in a line."""
+
+import math
+import os
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+import keras_tuner
+import tensorflow as tf
+
+from .parallel import ENDED_BY
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a trial failed, in a line."""
+    if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
+        return "out of memory"
+    if isinstance(error, keras_tuner.errors.FailedTrialError):
+        return str(error)
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"[:300]
+
+
+def fail_unless_finite(results: Any, objective: str) -> None:
+    """Fail a trial whose objective is NaN or infinite.
+
+    Args:
+        results: What `keras_tuner.Tuner.run_trial` returned.
+        objective: The name of its objective.
+
+    Raises:
+        keras_tuner.FailedTrialError: It is not finite.
+    """
+    for result in results if isinstance(results, list) else [results]:
+        value = result.get(objective) if isinstance(result, Mapping) else result
+        if isinstance(value, Real) and not math.isfinite(value):
+            raise keras_tuner.errors.FailedTrialError(f"{objective} was {value:g}")
+
+
+def fail_if_it_ended_a_process(trial_id: str) -> None:
+    """Fail the trial during which the process ended that this one has taken the place of.
+
+    Raises:
+        keras_tuner.errors.FailedTrialError: It is this one.
+    """
+    ended, _, reason = os.environ.get(ENDED_BY, "").partition("=")
+    if ended == trial_id:
+        raise keras_tuner.errors.FailedTrialError(reason)

@@ -1,0 +1,176 @@
+"""Several trials at once: KerasTuner's chief and its workers, each a process."""
+
+import os
+import queue
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ..errors import UserError
+from .pinning import Pin, pin_workers
+from .search import Search
+from .search_folder import SearchFolder
+
+_LOOPBACK = "127.0.0.1"
+_CHIEF = "chief"
+
+#: A trial and why its process ended, as `trial=reason`, for the process that takes its place.
+ENDED_BY = "KDIST_TUNE_ENDED_BY"
+
+
+def running_marker(folder: Path, tuner_id: str) -> Path:
+    """The file that names the trial of a worker, so that it is known should its process die."""
+    return folder / f"{tuner_id}.running"
+
+
+def run_parallel(
+    search: Search, folder: SearchFolder, *, announce: Callable[[str], None] = print
+) -> None:
+    """Run the trials that are left, on each share of the devices one at a time.
+
+    A worker that dies is started again, and its trial is recorded as failed.
+
+    Args:
+        search: The settings, with `per_trial`.
+        folder: Of the search, open.
+        announce: Takes lines about the processes.
+
+    Raises:
+        UserError: Devices or port that will not do; or the chief or every worker ended before
+            its time. The same command goes on then.
+    """
+    pins = pin_workers(
+        per_trial=search.per_trial or 1,
+        devices=search.devices,
+        gpus=visible_gpus(),
+        cores=sorted(os.sched_getaffinity(0)),
+    )
+    port = free_port(search.port)
+    announce(f"Trials at once: {len(pins)}, each on {search.per_trial} of the devices")
+    for marker in folder.trials.glob("*.running"):
+        marker.unlink()
+    _Processes(folder, port, pins, announce).run()
+
+
+class _Processes:
+    """The chief and the workers of one search, from their start to their end."""
+
+    def __init__(
+        self,
+        folder: SearchFolder,
+        port: int,
+        pins: list[Pin],
+        announce: Callable[[str], None],
+    ) -> None:
+        self.folder = folder
+        self.port = port
+        self.announce = announce
+        self.pins = {f"worker{index}": pin for index, pin in enumerate(pins)}
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self._ended: queue.Queue[tuple[str, int]] = queue.Queue()
+
+    def run(self) -> None:
+        """Start them, and return once the workers have ended."""
+        try:
+            self._start(_CHIEF, Pin(gpus="-1", cores=()), {})
+            for name, pin in self.pins.items():
+                self._start(name, pin, {})
+            while set(self.running) - {_CHIEF}:
+                name, code = self._ended.get()
+                del self.running[name]
+                if name == _CHIEF and code == 0:
+                    return  # it waits for every worker that has asked for a trial
+                if name == _CHIEF:
+                    raise UserError(
+                        f"the chief of the search ended with exit code {code}: run the same"
+                        " command to go on"
+                    )
+                if code:
+                    self._replace(name, code)
+        finally:
+            for process in self.running.values():
+                process.kill()
+            for process in self.running.values():
+                _await_end(process)
+
+    def _start(self, name: str, pin: Pin, more: Mapping[str, str]) -> None:
+        environment = {
+            **os.environ,
+            "CUDA_VISIBLE_DEVICES": pin.gpus,
+            "KERASTUNER_TUNER_ID": name,
+            "KERASTUNER_ORACLE_IP": _LOOPBACK,
+            "KERASTUNER_ORACLE_PORT": str(self.port),
+            "no_grpc_proxy": _LOOPBACK,
+            **more,
+        }
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            command(self.folder.path, pin),
+            env=environment,
+            stdin=subprocess.PIPE,  # it closes when this process ends, however it ends
+            start_new_session=True,  # Ctrl-C is for this process alone, which ends the others
+        )
+        self.running[name] = process
+
+        def wait() -> None:
+            self._ended.put((name, _await_end(process)))
+
+        threading.Thread(target=wait, daemon=True).start()
+
+    def _replace(self, name: str, code: int) -> None:
+        marker = running_marker(self.folder.trials, name)
+        if not marker.exists():  # no trial's fault
+            self.announce(f"{name} ended with exit code {code}")
+            if not set(self.running) - {_CHIEF}:
+                raise UserError(
+                    f"every worker of the search ended, the last with exit code {code}: mend what"
+                    " it says above, and run the same command to go on"
+                )
+            return
+        trial = marker.read_text(encoding="utf-8")
+        reason = f"its process ended with exit code {code}"
+        self.announce(f"{name}: trial {trial}: {reason}; starting another")
+        marker.unlink()
+        self._start(name, self.pins[name], {ENDED_BY: f"{trial}={reason}"})
+
+
+def _await_end(process: "subprocess.Popen[bytes]") -> int:
+    code = process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+    return code
+
+
+def command(folder: Path, pin: Pin) -> list[str]:
+    """The process of a chief or worker."""
+    cores = ",".join(map(str, pin.cores))
+    return [sys.executable, "-m", "kdist.tuning.worker", str(folder), cores]
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs' names, as in `CUDA_VISIBLE_DEVICES`."""
+    import tensorflow as tf
+
+    found = len(tf.config.list_physical_devices("GPU"))
+    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return (named or [str(index) for index in range(found)])[:found]
+
+
+def free_port(port: int | None) -> int:
+    """A port of the loopback on which nobody listens: `port`, or any.
+
+    Raises:
+        UserError: It is taken.
+    """
+    # gRPC itself would share a port with another chief.
+    with socket.socket() as attempt:
+        try:
+            attempt.bind((_LOOPBACK, port or 0))
+        except (OSError, OverflowError) as error:
+            raise UserError(
+                f"port {port} cannot be had ({error}): pass another --port, or none for a free one"
+            ) from error
+        number: int = attempt.getsockname()[1]
+        return number

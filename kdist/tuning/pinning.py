@@ -1,0 +1,68 @@
+"""Which devices and cores each worker of a search gets."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from ..errors import UserError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pin:
+    """What one worker sees.
+
+    Attributes:
+        gpus: Value of `CUDA_VISIBLE_DEVICES`; `"-1"` hides all.
+        cores: CPU cores that the process may run on.
+    """
+
+    gpus: str
+    cores: tuple[int, ...]
+
+
+def pin_workers(
+    *,
+    per_trial: int,
+    devices: int | None,
+    gpus: Sequence[str],
+    cores: Sequence[int],
+) -> list[Pin]:
+    """Divide the devices among as many workers as they suffice for.
+
+    Args:
+        per_trial: Devices a worker.
+        devices: Devices in all; `None` takes every GPU. Without GPUs these are logical CPUs,
+            which share the machine's cores.
+        gpus: The GPUs' names, as in `CUDA_VISIBLE_DEVICES`.
+        cores: The cores that this process may run on. Each worker gets a share of its own, unless
+            there are fewer cores than workers.
+
+    Raises:
+        UserError: There are not so many devices, or too few for one worker.
+
+    Example:
+        >>> pin_workers(per_trial=1, devices=2, gpus=[], cores=[0, 1])
+        [Pin(gpus='-1', cores=(0,)), Pin(gpus='-1', cores=(1,))]
+    """
+    if devices is None and not gpus:
+        raise UserError(
+            f"received per_trial={per_trial} without a GPU: pass --devices N, so that the CPU"
+            " stands in for N devices"
+        )
+    count = len(gpus) if devices is None else devices
+    if gpus and count > len(gpus):
+        raise UserError(
+            f"received devices={count}, but {len(gpus)} GPUs are visible: pass --devices"
+            f" {len(gpus)} or fewer"
+        )
+    workers = count // per_trial
+    if not workers:
+        raise UserError(
+            f"per_trial={per_trial} devices are more than the {count} there are: lower --per-trial"
+        )
+    return [
+        Pin(
+            gpus=",".join(gpus[index * per_trial : (index + 1) * per_trial]) if gpus else "-1",
+            cores=tuple(cores[index::workers]) or tuple(cores),
+        )
+        for index in range(workers)
+    ]

@@ -1,0 +1,262 @@
+"""`ReplicaTuner`: KerasTuner's tuner, with every trial on a strategy's replicas."""
+
+import json
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import keras_tuner
+
+from ..callbacks import PrintThroughput, PrintTotalTime, StopAtAccuracy
+from ..callbacks.resumable import ResumableCallback
+from ..strategy import MirroredStrategy
+from ..tracking.tracker import ended
+from .failures import fail_if_it_ended_a_process, fail_unless_finite, reason_of
+from .objective import Objective, best_epoch, seconds_to_target
+from .parallel import running_marker
+from .results import describe
+from .search_folder import write_whole
+from .trial_callbacks import FailOnNaN, KeepState, resume_callbacks, weights_file
+
+# An accuracy that none is above, for a time budget without a target.
+_NEVER = 1 - 1e-9
+_IDLE_SECONDS = 1.0
+
+CallbackMaker = Callable[[str, int, Mapping[str, Any]], Sequence[keras.callbacks.Callback]]
+
+
+class ReplicaTuner(keras_tuner.Tuner):
+    """Tunes on the replicas of one strategy, which all trials share.
+
+    A `keras_tuner.Tuner` (`search`, `get_best_models`, `results_summary` are its own) whose models
+    are made by `strategy.build`, so that batch norms are synchronized; whose failed trials
+    (out of memory, a loss of NaN, any exception) are recorded in their folder's `failure.txt` and
+    skipped; and whose trials that Hyperband promotes go on with their optimizer where they stopped.
+
+    Args:
+        oracle: As `make_oracle` gives it.
+        hypermodel: A `keras_tuner.HyperModel`, or a function from `HyperParameters` to a compiled
+            model.
+        strategy: Where the trials are trained.
+        seed: Of the weights and the dropout; every execution of a trial adds one.
+        target_accuracy: With the objective `"seconds_to_target"`: a trial stops when its
+            `val_accuracy` beats this in `patience` epochs in a row.
+        patience: See there.
+        time_budget: Seconds after which a trial is stopped, at the end of an epoch.
+        make_callbacks: Takes a trial's name, the execution from 0 and its values, and returns more
+            callbacks.
+        announce: Takes a line when a trial begins and when it has ended; `None` for no lines.
+        **kwargs: `directory`, `project_name`, `executions_per_trial`, … of `keras_tuner.Tuner`.
+
+    Example:
+        ```python
+        oracle = kdist.tuning.make_oracle(
+            "hyperband",
+            objective=keras_tuner.Objective("val_accuracy", "max"),
+            max_trials=None,
+            max_epochs=9,
+        )
+        strategy = kdist.MirroredStrategy(replicas=2)
+        tuner = kdist.tuning.ReplicaTuner(oracle, build, strategy=strategy, directory="runs")
+        tuner.search(x, y, validation_data=(x_val, y_val), batch_size=64)
+        best = tuner.get_best_models()[0]
+        ```
+    """
+
+    def __init__(
+        self,
+        oracle: keras_tuner.Oracle,
+        hypermodel: Any,
+        *,
+        strategy: MirroredStrategy,
+        seed: int = 0,
+        target_accuracy: float | None = None,
+        patience: int = 1,
+        time_budget: float | None = None,
+        make_callbacks: CallbackMaker | None = None,
+        announce: Callable[[str], None] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.distribution_strategy = strategy  # the constructor below builds models already
+        self.seed = seed
+        self.target_accuracy = target_accuracy
+        self.patience = patience
+        self.time_budget = time_budget
+        self._make_callbacks = make_callbacks
+        self._announce = announce or _quiet
+        self._execution = 0
+        self._idle = False
+        self._began = 0.0
+        super().__init__(
+            oracle=oracle, hypermodel=hypermodel, distribution_strategy=strategy, **kwargs
+        )
+        # The search may have been begun under another tuner id, by a chief.
+        if (
+            self.oracle is oracle
+            and not oracle.trials
+            and Path(oracle._get_oracle_fname()).exists()
+        ):
+            oracle.reload()
+
+    def save(self) -> None:
+        """Write the tuner's and, unless a chief has it, the oracle's state."""
+        if not self._is_worker():
+            self.oracle.save()
+        write_whole(Path(self._get_tuner_fname()), "{}")
+
+    def _populate_initial_space(self) -> None:
+        if getattr(self.hypermodel, "declares_all", False):  # so that no model need be built
+            hp = self.oracle.get_space()
+            self.hypermodel.declare_hyperparameters(hp)
+            self.oracle.update_space(hp)
+            return
+        with self.distribution_strategy.scope():
+            super()._populate_initial_space()
+
+    def _build_hypermodel(self, hp: Any) -> keras.Model:
+        keras.utils.set_random_seed(self.seed + self._execution)
+        model = self.distribution_strategy.build(lambda: self.hypermodel.build(hp))
+        self._override_compile_args(model)
+        return model
+
+    def _load(self, model: keras.Model, trial_id: str, path: Path) -> None:
+        with self.distribution_strategy.scope():
+            if not model.built:
+                config = Path(self._get_build_config_fname(trial_id)).read_text(encoding="utf-8")
+                model.build_from_config(json.loads(config))
+            if not model.optimizer.built:  # else Keras leaves its variables out
+                model.optimizer.build(model.trainable_variables)
+            model.load_weights(path)
+
+    def load_model(self, trial: Any) -> keras.Model:
+        """The trial's model with the weights of its best epoch."""
+        model = self._try_build(trial.hyperparameters)
+        self._load(model, trial.trial_id, Path(self._get_checkpoint_fname(trial.trial_id)))
+        return model
+
+    def run_trial(self, trial: Any, *args: Any, **kwargs: Any) -> Any:
+        """Train the trial's model `executions_per_trial` times.
+
+        Raises:
+            keras_tuner.errors.FailedTrialError: Whatever went wrong with this trial.
+        """
+        values = trial.hyperparameters.values
+        if "tuner/epochs" in values:
+            kwargs["epochs"] = values["tuner/epochs"]
+            kwargs["initial_epoch"] = values["tuner/initial_epoch"]
+        self._execution = 0
+        failure = Path(self.get_trial_dir(trial.trial_id)) / "failure.txt"
+        failure.unlink(missing_ok=True)
+        try:
+            fail_if_it_ended_a_process(trial.trial_id)
+            results = super().run_trial(trial, *args, **kwargs)
+            fail_unless_finite(results, self.oracle.objective.name)
+            return results
+        except keras_tuner.errors.FatalError:
+            raise
+        except Exception as error:
+            reason = reason_of(error)
+            write_whole(failure, f"{reason}\n\n{traceback.format_exc()}")
+            raise keras_tuner.errors.FailedTrialError(reason) from None
+
+    def _try_run_and_update_trial(self, trial: Any, *args: Any, **kwargs: Any) -> None:
+        # KerasTuner prints a traceback for every failed trial, and takes a lost chief for one.
+        try:
+            self._run_and_update_trial(trial, *args, **kwargs)
+            trial.status = "COMPLETED"
+        except keras_tuner.errors.FailedTrialError as error:
+            trial.status = "FAILED"
+            trial.message = str(error)
+
+    def _build_and_fit_model(
+        self, trial: Any, *args: Any, callbacks: Sequence[Any] = (), **kwargs: Any
+    ) -> Any:
+        hp = trial.hyperparameters
+        folder = Path(self.get_trial_dir(trial.trial_id))
+        total = PrintTotalTime(verbose=0)
+        kept: dict[str, ResumableCallback] = {"total_time": total}
+        target = self.target_accuracy
+        stop = None
+        if target is not None or self.time_budget is not None:
+            stop = StopAtAccuracy(
+                _NEVER if target is None else target,
+                self.patience,
+                time_budget=self.time_budget,
+                verbose=0,
+            )
+            kept["stop_at_accuracy"] = stop
+        own: list[Any] = [PrintThroughput(verbose=0), *kept.values(), FailOnNaN()]
+        if "tuner/epochs" in hp.values:
+            own.append(KeepState(folder, kept))
+        more: Sequence[Any] = ()
+        if self._make_callbacks is not None:
+            more = self._make_callbacks(trial.trial_id, self._execution, hp.values)
+        if "tuner/trial_id" in hp.values:
+            resume_callbacks(Path(self.get_trial_dir(hp.values["tuner/trial_id"])), kept)
+        with ended(more):  # also of a trial that fails
+            history = super()._build_and_fit_model(
+                trial, *args, callbacks=[*own, *more, *callbacks], **kwargs
+            )
+        self._execution += 1
+        if not isinstance(history, keras.callbacks.History):
+            return history  # a hypermodel's own `fit` may return numbers
+        metrics = {"seconds": total.seconds, "epochs": history.epoch[-1] + 1.0}
+        if stop is not None and target is not None:
+            best = stop.best.get("val_accuracy", 0.0)
+            metrics["reached"] = float(stop.reached)
+            metrics["seconds_to_target"] = seconds_to_target(
+                stop.met_seconds if stop.reached else None,
+                seconds=stop.seconds,
+                best=best,
+                target=target,
+            )
+            metrics["val_accuracy"] = best
+            return metrics
+        objective = Objective(self.oracle.objective.name, self.oracle.objective.direction)
+        return {**best_epoch(history.history, objective), **metrics}
+
+    def _try_build(self, hp: Any) -> keras.Model:
+        model = super()._try_build(hp)
+        if "tuner/trial_id" in hp.values:
+            parent = hp.values["tuner/trial_id"]
+            self._load(model, parent, weights_file(Path(self.get_trial_dir(parent))))
+        return model
+
+    def pre_create_trial(self) -> None:
+        """Wait a second where the oracle had no trial for now; KerasTuner would ask at once."""
+        if self._idle:
+            time.sleep(_IDLE_SECONDS)
+        self._idle = True
+
+    def on_trial_begin(self, trial: Any) -> None:
+        """Say what is tried."""
+        self._idle = False
+        self._began = time.perf_counter()
+        marker = self._running_marker()
+        if marker is not None:
+            write_whole(marker, trial.trial_id)
+        self._announce(f"trial {trial.trial_id}: {describe(trial.hyperparameters.values)}")
+
+    def on_trial_end(self, trial: Any) -> None:
+        """Say what it came to."""
+        super().on_trial_end(trial)
+        marker = self._running_marker()
+        if marker is not None:
+            marker.unlink(missing_ok=True)
+        seconds = time.perf_counter() - self._began
+        known = self.oracle.get_trial(trial.trial_id)
+        name = self.oracle.objective.name
+        outcome = f"{name} {known.score:.4g}" if known.status == "COMPLETED" else "failed"
+        if trial.message:
+            outcome += f": {trial.message}"
+        self._announce(f"trial {trial.trial_id}: {outcome} ({seconds:.1f} seconds)")
+
+    def _running_marker(self) -> Path | None:
+        return running_marker(Path(self.project_dir), self.tuner_id) if self._is_worker() else None
+
+
+def _quiet(line: str) -> None:
+    """Say nothing."""

@@ -1,0 +1,110 @@
+"""The table and the chart of a search's trials, and the files that it leaves."""
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .importance import importance
+from .objective import find_objective
+from .results import TrialResult, best_first, best_settings, read_trials
+from .search import Search
+from .search_folder import SearchFolder, write_whole
+
+# A table is as wide as its cells; a terminal wraps what is wider.
+_WIDE = 1000
+
+
+def report(search: Search, folder: SearchFolder, *, announce: Callable[[str], None]) -> None:
+    """Write `trials.csv`, `trials.png` and `best.json`, and tell what the search came to.
+
+    Args:
+        search: Its settings.
+        folder: Of the search.
+        announce: Takes the table and the lines below it.
+    """
+    trials = read_trials(folder, search)
+    ranked = best_first(trials, find_objective(search.objective))
+    write_whole(folder.path / "trials.csv", trials_csv(trials, search))
+    failed = [trial for trial in trials if trial.status == "FAILED"]
+    announce(trials_table(trials, search))
+    for trial in failed:
+        announce(f"Trial {trial.trial_id} failed: {trial.failure}")
+    settings = best_settings(search, trials)
+    if settings is None:
+        announce("No trial was completed.")
+        return
+    _draw(trials, search, folder)
+    best = ranked[0]
+    folder.write_json("best.json", settings)
+    announce(f"Best trial: {best.trial_id}, {search.objective} {best.score:.4g}")
+    if not best.reached:
+        announce(
+            f"No trial beat the target accuracy of {search.config.target_accuracy:g}; the seconds"
+            " of those are ten times what they trained, and more."
+        )
+    path = folder.path / "best.json"
+    announce(
+        f"Best settings: kdist train --config {path}"
+        if search.model is None
+        else f"Best hyperparameters: {path}"
+    )
+
+
+def trials_csv(trials: Sequence[TrialResult], search: Search) -> str:
+    """A line a trial: name, status, score, hyperparameters, metrics, failure."""
+    names = _columns([trial.values for trial in trials])
+    metrics = [name for name in _columns([trial.metrics for trial in trials]) if name not in names]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["trial", "status", search.objective, *names, *metrics, "failure"])
+    for trial in trials:
+        cells = [trial.values.get(name, "") for name in names]
+        cells += [trial.metrics.get(name, "") for name in metrics]
+        score = "" if trial.score is None else trial.score
+        writer.writerow([trial.trial_id, trial.status, score, *cells, trial.failure])
+    return text.getvalue()
+
+
+def trials_table(trials: Sequence[TrialResult], search: Search) -> str:
+    """The trials, the best first, and below each hyperparameter its rank correlation."""
+    from rich.console import Console
+    from rich.table import Table
+
+    ranked = best_first(list(trials), find_objective(search.objective))
+    names = [name for name in _columns([t.values for t in trials]) if not name.startswith("tuner/")]
+    weights = importance([t.values for t in ranked], [t.score or 0.0 for t in ranked])
+    table = Table()
+    for name in ("trial", search.objective, "seconds", "epochs", *names):
+        table.add_column(name, no_wrap=True)
+    for trial in [*ranked, *(t for t in trials if t.score is None)]:
+        score = trial.status.lower() if trial.score is None else f"{trial.score:.4g}"
+        if trial.score is not None and not trial.reached:
+            score += " (missed)"
+        cells = [_shown(trial.metrics.get(name)) for name in ("seconds", "epochs")]
+        cells += [_shown(trial.values.get(name)) for name in names]
+        table.add_row(trial.trial_id, score, *cells)
+    table.add_section()
+    cells = ["-" if weights.get(name) is None else f"{weights[name]:+.2f}" for name in names]
+    table.add_row("rank correlation", "", "", "", *cells)
+    text = io.StringIO()
+    Console(file=text, width=_WIDE).print(table)
+    return text.getvalue().rstrip()
+
+
+def _draw(trials: Sequence[TrialResult], search: Search, folder: SearchFolder) -> None:
+    from .chart import draw_trials
+
+    part = folder.path / ".trials.png"
+    draw_trials(trials, search, part)
+    part.replace(folder.path / "trials.png")
+
+
+def _columns(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,116 @@
+"""What a search came to: read from its folder, without TensorFlow."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .objective import Objective, find_objective
+from .search import Search
+from .search_folder import SearchFolder
+
+# How the search was watched and where it ran; a run may be elsewhere.
+_OF_THE_SEARCH = ("track", "track_batches", "log_model", "profile_batches", "run_dir", "log_dir")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrialResult:
+    """A trial.
+
+    Attributes:
+        trial_id: Its name.
+        status: `"COMPLETED"`, `"FAILED"`, or what KerasTuner calls a trial that has not ended.
+        score: Of the objective; `None` unless completed.
+        values: Its hyperparameters, as settings where it is a WideResNet; those that Hyperband
+            adds begin with `tuner/`.
+        metrics: Means over the executions: the objective, `seconds`, `epochs`, …
+        failure: Why it failed, in a line.
+    """
+
+    trial_id: str
+    status: str
+    score: float | None
+    values: dict[str, Any]
+    metrics: dict[str, float]
+    failure: str = ""
+
+    @property
+    def reached(self) -> bool:
+        """Whether every execution reached the target, where there is one."""
+        return self.metrics.get("reached", 1.0) >= 1.0
+
+
+def read_trials(folder: SearchFolder, search: Search) -> list[TrialResult]:
+    """The trials of a search so far, in the order in which they began.
+
+    Args:
+        folder: Of the search.
+        search: Its settings.
+    """
+    oracle = folder.read("trials/oracle.json") or {"start_order": []}
+    return [
+        _read_trial(folder.trials / f"trial_{trial_id}", search)
+        for trial_id in oracle["start_order"]
+    ]
+
+
+def _read_trial(folder: Path, search: Search) -> TrialResult:
+    state = json.loads((folder / "trial.json").read_text(encoding="utf-8"))
+    values = state["hyperparameters"]["values"]
+    if search.model is None:
+        added = {name: value for name, value in values.items() if name.startswith("tuner/")}
+        values = {**search.search_space().decode(values), **added}
+    failure = folder / "failure.txt"
+    reason = ""
+    if state["status"] == "FAILED":
+        text = failure.read_text(encoding="utf-8") if failure.exists() else "no reason given"
+        reason = text.splitlines()[0]
+    return TrialResult(
+        trial_id=state["trial_id"],
+        status=state["status"],
+        score=state["score"] if state["status"] == "COMPLETED" else None,
+        values=values,
+        metrics={
+            name: metric["observations"][-1]["value"][-1]
+            for name, metric in state["metrics"]["metrics"].items()
+        },
+        failure=reason,
+    )
+
+
+def best_first(trials: list[TrialResult], objective: Objective) -> list[TrialResult]:
+    """The completed trials, the best first; who missed the target comes after who reached it."""
+    sign = -1 if objective.direction == "max" else 1
+    finished = [trial for trial in trials if trial.score is not None]
+    return sorted(finished, key=lambda trial: (not trial.reached, sign * (trial.score or 0.0)))
+
+
+def best_settings(search: Search, trials: list[TrialResult]) -> dict[str, Any] | None:
+    """Settings of the best trial, for `kdist train --config`; `None` where none was completed.
+
+    Of a `build(hp)` of the user they are its hyperparameters.
+    """
+    from .trial_config import trial_config
+
+    ranked = best_first(trials, find_objective(search.objective))
+    if not ranked:
+        return None
+    values = {
+        name: value for name, value in ranked[0].values.items() if not name.startswith("tuner/")
+    }
+    if search.model is not None:
+        return values
+    settings = trial_config(search.config, values).to_dict()
+    return {name: value for name, value in settings.items() if name not in _OF_THE_SEARCH}
+
+
+def describe(values: Mapping[str, Any]) -> str:
+    """The values of a trial in a line."""
+    shown = {name: value for name, value in values.items() if not name.startswith("tuner/")}
+    if values.get("tuner/epochs"):
+        shown["epochs"] = f"{values['tuner/initial_epoch']} to {values['tuner/epochs']}"
+    return ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in shown.items()
+    )

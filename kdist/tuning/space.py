@@ -1,0 +1,216 @@
+"""The search space of the WideResNet: which settings are tried, as plain data."""
+
+import dataclasses
+import json
+import math
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..arguments import as_integer, as_real
+from ..config import TrainConfig
+from ..errors import UserError
+
+#: Every setting but these can be tuned; a search has one of each.
+NOT_TUNED = {
+    "dataset": "all trials see the same data",
+    "data_dir": "all trials see the same data",
+    "subset": "all trials see the same data",
+    "replicas": "one strategy trains all trials",
+    "seed": "it would be chosen by luck",
+    "target_accuracy": "it is the aim, not a way to it",
+    "target_train_accuracy": "it is the aim, not a way to it",
+    "patience": "it is the aim, not a way to it",
+    "time_budget": "it is the aim, not a way to it",
+    "track": "it is how runs are watched",
+    "track_batches": "it is how runs are watched",
+    "log_model": "it is how runs are watched",
+    "profile_batches": "it is how runs are watched",
+    "run_dir": "the search has a folder of its own",
+    "log_dir": "the search has a folder of its own",
+}
+
+#: For the WideResNet, from rates that hardly move it to such that it diverges with.
+DEFAULT_SPACE: dict[str, Any] = {
+    "base_lr": {"min": 0.001, "max": 0.05, "sampling": "log"},
+    "batch_size": [16, 32, 64, 128],
+    "optimizer": ["sgd", "momentum"],
+    "schedule": ["constant", "cosine"],
+    "wd": {"min": 1e-6, "max": 1e-3, "sampling": "log"},
+    "dropout": {"min": 0.0, "max": 0.3, "step": 0.05},
+    "label_smoothing": [0.0, 0.1],
+}
+
+_RANGE_KEYS = ("min", "max", "step", "sampling")
+_SAMPLINGS = ("linear", "log", "reverse_log")
+_MOST_CHECKED = 1000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Range:
+    """Numbers from `least` to `most`, both included; whole ones where `whole`."""
+
+    least: float
+    most: float
+    step: float | None
+    sampling: str
+    whole: bool
+
+    def samples(self) -> Iterator[float]:
+        """The ends, and of whole numbers also those between, up to a thousand."""
+        value = self.least
+        for _ in range(_MOST_CHECKED if self.whole else 1):
+            if value > self.most:
+                break
+            yield value
+            if self.sampling == "linear":
+                value += self.step or 1
+            else:
+                value = value * self.step if self.step else value + 1
+        if not self.whole:
+            yield self.most
+
+    def decode(self, value: float) -> float:
+        """The number that KerasTuner's stands for."""
+        # KerasTuner sends float32 from chief to worker: the same run in both cases.
+        return value if self.whole else float(f"{value:.6g}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """One of several values."""
+
+    values: tuple[Any, ...]
+
+    def samples(self) -> Iterator[Any]:
+        """All of them."""
+        return iter(self.values)
+
+    @property
+    def as_text(self) -> bool:
+        """Whether KerasTuner, which takes values of one type only, is given JSON instead."""
+        return len({type(value) for value in self.values}) > 1 or None in self.values
+
+    def decode(self, value: Any) -> Any:
+        """The choice that KerasTuner's value stands for."""
+        if isinstance(value, float):  # in float32 where it came from a chief
+            return min(self.values, key=lambda choice: abs(choice - value))
+        return json.loads(value) if isinstance(value, str) and value not in self.values else value
+
+
+class SearchSpace:
+    """The settings of `TrainConfig` that a search varies, each with its choices or range.
+
+    Args:
+        ranges: For each setting a list of choices, or a mapping with `min` and `max` and, where
+            wanted, `step` and `sampling` (`"linear"`, `"log"`, `"reverse_log"`; with `"log"` a step
+            is a factor). As `tomllib` and `json` read them.
+        base: The other settings.
+
+    Raises:
+        UserError: An unknown setting, one that cannot be tuned, or values that a run would refuse.
+
+    Example:
+        >>> space = SearchSpace({"batch_size": [32, 64]}, base=TrainConfig())
+        >>> space.dimensions["batch_size"]
+        Choice(values=(32, 64))
+    """
+
+    def __init__(self, ranges: Mapping[str, Any], *, base: TrainConfig) -> None:
+        known = typing.get_type_hints(TrainConfig)
+        tunable = [name for name in known if name not in NOT_TUNED]
+        unknown = sorted(set(ranges) - set(known))
+        if unknown:
+            raise UserError(
+                f"unknown hyperparameter {', '.join(unknown)} in the search space: there are"
+                f" {', '.join(tunable)}"
+            )
+        for name in ranges:
+            if name in NOT_TUNED:
+                raise UserError(f"{name} cannot be tuned: {NOT_TUNED[name]}")
+        if not ranges:
+            raise UserError("the search space is empty: name at least one of " + ", ".join(tunable))
+        self.dimensions = {name: _read(name, ranges[name], known[name]) for name in ranges}
+        self._check(base)
+
+    def _check(self, base: TrainConfig) -> None:
+        first = {name: next(iter(part.samples())) for name, part in self.dimensions.items()}
+        for name, part in self.dimensions.items():
+            for value in part.samples():
+                try:
+                    TrainConfig.from_dict({**base.to_dict(), **first, name: value})
+                except UserError as error:
+                    raise UserError(f"the search space of {name} holds {value}: {error}") from error
+
+    def declare(self, hp: Any) -> None:
+        """Declare the space to KerasTuner's `HyperParameters`."""
+        for name, part in self.dimensions.items():
+            if isinstance(part, Range):
+                kind = hp.Int if part.whole else hp.Float
+                kind(name, part.least, part.most, step=part.step, sampling=part.sampling)
+            elif part.as_text:
+                hp.Choice(name, [json.dumps(value) for value in part.values])
+            elif set(part.values) == {True, False} and isinstance(part.values[0], bool):
+                hp.Boolean(name)
+            elif isinstance(part.values[0], bool):
+                hp.Choice(name, [json.dumps(part.values[0])])
+            else:
+                hp.Choice(name, list(part.values))
+
+    def decode(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings that KerasTuner's values of a trial stand for."""
+        return {name: part.decode(values[name]) for name, part in self.dimensions.items()}
+
+
+def _read(name: str, given: Any, hint: Any) -> Range | Choice:
+    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if isinstance(given, Mapping):
+        return _read_range(name, given, kinds)
+    if not isinstance(given, list | tuple) or not given:
+        raise UserError(
+            f"the search space of {name} is a list of choices, or a table with min and max;"
+            f" received {given!r}"
+        )
+    # A float setting takes 0 and 0.5 alike, KerasTuner one type only.
+    if float in kinds:
+        given = [as_real(value) if as_real(value) is not None else value for value in given]
+    if len({(type(value), value) for value in given}) < len(given):
+        raise UserError(f"the search space of {name} has a choice twice: {list(given)}")
+    return Choice(tuple(given))
+
+
+def _read_range(name: str, given: Mapping[str, Any], kinds: tuple[Any, ...]) -> Range:
+    whole = int in kinds
+    if not whole and float not in kinds:
+        raise UserError(f"{name} has no range: give its choices as a list, received {dict(given)}")
+    unknown = sorted(set(given) - set(_RANGE_KEYS))
+    if unknown or not {"min", "max"} <= set(given):
+        raise UserError(
+            f"the range of {name} has min and max, and may have step and sampling; received"
+            f" {', '.join(map(str, given))}"
+        )
+    read = as_integer if whole else as_real
+    numbers = {key: read(given[key]) for key in ("min", "max", "step") if key in given}
+    for key, number in numbers.items():
+        if number is None or not math.isfinite(number):
+            kind = "whole number" if whole else "finite number"
+            raise UserError(f"{key} of {name}'s range is a {kind}, received {given[key]!r}")
+    least, most, step = (typing.cast(Any, numbers.get(key)) for key in ("min", "max", "step"))
+    sampling = given.get("sampling", "linear")
+    if sampling not in _SAMPLINGS:
+        raise UserError(
+            f"sampling of {name}'s range is one of {', '.join(_SAMPLINGS)}; received {sampling}"
+        )
+    if not least < most:
+        raise UserError(f"min of {name}'s range is below its max, received {least} and {most}")
+    if sampling != "linear" and not least > 0:
+        raise UserError(f"{name}'s range with sampling={sampling} begins above 0, received {least}")
+    if step is not None and not step > (0 if sampling == "linear" else 1):
+        what = (
+            "is above 0"
+            if sampling == "linear"
+            else f"with sampling={sampling} is a factor above 1"
+        )
+        raise UserError(f"step of {name}'s range {what}, received {step}")
+    return Range(least=least, most=most, step=step, sampling=sampling, whole=whole)

@@ -1,0 +1,73 @@
+"""A user's `build(hp)` and data, from a file named on the command line."""
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ..errors import UserError
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """`("my_model.py", "build")` for `"my_model.py:build"`.
+
+    Raises:
+        UserError: It has another form, or there is no such file.
+    """
+    path, _, function = name.rpartition(":")
+    if not path.endswith(".py") or not function.isidentifier():
+        raise UserError(f"a model is named as FILE.py:FUNCTION, received {name}")
+    if not Path(path).is_file():
+        raise UserError(f"there is no file {path}: pass FILE.py:FUNCTION")
+    return path, function
+
+
+def load_functions(name: str, data: str) -> tuple[Callable[[Any], Any], Callable[[], Any]]:
+    """The functions that make a model and its data.
+
+    Args:
+        name: `"FILE.py:FUNCTION"`.
+        data: The function of the same file for the data.
+
+    Raises:
+        UserError: The file has no such functions. What goes wrong inside of it is raised as it is.
+    """
+    path, function = split_name(name)
+    module = _load(Path(path))
+    build, make_data = getattr(module, function, None), getattr(module, data, None)
+    if not callable(build):
+        raise UserError(f"{path} has no function {function}(hp): write one that returns a model")
+    if not callable(make_data):
+        raise UserError(
+            f"{path} has no function {data}(): write one that returns (x, y), (x_val, y_val), or"
+            " name it by --data"
+        )
+    return build, make_data
+
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{path} cannot be imported: pass a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))  # for what stands beside it
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def checked_data(data: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """The training and validation arrays that a data function returned.
+
+    Raises:
+        UserError: It returned something else.
+    """
+    try:
+        (x, y), (x_val, y_val) = data
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"the data function returned {type(data).__name__}, expected (x, y), (x_val, y_val)"
+        ) from error
+    return (x, y), (x_val, y_val)

@@ -1,0 +1,187 @@
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from kdist.config import TrainConfig
+from kdist.errors import UserError
+from kdist.tuning import parallel
+from kdist.tuning.pinning import Pin, pin_workers
+from kdist.tuning.search import Search
+from kdist.tuning.search_folder import SearchFolder
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"per_trial": 1, "devices": 2}, [("-1", (0,)), ("-1", (1,))]),
+        ({"per_trial": 2, "devices": 2}, [("-1", (0, 1))]),
+        ({"per_trial": 2, "devices": 5}, [("-1", (0,)), ("-1", (1,))]),
+        ({"per_trial": 1, "devices": 3}, [("-1", (0,)), ("-1", (1,)), ("-1", (0, 1))]),
+        ({"per_trial": 2, "gpus": "3457"}, [("3,4", (0,)), ("5,7", (1,))]),
+        ({"per_trial": 1, "devices": 2, "gpus": "3457"}, [("3", (0,)), ("4", (1,))]),
+    ],
+)
+def test_each_worker_has_devices_and_cores_of_its_own(given, expected):
+    pins = pin_workers(**{"devices": None, "gpus": "", "cores": [0, 1], **given})
+    assert pins == [Pin(gpus=gpus, cores=cores) for gpus, cores in expected]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"per_trial": 1}, "without a GPU: pass --devices N"),
+        ({"per_trial": 1, "devices": 3, "gpus": "01"}, "devices=3, but 2 GPUs are visible"),
+        ({"per_trial": 3, "gpus": "01"}, "per_trial=3 devices are more than the 2 there are"),
+    ],
+)
+def test_devices_that_are_not_there_are_refused(given, words):
+    with pytest.raises(UserError, match=words):
+        pin_workers(**{"devices": None, "gpus": "", "cores": [0], **given})
+
+
+def test_a_port_that_is_taken_is_told():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(UserError, match=f"port {port} cannot be had"):
+            parallel.free_port(port)
+    assert parallel.free_port(None) > 0
+
+
+# Plays chief and workers without TensorFlow: what each does stands in its environment.
+CHILD = """
+import json, os, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+name = os.environ["KERASTUNER_TUNER_ID"]
+with open(folder / "notes", "a") as notes:
+    keys = "CUDA_VISIBLE_DEVICES KERASTUNER_ORACLE_IP KDIST_TUNE_ENDED_BY".split()
+    print(json.dumps([name, *map(os.environ.get, keys)]), file=notes)
+marker = folder / "trials" / f"{name}.running"
+plan = os.environ[f"PLAN_{name}"]
+if plan == "die in a trial" and "KDIST_TUNE_ENDED_BY" not in os.environ:
+    marker.write_text("7")
+    sys.exit(9)
+if plan.startswith("exit"):
+    sys.exit(int(plan.split()[1]))
+if plan == "wait":
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A function from what chief and workers do to what was noted and announced."""
+    folder = SearchFolder(str(tmp_path))
+    folder.trials.mkdir()
+    monkeypatch.setattr(
+        parallel, "command", lambda path, pin: [sys.executable, "-c", CHILD, str(path)]
+    )
+    monkeypatch.setattr(parallel, "visible_gpus", list)
+
+    def started(**plans):
+        for name, plan in plans.items():
+            monkeypatch.setenv(f"PLAN_{name}", plan)
+        lines = []
+        search = Search(per_trial=1, devices=len(plans) - 1, output=str(tmp_path))
+        parallel.run_parallel(search, folder, announce=lines.append)
+        notes = (tmp_path / "notes").read_text().splitlines()
+        return sorted(map(json.loads, notes), key=str), lines
+
+    return started
+
+
+def test_chief_and_workers_are_started_and_the_chief_is_stopped(run):
+    notes, lines = run(chief="wait", worker0="exit 0", worker1="exit 0")
+    assert [note[:3] for note in notes if note[0] != "chief"] == [
+        ["worker0", "-1", "127.0.0.1"],
+        ["worker1", "-1", "127.0.0.1"],
+    ]
+    assert lines == ["Trials at once: 2, each on 1 of the devices"]
+
+
+def test_the_end_of_the_chief_ends_workers_that_came_too_late(run):
+    run(chief="exit 0", worker0="wait")
+
+
+def test_a_worker_that_dies_is_replaced_and_its_trial_fails(run):
+    notes, lines = run(chief="wait", worker0="die in a trial")
+    reasons = [note[3] for note in notes if note[0] == "worker0"]
+    assert sorted(reasons, key=str) == ["7=its process ended with exit code 9", None]
+    assert lines[1:] == ["worker0: trial 7: its process ended with exit code 9; starting another"]
+
+
+@pytest.mark.parametrize(
+    ("plans", "words"),
+    [
+        ({"chief": "exit 3", "worker0": "wait"}, "the chief of the search ended with exit code 3"),
+        ({"chief": "wait", "worker0": "exit 4"}, "every worker of the search ended, the last with"),
+    ],
+)
+def test_a_search_that_cannot_go_on_is_told(run, plans, words):
+    with pytest.raises(UserError, match=words):
+        run(**plans)
+
+
+MODEL = """
+import keras
+import numpy as np
+
+def build(hp):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(hp.Choice("rate", [0.01, 0.02])), "mse")
+    return model
+
+def data():
+    x = np.ones((16, 2), "float32")
+    return (x, x[:, 0]), (x, x[:, 0])
+"""
+
+
+def test_real_processes(tmp_path, monkeypatch):
+    """KerasTuner's own chief and a worker, each a process; more would take seconds each."""
+    from kdist.tuning.results import read_trials
+    from kdist.tuning.run import tune
+
+    (tmp_path / "model.py").write_text(MODEL)
+    monkeypatch.setattr(parallel, "visible_gpus", list)
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+    search = Search(
+        model=str(tmp_path / "model.py:build"),
+        objective="loss",
+        max_trials=2,
+        per_trial=1,
+        devices=1,
+        output=str(tmp_path / "search"),
+        config=TrainConfig(epochs=1, batch_size=16),
+    )
+    lines = []
+    folder = tune(search, announce=lines.append)
+    trials = read_trials(folder, search)
+    assert [trial.status for trial in trials] == ["COMPLETED", "COMPLETED"]
+    rates = sorted(trial.values["rate"] for trial in trials)
+    assert rates == [pytest.approx(0.01), pytest.approx(0.02)]
+    assert not list(folder.trials.glob("*.running"))
+    assert sorted(path.name for path in folder.trials.glob("*.json")) == [
+        "chief.json",
+        "oracle.json",
+        "worker0.json",
+    ]
+    again = []
+    tune(search, announce=again.append)  # is finished, and only told
+    assert again == lines[1:]
+    assert not _children(os.getpid())
+
+
+def _children(pid):
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if path.read_text().rpartition(")")[2].split()[1] == str(pid):
+                found.append((path.parent / "cmdline").read_bytes())
+        except OSError:  # it has ended meanwhile
+            continue
+    return [line for line in found if b"kdist.tuning.worker" in line]

@@ -1,0 +1,206 @@
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kdist.config import TrainConfig
+from kdist.errors import UserError
+from kdist.tuning.importance import importance, ranks
+from kdist.tuning.objective import Objective, best_epoch, find_objective, seconds_to_target
+from kdist.tuning.report import report
+from kdist.tuning.results import best_first, best_settings, describe, read_trials
+from kdist.tuning.run import tune
+from kdist.tuning.search import Search
+from kdist.tuning.search_folder import SearchFolder
+from scipy import stats
+
+NUMBERS = st.lists(st.integers(-3, 3).map(float), min_size=4, max_size=12)
+
+
+@settings(max_examples=50, deadline=None)
+@given(NUMBERS)
+def test_ranks_are_scipys(values):
+    np.testing.assert_array_equal(ranks(values), stats.rankdata(values))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_of_numbers_the_importance_is_spearmans(data):
+    scores = data.draw(NUMBERS)
+    values = data.draw(st.lists(st.integers(0, 4), min_size=len(scores), max_size=len(scores)))
+    found = importance([{"x": value} for value in values], scores)["x"]
+    if len(set(values)) < 2 or len(set(scores)) < 2:
+        assert found is None
+    else:
+        assert found == pytest.approx(stats.spearmanr(values, scores).statistic)
+
+
+def test_of_two_names_it_is_spearmans_without_its_sign():
+    names, scores = ["a", "b", "a", "b", "b"], [1.0, 3.0, 2.0, 2.5, 0.5]
+    expected = abs(stats.spearmanr([name == "a" for name in names], scores).statistic)
+    assert importance([{"x": name} for name in names], scores)["x"] == pytest.approx(expected)
+
+
+def test_of_names_it_is_kruskals_share_of_variance():
+    names, scores = list("aabbcc"), [1.0, 2.0, 9.0, 8.0, 4.0, 3.0]
+    groups = [[s for n, s in zip(names, scores, strict=True) if n == name] for name in "abc"]
+    share = stats.kruskal(*groups).statistic / (len(scores) - 1)
+    found = importance([{"x": n, "tuner/epochs": 1} for n in names], scores)
+    assert found == {"x": pytest.approx(share**0.5)}
+
+
+def test_few_trials_say_nothing_and_the_weightiest_comes_first():
+    assert importance([{"x": 1}, {"x": 2}, {"x": 3}], [1.0, 2.0, 3.0]) == {"x": None}
+    rows = [{"weak": w, "strong": s} for w, s in zip([2, 1, 4, 3], [4, 3, 2, 1], strict=True)]
+    found = importance(rows, [1.0, 2.0, 3.0, 4.0])
+    assert list(found) == ["strong", "weak"]
+    assert found["strong"] == pytest.approx(-1)
+
+
+def test_who_missed_the_target_counts_ten_times_and_the_closer_less():
+    assert seconds_to_target(7.0, seconds=9, best=0.9, target=0.85) == 7
+    near = seconds_to_target(None, seconds=9, best=0.84, target=0.85)
+    far = seconds_to_target(None, seconds=9, best=0.10, target=0.85)
+    assert 90 < near < far
+
+
+def test_the_best_epoch_is_that_of_the_objective():
+    history = {"val_accuracy": [0.1, float("nan"), 0.7, 0.5], "loss": [4.0, 3.0, 2.0, 1.0]}
+    assert best_epoch(history, find_objective("accuracy")) == {"val_accuracy": 0.7, "loss": 2.0}
+    assert best_epoch(history, Objective("loss", "min"))["val_accuracy"] == 0.5
+    with pytest.raises(UserError, match="val_loss, but training reported val_accuracy, loss"):
+        best_epoch(history, find_objective("loss"))
+
+
+def write_trial(folder, trial_id, status, values, **metrics):
+    path = folder.trials / f"trial_{trial_id}"
+    path.mkdir(parents=True)
+    state = {
+        "trial_id": trial_id,
+        "status": status,
+        "score": next(iter(metrics.values()), None),
+        "hyperparameters": {"space": [], "values": values},
+        "metrics": {
+            "metrics": {
+                name: {"direction": "max", "observations": [{"value": [value], "step": 0}]}
+                for name, value in metrics.items()
+            }
+        },
+    }
+    (path / "trial.json").write_text(json.dumps(state))
+    return path
+
+
+@pytest.fixture
+def searched(tmp_path):
+    """A search of five trials, of which one failed and one was being trained."""
+    search = Search(
+        space={"base_lr": {"min": 0.001, "max": 0.1}, "momentum": [None, 0.9]},
+        config=TrainConfig(epochs=2, depth=10, width=1, track="csv"),
+    )
+    folder = SearchFolder(str(tmp_path))
+    for number, (rate, momentum, accuracy) in enumerate(
+        [(0.01, "null", 0.5), (0.02, "0.9", 0.8), (0.03, "null", 0.6)]
+    ):
+        values = {"base_lr": rate, "momentum": momentum}
+        write_trial(
+            folder, str(number), "COMPLETED", values, val_accuracy=accuracy, seconds=2.0, epochs=2.0
+        )
+    failed = write_trial(folder, "3", "FAILED", {"base_lr": 0.1, "momentum": "0.9"})
+    (failed / "failure.txt").write_text("loss was nan after epoch 1\n\nTraceback …\n")
+    write_trial(folder, "4", "RUNNING", {"base_lr": 0.05, "momentum": "0.9"})
+    order = {"start_order": ["0", "1", "2", "3", "4"]}
+    (folder.trials / "oracle.json").write_text(json.dumps(order))
+    return search, folder
+
+
+def test_trials_are_read_as_settings(searched):
+    search, folder = searched
+    trials = read_trials(folder, search)
+    assert [trial.status for trial in trials] == [*["COMPLETED"] * 3, "FAILED", "RUNNING"]
+    assert trials[1].values == {"base_lr": 0.02, "momentum": 0.9}
+    assert trials[0].values["momentum"] is None
+    assert trials[3].failure == "loss was nan after epoch 1"
+    ranked = best_first(trials, find_objective("accuracy"))
+    assert [trial.trial_id for trial in ranked] == ["1", "2", "0"]
+
+
+def test_the_best_settings_are_those_of_a_run(searched):
+    search, folder = searched
+    best = TrainConfig.from_dict(best_settings(search, read_trials(folder, search)))
+    assert (best.base_lr, best.momentum, best.depth, best.epochs) == (0.02, 0.9, 10, 2)
+    assert best.track is None
+    assert best_settings(search, []) is None
+
+
+def test_the_report_leaves_a_table_a_chart_and_the_best_settings(searched):
+    search, folder = searched
+    lines = []
+    report(search, folder, announce=lines.append)
+    text = "\n".join(lines)
+    assert "Trial 3 failed: loss was nan after epoch 1" in text
+    assert "Best trial: 1, accuracy 0.8" in text
+    rows = list(csv.DictReader(io.StringIO((folder.path / "trials.csv").read_text())))
+    assert [row["trial"] for row in rows] == ["0", "1", "2", "3", "4"]
+    assert (rows[1]["accuracy"], rows[1]["base_lr"], rows[1]["seconds"]) == ("0.8", "0.02", "2.0")
+    assert (folder.path / "trials.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((folder.path / "best.json").read_text())["base_lr"] == 0.02
+
+
+def test_who_reached_the_target_comes_first(tmp_path):
+    search = Search(objective="seconds_to_target", space={"width": [1, 2]})
+    folder = SearchFolder(str(tmp_path))
+    write_trial(folder, "0", "COMPLETED", {"width": 1}, seconds_to_target=5.0, reached=0.5)
+    write_trial(folder, "1", "COMPLETED", {"width": 2}, seconds_to_target=50.0, reached=1.0)
+    (folder.trials / "oracle.json").write_text(json.dumps({"start_order": ["0", "1"]}))
+    ranked = best_first(read_trials(folder, search), find_objective("seconds_to_target"))
+    assert [trial.trial_id for trial in ranked] == ["1", "0"]
+
+
+def test_a_trial_is_described_in_a_line():
+    values = {"a": 0.123456, "b": "x", "tuner/epochs": 9, "tuner/initial_epoch": 3}
+    assert describe(values) == "a 0.1235, b x, epochs 3 to 9"
+
+
+def finished(tmp_path, statuses, **options):
+    search = Search(space={"width": [1, 2]}, output=str(tmp_path), **options)
+    folder = SearchFolder(str(tmp_path))
+    for number, status in enumerate(statuses):
+        scores = {"val_accuracy": 0.5} if status == "COMPLETED" else {}
+        write_trial(folder, str(number), status, {"width": 1}, **scores)
+    order = {"start_order": [str(number) for number in range(len(statuses))]}
+    (folder.trials / "oracle.json").write_text(json.dumps(order))
+    folder.write_json("search.json", search.to_dict())
+    if len(statuses) == search.max_trials:
+        folder.write_json("finished.json", {"max_trials": search.max_trials})
+    return search
+
+
+def test_a_finished_search_is_told_without_training(tmp_path, monkeypatch):
+    search = finished(tmp_path, ["FAILED", "COMPLETED", "FAILED"], max_trials=3)
+    monkeypatch.setattr("kdist.tuning.run.run_trials", None)
+    lines = []
+    tune(search, announce=lines.append)
+    assert "Best trial: 1, accuracy 0.5" in lines
+
+
+@pytest.mark.parametrize(
+    ("statuses", "options", "words"),
+    [
+        (["FAILED"] * 3, {"max_trials": 3}, "as all 3 trials failed, the last with 'no reason"),
+        (
+            ["COMPLETED", "FAILED", "FAILED"],
+            {"max_failures": 2},
+            "as the last 2 trials failed, the last with",
+        ),
+    ],
+)
+def test_a_search_that_failures_ended_is_an_error(tmp_path, monkeypatch, statuses, options, words):
+    search = finished(tmp_path, statuses, **options)
+    monkeypatch.setattr("kdist.tuning.run.run_trials", lambda *_, **__: None)
+    with pytest.raises(UserError, match=words):
+        tune(search, announce=lambda line: None)
+    assert (tmp_path / "trials.csv").exists()

@@ -1,0 +1,136 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from kdist.config import TrainConfig
+from kdist.errors import UserError
+from kdist.tuning.run import least_epochs, tune
+from kdist.tuning.search import Search, differences
+from kdist.tuning.search_folder import SearchFolder
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"tuner": "grid"}, "tuner is one of random, bayesian, hyperband; received grid"),
+        ({"objective": "speed"}, "objective is one of accuracy, loss, seconds_to_target"),
+        ({"max_trials": 0}, "max_trials is a whole number of at least 1, received 0"),
+        ({"executions_per_trial": 1.5}, "executions_per_trial is a whole number"),
+        ({"factor": 1}, "factor is a whole number of at least 2"),
+        ({"devices": 2}, "devices=2 is for several trials at once: pass --per-trial"),
+        ({"per_trial": 3, "devices": 2}, "per_trial=3 devices are more than devices=2"),
+        ({"per_trial": 1, "config": TrainConfig(replicas=2)}, "leave --replicas out"),
+        ({"config": TrainConfig(run_dir="x")}, "received run_dir"),
+        ({"tuner": "hyperband", "space": {"epochs": [1, 2]}}, "epochs cannot be tuned"),
+        ({"space": {"depht": [10]}}, "unknown hyperparameter depht"),
+        ({"model": "m.py:build", "space": {"width": [1]}}, "leave --space out"),
+        (
+            {"model": "m.py:build", "config": TrainConfig(depth=10, epochs=2)},
+            "received depth, which m.py:build decides itself: leave it out",
+        ),
+    ],
+)
+def test_a_mistake_is_told(values, words):
+    with pytest.raises(UserError, match=words):
+        Search(**values)
+
+
+def test_bayesian_without_its_libraries_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'kdist\[tune\]'"):
+        Search(tuner="bayesian")
+
+
+def test_a_search_is_plain_data():
+    search = Search(space={"momentum": [None, 0.9]}, config=TrainConfig(epochs=3))
+    assert Search.from_dict(json.loads(json.dumps(search.to_dict()))) == search
+    assert Search().max_trials == 10
+    assert Search(tuner="hyperband").max_trials is None
+
+
+def test_only_what_makes_trials_incomparable_is_a_difference():
+    one = Search(max_trials=4, config=TrainConfig(track="csv")).to_dict()
+    assert (
+        differences(one, Search(max_trials=9, max_failures=2, output="elsewhere").to_dict()) == []
+    )
+    other = Search(tuner="hyperband", space={"width": [1]}, config=TrainConfig(depth=10)).to_dict()
+    found = differences(one, other)
+    assert "config.depth was 16, is 10" in found
+    assert "tuner was random, is hyperband" in found
+    assert any(line.startswith("space.base_lr was") for line in found)
+
+
+def test_hyperband_grants_more_than_the_warm_up():
+    config = TrainConfig(epochs=9, warmup_epochs=1.5)
+    assert least_epochs(Search(config=config)) == 2
+    assert least_epochs(Search(config=config, space={"warmup_epochs": [0, 3]})) == 4
+    ranged = {"warmup_epochs": {"min": 0.0, "max": 4.5}}
+    assert least_epochs(Search(config=config, space=ranged)) == 5
+
+
+def test_a_folder_holds_one_search(tmp_path):
+    folder = SearchFolder(str(tmp_path / "search"))
+    search = Search(config=TrainConfig(epochs=3))
+    assert not folder.open(search)
+    with pytest.raises(UserError, match="another kdist tune is running in"):
+        SearchFolder(str(folder.path)).open(search)
+    folder.close()
+    before = (folder.path / "search.json").read_bytes()
+    with pytest.raises(UserError, match=r"holds another search \(config.epochs was 3, is 4\)"):
+        SearchFolder(str(folder.path)).open(Search(config=TrainConfig(epochs=4)))
+    assert (folder.path / "search.json").read_bytes() == before
+    again = SearchFolder(str(folder.path))
+    assert again.open(Search(max_trials=20, config=TrainConfig(epochs=3)))
+    again.close()
+
+
+@pytest.mark.parametrize("name", ["file", "search.json"])
+def test_a_folder_of_something_else_is_left_alone(tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UserError, match="pass another --output"):
+        SearchFolder(str(tmp_path)).open(Search())
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_file_in_the_folders_place_is_told(tmp_path):
+    path = tmp_path / "file"
+    path.touch()
+    with pytest.raises(UserError, match="cannot use the folder"):
+        SearchFolder(str(path)).open(Search())
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("model.py", "FILE.py:FUNCTION, received model.py"),
+        ("no.py:build", "there is no file no.py"),
+    ],
+)
+def test_a_model_that_is_not_there_is_told_before_anything_is_made(tmp_path, model, words):
+    with pytest.raises(UserError, match=words):
+        tune(Search(model=model, output=str(tmp_path / "out")))
+    assert not (tmp_path / "out").exists()
+
+
+def test_per_trial_under_a_chief_of_someone_else_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERASTUNER_ORACLE_IP", "127.0.0.1")
+    with pytest.raises(UserError, match="unset the variable"):
+        tune(Search(per_trial=1, devices=2, output=str(tmp_path / "out")))
+
+
+def test_a_mistake_is_one_line_and_exit_2_without_tensorflow(tmp_path):
+    space = tmp_path / "space.toml"
+    space.write_text("learning_rat = [0.1]\n")
+    code = (
+        "import sys\nsys.argv = ['kdist', 'tune', '--space', %r]\nfrom kdist.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n"
+        "    print(end.code, 'tensorflow' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code % str(space)], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.stdout.split() == ["2", "False"]
+    assert done.stderr.startswith("kdist: error: unknown hyperparameter learning_rat in the search")
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [space]
