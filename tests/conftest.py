@@ -1,6 +1,7 @@
 """Every test runs on logical CPUs, which have to exist before TensorFlow starts."""
 
 import os
+import signal
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("WANDB_MODE", "offline")
@@ -46,3 +47,11 @@ without_graph_optimizer_in_module = pytest.fixture(_without_graph_optimizer, sco
 def seeded():
     """No test depends on the tests before it."""
     keras.utils.set_random_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def interruptible():
+    """Ctrl-C raises, also in tests that were started in the background, where it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
