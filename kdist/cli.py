@@ -94,6 +94,9 @@ def train(
         typer.Option(help="Keep an average of the weights, with this momentum a step."),
     ] = None,
     precision: Annotated[str, typer.Option(help=_choices(PRECISIONS))] = _DEFAULTS.precision,
+    xla: Annotated[
+        bool, typer.Option("--xla", help="Compile the step: one replica, or several GPUs.")
+    ] = _DEFAULTS.xla,
     schedule: Annotated[
         str, typer.Option(help=f"Rate after the warm-up. {_choices(SCHEDULES)}")
     ] = _DEFAULTS.schedule,
