@@ -6,14 +6,13 @@ from typing import Annotated
 
 import typer
 
+from .bench.cli import bench
 from .config import DATASETS, SCHEDULES, TrainConfig
 from .errors import UserError
-from .links import LINKS, choose_link
 from .optimizer_choice import OPTIMIZERS
 from .precision import PRECISIONS
 from .recipes import read_recipe, read_settings, recipe_names
 from .scaling import RULES
-from .step_time import format_steps, parse_replicas
 from .sweep.cli import app as sweep_app
 from .tracking.names import TRACKERS
 from .tuning.cli import tune
@@ -27,6 +26,7 @@ app = typer.Typer(
 
 app.add_typer(sweep_app)
 app.command()(tune)
+app.command()(bench)
 
 _DEFAULTS = TrainConfig()
 
@@ -94,6 +94,9 @@ def train(
         typer.Option(help="Keep an average of the weights, with this momentum a step."),
     ] = None,
     precision: Annotated[str, typer.Option(help=_choices(PRECISIONS))] = _DEFAULTS.precision,
+    xla: Annotated[
+        bool, typer.Option("--xla", help="Compile the step: one replica, or several GPUs.")
+    ] = _DEFAULTS.xla,
     schedule: Annotated[
         str, typer.Option(help=f"Rate after the warm-up. {_choices(SCHEDULES)}")
     ] = _DEFAULTS.schedule,
@@ -165,69 +168,6 @@ def train(
 def _was_given(context: typer.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name != "DEFAULT"
-
-
-@app.command()
-def bench(
-    quick: Annotated[
-        bool, typer.Option(help="The most compared only: under five minutes.")
-    ] = False,
-    rounds: Annotated[
-        int | None, typer.Option(min=1, help="Turns of each contestant.", show_default="7, quick 5")
-    ] = None,
-    output: Annotated[
-        str | None, typer.Option(help="JSON file.", show_default="runs/bench-<date>.json")
-    ] = None,
-    show: Annotated[
-        str | None, typer.Option(help="Print the table of such a file, and run nothing.")
-    ] = None,
-    predict: Annotated[
-        str | None,
-        typer.Option(help="Instead: measure a step and predict it on so many replicas: 8,64,512."),
-    ] = None,
-    link: Annotated[str, typer.Option(help=f"For --predict. {_choices(tuple(LINKS))}")] = "nvlink",
-    latency_us: Annotated[
-        float | None, typer.Option(help="Microseconds.", show_default="the link's")
-    ] = None,
-    bandwidth_gb: Annotated[
-        float | None, typer.Option(help="GB a second.", show_default="the link's")
-    ] = None,
-    overlap: Annotated[
-        float, typer.Option(help="Share of the gradients sent during the backward pass.")
-    ] = 0.0,
-    scaling: Annotated[
-        str, typer.Option(help="weak: same batch a replica; strong: same global batch.")
-    ] = "weak",
-    depth: Annotated[int, typer.Option(help="Of the network that --predict measures.")] = 16,
-    width: Annotated[int, typer.Option(help="Of the same.")] = 1,
-    batch_size: Annotated[int, typer.Option(help="Images of the measured step.")] = 128,
-) -> None:
-    """Race kdist against stock Keras and PyTorch, interleaved."""
-    from .bench import runs
-
-    if show is not None:
-        typer.echo(runs.show(show))
-    elif predict is not None:
-        TrainConfig(depth=depth, width=width, batch_size=batch_size)  # refuses what is no network
-        counts = parse_replicas(predict)
-        chosen = choose_link(
-            link,
-            latency_seconds=None if latency_us is None else latency_us * 1e-6,
-            bytes_per_second=None if bandwidth_gb is None else bandwidth_gb * 1e9,
-        )
-        steps = runs.predict(
-            counts,
-            chosen,
-            depth=depth,
-            width=width,
-            batch=batch_size,
-            overlap=overlap,
-            scaling=scaling,
-        )
-        typer.echo(f"{chosen.name}: {chosen.source}")
-        typer.echo(format_steps(steps))
-    else:
-        typer.echo(runs.bench(quick=quick, rounds=rounds, output=output))
 
 
 @app.command()

@@ -47,6 +47,7 @@ class TrainConfig:
         ema_momentum: Validate and keep an exponential moving average of the weights with this
             momentum a step; `None` keeps the weights themselves.
         precision: `"float32"`, `"mixed_bfloat16"`, `"mixed_float16"` or `"tf32"`.
+        xla: Compile the training step with XLA; one replica, or several GPUs.
         schedule: Learning rate after the warm-up: `"constant"`, `"cosine"` or `"linear"` down to 0,
             or `"lab"`, a tenth of it from epoch 15, 25 and 35 on.
         warmup_epochs: Epochs over which the learning rate rises from 0.
@@ -90,6 +91,7 @@ class TrainConfig:
     label_smoothing: float = 0.0
     ema_momentum: float | None = None
     precision: str = "float32"
+    xla: bool = False
     schedule: str = "constant"
     warmup_epochs: float = 0.0
     epochs: int = 40
@@ -115,7 +117,7 @@ class TrainConfig:
                 raise UserError(f"{name} is the path of a folder, received {path!r}")
             if path is not None:
                 object.__setattr__(self, name, os.fspath(path))
-        for name in ("augment", "validate", "noise_scale", "save_model", "log_model"):
+        for name in ("augment", "validate", "noise_scale", "save_model", "log_model", "xla"):
             if not isinstance(getattr(self, name), bool):
                 raise UserError(f"{name} is True or False, received {getattr(self, name)!r}")
         self._one_of("dataset", DATASETS)

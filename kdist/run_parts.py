@@ -92,6 +92,7 @@ def make_model(
             ),
             loss,
             metrics=["accuracy"],
+            jit_compile=config.xla,
             steps_per_execution="auto",
         )
     return model

@@ -13,6 +13,7 @@ from .batch_norms import batch_norms
 from .devices import device_type, first_devices, known_devices, short_name
 from .errors import UserError
 from .model_warnings import warn_of_inexact, warn_of_small_batches
+from .xla import check_xla
 
 
 class MirroredStrategy(tf.distribute.MirroredStrategy):
@@ -180,12 +181,7 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
                 " `with strategy.scope():`"
             )
         if model.jit_compile and self.num_replicas_in_sync > 1:
-            if not all(device_type(name) == "GPU" for name in self.devices):
-                raise UserError(
-                    f"received jit_compile=True, but XLA cannot compile a step that spans the"
-                    f" {len(self.devices)} logical CPUs of this strategy: compile the model with"
-                    ' jit_compile="auto" or False, or train on one replica'
-                )
+            check_xla(self.devices)
             # Keras would compile around `run`, where XLA fails on several devices.
             model.jit_compile = False
             self._jitted.add(model)

@@ -14,6 +14,7 @@ from .run_parts import make_model, make_pipelines
 from .scaling import scale_learning_rate
 from .tracking.trackers import tracking
 from .train_result import TrainResult, make_result, summary
+from .xla import check_xla, tell_xla
 
 if TYPE_CHECKING:
     import keras
@@ -62,6 +63,8 @@ def train(
 
             ops = NoCollectives()
         strategy = MirroredStrategy(replicas=config.replicas, cross_device_ops=ops)
+        if config.xla:
+            check_xla(strategy.devices)
         with computing_in(config.precision, strategy.devices):
             return _train(config, data, folder, strategy, callbacks, announce, verbose, leave_out)
     except BaseException:
@@ -124,6 +127,7 @@ def _train(
         f"Learning rate: {learning_rate:g} ({config.base_lr:g} for one replica,"
         f" rule {config.lr_rule})"
     )
+    announce(tell_xla(config.xla, strategy.devices))
     announce(f"Run folder: {folder.path}")
 
     training, validation = make_pipelines(config, data, replicas=replicas)

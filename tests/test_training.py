@@ -37,6 +37,7 @@ def test_says_what_is_trained_on_what(run):
         "Replicas: 2",
         "Global batch: 32 (16 a replica)",
         "Learning rate: 0.02 (0.01 for one replica, rule linear)",
+        "XLA: off, it cannot compile a step that spans logical CPUs",
         f"Run folder: {settings.run_dir}",
     ]
 
@@ -209,6 +210,7 @@ def test_the_noise_scale_is_among_an_epochs_values(short_run):
     [
         {"subset": 20_000},
         {"replicas": 99},
+        {"xla": True},
         {"schedule": "cosine", "epochs": 1, "warmup_epochs": 0.9, "subset": 16, "replicas": 1},
         {"log_dir": "/proc/version/log"},
     ],

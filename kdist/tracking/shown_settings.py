@@ -27,6 +27,7 @@ SHOWN = (
     "label_smoothing",
     "ema_momentum",
     "precision",
+    "xla",
     "schedule",
     "warmup_epochs",
     "epochs",

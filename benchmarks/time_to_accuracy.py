@@ -1,0 +1,144 @@
+"""Seconds to a validation accuracy: the fast recipe, a plain convnet, the lab's recipe.
+
+    python benchmarks/time_to_accuracy.py              # the sample, 0.85: ten minutes on two cores
+    python benchmarks/time_to_accuracy.py --dataset fashion_mnist --target 0.9
+
+Every run is a process of its own, in turn over the rounds, and trains from `fit` on, tracing and
+validation included, until an epoch beats the target or `--budget` seconds have passed. All have
+oneDNN, which stock Keras leaves off on most CPUs. The convnet is the one that keras.io trains on
+MNIST (examples/vision/mnist_convnet): Adam, batches of 128. The lab's recipe is plain SGD at 0.01
+with batches of 32, flips and shifts; its network is narrowed from width 10 to 1, with which an
+epoch takes minutes instead of hours on a CPU.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+CONTESTANTS = {
+    "fast": "kdist, `--recipe fast`",
+    "convnet": "stock Keras, convnet of keras.io",
+    "lab": "the lab's recipe, WRN-16-1, on kdist",
+}
+
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--dataset", default="sample")
+parser.add_argument("--data-dir", help="as for kdist train")
+parser.add_argument("--target", type=float, default=0.85)
+parser.add_argument("--rounds", type=int, default=3)
+parser.add_argument("--budget", type=float, default=180, help="seconds of training at most")
+parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
+parser.add_argument("--only", choices=CONTESTANTS, help="run this one here, and print JSON")
+parser.add_argument("--seed", type=int, default=0)
+args = parser.parse_args()
+
+
+def silent(_):
+    """Takes a line and prints nothing."""
+
+
+def trained_by_kdist(settings):
+    """A run of `kdist train` that stops at the target."""
+    from kdist.config import TrainConfig
+    from kdist.training import train
+
+    with tempfile.TemporaryDirectory() as folder:
+        config = TrainConfig.from_dict(
+            settings
+            | {"dataset": args.dataset, "data_dir": args.data_dir, "target_accuracy": args.target}
+            | {"patience": 1, "time_budget": args.budget, "replicas": 1, "seed": args.seed}
+            | {"run_dir": f"{folder}/run", "save_model": False}
+        )
+        result = train(config, announce=silent, verbose=0)
+    return result.seconds, result.best_val_accuracy
+
+
+def convnet():
+    """Stock Keras, without a strategy."""
+    import time
+
+    import keras
+    from kdist.callbacks import StopAtAccuracy
+    from kdist.data import fashion_mnist
+
+    data = fashion_mnist(data_dir=args.data_dir, sample=args.dataset == "sample", announce=silent)
+    keras.utils.set_random_seed(args.seed)
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            layers.Conv2D(32, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Conv2D(64, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dropout(0.5),
+            layers.Dense(10, activation="softmax"),
+        ]
+    )
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    start = time.perf_counter()
+    history = model.fit(
+        data.train_images / 255.0,
+        data.train_labels,
+        batch_size=128,
+        epochs=1000,
+        validation_data=(data.test_images / 255.0, data.test_labels),
+        validation_batch_size=500,
+        callbacks=[StopAtAccuracy(args.target, time_budget=args.budget, patience=1, verbose=0)],
+        verbose=0,
+    ).history
+    return time.perf_counter() - start, max(history["val_accuracy"])
+
+
+def run_here(name):
+    """Seconds and best accuracy of one contestant, as JSON."""
+    if name == "convnet":
+        seconds, accuracy = convnet()
+    else:
+        from kdist.recipes import read_recipe
+
+        lab = {"width": 1, "val_batch_size": 500}
+        fast = {**read_recipe("fast"), "epochs": 4} if args.target > 0.9 else read_recipe("fast")
+        seconds, accuracy = trained_by_kdist(fast if name == "fast" else lab)
+    print(json.dumps({"seconds": seconds, "accuracy": accuracy}))
+
+
+def run(name, seed):
+    """The same in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, __file__, *sys.argv[1:], "--only", name, "--seed", str(seed)],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def told(values):
+    """Median and range of the seconds; how many runs got there."""
+    seconds = [value["seconds"] for value in values]
+    there = sum(value["accuracy"] > args.target for value in values)
+    best = statistics.median(value["accuracy"] for value in values)
+    span = f"{statistics.median(seconds):.0f} ({min(seconds):.0f} to {max(seconds):.0f})"
+    return (
+        f"{span if there else f'not in {max(seconds):.0f}'} | {there} of {len(values)} | {best:.3f}"
+    )
+
+
+if args.only:
+    run_here(args.only)
+else:
+    results = {name: [] for name in args.contestants}
+    for round_ in range(args.rounds):
+        for name in args.contestants[:: -1 if round_ % 2 else 1]:
+            results[name].append(run(name, args.seed + round_))
+    print(f"| {args.dataset} to {args.target:g} | seconds | reached | best accuracy |")
+    print("| --- | --- | --- | --- |")
+    for name, values in results.items():
+        print(f"| {CONTESTANTS[name]} | {told(values)} |")

@@ -1,0 +1,37 @@
+"""XLA: where a step can be compiled as a whole, and what is said where it is not."""
+
+from collections.abc import Sequence
+
+from .errors import UserError
+
+
+def check_xla(devices: Sequence[str]) -> None:
+    """Refuse devices that XLA cannot compile a step for.
+
+    Args:
+        devices: One a replica: one of any kind, or several GPUs.
+
+    Raises:
+        UserError: Several replicas that are not GPUs.
+    """
+    if len(devices) > 1 and not _are_gpus(devices):
+        raise UserError(
+            f"received jit_compile=True, but XLA cannot compile a step that spans the"
+            f" {len(devices)} logical CPUs of this strategy: compile the model with"
+            ' jit_compile="auto" or False (kdist train: leave --xla out), or train on one replica'
+        )
+
+
+def tell_xla(on: bool, devices: Sequence[str]) -> str:
+    """Whether the step is compiled, and why not where it is not."""
+    if on:
+        return "XLA: on"
+    if _are_gpus(devices):
+        return "XLA: off, as Keras has it under a strategy; --xla turns it on"
+    if len(devices) > 1:
+        return "XLA: off, it cannot compile a step that spans logical CPUs"
+    return "XLA: off, on CPUs TensorFlow's own kernels are faster; --xla turns it on"
+
+
+def _are_gpus(devices: Sequence[str]) -> bool:
+    return all("GPU" in name.upper() for name in devices)
