@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from kdist.bench.programs import random_images
+from kdist.bench.program import random_images
 
 
 class _StepEnds(keras.callbacks.Callback):

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from .programs import Program, peer, timed
+from .program import Program, peer, timed
 
 SHIFT = 0.2  # the lab's: a part of height and width
 

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from kdist.models import WideResNet
 
-from .programs import CLASSES, IMAGE_SHAPE, Program, random_images
+from .program import CLASSES, IMAGE_SHAPE, Program, random_images
 
 
 class _Epoch(keras.callbacks.Callback):

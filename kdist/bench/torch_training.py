@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .programs import CLASSES, Program, random_images, timed
+from .program import CLASSES, Program, random_images, timed
 
 STEM_FILTERS = 16
 

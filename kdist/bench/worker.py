@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .programs import PROGRAMS, Unavailable
+from .program import Unavailable
+from .programs import PROGRAMS
 
 _VERSIONS = ("kdist", "tensorflow", "keras", "torch", "jax", "numpy")
 _WARM_UPS = 2

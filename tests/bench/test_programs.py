@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import pytest
 from kdist.bench import input_pipelines
-from kdist.bench.programs import PROGRAMS, Unavailable
+from kdist.bench.program import Unavailable
+from kdist.bench.programs import PROGRAMS
 from kdist.models import WideResNet
 
 
