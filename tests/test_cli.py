@@ -72,10 +72,12 @@ def test_what_cannot_be_parsed_exits_with_2(arguments):
     assert imported == "IMPORTED"
 
 
-def test_devices_lists_what_a_strategy_would_use():
-    done = run("devices", "--replicas", "2")
-    assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["CPU:0", "CPU:1"]
+def test_devices_lists_what_a_strategy_would_use(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["kdist", "devices", "--replicas", "2"])
+    with pytest.raises(SystemExit) as end:
+        kdist.cli.main()
+    assert not end.value.code
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["CPU:0", "CPU:1"]
 
 
 def test_train_from_the_command_line(tmp_path):

@@ -40,10 +40,6 @@ def test_gpus_are_counted(monkeypatch):
         kdist.MirroredStrategy(replicas=3)
 
 
-def in_a_new_process(code):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-
-
 def test_a_late_strategy_says_which_line_to_move_up(tmp_path):
     script = tmp_path / "late.py"
     script.write_text(
@@ -57,7 +53,8 @@ def test_a_late_strategy_says_which_line_to_move_up(tmp_path):
 
 
 def test_the_cpu_is_split_once_for_strategies_of_all_sizes():
-    done = in_a_new_process(
+    code = (
         "import kdist\nprint([len(kdist.MirroredStrategy(replicas=n).devices) for n in (1, 2, 4)])"
     )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "[1, 2, 4]" in done.stdout, done.stderr

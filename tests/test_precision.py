@@ -6,6 +6,8 @@ import tensorflow as tf
 from kdist.errors import UserError
 from kdist.precision import PRECISIONS, computing_in
 
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
+
 
 def settings():
     tf32 = tf.config.experimental.tensor_float_32_execution_enabled()

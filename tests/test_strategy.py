@@ -5,6 +5,8 @@ import pytest
 import tensorflow as tf
 from kdist.errors import UserError
 
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
+
 
 def small_model():
     inputs = keras.Input((6,))
