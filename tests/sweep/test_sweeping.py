@@ -110,6 +110,31 @@ def test_a_sweep_killed_before_its_summary_gets_one(here, runs):
     assert (only_folder(here) / "summary.json").exists()
 
 
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left")])
+def test_a_sweep_cut_short_at_its_charts_gets_them(here, runs, end, monkeypatch):
+    runs.at[SECOND] = KeyboardInterrupt()
+    run(runs)  # which leaves a summary of one point
+
+    def cut_short(figure, path, **options):
+        path.write_bytes(b"half")
+        raise end
+
+    with monkeypatch.context() as patch:
+        patch.setattr("matplotlib.figure.Figure.savefig", cut_short)
+        if isinstance(end, OSError):
+            assert run(FakeRuns())[0] == 1
+            assert not list(only_folder(here).glob(".*.png"))
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                run(FakeRuns())
+    again = FakeRuns()
+    code, out = run(again)
+    assert code == 0
+    assert again.names == []
+    assert "Going on with the sweep in" in out
+    assert json.loads((only_folder(here) / "summary.json").read_text())["points_left"] == 0
+
+
 def test_out_of_memory_ends_a_point_and_its_repetitions(here, runs):
     failed = {"status": "failed", "error": "out of memory: OOM when allocating", "run_dir": None}
     runs.at["b16-r2-round1"] = failed
