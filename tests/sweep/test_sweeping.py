@@ -2,6 +2,7 @@ import csv
 import errno
 import json
 import os
+import shutil
 
 import pytest
 from fake_runs import MACHINE, FakeRuns, run, throughput
@@ -163,6 +164,16 @@ def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_written(here, runs,
     again = FakeRuns()
     assert run(again)[0] == 0
     assert again.names == NAMES[1:]
+
+
+def test_a_folder_that_is_removed_meanwhile_is_told(here, runs):
+    def remove(point, folder, kind):
+        shutil.rmtree(here / "out")
+        raise OSError(errno.EIO, "Input/output error")
+
+    code, out = run(remove, output="out")
+    assert code == 1
+    assert "Stopped: Input/output error (out: No such file or directory)" in out
 
 
 @pytest.mark.parametrize(
