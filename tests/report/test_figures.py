@@ -78,6 +78,33 @@ def test_scaling_against_the_ideal(tmp_path):
     assert "leave it out of the step" in report.figures[0].caption
 
 
+def test_what_one_replica_does_not_have_is_compared_with_its_full_step(tmp_path):
+    def runs_alike(row):
+        return row["variant"] == "full" or row["replicas"] > 1
+
+    rows = [row for row in scaling_rows() if runs_alike(row)]
+    report = report_of(write_sweep(tmp_path / "s", "scaling", rows))
+    medians = report.data["sweep-1-medians"]
+    shares = [row["efficiency"] for row in medians if row["series"] == "without collectives"]
+    assert shares == pytest.approx([0.9 * 1.05, 0.81 * 1.05])
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"), [("throughput", throughput_rows), ("scaling", scaling_rows)]
+)
+def test_replicas_that_share_cores_are_warned_of(tmp_path, kind, rows):
+    gpus = {"cpu": "x", "devices": ["GPU:0 x", "GPU:1 x"]}
+    cores = report_of(write_sweep(tmp_path / "cores", kind, rows()))
+    assert "no speed-up can be read out" in cores.sections[0].lead
+    for name, machine, these in (
+        ("gpus", gpus, rows()),
+        ("one", {"devices": ["CPU:0 x"]}, [row for row in rows() if row["replicas"] == 1]),
+        ("unknown", {"devices": None}, rows()),
+    ):
+        report = report_of(write_sweep(tmp_path / name, kind, these, machine=machine))
+        assert "speed-up" not in report.sections[0].lead
+
+
 def test_a_sweep_whose_points_all_failed(tmp_path):
     rows = [{"status": "failed", "error": "out of memory", "batch_size": 8, "replicas": 1}]
     for kind in ("throughput", "accuracy", "scaling"):
