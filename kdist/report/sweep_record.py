@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
 from .run_record import RunRecord, finite, read_run
-from .wording import count
+from .wording import count, readable
 
 if TYPE_CHECKING:
     from ..sweep.results import Sweep
@@ -77,7 +77,7 @@ class SweepRecord:
     @classmethod
     def of(cls, sweep: "Sweep") -> "SweepRecord":
         """Check what `read_sweep` gave, and read the run folders."""
-        rows = [_checked(row) for row in sweep.points]
+        rows = [_checked(readable(row)) for row in sweep.points]
         runs, left_out = [], list(sweep.left_out.items())
         for row in rows:
             # The runs of the other kinds only time a few epochs and validate nothing.
@@ -92,11 +92,11 @@ class SweepRecord:
             except (UserError, OSError) as error:
                 left_out.append((f"{row['name']}: {row['run_dir']}", str(error)))
         return cls(
-            name=sweep.path.resolve().name,
+            name=readable(sweep.path.resolve().name),
             path=sweep.path,
             kind=sweep.kind,
-            settings=sweep.settings,
-            machine=sweep.machine,
+            settings=readable(sweep.settings),
+            machine=readable(sweep.machine),
             rows=rows,
             runs=runs,
             left_out=left_out,
