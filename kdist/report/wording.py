@@ -49,10 +49,10 @@ def setting(value: Any) -> str:
 
 
 def readable(value: Any) -> Any:
-    """Plain data whose text UTF-8 can hold: a folder's name in another encoding is none.
+    r"""Plain data whose text UTF-8 can hold: a folder's name in another encoding is none.
 
     Example:
-        >>> readable(["run-\\udcff"])
+        >>> readable(["run-\udcff"])
         ['run-?']
     """
     if isinstance(value, str):
