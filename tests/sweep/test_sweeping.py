@@ -262,3 +262,17 @@ def test_a_point_that_no_run_would_take_is_told_before_the_first(here, runs):
     with pytest.raises(UserError, match="depth is 6n"):
         run(runs, throughput(train={"depth": 12}))
     assert not (here / "runs").exists()
+
+
+def test_one_measurement_has_no_spread(here, runs):
+    code, out = run(runs, throughput(rounds=1))
+    assert code == 0
+    assert "100.0 (? to ?)" in out  # of the one fit; a round's epochs have a spread
+    summary = json.loads((only_folder(here) / "summary.json").read_text())
+    assert summary["points"][0]["images_per_sec"]["low"] == pytest.approx(0.9 * 8 / 0.108)
+    runs.at = {
+        name: {"images_per_sec_low": 99.0, "images_per_sec_high": 99.0, "images_per_sec": 99.0}
+        for name in NAMES
+    }
+    _, out = run(runs, throughput(rounds=1), fresh=True)
+    assert "99 (? to ?)" in out
