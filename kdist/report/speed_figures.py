@@ -111,9 +111,9 @@ def batch_rows(groups: Sequence[Group]) -> dict[str, list[dict[str, Any]]]:
 
 
 def series_fit(groups: Sequence[Group]) -> StepTimeFit | None:
-    """The fit of a step's time, over global batches; `None` where there are too few."""
+    """The fit of a step's time, over the images of a step; `None` where there are too few."""
     pairs = [
-        (group.global_batch, one) for group in groups for one in group.values("images_per_sec")
+        (group.images_per_step, one) for group in groups for one in group.values("images_per_sec")
     ]
     try:
         return fit_step_time([batch for batch, _ in pairs], [one for _, one in pairs])
@@ -165,5 +165,5 @@ def throughput(ident: str, name: str, groups: Sequence[Group], points: str) -> l
 def _speed(images_per_sec: float, group: Group) -> dict[str, float]:
     return {
         "images_per_sec": images_per_sec,
-        "milliseconds": 1000 * group.global_batch / images_per_sec,
+        "milliseconds": 1000 * group.images_per_step / images_per_sec,
     }

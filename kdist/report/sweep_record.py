@@ -40,6 +40,11 @@ class Group:
         """Images a step."""
         return self.batch_size * self.replicas
 
+    @property
+    def images_per_step(self) -> float:
+        """The mean step's images, fewer where the batch does not divide an epoch."""
+        return self.median("images_per_step") or self.global_batch
+
     def values(self, column: str) -> list[float]:
         """The numbers of a column, points without one left out."""
         return [row[column] for row in self.rows if row.get(column) is not None]

@@ -143,7 +143,7 @@ def sweep_table(sweep: SweepRecord) -> Table:
         numbers.append(rate(min([*speeds, *least], default=None)))
         numbers.append(rate(max([*speeds, *most], default=None)))
         if sweep.kind == "throughput":
-            numbers.append(f"{1000 * group.global_batch / speed:.3g}" if speed else NOTHING)
+            numbers.append(f"{1000 * group.images_per_step / speed:.3g}" if speed else NOTHING)
         elif sweep.kind == "scaling":
             ideal = one_replica.get(group.series, 0.0) * group.replicas
             numbers.append(f"{speed / ideal:.0%}" if speed and ideal else NOTHING)

@@ -58,6 +58,25 @@ def test_the_fit_of_a_throughput_sweep_goes_through_its_points(tmp_path):
     assert (overhead, most, batch) == ("50", "500", "238")
 
 
+def test_an_epoch_that_the_batch_does_not_divide_has_smaller_steps(tmp_path):
+    rows = [
+        {
+            "name": f"b{batch}",
+            "batch_size": batch,
+            "replicas": 1,
+            "global_batch": batch,
+            "round": 1,
+            "images_per_step": images,
+            "images_per_sec": images / (0.05 + 0.002 * images),
+        }
+        for batch, images in ((8, 8.0), (16, 16.0), (700, 512.0))
+    ]
+    report = report_of(write_sweep(tmp_path / "s", "throughput", rows))
+    results, fit = report.sections[0].tables
+    assert [cell.text for cell in fit.rows[0][1:3]] == ["50", "500"]
+    assert results.rows[-1][-1].text == f"{1000 * (0.05 + 0.002 * 512):.3g}"
+
+
 def test_accuracy_and_time_to_target_of_a_sweep(tmp_path):
     report = report_of(write_sweep(tmp_path / "s", "accuracy", accuracy_rows()))
     assert ids(report)[:2] == ["sweep-1", "sweep-1-target"]
