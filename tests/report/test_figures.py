@@ -58,6 +58,14 @@ def test_the_fit_of_a_throughput_sweep_goes_through_its_points(tmp_path):
     assert (overhead, most, batch) == ("50", "500", "238")
 
 
+def test_the_fit_comes_with_the_fits_of_its_rounds(tmp_path):
+    report = report_of(write_sweep(tmp_path / "s", "throughput", throughput_rows(rounds=2)))
+    overhead = report.sections[0].tables[1].rows[0][1].text
+    # The second round is 10 % slower.
+    assert overhead.endswith(" (50 to 55)")
+    assert 50 < float(overhead.split()[0]) < 55
+
+
 def test_an_epoch_that_the_batch_does_not_divide_has_smaller_steps(tmp_path):
     rows = [
         {
