@@ -93,6 +93,9 @@ def test_accuracy_and_time_to_target_of_a_sweep(tmp_path):
     assert times[("rule none", 64)]["reached"] == "1 of 3"
     assert times[("rule none", 64)]["seconds"] is None  # fewer than half got there
     assert ("rule none", 128) not in times
+    against_the_batch = report.figures[1].variants[0].chart.to_dict()["layer"]
+    ends = [layer["encoding"]["y2"]["field"] for layer in against_the_batch[1:]]
+    assert ends == ["low"]  # three seeds tell no upper end
     curve = [r for r in report.data["sweep-1-curves"] if r["series"] == "batch 32, rule linear"]
     assert [row["seconds"] for row in curve] == [0, 28, 29, 30]
     assert [row["share"] for row in curve] == pytest.approx([0, 1 / 3, 2 / 3, 1])
