@@ -16,7 +16,7 @@ def bases(groups: Sequence[Group]) -> dict[str, float]:
     collectives to leave out. Where neither does, the smallest number does.
     """
     found: dict[str, float] = {}
-    full: dict[str, tuple[float, float]] = {}
+    full: dict[str | None, tuple[float, float]] = {}
     for group in sorted(groups, key=lambda group: group.replicas):
         speed = group.median("images_per_sec")
         if speed is None:
