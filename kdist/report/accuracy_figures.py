@@ -102,7 +102,7 @@ def accuracy_figures(ident: str, name: str, groups: Sequence[Group]) -> list[Fig
                 of=name,
                 caption="Median with its 95 % interval, runs that never got there counted as"
                 " such (Kaplan and Meier). A missing point: fewer than half of its runs got there."
-                " A missing bar: too few runs tell it.",
+                " No bar to a side: too few runs tell that end.",
                 alt=f"Chart of seconds to the target accuracy. {words}.",
                 variants=[
                     Variant(label="Against the batch", chart=_times(ident, x, names, told)),
@@ -129,14 +129,16 @@ def _times(
             alt.Tooltip("reached:N", title="Got there"),
         ],
     )
-    bar = base.transform_filter("datum.low !== null && datum.high !== null").mark_rule(
-        strokeWidth=3, opacity=0.45
-    )
-    bar = bar.encode(y="low:Q", y2="high:Q")
     y = alt.Y("seconds:Q", title="Seconds to the target", scale=alt.Scale(zero=True))
     middle = base.mark_point(filled=True, size=110, opacity=1).encode(y=y)
-    known = any(time.low is not None and time.high is not None for _, time in told)
-    return alt.layer(middle, *([bar] if known else [])).properties(height=300)
+    bars = [
+        base.transform_filter(f"datum.seconds !== null && datum.{end} !== null")
+        .mark_rule(strokeWidth=3, opacity=0.45)
+        .encode(y="seconds:Q", y2=f"{end}:Q")
+        for end in ("low", "high")
+        if any(time.median is not None and getattr(time, end) is not None for _, time in told)
+    ]
+    return alt.layer(middle, *bars).properties(height=300)
 
 
 def _curves(ident: str, told: Sequence[tuple[Group, TimeToTarget]], groups: Sequence[Group]) -> Any:

@@ -11,6 +11,7 @@ from ..sweep.results import read_sweep
 from .run_record import FILES, RunRecord, read_run
 from .sweep_record import SWEEP_FILE, SweepRecord
 from .typed_numbers import TypedNumbers, read_typed_numbers
+from .wording import readable
 
 _Record = TypeVar("_Record", RunRecord, SweepRecord, TypedNumbers)
 
@@ -26,6 +27,11 @@ class LeftOut:
 
     path: str
     reason: str
+
+    @classmethod
+    def of(cls, path: Path, reason: object) -> "LeftOut":
+        """Put into words that UTF-8 can hold."""
+        return cls(readable(str(path)), readable(str(reason)))
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -116,13 +122,13 @@ def _add(sources: Sources, path: Path) -> None:
         elif (path / SWEEP_FILE).is_file():
             sweep = SweepRecord.of(read_sweep(path))
             sources.sweeps.append(sweep)
-            sources.left_out += [LeftOut(str(path / name), why) for name, why in sweep.left_out]
+            sources.left_out += [LeftOut.of(path / name, why) for name, why in sweep.left_out]
         else:
             sources.runs.append(read_run(path))
     except UserError as error:
-        sources.left_out.append(LeftOut(str(path), str(error)))
+        sources.left_out.append(LeftOut.of(path, error))
     except OSError as error:
-        sources.left_out.append(LeftOut(str(path), f"unreadable: {error.strerror}"))
+        sources.left_out.append(LeftOut.of(path, f"unreadable: {error.strerror}"))
 
 
 def _told_apart(records: list[_Record]) -> list[_Record]:
@@ -135,7 +141,7 @@ def _told_apart(records: list[_Record]) -> list[_Record]:
         if counts[record.name] > 1:
             while length < len(parts) and any(o[-length:] == parts[-length:] for o in others):
                 length += 1
-            named.append(dataclasses.replace(record, name="/".join(parts[-length:])))
+            named.append(dataclasses.replace(record, name=readable("/".join(parts[-length:]))))
         else:
             named.append(record)
     return named

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import UserError
+from ..sweep.machine import shared_cores_warning
 from .accuracy_figures import accuracy_figures, accuracy_rows
 from .curve_figures import EPOCHS, curve_figures, epoch_rows
 from .figure import Figure
@@ -173,11 +174,19 @@ def _sweep_section(ident: str, sweep: SweepRecord, data: dict[str, Any]) -> Sect
         lead=f"{sweep.kind.capitalize()} sweep, {count(done, 'point')} done"
         + (f", {len(sweep.failed)} failed" if sweep.failed else "")
         + (f", {len(sweep.left_out)} left out" if sweep.left_out else "")
-        + ".",
+        + "."
+        + _shared_cores(sweep),
         figures=figures,
         tables=[table for table in tables if table],
         settings={name: setting(value) for name, value in about.items()},
     )
+
+
+def _shared_cores(sweep: SweepRecord) -> str:
+    most = max((group.replicas for group in sweep.groups), default=1)
+    told = isinstance(sweep.machine.get("devices"), list)
+    warning = shared_cores_warning(dict(sweep.machine), int(most)) if told else None
+    return f" {warning}" if warning else ""
 
 
 def _typed_section(ident: str, typed: TypedNumbers, data: dict[str, Any]) -> Section:

@@ -13,6 +13,7 @@ from typing import Any
 from ..arguments import as_real
 from ..errors import UserError
 from .target import Met, met_target
+from .wording import readable
 
 FILES = ("config.json", "history.csv", "summary.json")
 _REQUIRED = ("replicas", "global_batch", "seconds")
@@ -106,7 +107,7 @@ def read_run(path: Path, *, name: str | None = None) -> RunRecord:
     if absent:
         raise UserError(f"foreign: its summary.json lacks {', '.join(absent)}")
     return RunRecord(
-        name=path.name if name is None else name,
+        name=readable(path.name if name is None else name),
         path=path,
         settings=settings,
         summary=summary,
@@ -123,7 +124,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise UserError(f"unreadable: {path.name} is no JSON: {error}") from error
     if not isinstance(content, dict):
         raise UserError(f"foreign: {path.name} holds a {type(content).__name__}, not settings")
-    return content
+    return dict(readable(content))
 
 
 def _read_history(path: Path) -> list[dict[str, float | None]]:

@@ -5,20 +5,28 @@ from typing import Any
 
 from .figure import Figure, Variant
 from .series_chart import measured_at, series_chart
-from .sweep_record import Group
+from .sweep_record import FULL_STEP, Group
 from .wording import rate
 
 
 def bases(groups: Sequence[Group]) -> dict[str, float]:
     """The speed of one replica by series, which each series is measured by.
 
-    Where a series does not begin at one replica, its smallest number stands for it.
+    Where a series does not begin at one replica, the full step's stands for it: one replica has no
+    collectives to leave out. Where neither does, the smallest number does.
     """
     found: dict[str, float] = {}
+    full: dict[str | None, tuple[float, float]] = {}
     for group in sorted(groups, key=lambda group: group.replicas):
         speed = group.median("images_per_sec")
-        if speed is not None:
-            found.setdefault(group.series, speed / group.replicas)
+        if speed is None:
+            continue
+        mode, variant = (group.rows[0].get(name) for name in ("mode", "variant"))
+        own = group.replicas, speed / group.replicas
+        if variant in (None, FULL_STEP):
+            full.setdefault(mode, own)
+        replicas, base = full.get(mode, own)
+        found.setdefault(group.series, base if replicas < group.replicas else own[1])
     return found
 
 
@@ -59,8 +67,7 @@ def scaling_figures(ident: str, name: str, groups: Sequence[Group]) -> list[Figu
             title="Speed against replicas",
             of=name,
             caption="Faint points: each round. Line: medians. Dashed: ideal, as many times the"
-            f" speed of one replica.{parts} Logical CPUs share the machine's cores: on them the"
-            " line shows what exactness costs, not a speed-up.",
+            f" speed of one replica.{parts}",
             alt="Scatter chart of images a second against replicas. "
             + "; ".join(
                 f"{group.series}, {group.replicas:.0f} replicas:"

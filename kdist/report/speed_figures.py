@@ -1,5 +1,6 @@
 """Images a second: of runs, against the batch, against the replicas."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -111,14 +112,25 @@ def batch_rows(groups: Sequence[Group]) -> dict[str, list[dict[str, Any]]]:
 
 
 def series_fit(groups: Sequence[Group]) -> StepTimeFit | None:
-    """The fit of a step's time, over global batches; `None` where there are too few."""
+    """The fit of a step's time, over the images of a step; `None` where there are too few."""
     pairs = [
-        (group.global_batch, one) for group in groups for one in group.values("images_per_sec")
+        (group.images_per_step, one) for group in groups for one in group.values("images_per_sec")
     ]
     try:
         return fit_step_time([batch for batch, _ in pairs], [one for _, one in pairs])
     except UserError:  # fewer than two batch sizes
         return None
+
+
+def round_fits(groups: Sequence[Group]) -> list[StepTimeFit]:
+    """The fit of each round that has one; typed numbers have no rounds."""
+    rounds = sorted({one for group in groups for one in group.values("round")})
+    fits = []
+    for turn in rounds:
+        own = [[row for row in group.rows if row.get("round") == turn] for group in groups]
+        pairs = [(group, rows) for group, rows in zip(groups, own, strict=True) if rows]
+        fits.append(series_fit([dataclasses.replace(group, rows=rows) for group, rows in pairs]))
+    return [fit for fit in fits if fit is not None]
 
 
 def throughput(ident: str, name: str, groups: Sequence[Group], points: str) -> list[Figure]:
@@ -165,5 +177,5 @@ def throughput(ident: str, name: str, groups: Sequence[Group], points: str) -> l
 def _speed(images_per_sec: float, group: Group) -> dict[str, float]:
     return {
         "images_per_sec": images_per_sec,
-        "milliseconds": 1000 * group.global_batch / images_per_sec,
+        "milliseconds": 1000 * group.images_per_step / images_per_sec,
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
 from .run_record import RunRecord, finite, read_run
-from .wording import count
+from .wording import count, readable
 
 if TYPE_CHECKING:
     from ..sweep.results import Sweep
@@ -39,6 +39,11 @@ class Group:
     def global_batch(self) -> float:
         """Images a step."""
         return self.batch_size * self.replicas
+
+    @property
+    def images_per_step(self) -> float:
+        """The mean step's images, fewer where the batch does not divide an epoch."""
+        return self.median("images_per_step") or self.global_batch
 
     def values(self, column: str) -> list[float]:
         """The numbers of a column, points without one left out."""
@@ -77,7 +82,7 @@ class SweepRecord:
     @classmethod
     def of(cls, sweep: "Sweep") -> "SweepRecord":
         """Check what `read_sweep` gave, and read the run folders."""
-        rows = [_checked(row) for row in sweep.points]
+        rows = [_checked(readable(row)) for row in sweep.points]
         runs, left_out = [], list(sweep.left_out.items())
         for row in rows:
             # The runs of the other kinds only time a few epochs and validate nothing.
@@ -92,11 +97,11 @@ class SweepRecord:
             except (UserError, OSError) as error:
                 left_out.append((f"{row['name']}: {row['run_dir']}", str(error)))
         return cls(
-            name=sweep.path.resolve().name,
+            name=readable(sweep.path.resolve().name),
             path=sweep.path,
             kind=sweep.kind,
-            settings=sweep.settings,
-            machine=sweep.machine,
+            settings=readable(sweep.settings),
+            machine=readable(sweep.machine),
             rows=rows,
             runs=runs,
             left_out=left_out,

@@ -1,6 +1,6 @@
 """The report's tables, as text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .accuracy_figures import group_time
@@ -8,7 +8,7 @@ from .inputs import LeftOut
 from .run_record import RunRecord
 from .scaling_figures import bases
 from .settings_diff import differing, run_settings
-from .speed_figures import series_fit
+from .speed_figures import round_fits, series_fit
 from .sweep_record import Group, SweepRecord
 from .typed_numbers import TypedNumbers
 from .wording import NOTHING, accuracy, rate, seconds
@@ -143,7 +143,7 @@ def sweep_table(sweep: SweepRecord) -> Table:
         numbers.append(rate(min([*speeds, *least], default=None)))
         numbers.append(rate(max([*speeds, *most], default=None)))
         if sweep.kind == "throughput":
-            numbers.append(f"{1000 * group.global_batch / speed:.3g}" if speed else NOTHING)
+            numbers.append(f"{1000 * group.images_per_step / speed:.3g}" if speed else NOTHING)
         elif sweep.kind == "scaling":
             ideal = one_replica.get(group.series, 0.0) * group.replicas
             numbers.append(f"{speed / ideal:.0%}" if speed and ideal else NOTHING)
@@ -167,11 +167,14 @@ def fit_table(points: Sequence[Group]) -> Table | None:
         groups = [group for group in points if group.series == series]
         fit = series_fit(groups)
         if fit is not None:
-            batch = fit.batch_of_diminishing_returns() / groups[0].replicas
+            replicas, several = groups[0].replicas, round_fits(groups)
             numbers = (
-                f"{1000 * fit.overhead_seconds:.3g}",
-                rate(fit.images_per_sec),
-                f"{batch:,.0f}",
+                _among([1000 * one.overhead_seconds for one in (fit, *several)], "{:.3g}".format),
+                _among([one.images_per_sec for one in (fit, *several)], rate),
+                _among(
+                    [one.batch_of_diminishing_returns() / replicas for one in (fit, *several)],
+                    "{:,.0f}".format,
+                ),
             )
             rows.append([Cell(series), *(Cell(number, "number") for number in numbers)])
     if not rows:
@@ -181,8 +184,16 @@ def fit_table(points: Sequence[Group]) -> Table | None:
         title="Fitted step time",
         columns=_heading(f"{words} doubling gains under 5 %"),
         rows=rows,
-        note="seconds = overhead + images / rate, by least squares of relative errors.",
+        note="seconds = overhead + images / rate, by least squares of relative errors; in brackets"
+        " the least and most of fits to single rounds.",
     )
+
+
+def _among(values: Sequence[float], form: Callable[[float], str]) -> str:
+    """The first value, and the ends of the others where there are two or more."""
+    of_all, *others = values
+    ends = f" ({form(min(others))} to {form(max(others))})" if len(others) > 1 else ""
+    return form(of_all) + ends
 
 
 def failed_table(rows: Sequence[Mapping[str, object]]) -> Table | None:

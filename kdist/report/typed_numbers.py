@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UserError
+from .wording import readable
 
 REQUIRED = ("batch_size", "images_per_sec")
 
@@ -52,7 +53,7 @@ def read_typed_numbers(path: Path) -> TypedNumbers:
         raise UserError(f"unreadable: no CSV file: {error}") from error
     if not rows:
         raise UserError("it has no line of numbers")
-    return TypedNumbers(name=path.stem, path=path, rows=rows)
+    return TypedNumbers(name=readable(path.stem), path=path, rows=rows)
 
 
 def _row(line: Mapping[str, str], number: int) -> dict[str, float]:

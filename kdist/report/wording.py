@@ -1,5 +1,6 @@
-"""How the report writes numbers."""
+"""How the report writes numbers and names."""
 
+from collections.abc import Mapping
 from typing import Any
 
 NOTHING = "\N{EN DASH}"
@@ -45,3 +46,19 @@ def setting(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {setting(one)}" for name, one in value.items())
     return str(value)
+
+
+def readable(value: Any) -> Any:
+    r"""Plain data whose text UTF-8 can hold: a folder's name in another encoding is none.
+
+    Example:
+        >>> readable(["run-\udcff"])
+        ['run-?']
+    """
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, Mapping):
+        return {readable(name): readable(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [readable(one) for one in value]
+    return value

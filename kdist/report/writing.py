@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from ..errors import UserError
 from .inputs import LeftOut, find_sources
@@ -64,7 +65,7 @@ def write_report(paths: Sequence[str], *, output: str, baseline: str | None = No
         _write(page, render_page(report, pictures=folder.name).encode("utf-8"))
         for name in before - set(pictures):
             (folder / name).unlink(missing_ok=True)
-        if not pictures:
+        if not any(folder.iterdir()):
             folder.rmdir()
     except OSError as error:
         raise UserError(
@@ -85,7 +86,8 @@ def _pictures_before(page: Path) -> set[str]:
         raise UserError(f"cannot write {page}: {error.strerror}; pass another --output") from error
     if GENERATOR not in text[:_FIRST_CHARACTERS]:
         raise UserError(f"{page} is no report of kdist's: pass another --output, or remove it")
-    return set(re.findall(rf'href="{re.escape(page.stem)}-charts/([a-z0-9-]+\.png)"', text))
+    folder = re.escape(quote(f"{page.stem}-charts"))
+    return set(re.findall(rf'href="{folder}/([a-z0-9-]+\.png)"', text))
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -16,5 +16,9 @@ def figure(*, width: float, height: float) -> Figure:
 def save(chart: Figure, path: Path) -> Path:
     """Write a figure as PNG, whole or not at all."""
     part = path.with_name(f".{path.name}")
-    chart.savefig(part, dpi=130, format="png")
-    return part.replace(path)
+    try:
+        chart.savefig(part, dpi=130, format="png")
+        return part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise

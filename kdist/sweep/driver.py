@@ -95,8 +95,12 @@ def run_sweep(
 
 def why_stopped(error: OSError, folder: SweepFolder) -> str:
     """Why files cannot be written, for a reader."""
-    free = shutil.disk_usage(folder.path).free / 2**20
-    return f"{error.strerror or error} ({free:,.0f} MiB free in {folder.path})"
+    why = str(error.strerror or error)
+    try:
+        free = shutil.disk_usage(folder.path).free / 2**20
+    except OSError as gone:  # somebody removed the folder, or its disk
+        return f"{why} ({folder.path}: {gone.strerror})"
+    return f"{why} ({free:,.0f} MiB free in {folder.path})"
 
 
 def _earlier(

@@ -100,7 +100,7 @@ def read_point(folder: Path) -> dict[str, Any] | str:
         return "no point.json: it has not ended"
     try:
         row = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return f"point.json cannot be read: {error}"
     if not isinstance(row, dict) or not {"name", "kind", "status"} <= row.keys():
         return "point.json is not a row of a sweep"
@@ -123,7 +123,7 @@ def _about(folder: Path) -> dict[str, Any]:
             f"{folder} is no folder of a sweep: its sweep.json cannot be read ({error.strerror});"
             " pass the folder that kdist sweep named"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(
             f"{file} is no JSON ({error}): pass the folder that kdist sweep named"
         ) from error

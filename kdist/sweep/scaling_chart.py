@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .charts import figure, save
+from .spread import bars
 
 _PARTS = ("compute", "collectives", "input")
 
@@ -21,10 +22,7 @@ def draw(measured: Mapping[str, Any], path: Path) -> Path:
         )
         compared = [one for one in own if one["efficiency"]]
         medians = [one["efficiency"]["median"] for one in compared]
-        spread = [
-            [one["efficiency"]["median"] - one["efficiency"]["low"] for one in compared],
-            [one["efficiency"]["high"] - one["efficiency"]["median"] for one in compared],
-        ]
+        spread = bars([one["efficiency"] for one in compared])
         counts = [one["replicas"] for one in compared]
         sides[0].errorbar(counts, medians, yerr=spread, marker="o", capsize=3, label=mode)
         _stack(sides[1 + index], own, mode)

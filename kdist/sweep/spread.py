@@ -7,8 +7,10 @@ from typing import Any
 from .experiment import Row
 
 
-def spread(values: Iterable[float | None]) -> dict[str, float] | None:
+def spread(values: Iterable[float | None]) -> dict[str, Any] | None:
     """Median, least and most of the values that are there; `None` if there is none.
+
+    One value has no spread, so its least and most are `None`: it is not exact.
 
     Example:
         >>> spread([3.0, None, 1.0, 2.0])
@@ -17,7 +19,19 @@ def spread(values: Iterable[float | None]) -> dict[str, float] | None:
     known = [value for value in values if value is not None]
     if not known:
         return None
-    return {"median": statistics.median(known), "low": min(known), "high": max(known)}
+    several = len(known) > 1
+    return {
+        "median": statistics.median(known),
+        "low": min(known) if several else None,
+        "high": max(known) if several else None,
+    }
+
+
+def bars(spreads: Sequence[Mapping[str, Any]]) -> list[list[float]]:
+    """How far least and most are below and above each median; no way where they are not known."""
+    below = [0.0 if one["low"] is None else one["median"] - one["low"] for one in spreads]
+    above = [0.0 if one["high"] is None else one["high"] - one["median"] for one in spreads]
+    return [below, above]
 
 
 def told(one: Mapping[str, float | None] | None, form: str, factor: float = 1.0) -> str:

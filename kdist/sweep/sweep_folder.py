@@ -196,10 +196,18 @@ def _unfinished(asked: Mapping[str, Any], points: int, retry_failed: bool) -> Pa
         except UserError:
             continue  # another version's, or broken: no sweep to go on with
         failed = any(row["status"] == "failed" for row in sweep.points)
-        left = len(sweep.points) < points or not (file.parent / "summary.json").exists()
+        left = len(sweep.points) < points or not _summed_up(file.parent / "summary.json")
         if (left or (failed and retry_failed)) and not _differences(sweep, asked):
             return file.parent
     return None
+
+
+def _summed_up(summary: Path) -> bool:
+    """Whether there is a summary, and it is of all points."""
+    try:
+        return bool(json.loads(summary.read_text(encoding="utf-8"))["points_left"] == 0)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _age(file: Path) -> float:

@@ -90,13 +90,13 @@ def _tell(
         **experiment.measure(outcome.rows),
     }
     folder.write_rows(outcome.rows)
-    folder.write_summary(measured)
     for part in experiment.tables(measured):
         console.print(Text(part) if isinstance(part, str) else part, highlight=False)
     if warning:
         console.print(f"Warning: {warning}", markup=False, highlight=False)
     for path in experiment.draw(outcome.rows, measured, folder.path):
         console.print(f"Chart: {path}", markup=False, highlight=False, soft_wrap=True)
+    folder.write_summary(measured)  # last: with it the sweep is finished
 
 
 def _end(outcome: Outcome, folder: SweepFolder, points: int, console: Console) -> int:

@@ -76,11 +76,7 @@ class ThroughputSweep:
                 "replicas": replicas,
                 "batch_size": batch,
                 "rounds": len(group),
-                "images_per_sec": {
-                    **(spread(row["images_per_sec"] for row in group) or {}),
-                    "low": min(row["images_per_sec_low"] for row in group),
-                    "high": max(row["images_per_sec_high"] for row in group),
-                },
+                "images_per_sec": _of_epochs(group),
             }
             for (replicas, batch), group in sorted(
                 grouped(done(rows), "replicas", "batch_size").items()
@@ -127,6 +123,14 @@ class ThroughputSweep:
         return [draw(measured, folder / "throughput.png")] if measured["points"] else []
 
 
+def _of_epochs(rows: Sequence[Row]) -> dict[str, Any]:
+    """The median of the rounds, with the least and most epoch; one epoch has neither."""
+    low = min(row["images_per_sec_low"] for row in rows)
+    high = max(row["images_per_sec_high"] for row in rows)
+    found = spread(row["images_per_sec"] for row in rows) or {}
+    return found | ({"low": low, "high": high} if low < high or len(rows) > 1 else {})
+
+
 TIMED = {"validate": False, "save_model": False}
 """Settings of a run that is there for its speed."""
 
@@ -160,9 +164,11 @@ def _fit(replicas: int, rows: Sequence[Row]) -> dict[str, Any] | None:
     if whole is None:
         return None
     each = [_fitted(group) for group in grouped(rows, "round").values()]
-    rounds = [fit for fit in each if fit is not None] or [whole]
+    rounds = [fit for fit in each if fit is not None]
 
-    def told_of(all_rows: float, values: list[float]) -> dict[str, float]:
+    def told_of(all_rows: float, values: list[float]) -> dict[str, float | None]:
+        if len(values) < 2:  # one round tells no spread
+            return {"median": all_rows, "low": None, "high": None}
         finite = [value for value in (*values, all_rows) if math.isfinite(value)]
         return {
             "median": all_rows,

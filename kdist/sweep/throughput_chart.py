@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .charts import figure, save
+from .spread import bars
 from .step_time_fit import StepTimeFit
 
 
@@ -24,10 +25,7 @@ def draw(measured: Mapping[str, Any], path: Path) -> Path:
             left,
             [rate["median"] for rate in rates],
             width,
-            yerr=[
-                [rate["median"] - rate["low"] for rate in rates],
-                [rate["high"] - rate["median"] for rate in rates],
-            ],
+            yerr=bars(rates),
             capsize=3,
             color=f"C{index}",
             alpha=0.8,

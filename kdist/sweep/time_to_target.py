@@ -35,7 +35,9 @@ class TimeToTarget:
 
     Args:
         median: By which half of the runs are there; `None` if fewer than half ever were.
-        low: Lower end of its confidence interval; `None` where the runs do not tell.
+        low: Lower end of its confidence interval; `None` where the runs do not tell. The interval
+            is one of many runs: the lower end of fewer than five is above the median more often
+            than `confidence` admits, of three 1 time in 8, of two 1 time in 4.
         high: Upper end; `None` where the runs do not tell, as with few runs.
         reached: Runs that got there.
         runs: All runs.
@@ -91,36 +93,57 @@ def time_to_target(
     wrong = [value for value in durations if not 0 <= value < math.inf]
     if wrong:
         raise UserError(f"received a duration of {wrong[0]!r}: it is at least 0 and finite")
-    curve = _curve(durations, reached, level)
+    steps = _steps(durations, reached, level)
     return TimeToTarget(
-        median=_falls_to_half(curve.times, curve.share_not_yet),
-        low=_falls_to_half(curve.times, curve.low),
-        high=_falls_to_half(curve.times, curve.high),
+        median=_falls_to_half(steps.times, steps.share_not_yet),
+        low=_falls_to_half(steps.times, steps.low),
+        high=_falls_to_half(steps.times, steps.high),
         reached=sum(map(bool, reached)),
         runs=len(durations),
-        curve=curve,
+        curve=_drawn(steps),
     )
 
 
-def _curve(durations: Sequence[float], reached: Sequence[bool], confidence: float) -> NotYetCurve:
-    times, share, low, high = [0.0], [1.0], [1.0], [1.0]
-    if durations:
-        data = stats.CensoredData.right_censored(durations, np.logical_not(reached))
-        not_yet = stats.ecdf(data).sf
-        with warnings.catch_warnings():  # where the share is 1 or 0 there is no interval
-            warnings.simplefilter("ignore", RuntimeWarning)
-            interval = not_yet.confidence_interval(confidence, method="log-log")
-        times += not_yet.quantiles.tolist()
-        share += not_yet.probabilities.tolist()
-        low += interval.low.probabilities.tolist()
-        high += interval.high.probabilities.tolist()
-        for index in range(1, len(times)):
-            if math.isnan(low[index]) or math.isnan(high[index]):
-                # No run got there yet, or all did: the data say no more than before.
-                low[index] = low[index - 1] if share[index] else 0.0
-                high[index] = high[index - 1]
+def _steps(durations: Sequence[float], reached: Sequence[bool], confidence: float) -> NotYetCurve:
+    """A step for each run, runs of the same duration too; no number where there is no interval.
+
+    Of several runs at once, as runs are that take the same number of epochs, the curve can fall to
+    0 in one step, which has no interval; one after the other they have those of the steps before,
+    and the same share and interval after the last.
+    """
+    if not durations:
+        return NotYetCurve(times=(0.0,), share_not_yet=(1.0,), low=(1.0,), high=(1.0,))
+    # A run that was given up at the time of another's target had not been there by then.
+    order = sorted(range(len(durations)), key=lambda run: (durations[run], not reached[run]))
+    turns, given_up = np.arange(len(order)), [not reached[run] for run in order]
+    not_yet = stats.ecdf(stats.CensoredData.right_censored(turns, given_up)).sf
+    with warnings.catch_warnings():  # where the share is 1 or 0 there is no interval
+        warnings.simplefilter("ignore", RuntimeWarning)
+        interval = not_yet.confidence_interval(confidence, method="log-log")
+    times = [durations[order[int(turn)]] for turn in not_yet.quantiles]
     return NotYetCurve(
-        times=tuple(times), share_not_yet=tuple(share), low=tuple(low), high=tuple(high)
+        times=(0.0, *map(float, times)),
+        share_not_yet=(1.0, *not_yet.probabilities.tolist()),
+        low=(1.0, *interval.low.probabilities.tolist()),
+        high=(1.0, *interval.high.probabilities.tolist()),
+    )
+
+
+def _drawn(steps: NotYetCurve) -> NotYetCurve:
+    """A step for each time, with numbers throughout."""
+    low, high = list(steps.low), list(steps.high)
+    for index in range(1, len(low)):
+        if math.isnan(low[index]) or math.isnan(high[index]):
+            # No run got there yet, or all did: the data say no more than before.
+            low[index] = low[index - 1] if steps.share_not_yet[index] else 0.0
+            high[index] = high[index - 1]
+    after = (*steps.times[1:], math.inf)
+    last = [index for index, time in enumerate(steps.times) if time < after[index] or not index]
+    return NotYetCurve(
+        times=tuple(steps.times[index] for index in last),
+        share_not_yet=tuple(steps.share_not_yet[index] for index in last),
+        low=tuple(low[index] for index in last),
+        high=tuple(high[index] for index in last),
     )
 
 

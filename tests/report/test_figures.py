@@ -58,6 +58,33 @@ def test_the_fit_of_a_throughput_sweep_goes_through_its_points(tmp_path):
     assert (overhead, most, batch) == ("50", "500", "238")
 
 
+def test_the_fit_comes_with_the_fits_of_its_rounds(tmp_path):
+    report = report_of(write_sweep(tmp_path / "s", "throughput", throughput_rows(rounds=2)))
+    overhead = report.sections[0].tables[1].rows[0][1].text
+    # The second round is 10 % slower.
+    assert overhead.endswith(" (50 to 55)")
+    assert 50 < float(overhead.split()[0]) < 55
+
+
+def test_an_epoch_that_the_batch_does_not_divide_has_smaller_steps(tmp_path):
+    rows = [
+        {
+            "name": f"b{batch}",
+            "batch_size": batch,
+            "replicas": 1,
+            "global_batch": batch,
+            "round": 1,
+            "images_per_step": images,
+            "images_per_sec": images / (0.05 + 0.002 * images),
+        }
+        for batch, images in ((8, 8.0), (16, 16.0), (700, 512.0))
+    ]
+    report = report_of(write_sweep(tmp_path / "s", "throughput", rows))
+    results, fit = report.sections[0].tables
+    assert [cell.text for cell in fit.rows[0][1:3]] == ["50", "500"]
+    assert results.rows[-1][-1].text == f"{1000 * (0.05 + 0.002 * 512):.3g}"
+
+
 def test_accuracy_and_time_to_target_of_a_sweep(tmp_path):
     report = report_of(write_sweep(tmp_path / "s", "accuracy", accuracy_rows()))
     assert ids(report)[:2] == ["sweep-1", "sweep-1-target"]
@@ -66,6 +93,9 @@ def test_accuracy_and_time_to_target_of_a_sweep(tmp_path):
     assert times[("rule none", 64)]["reached"] == "1 of 3"
     assert times[("rule none", 64)]["seconds"] is None  # fewer than half got there
     assert ("rule none", 128) not in times
+    against_the_batch = report.figures[1].variants[0].chart.to_dict()["layer"]
+    ends = [layer["encoding"]["y2"]["field"] for layer in against_the_batch[1:]]
+    assert ends == ["low"]  # three seeds tell no upper end
     curve = [r for r in report.data["sweep-1-curves"] if r["series"] == "batch 32, rule linear"]
     assert [row["seconds"] for row in curve] == [0, 28, 29, 30]
     assert [row["share"] for row in curve] == pytest.approx([0, 1 / 3, 2 / 3, 1])
@@ -76,6 +106,33 @@ def test_scaling_against_the_ideal(tmp_path):
     full = [row for row in report.data["sweep-1-medians"] if row["series"] == "full"]
     assert [row["efficiency"] for row in full] == pytest.approx([1.0, 0.9, 0.81])
     assert "leave it out of the step" in report.figures[0].caption
+
+
+def test_what_one_replica_does_not_have_is_compared_with_its_full_step(tmp_path):
+    def runs_alike(row):
+        return row["variant"] == "full" or row["replicas"] > 1
+
+    rows = [row for row in scaling_rows() if runs_alike(row)]
+    report = report_of(write_sweep(tmp_path / "s", "scaling", rows))
+    medians = report.data["sweep-1-medians"]
+    shares = [row["efficiency"] for row in medians if row["series"] == "without collectives"]
+    assert shares == pytest.approx([0.9 * 1.05, 0.81 * 1.05])
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"), [("throughput", throughput_rows), ("scaling", scaling_rows)]
+)
+def test_replicas_that_share_cores_are_warned_of(tmp_path, kind, rows):
+    gpus = {"cpu": "x", "devices": ["GPU:0 x", "GPU:1 x"]}
+    cores = report_of(write_sweep(tmp_path / "cores", kind, rows()))
+    assert "no speed-up can be read out" in cores.sections[0].lead
+    for name, machine, these in (
+        ("gpus", gpus, rows()),
+        ("one", {"devices": ["CPU:0 x"]}, [row for row in rows() if row["replicas"] == 1]),
+        ("unknown", {"devices": None}, rows()),
+    ):
+        report = report_of(write_sweep(tmp_path / name, kind, these, machine=machine))
+        assert "speed-up" not in report.sections[0].lead
 
 
 def test_a_sweep_whose_points_all_failed(tmp_path):

@@ -1,4 +1,5 @@
 import json
+import os
 import re
 from html.parser import HTMLParser
 
@@ -85,12 +86,13 @@ def test_what_was_written_is_told(written):
     assert lines[2].startswith(f"Charts: {len(written.pictures)} PNG files in ")
 
 
-def test_a_report_is_replaced_and_its_charts_with_it(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["report", "my report (2), 报告"])
+def test_a_report_is_replaced_and_its_charts_with_it(tmp_path, monkeypatch, name):
     monkeypatch.setattr("kdist.report.figure.Figure.pngs", lambda f, _: {f.files()[0]: b"png"})
-    output = str(tmp_path / "report.html")
+    output = str(tmp_path / f"{name}.html")
     run = write_run(tmp_path / "a")
     write_report([str(run)], output=output)
-    charts = tmp_path / "report-charts"
+    charts = tmp_path / f"{name}-charts"
     (charts / "mine.png").write_text("the reader's own")
     assert (charts / "run-speeds.png").exists()
     sweep = write_sweep(tmp_path / "s", "throughput", throughput_rows())
@@ -99,6 +101,20 @@ def test_a_report_is_replaced_and_its_charts_with_it(tmp_path, monkeypatch):
         "mine.png",
         "sweep-1-images-a-second.png",
     ]
+    failed = [{"status": "failed", "error": "out of memory", "batch_size": 8, "replicas": 1}]
+    write_report([str(write_sweep(tmp_path / "f", "throughput", failed))], output=output)
+    assert [path.name for path in charts.iterdir()] == ["mine.png"]
+
+
+def test_names_of_another_encoding(tmp_path):
+    run = write_run(tmp_path / "in" / os.fsdecode(b"run-\xff"))
+    (tmp_path / "in" / os.fsdecode(b"empty-\xfe")).mkdir()
+    summary = json.loads((run / "summary.json").read_text()) | {"data": "\ud800"}
+    (run / "summary.json").write_text(json.dumps(summary))
+    written = write_report([str(tmp_path / "in")], output=str(tmp_path / "report.html"))
+    assert "run-?" in Page(written.page.read_text()).words
+    assert "empty-?" in str(written)
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in written.pictures)
 
 
 def test_a_file_of_something_else_is_not_overwritten(tmp_path):

@@ -94,6 +94,16 @@ def test_shared_cores_are_warned_of(here, machine, shared):
     assert (here / "out" / "scaling.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_one_round_has_no_spread(here):
+    experiment = scaling(rounds=1)
+    runs = FakeRuns()
+    runs.at = {row["name"]: row for row in rows_of(experiment)}
+    code, out = run(runs, experiment, output="out")
+    assert code == 0
+    assert "0.82 (? to ?)" in out
+    assert (here / "out" / "scaling.png").exists()
+
+
 def test_one_replica_alone_warrants_no_warning():
     assert shared_cores_warning(MACHINE, 1) is None
     assert "no speed-up" in shared_cores_warning(MACHINE, 2)

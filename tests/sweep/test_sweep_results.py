@@ -41,10 +41,12 @@ def test_folders_that_hold_no_row_are_listed_and_left_out(tmp_path):
     (tmp_path / "points" / "a file").write_text("")
     (tmp_path / "points" / "binary").mkdir()
     (tmp_path / "points" / "binary" / "point.json").write_bytes(b"\xff\xfe")
+    (tmp_path / "points" / "deep").mkdir()
+    (tmp_path / "points" / "deep" / "point.json").write_text("[" * 100_000)
     sweep = read_sweep(tmp_path)
     assert [row["name"] for row in sweep.points] == ["good"]
     assert list(sweep.left_out) == sorted(
-        ["a file", "binary", "broken", "copied", "edited", "foreign", "killed", "list"]
+        ["a file", "binary", "broken", "copied", "deep", "edited", "foreign", "killed", "list"]
     )
     assert "it has not ended" in sweep.left_out["killed"]
     assert "images_per_sec 'fast'" in sweep.left_out["edited"]
@@ -69,7 +71,11 @@ def test_another_version_or_content_is_told(tmp_path, about, words):
 def test_no_sweep_is_told(tmp_path):
     with pytest.raises(UserError, match="no folder of a sweep"):
         read_sweep(tmp_path / "missing")
-    for text, words in (("{", "is no JSON"), ("[]", "not of kdist sweep")):
+    for text, words in (
+        ("{", "is no JSON"),
+        ("[" * 100_000, "is no JSON"),
+        ("[]", "not of kdist sweep"),
+    ):
         (tmp_path / "sweep.json").write_text(text)
         with pytest.raises(UserError, match=words):
             read_sweep(str(tmp_path))

@@ -2,6 +2,7 @@ import csv
 import errno
 import json
 import os
+import shutil
 
 import pytest
 from fake_runs import MACHINE, FakeRuns, run, throughput
@@ -110,6 +111,31 @@ def test_a_sweep_killed_before_its_summary_gets_one(here, runs):
     assert (only_folder(here) / "summary.json").exists()
 
 
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left")])
+def test_a_sweep_cut_short_at_its_charts_gets_them(here, runs, end, monkeypatch):
+    runs.at[SECOND] = KeyboardInterrupt()
+    run(runs)  # which leaves a summary of one point
+
+    def cut_short(figure, path, **options):
+        path.write_bytes(b"half")
+        raise end
+
+    with monkeypatch.context() as patch:
+        patch.setattr("matplotlib.figure.Figure.savefig", cut_short)
+        if isinstance(end, OSError):
+            assert run(FakeRuns())[0] == 1
+            assert not list(only_folder(here).glob(".*.png"))
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                run(FakeRuns())
+    again = FakeRuns()
+    code, out = run(again)
+    assert code == 0
+    assert again.names == []
+    assert "Going on with the sweep in" in out
+    assert json.loads((only_folder(here) / "summary.json").read_text())["points_left"] == 0
+
+
 def test_out_of_memory_ends_a_point_and_its_repetitions(here, runs):
     failed = {"status": "failed", "error": "out of memory: OOM when allocating", "run_dir": None}
     runs.at["b16-r2-round1"] = failed
@@ -138,6 +164,16 @@ def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_written(here, runs,
     again = FakeRuns()
     assert run(again)[0] == 0
     assert again.names == NAMES[1:]
+
+
+def test_a_folder_that_is_removed_meanwhile_is_told(here, runs):
+    def remove(point, folder, kind):
+        shutil.rmtree(here / "out")
+        raise OSError(errno.EIO, "Input/output error")
+
+    code, out = run(remove, output="out")
+    assert code == 1
+    assert "Stopped: Input/output error (out: No such file or directory)" in out
 
 
 @pytest.mark.parametrize(
@@ -226,3 +262,17 @@ def test_a_point_that_no_run_would_take_is_told_before_the_first(here, runs):
     with pytest.raises(UserError, match="depth is 6n"):
         run(runs, throughput(train={"depth": 12}))
     assert not (here / "runs").exists()
+
+
+def test_one_measurement_has_no_spread(here, runs):
+    code, out = run(runs, throughput(rounds=1))
+    assert code == 0
+    assert "100.0 (? to ?)" in out  # of the one fit; a round's epochs have a spread
+    summary = json.loads((only_folder(here) / "summary.json").read_text())
+    assert summary["points"][0]["images_per_sec"]["low"] == pytest.approx(0.9 * 8 / 0.108)
+    runs.at = {
+        name: {"images_per_sec_low": 99.0, "images_per_sec_high": 99.0, "images_per_sec": 99.0}
+        for name in NAMES
+    }
+    _, out = run(runs, throughput(rounds=1), fresh=True)
+    assert "99 (? to ?)" in out

@@ -66,6 +66,27 @@ def test_the_curve_falls_within_its_interval(runs):
         assert share - 1e-12 <= high <= 1
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([2.0], (2, None, None)),  # one run tells no interval
+        ([2.0] * 3, (2, 2, None)),
+        ([2.0] * 7, (2, 2, 2)),
+        ([1.0] * 6 + [2.0] * 14, (2, 1, 2)),
+    ],
+)
+def test_runs_of_the_same_duration_tell_as_much_as_others(values, expected):
+    found = time_to_target(values, [True] * len(values))
+    assert (found.median, found.low, found.high) == expected
+    assert found.curve.times == (0, *sorted(set(values)))
+    assert found.curve.share_not_yet[-1] == 0
+
+
+def test_a_run_given_up_when_another_gets_there_was_not_there_by_then():
+    found = time_to_target([5.0, 5.0], [False, True])
+    assert (found.median, found.curve.share_not_yet) == (5, (1, 0.5))
+
+
 def test_no_runs():
     found = time_to_target([], [])
     assert (found.median, found.runs, found.curve.times) == (None, 0, (0.0,))
