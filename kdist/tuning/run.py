@@ -86,8 +86,9 @@ def _finished(search: Search) -> dict[str, Any]:
 def _check_failures(search: Search, folder: SearchFolder) -> None:
     trials = read_trials(folder, search)
     failed = [trial for trial in trials if trial.status == "FAILED"]
-    in_a_row = trials[-search.max_failures :]
-    stopped = len(in_a_row) == search.max_failures and all(trial in failed for trial in in_a_row)
+    # Of several at once, the trial that was begun last need not end last.
+    last = read_trials(folder, search, order="end_order")[-search.max_failures :]
+    stopped = len(last) == search.max_failures and all(trial in failed for trial in last)
     enough = search.max_trials is not None and len(trials) >= search.max_trials
     if failed and (len(failed) == len(trials) or (stopped and not enough)):
         raise UserError(

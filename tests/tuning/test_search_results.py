@@ -165,13 +165,14 @@ def test_a_trial_is_described_in_a_line():
     assert describe(values) == "a 0.1235, b x, epochs 3 to 9"
 
 
-def finished(tmp_path, statuses, **options):
+def finished(tmp_path, statuses, ended=None, **options):
     search = Search(space={"width": [1, 2]}, output=str(tmp_path), **options)
     folder = SearchFolder(str(tmp_path))
     for number, status in enumerate(statuses):
         scores = {"val_accuracy": 0.5} if status == "COMPLETED" else {}
         write_trial(folder, str(number), status, {"width": 1}, **scores)
-    order = {"start_order": [str(number) for number in range(len(statuses))]}
+    names = [str(number) for number in range(len(statuses))]
+    order = {"start_order": names, "end_order": ended or names}
     (folder.trials / "oracle.json").write_text(json.dumps(order))
     folder.write_json("search.json", search.to_dict())
     if len(statuses) == search.max_trials:
@@ -194,6 +195,11 @@ def test_a_finished_search_is_told_without_training(tmp_path, monkeypatch):
         (
             ["COMPLETED", "FAILED", "FAILED"],
             {"max_failures": 2},
+            "as the last 2 trials failed, the last with",
+        ),
+        (  # two at once
+            ["COMPLETED", "FAILED", "COMPLETED", "FAILED"],
+            {"max_failures": 2, "ended": ["0", "2", "1", "3"]},
             "as the last 2 trials failed, the last with",
         ),
     ],
