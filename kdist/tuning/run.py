@@ -166,7 +166,7 @@ def load_tuner(
             target_accuracy=config.target_accuracy if timed else None,
             patience=config.patience,
             time_budget=config.time_budget,
-            make_callbacks=trial_trackers(search, folder),
+            make_callbacks=trial_trackers(search, folder, replicas=strategy.num_replicas_in_sync),
             announce=announce,
             executions_per_trial=search.executions_per_trial,
             directory=str(folder.path),
