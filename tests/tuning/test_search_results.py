@@ -107,7 +107,14 @@ def searched(tmp_path):
     ):
         values = {"base_lr": rate, "momentum": momentum}
         write_trial(
-            folder, str(number), "COMPLETED", values, val_accuracy=accuracy, seconds=2.0, epochs=2.0
+            folder,
+            str(number),
+            "COMPLETED",
+            values,
+            val_accuracy=accuracy,
+            accuracy=0.9,
+            seconds=2.0,
+            epochs=2.0,
         )
     failed = write_trial(folder, "3", "FAILED", {"base_lr": 0.1, "momentum": "0.9"})
     (failed / "failure.txt").write_text("loss was nan after epoch 1\n\nTraceback …\n")
@@ -145,7 +152,10 @@ def test_the_report_leaves_a_table_a_chart_and_the_best_settings(searched):
     assert "Best trial: 1, accuracy 0.8" in text
     rows = list(csv.DictReader(io.StringIO((folder.path / "trials.csv").read_text())))
     assert [row["trial"] for row in rows] == ["0", "1", "2", "3", "4"]
-    assert (rows[1]["accuracy"], rows[1]["base_lr"], rows[1]["seconds"]) == ("0.8", "0.02", "2.0")
+    head = (folder.path / "trials.csv").read_text().splitlines()[0].split(",")
+    assert len(set(head)) == len(head)
+    assert (rows[1]["score"], rows[1]["accuracy"]) == ("0.8", "0.9")
+    assert (rows[1]["base_lr"], rows[1]["seconds"]) == ("0.02", "2.0")
     assert (folder.path / "trials.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((folder.path / "best.json").read_text())["base_lr"] == 0.02
 
