@@ -10,6 +10,9 @@ from ..config import TrainConfig
 from ..errors import UserError
 from .folders import check_folder
 
+# A sweep is kept on a server: it does not decide which files this machine writes.
+_OF_THE_MACHINE = ("run_dir", "log_dir", "track", "track_batches", "log_model", "profile_batches")
+
 
 def sweep_config(settings: Mapping[str, Any], given: Mapping[str, Any]) -> TrainConfig:
     """Begin the W&B run of a sweep's agent and read its parameters.
@@ -52,12 +55,13 @@ def config_of(
     parameters: Mapping[str, Any], settings: Mapping[str, Any], given: Mapping[str, Any]
 ) -> TrainConfig:
     """The settings of a run of the sweep: its parameters over `settings`, beside `given`."""
-    known = [field.name for field in dataclasses.fields(TrainConfig)]
+    fields = [field.name for field in dataclasses.fields(TrainConfig)]
+    known = [name for name in fields if name not in _OF_THE_MACHINE]
     unknown = sorted(set(parameters) - set(known))
     if unknown:
         raise UserError(
-            f"the sweep's parameter {', '.join(unknown)} is no setting of kdist train: there are"
-            f" {', '.join(known)}"
+            f"the sweep's parameter {', '.join(unknown)} is no setting of kdist train that a sweep"
+            f" may choose: there are {', '.join(known)}"
         )
     twice = sorted(set(parameters) & set(given))
     if twice:

@@ -11,7 +11,7 @@ from ..recipes import read_settings
 from ..scaling import RULES
 from ..tracking.names import TRACKERS
 from .objective import OBJECTIVES
-from .search import TUNERS, Search
+from .search import TUNERS, Search, check_given
 
 _DEFAULTS = TrainConfig()
 _SEARCH = Search()
@@ -192,6 +192,7 @@ def tune(
         space=None if space is None else read_settings(space),
         config=TrainConfig.from_dict(settings | given),
     )
+    check_given(search, given)
     from .run import tune as run
 
     try:

@@ -85,8 +85,8 @@ class _Processes:
                     return  # it waits for every worker that has asked for a trial
                 if name == _CHIEF:
                     raise UserError(
-                        f"the chief of the search ended with exit code {code}: run the same"
-                        " command to go on"
+                        f"the chief of the search ended with exit code {code}: mend what it may"
+                        " say above, and run the same command to go on"
                     )
                 if code:
                     self._replace(name, code)
@@ -166,6 +166,8 @@ def free_port(port: int | None) -> int:
     """
     # gRPC itself would share a port with another chief.
     with socket.socket() as attempt:
+        # Connections of a chief that was killed linger for a minute; nobody listens on them.
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             attempt.bind((_LOOPBACK, port or 0))
         except (OSError, OverflowError) as error:

@@ -1,6 +1,7 @@
 """`ReplicaTuner`: KerasTuner's tuner, with every trial on a strategy's replicas."""
 
 import json
+import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +22,8 @@ from .results import describe
 from .search_folder import write_whole
 from .trial_callbacks import FailOnNaN, KeepState, resume_callbacks, weights_file
 
-# An accuracy that none is above, for a time budget without a target.
-_NEVER = 1 - 1e-9
+# Epochs in a row that none has, for a time budget without a target.
+_NEVER = sys.maxsize
 _IDLE_SECONDS = 1.0
 
 CallbackMaker = Callable[[str, int, Mapping[str, Any]], Sequence[keras.callbacks.Callback]]
@@ -182,8 +183,8 @@ class ReplicaTuner(keras_tuner.Tuner):
         stop = None
         if target is not None or self.time_budget is not None:
             stop = StopAtAccuracy(
-                _NEVER if target is None else target,
-                self.patience,
+                {self.oracle.objective.name: 0.0} if target is None else target,
+                _NEVER if target is None else self.patience,
                 time_budget=self.time_budget,
                 verbose=0,
             )

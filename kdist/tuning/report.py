@@ -25,7 +25,7 @@ def report(search: Search, folder: SearchFolder, *, announce: Callable[[str], No
     """
     trials = read_trials(folder, search)
     ranked = best_first(trials, find_objective(search.objective))
-    write_whole(folder.path / "trials.csv", trials_csv(trials, search))
+    write_whole(folder.path / "trials.csv", trials_csv(trials))
     failed = [trial for trial in trials if trial.status == "FAILED"]
     announce(trials_table(trials, search))
     for trial in failed:
@@ -51,13 +51,14 @@ def report(search: Search, folder: SearchFolder, *, announce: Callable[[str], No
     )
 
 
-def trials_csv(trials: Sequence[TrialResult], search: Search) -> str:
-    """A line a trial: name, status, score, hyperparameters, metrics, failure."""
+def trials_csv(trials: Sequence[TrialResult]) -> str:
+    """A line a trial: name, status, score by the objective, hyperparameters, metrics, failure."""
     names = _columns([trial.values for trial in trials])
     metrics = [name for name in _columns([trial.metrics for trial in trials]) if name not in names]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["trial", "status", search.objective, *names, *metrics, "failure"])
+    # Not the objective's name: accuracy and loss are metrics of the training, too.
+    writer.writerow(["trial", "status", "score", *names, *metrics, "failure"])
     for trial in trials:
         cells = [trial.values.get(name, "") for name in names]
         cells += [trial.metrics.get(name, "") for name in metrics]

@@ -41,18 +41,18 @@ class TrialResult:
         return self.metrics.get("reached", 1.0) >= 1.0
 
 
-def read_trials(folder: SearchFolder, search: Search) -> list[TrialResult]:
+def read_trials(
+    folder: SearchFolder, search: Search, *, order: str = "start_order"
+) -> list[TrialResult]:
     """The trials of a search so far, in the order in which they began.
 
     Args:
         folder: Of the search.
         search: Its settings.
+        order: `"end_order"` for those that have ended, in the order in which they did.
     """
-    oracle = folder.read("trials/oracle.json") or {"start_order": []}
-    return [
-        _read_trial(folder.trials / f"trial_{trial_id}", search)
-        for trial_id in oracle["start_order"]
-    ]
+    oracle = folder.read("trials/oracle.json") or {order: []}
+    return [_read_trial(folder.trials / f"trial_{trial_id}", search) for trial_id in oracle[order]]
 
 
 def _read_trial(folder: Path, search: Search) -> TrialResult:

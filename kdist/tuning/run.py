@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
+from ..tracking.wandb_account import asked_mode
 from .objective import find_objective
 from .report import report
 from .results import read_trials
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _TUNER_ID = "KERASTUNER_TUNER_ID"
 _ORACLE_IP = "KERASTUNER_ORACLE_IP"
+_ORACLE_PORT = "KERASTUNER_ORACLE_PORT"
 
 
 def tune(search: Search, *, announce: Callable[[str], None] = print) -> SearchFolder:
@@ -48,8 +50,16 @@ def tune(search: Search, *, announce: Callable[[str], None] = print) -> SearchFo
     """
     if search.model is not None:
         split_name(search.model)
+    if "wandb" in search.config.trackers:
+        asked_mode()  # a trial would fail by a wrong one
     folder = SearchFolder(search.output)
     if _ORACLE_IP in os.environ:
+        missing = [name for name in (_ORACLE_PORT, _TUNER_ID) if name not in os.environ]
+        if missing:
+            raise UserError(
+                f"received {_ORACLE_IP} without {' and '.join(missing)}: set it too, or unset the"
+                " variable"
+            )
         if search.per_trial is not None:
             raise UserError(
                 f"received per_trial={search.per_trial} and {_ORACLE_IP}: --per-trial starts a"
@@ -86,8 +96,9 @@ def _finished(search: Search) -> dict[str, Any]:
 def _check_failures(search: Search, folder: SearchFolder) -> None:
     trials = read_trials(folder, search)
     failed = [trial for trial in trials if trial.status == "FAILED"]
-    in_a_row = trials[-search.max_failures :]
-    stopped = len(in_a_row) == search.max_failures and all(trial in failed for trial in in_a_row)
+    # Of several at once, the trial that was begun last need not end last.
+    last = read_trials(folder, search, order="end_order")[-search.max_failures :]
+    stopped = len(last) == search.max_failures and all(trial in failed for trial in last)
     enough = search.max_trials is not None and len(trials) >= search.max_trials
     if failed and (len(failed) == len(trials) or (stopped and not enough)):
         raise UserError(
@@ -131,12 +142,15 @@ def load_tuner(
     import keras_tuner
 
     from ..strategy import MirroredStrategy
+    from ..xla import check_xla
     from .oracles import make_oracle
     from .replica_tuner import ReplicaTuner
     from .trial_tracking import trial_trackers
 
     config = search.config
     strategy = MirroredStrategy(replicas=search.replicas)
+    if config.xla:
+        check_xla(strategy.devices)
     hypermodel: Any
     if data is not None:
         from .hypermodel import WideResNetHyperModel
@@ -165,7 +179,7 @@ def load_tuner(
             target_accuracy=config.target_accuracy if timed else None,
             patience=config.patience,
             time_budget=config.time_budget,
-            make_callbacks=trial_trackers(search, folder),
+            make_callbacks=trial_trackers(search, folder, replicas=strategy.num_replicas_in_sync),
             announce=announce,
             executions_per_trial=search.executions_per_trial,
             directory=str(folder.path),

@@ -2,7 +2,7 @@
 
 import dataclasses
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..arguments import as_integer
@@ -23,6 +23,14 @@ _HEEDED = (
     *("target_accuracy", "patience", "time_budget"),
     *_MAY_CHANGE_IN_CONFIG,
 )
+
+
+#: Settings that do nothing in a trial of the WideResNet.
+_IDLE = {
+    "validate": "but every trial is validated",
+    "noise_scale": "which no trial measures",
+    "target_train_accuracy": "but trials have the target of --target-accuracy alone",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,25 +104,29 @@ class Search:
             if self.space is None:
                 object.__setattr__(self, "space", DEFAULT_SPACE)
             self.search_space()
+            self._check_idle(_IDLE)
         elif self.space is not None:
             raise UserError(
                 f"received a search space and {self.model}, whose function declares its own: leave"
                 " --space out"
             )
         else:
-            self._check_heeded(self.model)
+            unheeded = [name for name in self.config.to_dict() if name not in _HEEDED]
+            self._check_idle(dict.fromkeys(unheeded, f"which {self.model} decides itself"))
 
-    def _check_heeded(self, model: str) -> None:
+    def _check_idle(self, reasons: Mapping[str, str]) -> None:
         given, default = self.config.to_dict(), TrainConfig().to_dict()
-        idle = [name for name in given if name not in _HEEDED and given[name] != default[name]]
+        idle = [name for name in given if name in reasons and given[name] != default[name]]
         if idle:
             raise UserError(
-                f"received {', '.join(idle)}, which {model} decides itself: leave"
+                f"received {', '.join(idle)}, {reasons[idle[0]]}: leave"
                 f" {'it' if len(idle) == 1 else 'them'} out"
             )
 
     def _check_devices(self) -> None:
         if self.per_trial is None:
+            if self.port is not None:
+                raise UserError(f"port={self.port} does nothing without --per-trial: leave it out")
             if self.devices is not None:
                 raise UserError(
                     f"devices={self.devices} is for several trials at once: pass --per-trial too,"
@@ -150,6 +162,24 @@ class Search:
     def from_dict(cls, values: Mapping[str, Any]) -> "Search":
         """Read what `to_dict` gave."""
         return cls(**{**values, "config": TrainConfig.from_dict(values["config"])})
+
+
+def check_given(search: Search, given: Collection[str]) -> None:
+    """Refuse settings of the command line that the search space tunes.
+
+    Args:
+        search: The settings.
+        given: Names of those that were given. `batch_size` is the one that rates are drawn for.
+
+    Raises:
+        UserError: One would do nothing.
+    """
+    tuned = [name for name in search.space or () if name in given and name != "batch_size"]
+    if tuned:
+        raise UserError(
+            f"received {', '.join(tuned)}, which the search space tunes: leave"
+            f" {'it' if len(tuned) == 1 else 'them'} out, or pass a --space without"
+        )
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -45,7 +45,11 @@ class SearchFolder:
         settings = json.loads(json.dumps(search.to_dict()))
         try:
             before = self.read("search.json")
-            if before is None and self.path.is_dir() and any(self.path.iterdir()):
+            if (
+                before is None
+                and self.path.is_dir()
+                and not all(map(_is_ours, self.path.iterdir()))
+            ):
                 raise UserError(
                     f"the folder {self.path} is not empty and holds no search: pass another"
                     " --output"
@@ -94,6 +98,11 @@ class SearchFolder:
     def write_json(self, name: str, values: Mapping[str, Any]) -> None:
         """Write `values` to the file `name`, whole or not at all."""
         write_whole(self.path / name, json.dumps(values, indent=2) + "\n")
+
+
+def _is_ours(path: Path) -> bool:
+    # What a kill leaves before the settings are written.
+    return path.name == ".lock" or path.name.startswith(".search.json.")
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -19,6 +19,9 @@ NOT_TUNED = {
     "subset": "all trials see the same data",
     "replicas": "one strategy trains all trials",
     "seed": "it would be chosen by luck",
+    "validate": "every trial is validated",
+    "noise_scale": "it is how runs are watched",
+    "save_model": "a search keeps the models itself",
     "target_accuracy": "it is the aim, not a way to it",
     "target_train_accuracy": "it is the aim, not a way to it",
     "patience": "it is the aim, not a way to it",
@@ -172,6 +175,9 @@ def _read(name: str, given: Any, hint: Any) -> Range | Choice:
             f"the search space of {name} is a list of choices, or a table with min and max;"
             f" received {given!r}"
         )
+    nested = [value for value in given if isinstance(value, list | tuple | Mapping)]
+    if nested:
+        raise UserError(f"the search space of {name} holds {nested[0]!r}: give single values")
     # A float setting takes 0 and 0.5 alike, KerasTuner one type only.
     if float in kinds:
         given = [as_real(value) if as_real(value) is not None else value for value in given]

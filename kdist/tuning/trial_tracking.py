@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..scaling import scale_learning_rate
 from ..tracking.trackers import tracking
 from .objective import find_objective
 from .search import Search
@@ -12,7 +13,7 @@ from .trial_config import trial_config
 
 
 def trial_trackers(
-    search: Search, folder: SearchFolder
+    search: Search, folder: SearchFolder, *, replicas: int
 ) -> Callable[[str, int, Mapping[str, Any]], list[Any]] | None:
     """From a trial's name, the execution from 0 and its values to its trackers.
 
@@ -20,6 +21,7 @@ def trial_trackers(
         search: The settings; `None` is returned where they ask for no tracker.
         folder: Of the search. A run's files are in `tracking-<execution>` of its trial's folder;
             what a run that was cut short left there is removed.
+        replicas: Of a trial.
     """
     config = search.config
     if not config.trackers:
@@ -33,10 +35,20 @@ def trial_trackers(
         shutil.rmtree(run, ignore_errors=True)
         name = f"{folder.path.name}-{trial_id}"
         drawn: dict[str, Any] = dict(values)
-        settings = drawn
+        settings = dict(drawn)
+        batch = drawn.get("batch_size", config.batch_size)
         if search.model is None:
             drawn = search.search_space().decode(values)
-            settings = trial_config(config, drawn).to_dict()
+            chosen = trial_config(config, drawn)
+            batch = chosen.batch_size
+            settings = chosen.to_dict()
+            settings["learning_rate"] = scale_learning_rate(
+                chosen.base_lr,
+                replicas=replicas,
+                rule=chosen.lr_rule,
+                optimizer=chosen.optimizer,
+            )
+        settings |= {"replicas": replicas, "global_batch": replicas * batch}
         return list(
             tracking(
                 *config.trackers,

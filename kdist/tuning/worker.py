@@ -7,6 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
+from ..errors import UserError
 from .run import run_trials
 from .search import Search
 from .search_folder import SearchFolder
@@ -26,7 +27,10 @@ def main() -> None:
         if name != "chief":
             print(f"{name}: {line}", flush=True)
 
-    run_trials(search, SearchFolder(path), announce=announce)
+    try:
+        run_trials(search, SearchFolder(path), announce=announce)
+    except UserError as error:
+        sys.exit(f"{name}: {error}")
 
 
 def _end_with_the_starter() -> None:

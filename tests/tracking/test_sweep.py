@@ -21,7 +21,9 @@ def test_parameters_win_over_a_file_and_the_run_is_tracked():
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"lr": 0.1}, "parameter lr is no setting of kdist train: there are dataset.*base_lr"),
+        ({"lr": 0.1}, "parameter lr is no setting of kdist train .*: there are dataset.*base_lr"),
+        ({"run_dir": "/elsewhere"}, "run_dir is no setting of kdist train that a sweep may choose"),
+        ({"track": "csv"}, "track is no setting"),
         ({"seed": 1}, "seed is a parameter of the sweep and given on the command line"),
         ({"base_lr": "1e-3"}, "base_lr is a number, received '1e-3'"),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kdist.config import TrainConfig
 from kdist.errors import UserError
-from kdist.tuning import parallel
+from kdist.tuning import parallel, worker
 from kdist.tuning.pinning import Pin, pin_workers
 from kdist.tuning.search import Search
 from kdist.tuning.search_folder import SearchFolder
@@ -50,6 +50,18 @@ def test_a_port_that_is_taken_is_told():
         with pytest.raises(UserError, match=f"port {port} cannot be had"):
             parallel.free_port(port)
     assert parallel.free_port(None) > 0
+
+
+def test_a_port_is_had_again_at_once_when_the_chief_was_killed():
+    with socket.socket() as chief:
+        chief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does
+        chief.bind(("127.0.0.1", 0))
+        chief.listen()
+        port = chief.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as worker:
+            chief.accept()[0].close()  # who closes first keeps the connection for a minute
+            worker.recv(1)
+    assert parallel.free_port(port) == port
 
 
 # Plays chief and workers without TensorFlow: what each does stands in its environment.
@@ -139,6 +151,16 @@ def data():
     x = np.ones((16, 2), "float32")
     return (x, x[:, 0]), (x, x[:, 0])
 """
+
+
+def test_a_users_mistake_is_a_line_of_the_process(tmp_path, monkeypatch):
+    search = Search(model=str(tmp_path / "model.py:build"), output=str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["worker", str(tmp_path), ""])
+    monkeypatch.setenv("KERASTUNER_TUNER_ID", "worker0")
+    monkeypatch.setattr(worker.threading.Thread, "start", lambda thread: None)
+    SearchFolder(str(tmp_path)).write_json("search.json", search.to_dict())
+    with pytest.raises(SystemExit, match="worker0: there is no file .*model.py"):
+        worker.main()
 
 
 def test_real_processes(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 from kdist.config import TrainConfig
 from kdist.errors import UserError
 from kdist.tuning.run import least_epochs, tune
-from kdist.tuning.search import Search, differences
+from kdist.tuning.search import Search, check_given, differences
 from kdist.tuning.search_folder import SearchFolder
 
 
@@ -19,6 +19,9 @@ from kdist.tuning.search_folder import SearchFolder
         ({"executions_per_trial": 1.5}, "executions_per_trial is a whole number"),
         ({"factor": 1}, "factor is a whole number of at least 2"),
         ({"devices": 2}, "devices=2 is for several trials at once: pass --per-trial"),
+        ({"port": 4000}, "port=4000 does nothing without --per-trial"),
+        ({"config": TrainConfig(validate=False)}, "received validate, but every trial is"),
+        ({"config": TrainConfig(noise_scale=True)}, "received noise_scale, which no trial"),
         ({"per_trial": 3, "devices": 2}, "per_trial=3 devices are more than devices=2"),
         ({"per_trial": 1, "config": TrainConfig(replicas=2)}, "leave --replicas out"),
         ({"config": TrainConfig(run_dir="x")}, "received run_dir"),
@@ -34,6 +37,14 @@ from kdist.tuning.search_folder import SearchFolder
 def test_a_mistake_is_told(values, words):
     with pytest.raises(UserError, match=words):
         Search(**values)
+
+
+def test_a_setting_that_is_tuned_is_not_given_too():
+    search = Search(config=TrainConfig(optimizer="adam", batch_size=64))
+    with pytest.raises(UserError, match="received optimizer, which the search space tunes"):
+        check_given(search, {"optimizer", "batch_size", "epochs"})
+    check_given(search, {"batch_size", "epochs"})
+    check_given(Search(space={"width": [1, 2]}), {"optimizer"})
 
 
 def test_bayesian_without_its_libraries_says_what_to_install(monkeypatch):
@@ -85,6 +96,14 @@ def test_a_folder_holds_one_search(tmp_path):
     again.close()
 
 
+def test_what_a_kill_leaves_before_the_settings_is_no_hindrance(tmp_path):
+    for name in (".lock", ".search.json.123"):
+        (tmp_path / name).touch()
+    folder = SearchFolder(str(tmp_path))
+    assert not folder.open(Search())
+    folder.close()
+
+
 @pytest.mark.parametrize("name", ["file", "search.json"])
 def test_a_folder_of_something_else_is_left_alone(tmp_path, name):
     (tmp_path / name).write_text("mine")
@@ -114,9 +133,25 @@ def test_a_model_that_is_not_there_is_told_before_anything_is_made(tmp_path, mod
 
 
 def test_per_trial_under_a_chief_of_someone_else_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("KERASTUNER_ORACLE_IP", "127.0.0.1")
+    for name in ("ORACLE_IP", "ORACLE_PORT", "TUNER_ID"):
+        monkeypatch.setenv(f"KERASTUNER_{name}", "1")
     with pytest.raises(UserError, match="unset the variable"):
         tune(Search(per_trial=1, devices=2, output=str(tmp_path / "out")))
+
+
+def test_variables_of_kerastuner_go_together(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERASTUNER_ORACLE_IP", "127.0.0.1")
+    monkeypatch.setenv("KERASTUNER_ORACLE_PORT", "4000")
+    with pytest.raises(UserError, match="KERASTUNER_ORACLE_IP without KERASTUNER_TUNER_ID: set"):
+        tune(Search(output=str(tmp_path / "out")))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_mode_that_wandb_does_not_know_fails_no_trial(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "of")
+    with pytest.raises(UserError, match="WANDB_MODE is one of .*; received of"):
+        tune(Search(config=TrainConfig(track="wandb"), output=str(tmp_path / "out")))
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_mistake_is_one_line_and_exit_2_without_tensorflow(tmp_path):

@@ -107,7 +107,14 @@ def searched(tmp_path):
     ):
         values = {"base_lr": rate, "momentum": momentum}
         write_trial(
-            folder, str(number), "COMPLETED", values, val_accuracy=accuracy, seconds=2.0, epochs=2.0
+            folder,
+            str(number),
+            "COMPLETED",
+            values,
+            val_accuracy=accuracy,
+            accuracy=0.9,
+            seconds=2.0,
+            epochs=2.0,
         )
     failed = write_trial(folder, "3", "FAILED", {"base_lr": 0.1, "momentum": "0.9"})
     (failed / "failure.txt").write_text("loss was nan after epoch 1\n\nTraceback …\n")
@@ -145,7 +152,10 @@ def test_the_report_leaves_a_table_a_chart_and_the_best_settings(searched):
     assert "Best trial: 1, accuracy 0.8" in text
     rows = list(csv.DictReader(io.StringIO((folder.path / "trials.csv").read_text())))
     assert [row["trial"] for row in rows] == ["0", "1", "2", "3", "4"]
-    assert (rows[1]["accuracy"], rows[1]["base_lr"], rows[1]["seconds"]) == ("0.8", "0.02", "2.0")
+    head = (folder.path / "trials.csv").read_text().splitlines()[0].split(",")
+    assert len(set(head)) == len(head)
+    assert (rows[1]["score"], rows[1]["accuracy"]) == ("0.8", "0.9")
+    assert (rows[1]["base_lr"], rows[1]["seconds"]) == ("0.02", "2.0")
     assert (folder.path / "trials.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((folder.path / "best.json").read_text())["base_lr"] == 0.02
 
@@ -165,13 +175,14 @@ def test_a_trial_is_described_in_a_line():
     assert describe(values) == "a 0.1235, b x, epochs 3 to 9"
 
 
-def finished(tmp_path, statuses, **options):
+def finished(tmp_path, statuses, ended=None, **options):
     search = Search(space={"width": [1, 2]}, output=str(tmp_path), **options)
     folder = SearchFolder(str(tmp_path))
     for number, status in enumerate(statuses):
         scores = {"val_accuracy": 0.5} if status == "COMPLETED" else {}
         write_trial(folder, str(number), status, {"width": 1}, **scores)
-    order = {"start_order": [str(number) for number in range(len(statuses))]}
+    names = [str(number) for number in range(len(statuses))]
+    order = {"start_order": names, "end_order": ended or names}
     (folder.trials / "oracle.json").write_text(json.dumps(order))
     folder.write_json("search.json", search.to_dict())
     if len(statuses) == search.max_trials:
@@ -194,6 +205,11 @@ def test_a_finished_search_is_told_without_training(tmp_path, monkeypatch):
         (
             ["COMPLETED", "FAILED", "FAILED"],
             {"max_failures": 2},
+            "as the last 2 trials failed, the last with",
+        ),
+        (  # two at once
+            ["COMPLETED", "FAILED", "COMPLETED", "FAILED"],
+            {"max_failures": 2, "ended": ["0", "2", "1", "3"]},
             "as the last 2 trials failed, the last with",
         ),
     ],

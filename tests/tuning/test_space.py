@@ -26,6 +26,7 @@ def space(**ranges):
         ({"width": 2}, "is a list of choices, or a table with min and max; received 2"),
         ({"width": []}, "is a list of choices"),
         ({"width": [1, 1]}, "has a choice twice"),
+        ({"width": [1, [2]]}, r"the search space of width holds \[2\]: give single values"),
         ({"depth": [10, 12]}, "the search space of depth holds 12: depth is 6n \\+ 4"),
         ({"depth": {"min": 10, "max": 22, "step": 3}}, "holds 13"),
         ({"dropout": {"min": 0.0, "max": 1.0}}, "the search space of dropout holds 1.0"),

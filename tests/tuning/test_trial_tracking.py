@@ -17,7 +17,7 @@ def asked(monkeypatch):
 
 
 def test_without_trackers_there_are_none(tmp_path):
-    assert trial_trackers(Search(), SearchFolder(str(tmp_path))) is None
+    assert trial_trackers(Search(), SearchFolder(str(tmp_path)), replicas=1) is None
 
 
 def test_each_execution_of_a_trial_is_a_run_of_the_searchs_group(tmp_path, asked):
@@ -29,7 +29,7 @@ def test_each_execution_of_a_trial_is_a_run_of_the_searchs_group(tmp_path, asked
     folder = SearchFolder(str(tmp_path / "search"))
     left = folder.trials / "trial_03" / "tracking-1" / "wandb"
     left.mkdir(parents=True)  # by a run that was killed
-    make = trial_trackers(search, folder)
+    make = trial_trackers(search, folder, replicas=2)
     for execution in (0, 1):
         assert make("03", execution, {"momentum": "0.9", "batch_size": 64}) == []
     assert not left.exists()
@@ -40,6 +40,8 @@ def test_each_execution_of_a_trial_is_a_run_of_the_searchs_group(tmp_path, asked
     assert second["run_name"] == "search-03-1"
     assert options["hyperparameters"] == {"momentum": 0.9, "batch_size": 64}
     assert options["config"]["base_lr"] == pytest.approx(0.02)  # as it is trained with
+    assert (options["config"]["replicas"], options["config"]["global_batch"]) == (2, 128)
+    assert options["config"]["learning_rate"] == pytest.approx(0.04)
     assert options["objective"] == ("val_accuracy", "max")
     assert options["every_batches"] == 5
 
@@ -48,8 +50,10 @@ def test_a_users_model_shows_its_hyperparameters(tmp_path, asked):
     search = Search(
         model="m.py:build", objective="seconds_to_target", config=TrainConfig(track="csv")
     )
-    trial_trackers(search, SearchFolder(str(tmp_path / "search")))("0", 0, {"units": 3})
+    make = trial_trackers(search, SearchFolder(str(tmp_path / "search")), replicas=2)
+    make("0", 0, {"units": 3})
     (_, options) = asked[0]
     assert options["run_name"] == "search-0"
-    assert options["config"] == options["hyperparameters"] == {"units": 3}
+    assert options["hyperparameters"] == {"units": 3}
+    assert options["config"] == {"units": 3, "replicas": 2, "global_batch": 64}
     assert options["objective"] is None

@@ -282,6 +282,24 @@ def test_seconds_to_a_target_stop_the_trial_and_nan_fails_it(
     assert failure.read_text().startswith("loss was nan after epoch 1")
 
 
+def test_a_time_budget_needs_no_accuracy(one, tmp_path, without_graph_optimizer):
+    def regression(hp):
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(hp.Int("units", 1, 1))])
+        model.compile("sgd", "mse")
+        return model
+
+    tuner = ReplicaTuner(
+        oracle(objective=keras_tuner.Objective("val_loss", "min"), max_trials=1),
+        UserHyperModel(regression, ((X, 9 * Y), (X, 9 * Y)), TrainConfig(epochs=3), one),
+        strategy=one,
+        directory=str(tmp_path),
+        time_budget=1e-9,
+    )
+    tuner.search(verbose=0)
+    assert statuses(tuner) == ["COMPLETED"]
+    assert tuner.oracle.trials["0"].metrics.get_last_value("epochs") == 1
+
+
 @pytest.mark.parametrize(
     ("rule", "drawn", "factor"),
     [("linear", {}, 2), ("linear", {"batch_size": 64}, 4), ("auto", {}, 2**0.5)],
