@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from ..errors import UserError
 
-#: Seconds of a trial that never reached the target count so many times: the penalized average
-#: runtime (PAR10) of algorithm configuration, Hutter et al. 2009, "ParamILS", section 3.
+#: The time budget of a trial that never reached the target counts so many times: the penalized
+#: average runtime (PAR10) of algorithm configuration, Hutter et al. 2009, "ParamILS", section 3.
 PENALTY = 10
 
 
@@ -37,21 +37,35 @@ def find_objective(name: str) -> Objective:
     return OBJECTIVES[name]
 
 
+def check_time_budget(metric: str, time_budget: float | None) -> None:
+    """Refuse a search for seconds to a target that has no time budget.
+
+    Raises:
+        UserError: It has none.
+    """
+    if metric == OBJECTIVES["seconds_to_target"].metric and time_budget is None:
+        raise UserError(
+            f"the objective {metric} takes a time budget, received none: pass --time-budget, the"
+            " seconds that a trial has at most; one that misses the target counts ten times that"
+        )
+
+
 def seconds_to_target(
-    met_seconds: float | None, *, seconds: float, best: float, target: float
+    met_seconds: float | None, *, budget: float, best: float, target: float
 ) -> float:
-    """Seconds until the target was met; ten times those trained, and more, where it was not.
+    """Seconds until the target was met; ten times the budget, and more, where it was not.
 
     Args:
         met_seconds: When it was met, `None` for never.
-        seconds: Of the whole training.
+        budget: Seconds that every trial has at most: the same for all, lest one that fails fast
+            counts less than one that comes close.
         best: The best accuracy there was.
-        target: The accuracy to beat. Of two trials that took as long, the one that came closer
-            counts less.
+        target: The accuracy to beat. Of two trials that missed it, the one that came closer counts
+            less.
     """
     if met_seconds is not None:
         return met_seconds
-    return PENALTY * seconds * (1 + max(0.0, target - best))
+    return PENALTY * budget * (1 + max(0.0, target - best))
 
 
 def best_epoch(history: Mapping[str, Sequence[float]], objective: Objective) -> dict[str, float]:

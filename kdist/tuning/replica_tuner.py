@@ -16,11 +16,17 @@ from ..callbacks.resumable import ResumableCallback
 from ..strategy import MirroredStrategy
 from ..tracking.tracker import ended
 from .failures import fail_if_it_ended_a_process, fail_unless_finite, reason_of
-from .objective import Objective, best_epoch, seconds_to_target
+from .objective import Objective, best_epoch, check_time_budget, seconds_to_target
 from .parallel import running_marker
 from .results import describe
 from .search_folder import write_whole
-from .trial_callbacks import FailOnNaN, KeepState, resume_callbacks, weights_file
+from .trial_callbacks import (
+    FailOnNaN,
+    KeepState,
+    LogSecondsToTarget,
+    resume_callbacks,
+    weights_file,
+)
 
 # Epochs in a row that none has, for a time budget without a target.
 _NEVER = sys.maxsize
@@ -81,6 +87,7 @@ class ReplicaTuner(keras_tuner.Tuner):
         announce: Callable[[str], None] | None = None,
         **kwargs: Any,
     ) -> None:
+        check_time_budget(oracle.objective.name, time_budget)
         self.distribution_strategy = strategy  # the constructor below builds models already
         self.seed = seed
         self.target_accuracy = target_accuracy
@@ -190,6 +197,8 @@ class ReplicaTuner(keras_tuner.Tuner):
             )
             kept["stop_at_accuracy"] = stop
         own: list[Any] = [PrintThroughput(verbose=0), *kept.values(), FailOnNaN()]
+        if stop is not None and target is not None:
+            own.append(LogSecondsToTarget(stop))
         if "tuner/epochs" in hp.values:
             own.append(KeepState(folder, kept))
         more: Sequence[Any] = ()
@@ -210,7 +219,7 @@ class ReplicaTuner(keras_tuner.Tuner):
             metrics["reached"] = float(stop.reached)
             metrics["seconds_to_target"] = seconds_to_target(
                 stop.met_seconds if stop.reached else None,
-                seconds=stop.seconds,
+                budget=stop.seconds if self.time_budget is None else self.time_budget,
                 best=best,
                 target=target,
             )

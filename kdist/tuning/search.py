@@ -8,7 +8,7 @@ from typing import Any
 from ..arguments import as_integer
 from ..config import TrainConfig
 from ..errors import UserError
-from .objective import find_objective
+from .objective import check_time_budget, find_objective
 from .space import DEFAULT_SPACE, SearchSpace
 
 TUNERS = ("random", "bayesian", "hyperband")
@@ -77,7 +77,7 @@ class Search:
     def __post_init__(self) -> None:
         if self.tuner not in TUNERS:
             raise UserError(f"tuner is one of {', '.join(TUNERS)}; received {self.tuner}")
-        find_objective(self.objective)
+        check_time_budget(find_objective(self.objective).metric, self.config.time_budget)
         if self.tuner == "bayesian":
             _require_bayesian()
         for name, least in (

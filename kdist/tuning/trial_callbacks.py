@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import keras_tuner
 
+from ..callbacks.early_stopping import StopAtAccuracy
 from ..callbacks.resumable import ResumableCallback
 from .search_folder import write_whole
 
@@ -24,6 +25,23 @@ class FailOnNaN(keras.callbacks.Callback):
                 raise keras_tuner.errors.FailedTrialError(
                     f"{name} was {value:g} after epoch {epoch + 1}"
                 )
+
+
+class LogSecondsToTarget(keras.callbacks.Callback):
+    """Puts the seconds to the target into `logs`, once it is reached.
+
+    Args:
+        stop: Comes before it.
+    """
+
+    def __init__(self, stop: StopAtAccuracy) -> None:
+        super().__init__()
+        self.stop = stop
+
+    def on_epoch_end(self, _: int, logs: dict[str, Any] | None = None) -> None:
+        """Look whether it is."""
+        if self.stop.reached and logs is not None:
+            logs["seconds_to_target"] = self.stop.met_seconds
 
 
 class KeepState(keras.callbacks.Callback):

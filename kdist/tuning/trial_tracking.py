@@ -27,8 +27,6 @@ def trial_trackers(
     if not config.trackers:
         return None
     objective = find_objective(search.objective)
-    # Keras knows no seconds to a target.
-    in_logs = objective.metric.startswith("val_")
 
     def trackers(trial_id: str, execution: int, values: Mapping[str, Any]) -> list[Any]:
         run = folder.trials / f"trial_{trial_id}" / f"tracking-{execution}"
@@ -60,7 +58,7 @@ def trial_trackers(
                 log_model=config.log_model,
                 profile_batches=config.profile_batches,
                 hyperparameters=drawn,
-                objective=(objective.metric, objective.direction) if in_logs else None,
+                objective=(objective.metric, objective.direction),
                 verbose=0,
             )
         )

@@ -15,6 +15,7 @@ from kdist.tuning.search_folder import SearchFolder
     [
         ({"tuner": "grid"}, "tuner is one of random, bayesian, hyperband; received grid"),
         ({"objective": "speed"}, "objective is one of accuracy, loss, seconds_to_target"),
+        ({"objective": "seconds_to_target"}, "takes a time budget, received none: pass --time-b"),
         ({"max_trials": 0}, "max_trials is a whole number of at least 1, received 0"),
         ({"executions_per_trial": 1.5}, "executions_per_trial is a whole number"),
         ({"factor": 1}, "factor is a whole number of at least 2"),

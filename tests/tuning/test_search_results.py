@@ -61,9 +61,9 @@ def test_few_trials_say_nothing_and_the_weightiest_comes_first():
 
 
 def test_who_missed_the_target_counts_ten_times_and_the_closer_less():
-    assert seconds_to_target(7.0, seconds=9, best=0.9, target=0.85) == 7
-    near = seconds_to_target(None, seconds=9, best=0.84, target=0.85)
-    far = seconds_to_target(None, seconds=9, best=0.10, target=0.85)
+    assert seconds_to_target(7.0, budget=9, best=0.9, target=0.85) == 7
+    near = seconds_to_target(None, budget=9, best=0.84, target=0.85)
+    far = seconds_to_target(None, budget=9, best=0.10, target=0.85)
     assert 90 < near < far
 
 
@@ -161,7 +161,8 @@ def test_the_report_leaves_a_table_a_chart_and_the_best_settings(searched):
 
 
 def test_who_reached_the_target_comes_first(tmp_path):
-    search = Search(objective="seconds_to_target", space={"width": [1, 2]})
+    budget = TrainConfig(time_budget=60)
+    search = Search(objective="seconds_to_target", space={"width": [1, 2]}, config=budget)
     folder = SearchFolder(str(tmp_path))
     write_trial(folder, "0", "COMPLETED", {"width": 1}, seconds_to_target=5.0, reached=0.5)
     write_trial(folder, "1", "COMPLETED", {"width": 2}, seconds_to_target=50.0, reached=1.0)

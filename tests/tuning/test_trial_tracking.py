@@ -48,7 +48,9 @@ def test_each_execution_of_a_trial_is_a_run_of_the_searchs_group(tmp_path, asked
 
 def test_a_users_model_shows_its_hyperparameters(tmp_path, asked):
     search = Search(
-        model="m.py:build", objective="seconds_to_target", config=TrainConfig(track="csv")
+        model="m.py:build",
+        objective="seconds_to_target",
+        config=TrainConfig(track="csv", time_budget=60),
     )
     make = trial_trackers(search, SearchFolder(str(tmp_path / "search")), replicas=2)
     make("0", 0, {"units": 3})
@@ -56,4 +58,4 @@ def test_a_users_model_shows_its_hyperparameters(tmp_path, asked):
     assert options["run_name"] == "search-0"
     assert options["hyperparameters"] == {"units": 3}
     assert options["config"] == {"units": 3, "replicas": 2, "global_batch": 64}
-    assert options["objective"] is None
+    assert options["objective"] == ("seconds_to_target", "min")

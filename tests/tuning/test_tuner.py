@@ -261,12 +261,19 @@ def test_seconds_to_a_target_stop_the_trial_and_nan_fails_it(
         model.optimizer.learning_rate = hp.Choice("rate", [0.01, 1e30])
         return model
 
+    shown = []
+
+    def see(epoch, logs):
+        shown.append(logs.get("seconds_to_target"))
+
     tuner = ReplicaTuner(
         oracle(objective=keras_tuner.Objective("seconds_to_target", "min"), max_trials=2),
         UserHyperModel(diverging, ((X, Y), (X, Y)), TrainConfig(epochs=3), one),
         strategy=one,
         directory=str(tmp_path),
         target_accuracy=0.05,
+        time_budget=60,
+        make_callbacks=lambda *_: [keras.callbacks.LambdaCallback(on_epoch_end=see)],
     )
     tuner.oracle.populate_space = lambda name: {
         "status": "RUNNING",
@@ -278,6 +285,7 @@ def test_seconds_to_a_target_stop_the_trial_and_nan_fails_it(
     assert reached.get_last_value("reached") == 1
     assert reached.get_last_value("epochs") == 1
     assert 0 < reached.get_last_value("seconds_to_target") <= reached.get_last_value("seconds")
+    assert shown[0] == reached.get_last_value("seconds_to_target")  # what trackers see
     failure = tmp_path / "untitled_project" / "trial_1" / "failure.txt"
     assert failure.read_text().startswith("loss was nan after epoch 1")
 
