@@ -67,6 +67,19 @@ def test_a_throughput_sweep_has_a_speed_alone(tmp_path):
     assert found["Images"].sure == f"Median of 2 measurements, {speeds[0]:.0f} to {speeds[1]:.0f}."
 
 
+def test_one_timed_epoch_has_no_spread(tmp_path):
+    (row,) = throughput_rows(replicas=(1,), batches=(8,), rounds=1)
+    row |= {
+        "images_per_sec_low": row["images_per_sec"],
+        "images_per_sec_high": row["images_per_sec"],
+    }
+    found = headlines_of(write_sweep(tmp_path / "s", "throughput", [row]))
+    assert found["Images"].sure == "A single measurement."
+    row |= {"images_per_sec_low": 1.0}
+    found = headlines_of(write_sweep(tmp_path / "t", "throughput", [row]))
+    assert found["Images"].sure == "A point of the sweep, 1 to 121."
+
+
 def test_a_step_with_a_part_left_out_is_no_headline(tmp_path):
     found = headlines_of(write_sweep(tmp_path / "s", "scaling", scaling_rows()))
     assert found["Images"].of.startswith("2 runs like weak-r4-round0-0:")
