@@ -112,7 +112,7 @@ def _of_row(sweep: SweepRecord, row: Mapping[str, Any], run: RunRecord | None, k
     settings = run.settings if run else sweep.train_settings
     images = run.fact("validation_images") if run else None
     low, high = row.get("images_per_sec_low"), row.get("images_per_sec_high")
-    several = low is not None and high is not None and low < high  # one timed epoch has no spread
+    spread = None if low is None or high is None or low == high else (low, high)
     replicas = row["replicas"] or 1
     reached = bool(row["reached_target"]) and row["seconds_to_target"] is not None
     return Trial(
@@ -123,8 +123,8 @@ def _of_row(sweep: SweepRecord, row: Mapping[str, Any], run: RunRecord | None, k
         accuracy_epoch=run.best[1] if run and run.best else None,
         validation_images=int(images) if images else None,
         images_per_sec=row["images_per_sec"],
-        rate_spread=(low, high) if several else None,
-        rate_basis="a point of the sweep" if several else "a single measurement",
+        rate_spread=spread,  # one timed epoch has none
+        rate_basis="a point of the sweep" if spread else "a single measurement",
         target=finite(settings.get("target_accuracy")) if sweep.kind == "accuracy" else None,
         reached=reached,
         duration=row["seconds_to_target"] if reached else row["seconds"],
