@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from .bench.cli import bench
+from .cli_options import choices, was_given
 from .config import DATASETS, SCHEDULES, TrainConfig
 from .errors import UserError
 from .optimizer_choice import OPTIMIZERS
@@ -31,10 +32,6 @@ app.command()(bench)
 _DEFAULTS = TrainConfig()
 
 
-def _choices(names: tuple[str, ...]) -> str:
-    return f"One of {', '.join(names)}."
-
-
 @app.command()
 def train(
     context: typer.Context,
@@ -42,9 +39,9 @@ def train(
         str | None, typer.Option(help="Settings file, TOML or JSON; options given here win.")
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option(help=f"Settings that come with kdist. {_choices(recipe_names())}")
+        str | None, typer.Option(help=f"Settings that come with kdist. {choices(recipe_names())}")
     ] = None,
-    dataset: Annotated[str, typer.Option(help=_choices(DATASETS))] = _DEFAULTS.dataset,
+    dataset: Annotated[str, typer.Option(help=choices(DATASETS))] = _DEFAULTS.dataset,
     data_dir: Annotated[
         str | None, typer.Option(help="Folder with the four Fashion-MNIST files.")
     ] = None,
@@ -79,9 +76,9 @@ def train(
         float, typer.Option(help="Learning rate for one replica.")
     ] = _DEFAULTS.base_lr,
     lr_rule: Annotated[
-        str, typer.Option(help=f"How the rate follows the replicas. {_choices(RULES)}")
+        str, typer.Option(help=f"How the rate follows the replicas. {choices(RULES)}")
     ] = _DEFAULTS.lr_rule,
-    optimizer: Annotated[str, typer.Option(help=_choices(OPTIMIZERS))] = _DEFAULTS.optimizer,
+    optimizer: Annotated[str, typer.Option(help=choices(OPTIMIZERS))] = _DEFAULTS.optimizer,
     momentum: Annotated[
         float | None,
         typer.Option(help="Of SGD (Nesterov) and LARS.", show_default="0 for sgd, else 0.9"),
@@ -93,12 +90,12 @@ def train(
         float | None,
         typer.Option(help="Keep an average of the weights, with this momentum a step."),
     ] = None,
-    precision: Annotated[str, typer.Option(help=_choices(PRECISIONS))] = _DEFAULTS.precision,
+    precision: Annotated[str, typer.Option(help=choices(PRECISIONS))] = _DEFAULTS.precision,
     xla: Annotated[
         bool, typer.Option("--xla", help="Compile the step: one replica, or several GPUs.")
     ] = _DEFAULTS.xla,
     schedule: Annotated[
-        str, typer.Option(help=f"Rate after the warm-up. {_choices(SCHEDULES)}")
+        str, typer.Option(help=f"Rate after the warm-up. {choices(SCHEDULES)}")
     ] = _DEFAULTS.schedule,
     warmup_epochs: Annotated[
         float, typer.Option(help="Epochs over which the rate rises from 0.")
@@ -132,7 +129,7 @@ def train(
     log_dir: Annotated[str | None, typer.Option(help="Folder for TensorBoard's files.")] = None,
     track: Annotated[
         list[str] | None,
-        typer.Option(help=f"Trackers, several between commas. {_choices(TRACKERS)}"),
+        typer.Option(help=f"Trackers, several between commas. {choices(TRACKERS)}"),
     ] = None,
     track_batches: Annotated[
         int | None, typer.Option(help="Track the metrics each so many steps, too.")
@@ -150,7 +147,7 @@ def train(
     """Train a WideResNet on Fashion-MNIST."""
     sources = ("context", "config", "recipe", "config_from_wandb")
     options = {k: v for k, v in locals().items() if k not in (*sources, "sources")}
-    given = {name: value for name, value in options.items() if _was_given(context, name)}
+    given = {name: value for name, value in options.items() if was_given(context, name)}
     settings = {} if recipe is None else read_recipe(recipe)
     settings |= {} if config is None else read_settings(config)
     if config_from_wandb:
@@ -163,11 +160,6 @@ def train(
 
     if run(chosen).interrupted:
         raise typer.Exit(130)
-
-
-def _was_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name != "DEFAULT"
 
 
 @app.command()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import UserError
+from .whole_files import write_whole
 
 if TYPE_CHECKING:
     import keras
@@ -60,9 +61,7 @@ class RunFolder:
 
     def write_json(self, name: str, values: Mapping[str, Any]) -> None:
         """Write `values` to the file `name`, whole or not at all."""
-        part = self.path / f".{name}"
-        part.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-        part.replace(self.path / name)
+        write_whole(self.path / name, json.dumps(values, indent=2) + "\n")
 
     def save_model(self, model: "keras.Model") -> None:
         """Save the model, whole or not at all."""

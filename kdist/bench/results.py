@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..hardware import cpu_flags, device_names
+from ..whole_files import write_whole
 from .driver import Outcome, fastest
 from .races import MATMUL, Comparison, Race
 
@@ -89,9 +90,7 @@ def write(path: Path, races: Sequence[Mapping[str, Any]], settings: Mapping[str,
     """Write the JSON file, whole or not at all."""
     content = {"format": FORMAT, "machine": machine(), "settings": settings, "races": races}
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}")
-    part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    part.replace(path)
+    write_whole(path, json.dumps(content, indent=1) + "\n")
 
 
 def table(races: Iterable[Mapping[str, Any]]) -> str:

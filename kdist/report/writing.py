@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ..errors import UserError
+from ..whole_files import write_whole
 from .inputs import LeftOut, find_sources
 from .page import GENERATOR, render_page
 from .report import make_report
@@ -61,8 +62,8 @@ def write_report(paths: Sequence[str], *, output: str, baseline: str | None = No
         for figure in report.figures:
             pictures |= figure.pngs(report.data)
         for name, content in pictures.items():
-            _write(folder / name, content)
-        _write(page, render_page(report, pictures=folder.name).encode("utf-8"))
+            write_whole(folder / name, content)
+        write_whole(page, render_page(report, pictures=folder.name))
         for name in before - set(pictures):
             (folder / name).unlink(missing_ok=True)
         if not any(folder.iterdir()):
@@ -88,10 +89,3 @@ def _pictures_before(page: Path) -> set[str]:
         raise UserError(f"{page} is no report of kdist's: pass another --output, or remove it")
     folder = re.escape(quote(f"{page.stem}-charts"))
     return set(re.findall(rf'href="{folder}/([a-z0-9-]+\.png)"', text))
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(content)
-    part.replace(path)

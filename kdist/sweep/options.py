@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from ..cli_options import was_given
 from ..config import TrainConfig
 from ..errors import UserError
 from ..recipes import read_recipe, read_settings
@@ -67,7 +68,7 @@ def train_settings(context: typer.Context, *, taken: Sequence[str]) -> dict[str,
     """
     command = context.find_root().command.commands["train"]  # type: ignore[attr-defined]
     with command.make_context("train", list(context.args), parent=context.parent) as parsed:
-        given = {name: value for name, value in parsed.params.items() if _given(parsed, name)}
+        given = {name: value for name, value in parsed.params.items() if was_given(parsed, name)}
     recipe, config = given.pop("recipe", None), given.pop("config", None)
     both = [name for name in given if name in (*taken, *_NEVER)]
     if both:
@@ -89,10 +90,5 @@ def with_own(context: typer.Context, settings: Mapping[str, Any], **values: Any)
         **values: Values of options, by the names of `TrainConfig`. One that is a default gives way
             to a recipe or file; one that is `None` is left out.
     """
-    own = {n: v for n, v in values.items() if _given(context, n) or n not in settings}
+    own = {n: v for n, v in values.items() if was_given(context, n) or n not in settings}
     return {**settings, **{name: value for name, value in own.items() if value is not None}}
-
-
-def _given(context: Any, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name != "DEFAULT"

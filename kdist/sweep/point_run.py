@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..whole_files import write_whole
 from .experiment import Point, Row
 from .results import COLUMNS
-from .sweep_folder import as_json, write_whole
+from .sweep_folder import as_json
 
 OUT_OF_MEMORY = "out of memory"
 DISK_FULL = "No space left on device"

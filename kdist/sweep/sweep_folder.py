@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
+from ..whole_files import write_whole
 from .results import COLUMNS, SWEEP_FORMAT, Sweep, read_sweep
 
 RUNS = Path("runs")
@@ -134,17 +135,6 @@ def open_folder(
             f"cannot make the folder {path}: {error.strerror}; pass another --output"
         ) from error
     return SweepFolder(path), False
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    part = path.with_name(f".{path.name}")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def as_json(value: Any) -> str:

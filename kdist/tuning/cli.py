@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from ..cli_options import choices, was_given
 from ..config import DATASETS, SCHEDULES, TrainConfig
 from ..optimizer_choice import OPTIMIZERS
 from ..precision import PRECISIONS
@@ -18,10 +19,6 @@ _SEARCH = Search()
 _SETTINGS = "Settings that are not tuned"
 
 
-def _choices(names: tuple[str, ...]) -> str:
-    return f"One of {', '.join(names)}."
-
-
 def tune(
     context: typer.Context,
     model: Annotated[
@@ -34,7 +31,7 @@ def tune(
     data: Annotated[
         str, typer.Option(help="Function of that file that returns (x, y), (x_val, y_val).")
     ] = _SEARCH.data,
-    tuner: Annotated[str, typer.Option(help=_choices(TUNERS))] = _SEARCH.tuner,
+    tuner: Annotated[str, typer.Option(help=choices(TUNERS))] = _SEARCH.tuner,
     max_trials: Annotated[
         int | None,
         typer.Option(help="Trials at most.", show_default="10, hyperband all of its brackets"),
@@ -42,7 +39,7 @@ def tune(
     factor: Annotated[
         int, typer.Option(help="Hyperband keeps one trial in so many for the next round.")
     ] = _SEARCH.factor,
-    objective: Annotated[str, typer.Option(help=_choices(tuple(OBJECTIVES)))] = _SEARCH.objective,
+    objective: Annotated[str, typer.Option(help=choices(tuple(OBJECTIVES)))] = _SEARCH.objective,
     executions_per_trial: Annotated[
         int, typer.Option(help="Runs a trial, averaged.")
     ] = _SEARCH.executions_per_trial,
@@ -79,7 +76,7 @@ def tune(
         ),
     ] = None,
     dataset: Annotated[
-        str, typer.Option(help=_choices(DATASETS), rich_help_panel=_SETTINGS)
+        str, typer.Option(help=choices(DATASETS), rich_help_panel=_SETTINGS)
     ] = _DEFAULTS.dataset,
     data_dir: Annotated[
         str | None,
@@ -119,7 +116,7 @@ def tune(
     lr_rule: Annotated[
         str,
         typer.Option(
-            help=f"How the rate follows batch and replicas. {_choices(RULES)}",
+            help=f"How the rate follows batch and replicas. {choices(RULES)}",
             rich_help_panel=_SETTINGS,
         ),
     ] = _DEFAULTS.lr_rule,
@@ -127,12 +124,12 @@ def tune(
         float, typer.Option(help="Learning rate for one replica.", rich_help_panel=_SETTINGS)
     ] = _DEFAULTS.base_lr,
     optimizer: Annotated[
-        str, typer.Option(help=_choices(OPTIMIZERS), rich_help_panel=_SETTINGS)
+        str, typer.Option(help=choices(OPTIMIZERS), rich_help_panel=_SETTINGS)
     ] = _DEFAULTS.optimizer,
     schedule: Annotated[
         str,
         typer.Option(
-            help=f"Rate after the warm-up. {_choices(SCHEDULES)}", rich_help_panel=_SETTINGS
+            help=f"Rate after the warm-up. {choices(SCHEDULES)}", rich_help_panel=_SETTINGS
         ),
     ] = _DEFAULTS.schedule,
     warmup_epochs: Annotated[
@@ -140,7 +137,7 @@ def tune(
         typer.Option(help="Epochs over which the rate rises from 0.", rich_help_panel=_SETTINGS),
     ] = _DEFAULTS.warmup_epochs,
     precision: Annotated[
-        str, typer.Option(help=_choices(PRECISIONS), rich_help_panel=_SETTINGS)
+        str, typer.Option(help=choices(PRECISIONS), rich_help_panel=_SETTINGS)
     ] = _DEFAULTS.precision,
     epochs: Annotated[
         int, typer.Option(help="Epochs of a trial, at most.", rich_help_panel=_SETTINGS)
@@ -163,7 +160,7 @@ def tune(
     track: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Trackers, a run a trial. {_choices(TRACKERS)}",
+            help=f"Trackers, a run a trial. {choices(TRACKERS)}",
             show_default="none",
             rich_help_panel=_SETTINGS,
         ),
@@ -174,7 +171,7 @@ def tune(
 ) -> None:
     """Search for good hyperparameters; the same command again goes on where it was cut short."""
     options = {name: value for name, value in locals().items() if name in _DEFAULTS.to_dict()}
-    given = {name: value for name, value in options.items() if _was_given(context, name)}
+    given = {name: value for name, value in options.items() if was_given(context, name)}
     settings = {} if config is None else read_settings(config)
     search = Search(
         model=model,
@@ -200,8 +197,3 @@ def tune(
     except KeyboardInterrupt as error:
         typer.echo("Interrupted: the same command goes on.")
         raise typer.Exit(130) from error
-
-
-def _was_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name != "DEFAULT"

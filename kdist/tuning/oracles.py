@@ -6,7 +6,7 @@ from typing import Any
 
 import keras_tuner
 
-from .search_folder import write_whole
+from ..whole_files import write_whole
 
 
 class _Resumable(keras_tuner.Oracle):

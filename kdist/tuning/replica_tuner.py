@@ -15,11 +15,11 @@ from ..callbacks import PrintThroughput, PrintTotalTime, StopAtAccuracy
 from ..callbacks.resumable import ResumableCallback
 from ..strategy import MirroredStrategy
 from ..tracking.tracker import ended
+from ..whole_files import write_whole
 from .failures import fail_if_it_ended_a_process, fail_unless_finite, reason_of
 from .objective import Objective, best_epoch, check_time_budget, seconds_to_target
 from .parallel import running_marker
 from .results import describe
-from .search_folder import write_whole
 from .trial_callbacks import (
     FailOnNaN,
     KeepState,

@@ -5,11 +5,12 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..whole_files import write_whole
 from .importance import importance
 from .objective import find_objective
 from .results import TrialResult, best_first, best_settings, read_trials
 from .search import Search
-from .search_folder import SearchFolder, write_whole
+from .search_folder import SearchFolder
 
 # A table is as wide as its cells; a terminal wraps what is wider.
 _WIDE = 1000

@@ -2,12 +2,12 @@
 
 import fcntl
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
 from ..errors import UserError
+from ..whole_files import write_whole
 from .search import Search, differences
 
 
@@ -103,10 +103,3 @@ class SearchFolder:
 def _is_ours(path: Path) -> bool:
     # What a kill leaves before the settings are written.
     return path.name == ".lock" or path.name.startswith(".search.json.")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that whoever reads it finds the old or the new text, never a part."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)

@@ -11,7 +11,7 @@ import keras_tuner
 
 from ..callbacks.early_stopping import StopAtAccuracy
 from ..callbacks.resumable import ResumableCallback
-from .search_folder import write_whole
+from ..whole_files import write_whole
 
 
 class FailOnNaN(keras.callbacks.Callback):
