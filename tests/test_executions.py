@@ -93,6 +93,18 @@ def test_no_more_steps_than_were_asked_for(replicas):
     assert model.steps_per_execution == 10  # the largest divisor of 50 that is at most 20
 
 
+def test_the_batch_is_known_behind_what_it_is_zipped_with():
+    x = np.zeros((96, 512), "float32")
+    batches = tf.data.Dataset.from_tensor_slices((x, x)).batch(32)
+    zipped = tf.data.Dataset.zip(batches, tf.data.Dataset.range(3)).map(lambda pair, _: pair)
+    model = compiled(kdist.MirroredStrategy(replicas=1), "auto", lambda: dense(512))
+    model.fit(zipped, verbose=0, shuffle=False)
+    assert model.steps_per_execution == 3
+    both = tf.data.Dataset.zip(batches, tf.data.Dataset.range(6).batch(2))  # whose is the step's?
+    model.fit(both.map(lambda pair, _: pair), verbose=0, shuffle=False)
+    assert model.steps_per_execution == 1
+
+
 class Batches(keras.callbacks.Callback):
     def __init__(self):
         super().__init__()

@@ -41,17 +41,23 @@ def _global_batch(iterator: Any, data_batch: Any) -> int | None:
     if peeked:
         return int(keras.tree.flatten(peeked[0])[0].shape[0])
     dataset = getattr(iterator.data_adapter, "_dataset", None)
-    # `element_spec` does not tell, unless incomplete batches are dropped.
-    while isinstance(dataset, tf.data.Dataset) and not hasattr(dataset, "_batch_size"):
-        inputs = dataset._inputs()
-        kind = type(dataset).__name__.removeprefix("_").removesuffix("Dataset")
-        dataset = inputs[0] if kind in _KEEP_BATCHES else None
-    return int(dataset._batch_size) if isinstance(dataset, tf.data.Dataset) else None
+    return _batch_size(dataset) if isinstance(dataset, tf.data.Dataset) else None
+
+
+def _batch_size(dataset: tf.data.Dataset) -> int | None:
+    """As `batch` was told; `element_spec` does not tell unless incomplete batches are dropped."""
+    if hasattr(dataset, "_batch_size"):
+        return int(dataset._batch_size)
+    kind = type(dataset).__name__.removeprefix("_").removesuffix("Dataset")
+    if kind not in _KEEP_BATCHES:
+        return None
+    sizes = {_batch_size(source) for source in dataset._inputs()} - {None}
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 _KEEP_BATCHES = (
     *("AssertCardinality", "Cache", "Map", "Options", "ParallelMap", "Prefetch"),
-    *("Repeat", "Shuffle", "Skip", "Take"),
+    *("Repeat", "Shuffle", "Skip", "Take", "Zip"),
 )
 
 

@@ -7,8 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 from kdist.arguments import as_integer
-from kdist.data.augmentation import random_flip_and_shift
+from kdist.data.augmentation import RandomVariants
 from kdist.errors import UserError
+
+# Where tf.data works. TensorFlow would put the images on the first GPU.
+_HOST = "/CPU:0"
 
 
 def training_batches(
@@ -32,8 +35,10 @@ def training_batches(
         batch_size: The global batch: images a step, over all replicas. The last batch of an
             epoch holds what is left.
         seed: Determines every epoch, together with `tf.random.set_seed` where that is called.
-        standardization: Called with a batch of `images`, returns float32.
-        augment: Vary the images by `random_flip_and_shift`.
+        standardization: Called with a batch of `images`, or of their float32 variants, returns
+            float32.
+        augment: Vary the images by `random_flip_and_shift`; they are then kept as
+            `RandomVariants` keeps them.
         shift: Longest shift, as there.
 
     Returns:
@@ -47,16 +52,20 @@ def training_batches(
         >>> train = training_batches(data.train_images, data.train_labels, batch_size=128,
         ...                          seed=1, standardization=standardization)
     """
-    take = _taker(images, labels, batch_size, standardization)
+    _check(images, labels, batch_size)
     order = tf.data.Dataset.range(len(images)).shuffle(len(images), seed=seed).batch(batch_size)
     if not augment:
-        return _finished(order.map(take, num_parallel_calls=tf.data.AUTOTUNE))
+        return _batches(order, images, labels, standardization)
+    with tf.device(_HOST):
+        variants = RandomVariants(images, shift=shift)
+        targets = tf.constant(labels, tf.int32)
 
     def varied(indices: Any, draw: Any) -> Any:
-        batch, targets = take(indices)
-        return random_flip_and_shift(batch, seed=draw, shift=shift), targets
+        # Mean and deviation pass through interpolation, which takes bytes sooner than floats.
+        batch = standardization(variants(indices, seed=tf.stack([draw, 0])))
+        return batch, tf.gather(targets, indices)
 
-    draws = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).batch(2)
+    draws = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
     pairs = tf.data.Dataset.zip(order, draws)
     return _finished(pairs.map(varied, num_parallel_calls=tf.data.AUTOTUNE))
 
@@ -86,18 +95,12 @@ def evaluation_batches(
         >>> test = evaluation_batches(data.test_images, data.test_labels, batch_size=256,
         ...                           standardization=standardization)
     """
-    take = _taker(images, labels, batch_size, standardization)
+    _check(images, labels, batch_size)
     order = tf.data.Dataset.range(len(images)).batch(batch_size)
-    return _finished(order.map(take, num_parallel_calls=tf.data.AUTOTUNE))
+    return _batches(order, images, labels, standardization)
 
 
-def _taker(
-    images: npt.NDArray[Any],
-    labels: npt.NDArray[np.integer],
-    batch_size: int,
-    standardization: Callable[[Any], Any],
-) -> Callable[[Any], Any]:
-    """A function from indices to a standardized batch."""
+def _check(images: npt.NDArray[Any], labels: npt.NDArray[np.integer], batch_size: int) -> None:
     if len(images) != len(labels) or not len(images):
         raise UserError(
             f"{len(images)} images and {len(labels)} labels were given; "
@@ -105,15 +108,23 @@ def _taker(
         )
     if (as_integer(batch_size) or 0) < 1:
         raise UserError(f"batch_size={batch_size!r}; expected an integer of at least 1.")
-    # On the CPU, where tf.data works: TensorFlow would put them on the first GPU.
-    with tf.device("/CPU:0"):
+
+
+def _batches(
+    order: Any,
+    images: npt.NDArray[Any],
+    labels: npt.NDArray[np.integer],
+    standardization: Callable[[Any], Any],
+) -> Any:
+    """The images as they are, in the order of batches of indices."""
+    with tf.device(_HOST):
         pixels = tf.constant(images)
         targets = tf.constant(labels, tf.int32)
 
     def take(indices: Any) -> Any:
         return standardization(tf.gather(pixels, indices)), tf.gather(targets, indices)
 
-    return take
+    return _finished(order.map(take, num_parallel_calls=tf.data.AUTOTUNE))
 
 
 def _finished(batches: Any) -> Any:
