@@ -18,6 +18,7 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0],
     [tf.config.LogicalDeviceConfiguration()] * LOGICAL_CPUS,
 )
+tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.get_logger().setLevel("ERROR")
 
 

@@ -4,6 +4,7 @@ import sys
 import kdist
 import pytest
 import tensorflow as tf
+from kdist import devices
 from kdist.errors import UserError
 
 
@@ -54,7 +55,39 @@ def test_a_late_strategy_says_which_line_to_move_up(tmp_path):
 
 def test_the_cpu_is_split_once_for_strategies_of_all_sizes():
     code = (
-        "import kdist\nprint([len(kdist.MirroredStrategy(replicas=n).devices) for n in (1, 2, 4)])"
+        "import kdist, tensorflow as tf\n"
+        "print([len(kdist.MirroredStrategy(replicas=n).devices) for n in (64, 1, 2, 4)])\n"
+        "print(tf.config.threading.get_intra_op_parallelism_threads(), 'thread')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "[1, 2, 4]" in done.stdout, done.stderr
+    assert "[64, 1, 2, 4]" in done.stdout, done.stderr
+    assert "1 thread" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("replicas", "cores", "before", "environment", "expected"),
+    [
+        (2, 2, 0, {}, 1),
+        (4, 2, 0, {}, 1),
+        (1, 1, 0, {}, 1),
+        (1, 2, 0, {}, 0),
+        (2, 4, 0, {}, 0),
+        (2, 2, 3, {}, 3),
+        (2, 2, 0, {"TF_NUM_INTRAOP_THREADS": "2"}, 0),
+    ],
+)
+def test_an_operation_keeps_to_its_replicas_core(
+    replicas, cores, before, environment, expected, monkeypatch
+):
+    threads = [before]
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(devices.os, "sched_getaffinity", lambda process: set(range(cores)))
+    threading = tf.config.threading
+    monkeypatch.setattr(threading, "get_intra_op_parallelism_threads", lambda: threads[-1])
+    monkeypatch.setattr(threading, "set_intra_op_parallelism_threads", threads.append)
+    monkeypatch.setattr(tf.config, "set_logical_device_configuration", lambda *split: None)
+    monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda cpu: None)
+    devices.first_devices(replicas)
+    assert threads[-1] == expected
