@@ -8,6 +8,7 @@ import keras
 
 from . import dropout, executions, preparation, seeds
 from .batch_memory import with_own_memory
+from .iterators import let_go_aside
 from .loss_rules import LossRules, effective_sample_weight, loss_rules, present_samples
 from .names import (
     call_model,
@@ -39,6 +40,7 @@ __all__ = [
     "executions",
     "flatten_layers",
     "inputs_of",
+    "let_go_aside",
     "loss_rules",
     "loss_tracker",
     "onednn_is_on",

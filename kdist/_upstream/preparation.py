@@ -10,6 +10,7 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.epoch_iterator import EpochIterator
 
 from . import executions
+from .iterators import let_go_aside
 from .replacing import replace
 
 
@@ -80,9 +81,14 @@ def _batch_spec(iterator: Any) -> Any:
 def _without_a_spare(original: Callable[..., Any], epoch: Any) -> Iterator[Any]:
     """Keeps Keras from making an iterator at the end of an epoch that no epoch uses.
 
-    On several replicas that is a tenth of a second, and starts to read ahead.
+    On several replicas that is a tenth of a second, and starts to read ahead. Nor does Keras wait
+    for the end of the one it has used.
     """
+    seen = None
     for step in original(epoch):
+        if step[-1] is not seen and _is_ours(epoch):
+            seen = step[-1]
+            let_go_aside(seen)
         yield step
         is_over = epoch._num_batches and epoch._steps_seen >= epoch._num_batches
         if is_over and epoch.steps_per_epoch is None and _is_ours(epoch):

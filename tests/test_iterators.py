@@ -1,0 +1,64 @@
+"""An iterator that is done is freed aside, and neither an epoch nor a fit waits for it."""
+
+import contextlib
+import threading
+
+import kdist
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from kdist import _upstream
+
+
+@contextlib.contextmanager
+def late_batches():
+    """The first batch of a generator that gives no second one before the test is over."""
+    late = threading.Event()
+    giving_up = threading.Timer(60, late.set)  # so that a wait fails and does not last
+    giving_up.daemon = True
+    giving_up.start()
+
+    def batches():
+        yield np.zeros((4, 2), "float32")
+        late.wait()
+        yield np.zeros((4, 2), "float32")
+
+    spec = tf.TensorSpec((4, 2), tf.float32)
+    try:
+        yield tf.data.Dataset.from_generator(batches, output_signature=spec).prefetch(1)
+        assert not late.is_set(), "somebody waited"
+    finally:
+        giving_up.cancel()
+        late.set()
+
+
+def test_letting_go_of_an_iterator_does_not_wait():
+    with late_batches() as dataset:
+        iterator = iter(dataset)
+        _upstream.let_go_aside(iterator)
+        next(iterator)
+        del iterator
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_fit_does_not_wait_for_what_it_does_not_need(replicas):
+    model = kdist.MirroredStrategy(replicas=replicas).build(
+        lambda: keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    )
+    model.compile("sgd", "mse")
+    with late_batches() as dataset:
+        pairs = dataset.map(lambda x: (x, x[:, :1]))
+        model.fit(pairs, steps_per_epoch=1, shuffle=False, verbose=0)
+        model.evaluate(pairs, steps=1, verbose=0)
+    assert int(model.optimizer.iterations.numpy()) == 1
+
+
+def test_a_dataset_is_read_to_its_end_every_epoch():
+    model = kdist.MirroredStrategy(replicas=2).build(
+        lambda: keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    )
+    model.compile("sgd", "mse")
+    dataset = tf.data.Dataset.from_tensor_slices((np.zeros((10, 2)), np.zeros((10, 1)))).batch(4)
+    model.fit(dataset, epochs=3, shuffle=False, verbose=0)
+    assert int(model.optimizer.iterations.numpy()) == 9
