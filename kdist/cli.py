@@ -56,6 +56,9 @@ def train(
     ] = _DEFAULTS.shift,
     depth: Annotated[int, typer.Option(help="Layers of the network, 6n + 4.")] = _DEFAULTS.depth,
     width: Annotated[int, typer.Option(help="Its widening factor.")] = _DEFAULTS.width,
+    stem_pool: Annotated[
+        bool, typer.Option("--stem-pool", help="Halve the images after its first convolution.")
+    ] = _DEFAULTS.stem_pool,
     dropout: Annotated[
         float, typer.Option(help="Share of the values dropped inside each block.")
     ] = _DEFAULTS.dropout,

@@ -31,6 +31,7 @@ class TrainConfig:
         shift: Longest of the shifts, as a part of height and width.
         depth: Layers of the WideResNet, 6n + 4.
         width: Its widening factor.
+        stem_pool: Halve the images after its first convolution already.
         dropout: Share of the values dropped inside each block.
         wd: Factor of the L2 penalty on every kernel; with AdamW, NovoGrad and LARS their weight
             decay instead.
@@ -79,6 +80,7 @@ class TrainConfig:
     shift: float = 0.2
     depth: int = 16
     width: int = 10
+    stem_pool: bool = False
     dropout: float = 0.01
     wd: float = 5e-6
     replicas: int | None = None
@@ -117,7 +119,15 @@ class TrainConfig:
                 raise UserError(f"{name} is the path of a folder, received {path!r}")
             if path is not None:
                 object.__setattr__(self, name, os.fspath(path))
-        for name in ("augment", "validate", "noise_scale", "save_model", "log_model", "xla"):
+        for name in (
+            "augment",
+            "validate",
+            "noise_scale",
+            "save_model",
+            "log_model",
+            "xla",
+            "stem_pool",
+        ):
             if not isinstance(getattr(self, name), bool):
                 raise UserError(f"{name} is True or False, received {getattr(self, name)!r}")
         self._one_of("dataset", DATASETS)

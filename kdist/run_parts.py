@@ -74,6 +74,7 @@ def make_model(
             config.width,
             input_shape=data.image_shape,
             classes=data.classes,
+            stem_pool=config.stem_pool,
             dropout=config.dropout,
             weight_decay=penalty(config.optimizer, config.wd),
         )

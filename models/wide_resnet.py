@@ -34,6 +34,7 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
     *,
     input_shape: Sequence[int | None],
     classes: int,
+    stem_pool: bool = False,
     dropout: float = 0.01,
     weight_decay: float = 0.0,
     classifier_activation: str | Callable[..., Any] | None = "softmax",
@@ -58,8 +59,10 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
         width: Widening factor k ≥ 1 of the stages' channels.
         input_shape: Shape of one image, `(height, width, channels)`, or
             `(channels, height, width)` with `data_format="channels_first"`. Height and width are
-            at least 4, or `None` where they vary.
+            at least 4 (8 with `stem_pool`), or `None` where they vary.
         classes: Number of classes ≥ 1.
+        stem_pool: Halve the image after the first convolution already, by 2x2 max pooling: on a
+            CPU the network is three times as fast, and of 28x28 images it sees enough.
         dropout: Fraction of a block's inner activations that is dropped, in [0, 1); 0 leaves the
             dropout layers out.
         weight_decay: L2 penalty ≥ 0: `weight_decay * sum(square(kernel))` of every kernel (not of
@@ -91,7 +94,7 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
     _check_range("width", width, 1)
     _check_range("classes", classes, 1)
     _check_depth(depth)
-    _check_shape(input_shape, data_format)
+    _check_shape(input_shape, data_format, SMALLEST_SIDE * (2 if stem_pool else 1))
     if not is_real_within(dropout, least=0, below=1):
         raise UserError(f"dropout={dropout!r} is not in [0, 1): pass the fraction to drop.")
     if not is_real_within(weight_decay, least=0):
@@ -127,6 +130,8 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
 
     images = keras.Input(tuple(input_shape), name="images")
     x = norm_relu(conv(images, STEM_FILTERS, 3, "stem_conv"), "stem")
+    if stem_pool:
+        x = layers.MaxPooling2D(2, data_format=data_format, name="stem_pool")(x)
     for stage in range(1, STAGES + 1):
         for number in range(1, (depth - 4) // 6 + 1):
             x = block(x, STEM_FILTERS * 2 ** (stage - 1) * width, f"stage{stage}_block{number}")
@@ -156,7 +161,7 @@ def _check_depth(depth: int) -> None:
         )
 
 
-def _check_shape(shape: Sequence[int | None], data_format: str) -> None:
+def _check_shape(shape: Sequence[int | None], data_format: str, smallest_side: int) -> None:
     if data_format not in ("channels_first", "channels_last"):
         raise UserError(
             f'data_format={data_format!r} is neither "channels_last" nor "channels_first".'
@@ -169,10 +174,11 @@ def _check_shape(shape: Sequence[int | None], data_format: str) -> None:
     channels, *sides = shape if first else (shape[2], *shape[:2])
     if channels is None or not _is_int(channels) or channels < 1:
         raise UserError(f"{wrong}: channels is {channels!r}, and has to be a whole number ≥ 1.")
-    if any(side is not None and (not _is_int(side) or side < SMALLEST_SIDE) for side in sides):
+    if any(side is not None and (not _is_int(side) or side < smallest_side) for side in sides):
+        times = "twice" if smallest_side == SMALLEST_SIDE else "three times"
         raise UserError(
-            f"{wrong}: height and width have to be whole numbers ≥ {SMALLEST_SIDE}, as the sides "
-            "are halved twice, or None."
+            f"{wrong}: height and width have to be whole numbers ≥ {smallest_side}, as the sides "
+            f"are halved {times}, or None."
         )
 
 

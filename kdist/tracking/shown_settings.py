@@ -15,6 +15,7 @@ SHOWN = (
     "shift",
     "depth",
     "width",
+    "stem_pool",
     "dropout",
     "wd",
     "replicas",

@@ -67,6 +67,17 @@ def test_stages_halve_the_image_and_widen():
     assert shapes == [(None, 28, 28, 32), (None, 14, 14, 64), (None, 7, 7, 128)]
 
 
+def test_a_pooled_stem_halves_the_image_before_the_stages():
+    plain = WideResNet(depth=16, width=2, input_shape=(28, 28, 1), classes=10)
+    pooled = WideResNet(depth=16, width=2, input_shape=(28, 28, 1), classes=10, stem_pool=True)
+    shapes = [pooled.get_layer(f"stage{s}_block2_add").output.shape for s in (1, 2, 3)]
+    assert shapes == [(None, 14, 14, 32), (None, 7, 7, 64), (None, 3, 3, 128)]
+    assert [w.path for w in pooled.weights] == [w.path for w in plain.weights]
+    assert counts(pooled) == counts(plain)
+    smallest = WideResNet(**SMALL, stem_pool=True)
+    assert smallest.get_layer("stage3_block1_add").output.shape == (None, 1, 1, 64)
+
+
 def test_first_block_of_a_stage_changes_the_channels_by_a_1x1_convolution():
     names = {layer.name for layer in WideResNet(16, 2, input_shape=(8, 8, 3), classes=4).layers}
     shortcuts = {name for name in names if name.endswith("shortcut")}
@@ -254,6 +265,7 @@ def test_file_opens_in_stock_keras(tmp_path):
         ({"input_shape": (28, 28, 0)}, "channels is 0"),
         ({"input_shape": (3, 28, 28)}, "height and width"),
         ({"input_shape": (28, 28.0, 1)}, "height and width"),
+        ({"input_shape": (8, 7, 3), "stem_pool": True}, "≥ 8, as the sides are halved three times"),
         ({"input_shape": (28, 28, 3), "data_format": "channels_first"}, "height and width"),
     ],
 )
