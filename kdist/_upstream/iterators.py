@@ -20,10 +20,10 @@ def let_go_aside(iterator: Any) -> None:
     """Have what belongs to an iterator freed in a thread of its own, once nobody holds it.
 
     The thread that frees an iterator waits for the threads of its dataset. The one that tunes
-    parallelism and buffers often sleeps through its cancellation (TensorFlow's `CancellationManager`
-    calls back before `IsCancelled` is true, and `Model::OptimizeLoop` in model.cc then goes on to
-    wait): up to as long as the iterator has lived, at most a minute, in which Keras neither trains
-    nor validates. A generator that is slow to give the batch after the last has the same effect.
+    parallelism and buffers often sleeps through its cancellation: TensorFlow's
+    `CancellationManager` calls back before `IsCancelled` is true, and `Model::OptimizeLoop` (in
+    model.cc) then goes on to wait, for up to as long as the iterator has lived, at most a minute.
+    Meanwhile Keras neither trains nor validates. A generator that is slow to give the batch after the last has the same effect.
 
     Args:
         iterator: Of a dataset or of a distributed one.
