@@ -23,7 +23,8 @@ def let_go_aside(iterator: Any) -> None:
     parallelism and buffers often sleeps through its cancellation: TensorFlow's
     `CancellationManager` calls back before `IsCancelled` is true, and `Model::OptimizeLoop` (in
     model.cc) then goes on to wait, for up to as long as the iterator has lived, at most a minute.
-    Meanwhile Keras neither trains nor validates. A generator that is slow to give the batch after the last has the same effect.
+    Meanwhile Keras neither trains nor validates. A generator that is slow to give the batch after
+    the last has the same effect.
 
     Args:
         iterator: Of a dataset or of a distributed one.

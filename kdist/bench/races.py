@@ -62,6 +62,7 @@ ONE, TWO = "kdist, one replica", "kdist, two replicas"
 NO_NORM, BFLOAT16 = "kdist, no batch norm", "kdist, bfloat16"
 EAGER, COMPILED = "PyTorch, eager", "PyTorch, compiled"
 JAX = "Keras on JAX"
+PLAIN = "kdist, one replica, without oneDNN"
 MATMUL = "matrix product"
 
 
@@ -144,10 +145,17 @@ def tiny() -> Race:
             Contestant(
                 name=ONE, program="tiny", settings={**settings, "steps_per_execution": "auto"}
             ),
+            Contestant(
+                name=PLAIN,
+                program="tiny",
+                settings={**settings, "steps_per_execution": "auto"},
+                environment={"TF_ENABLE_ONEDNN_OPTS": "0"},
+            ),
         ],
         comparisons=[
             Comparison(name=ONE, bases=(KERAS,), goal=3),
             Comparison(name=ONE, bases=(KERAS_MANY,)),
+            Comparison(name=PLAIN, bases=(KERAS_MANY,)),
         ],
     )
 
