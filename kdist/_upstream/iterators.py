@@ -9,8 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-# Between two collections of garbage, each of which stops Python for some tenths of a second.
-COLLECTION_SECONDS = 10.0
+# Between two collections of garbage, each of which stops Python for a third of a second.
+COLLECTION_SECONDS = 30.0
 
 _done: "queue.SimpleQueue[list[Any]]" = queue.SimpleQueue()
 _started = threading.Lock()  # taken once, by the first iterator
