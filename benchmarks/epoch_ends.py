@@ -11,11 +11,12 @@ batch; the first epoch, which traces, is left out.
 
 # ruff: noqa: ARG002, ARG005 - as Keras and kdist call them
 import argparse
+import functools
 import json
-import os
 import statistics
-import subprocess
-import sys
+
+import interleaved
+import own_process
 
 CONTESTANTS = ("stock Keras", "kdist")
 
@@ -38,6 +39,8 @@ def run_here(name):
     class Waits(keras.callbacks.Callback):
         """Adds up the time that passes without a batch."""
 
+        waited = 0.0
+
         def on_epoch_begin(self, epoch, logs=None):
             self.last = time.perf_counter()
             if epoch == 1:
@@ -54,7 +57,7 @@ def run_here(name):
             self.waits()
 
         def waits(self):
-            self.waited = getattr(self, "waited", 0.0) + time.perf_counter() - self.last
+            self.waited += time.perf_counter() - self.last
 
     data = fashion_mnist(sample=True, announce=lambda line: None)
     standardization = Standardization.of(data.train_images)
@@ -79,18 +82,6 @@ def run_here(name):
     print(json.dumps({"seconds": time.perf_counter() - waits.start, "waited": waits.waited}))
 
 
-def run(name):
-    """The same in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, __file__, *sys.argv[1:], "--only", name],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "1"},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def told(values):
     """Median and range, an epoch."""
     values = [value / args.epochs for value in values]
@@ -100,10 +91,8 @@ def told(values):
 if args.only:
     run_here(args.only)
 else:
-    results = {name: [] for name in CONTESTANTS}
-    for round_ in range(args.rounds):
-        for name in CONTESTANTS[:: -1 if round_ % 2 else 1]:
-            results[name].append(run(name))
+    runs_of = {n: functools.partial(own_process.result, "--only", n) for n in CONTESTANTS}
+    results = interleaved.rounds(runs_of, args.rounds)
     print("| | seconds an epoch | of them standing still |")
     print("| --- | --- | --- |")
     for name, runs in results.items():

@@ -2,23 +2,24 @@
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 Times = Mapping[str, Sequence[float]]
-Contestant = Callable[[], float]
-"""Does its work once and returns the seconds that count."""
+Result = TypeVar("Result")
+"""What a contestant returns that does its work once: the seconds that count, or more."""
 
 
-def rounds(contestants: Mapping[str, Contestant], count: int) -> dict[str, list[float]]:
-    """Seconds of every contestant in each of `count` rounds; warm them up before.
+def rounds(contestants: Mapping[str, Callable[[], Result]], count: int) -> dict[str, list[Result]]:
+    """What every contestant returns in each of `count` rounds; warm them up before.
 
     Every other round goes backwards (A B C C B A …), so that none is always the one that comes
     after the slowest.
     """
-    times: dict[str, list[float]] = {name: [] for name in contestants}
+    results: dict[str, list[Result]] = {name: [] for name in contestants}
     for index in range(count):
         for name in list(contestants)[:: -1 if index % 2 else 1]:
-            times[name].append(contestants[name]())
-    return times
+            results[name].append(contestants[name]())
+    return results
 
 
 def ratio(times: Times, name: str, base: str) -> str:

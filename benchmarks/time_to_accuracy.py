@@ -12,12 +12,13 @@ epoch takes minutes instead of hours on a CPU.
 """
 
 import argparse
+import itertools
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
+
+import interleaved
+import own_process
 
 CONTESTANTS = {
     "fast": "kdist, `--recipe fast`",
@@ -108,16 +109,10 @@ def run_here(name):
     print(json.dumps({"seconds": seconds, "accuracy": accuracy}))
 
 
-def run(name, seed):
-    """The same in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, __file__, *sys.argv[1:], "--only", name, "--seed", str(seed)],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "1"},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+def runs_of(name):
+    """Runs of one contestant, each in a process of its own and with the next seed."""
+    seeds = itertools.count(args.seed)
+    return lambda: own_process.result("--only", name, "--seed", str(next(seeds)))
 
 
 def told(values):
@@ -134,10 +129,7 @@ def told(values):
 if args.only:
     run_here(args.only)
 else:
-    results = {name: [] for name in args.contestants}
-    for round_ in range(args.rounds):
-        for name in args.contestants[:: -1 if round_ % 2 else 1]:
-            results[name].append(run(name, args.seed + round_))
+    results = interleaved.rounds({name: runs_of(name) for name in args.contestants}, args.rounds)
     print(f"| {args.dataset} to {args.target:g} | seconds | reached | best accuracy |")
     print("| --- | --- | --- | --- |")
     for name, values in results.items():
