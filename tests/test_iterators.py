@@ -1,6 +1,8 @@
 """An iterator that is done is freed aside, and neither an epoch nor a fit waits for it."""
 
 import contextlib
+import subprocess
+import sys
 import threading
 
 import kdist
@@ -39,6 +41,52 @@ def test_letting_go_of_an_iterator_does_not_wait():
         _upstream.let_go_aside(iterator)
         next(iterator)
         del iterator
+
+
+def test_an_iterator_is_freed_while_another_is_waited_for():
+    freed = threading.Event()
+
+    def numbers():
+        try:
+            yield from range(3)
+        finally:
+            freed.set()
+
+    quick = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec((), tf.int32))
+    with late_batches() as late:
+        for dataset in (late, quick):
+            iterator = iter(dataset)
+            _upstream.let_go_aside(iterator)
+            next(iterator)
+            del iterator
+        assert freed.wait(50)
+
+
+def test_python_ends_after_what_is_being_freed():
+    script = """
+import atexit, threading
+from kdist import _upstream
+import tensorflow as tf
+
+late = threading.Event()
+atexit.register(late.set)  # called before what was registered by the import above
+
+def numbers():
+    try:
+        yield 1
+        late.wait()
+        yield 2
+    finally:
+        print("freed")
+
+dataset = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec((), tf.int32))
+iterator = iter(dataset.prefetch(1))
+_upstream.let_go_aside(iterator)
+next(iterator)
+del iterator
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "freed\n"), done.stderr
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

@@ -1,23 +1,22 @@
 """Iterators that nobody waits for when they are done."""
 
-import gc
-import queue
-import threading
+import _thread
+import atexit
 import time
 import weakref
 from typing import Any
 
 import tensorflow as tf
 
-# Between two collections of garbage, each of which stops Python for a third of a second.
-COLLECTION_SECONDS = 30.0
+# Until whoever lets go of an iterator has let go of all its parts.
+_SECONDS = 0.25
 
-_done: "queue.SimpleQueue[list[Any]]" = queue.SimpleQueue()
-_started = threading.Lock()  # taken once, by the first iterator
+_known: "weakref.WeakSet[Any]" = weakref.WeakSet()
+_busy: set[_thread.LockType] = set()  # one for each thread, which holds it until it is done
 
 
 def let_go_aside(iterator: Any) -> None:
-    """Have what belongs to an iterator freed in a thread of its own, once nobody holds it.
+    """Have what belongs to an iterator freed in threads of its own, once nobody holds it.
 
     The thread that frees an iterator waits for the threads of its dataset. The one that tunes
     parallelism and buffers often sleeps through its cancellation: TensorFlow's
@@ -27,23 +26,38 @@ def let_go_aside(iterator: Any) -> None:
     the last has the same effect.
 
     Args:
-        iterator: Of a dataset or of a distributed one.
+        iterator: Of a dataset or of a distributed one; the second time it is let be.
     """
-    if _started.acquire(blocking=False):
-        threading.Thread(target=_free, name="kdist-iterators", daemon=True).start()
+    if iterator in _known:
+        return
+    _known.add(iterator)
     resources = tf.nest.flatten(iterator, expand_composites=True)
-    # Not at exit, when nobody waits.
-    weakref.finalize(iterator, _done.put, resources).atexit = False
+    # Not at exit, when no thread may be started.
+    weakref.finalize(iterator, _free_aside, resources).atexit = False
 
 
-def _free() -> None:
-    while True:
-        resources = _done.get()
-        if len(resources) > 1:  # of several devices
-            # What reads them on a device is in cycles of references: whichever thread happens to
-            # collect those would free the iterator, if this one did not hold it until then.
-            time.sleep(COLLECTION_SECONDS)
-            while not _done.empty():
-                resources += _done.get()
-            gc.collect()
-        resources.clear()
+def _free_aside(resources: list[Any]) -> None:
+    # Each in a thread of its own: one that waits in line lives on, and is waited for the longer.
+    # `threading.Thread` takes a lock, which whoever is interrupted by this, as garbage is
+    # collected, may hold.
+    while resources:
+        busy = _thread.allocate_lock()
+        busy.acquire()
+        _busy.add(busy)
+        _thread.start_new_thread(_free, ([resources.pop()], busy))
+
+
+def _free(last: list[Any], busy: _thread.LockType) -> None:
+    try:
+        time.sleep(_SECONDS)
+        last.clear()
+    finally:
+        busy.release()
+        _busy.discard(busy)
+
+
+@atexit.register
+def wait() -> None:
+    """Wait for all that is being freed: a thread must not outlive Python, which ends it midway."""
+    for busy in list(_busy):
+        busy.acquire()
