@@ -30,18 +30,28 @@ def random_flip_and_shift(images: Any, *, seed: Any, shift: float = 0.2) -> Any:
         `ImageDataGenerator(width_shift_range=0.2, height_shift_range=0.2,
         horizontal_flip=True, fill_mode="nearest")` of Keras 2, which takes one image at a time.
     """
+    _check_shift(shift)
     images = tf.convert_to_tensor(images)
     if images.dtype != tf.float32 or images.shape.rank not in (4, None):
         raise UserError(
             f"Images are {images.dtype.name} of shape {images.shape}; expected float32 of shape "
             "(images, height, width, channels). Standardize them first."
         )
-    variants = RandomVariants(images, shift=shift)
-    return tf.ensure_shape(variants(tf.range(tf.shape(images)[0]), seed=seed), images.shape)
+    count, height, width, _ = tf.unstack(tf.shape(images), num=4)
+    down, right, mirrored = _draws(count, seed)
+    rows = _positions(height, shift * down)
+    columns = _positions(width, shift * right)
+    columns = tf.where(mirrored[:, tf.newaxis], columns[:, ::-1], columns)
+    # Rows are contiguous, so gathering them twice around a transposition beats gathering columns.
+    turned = tf.transpose(_interpolated(images, rows), (0, 2, 1, 3))
+    result = tf.transpose(_interpolated(turned, columns), (0, 2, 1, 3))
+    return tf.ensure_shape(result, images.shape)
 
 
 class RandomVariants:
-    """What `random_flip_and_shift` makes of images that are kept, for many batches of them.
+    """What `random_flip_and_shift` makes of images that are kept, sooner: for an input pipeline.
+
+    In a step's graph, where XLA compiles it or gradients pass through it, call that function.
 
     Args:
         images: (images, height, width, channels), of any real type. They are kept twice, mirrored
@@ -50,7 +60,7 @@ class RandomVariants:
         shift: As there.
 
     Raises:
-        UserError: When `shift` is another one.
+        UserError: When `shift` or the shape of `images` is another one.
 
     Example:
         >>> variants = RandomVariants(data.train_images)
@@ -58,9 +68,12 @@ class RandomVariants:
     """
 
     def __init__(self, images: Any, *, shift: float = 0.2) -> None:
-        if not 0 <= shift <= 1:
-            raise UserError(f"shift={shift!r}; expected a part of height and width, from 0 to 1.")
+        _check_shift(shift)
         images = tf.convert_to_tensor(images)
+        if images.shape.rank != 4:
+            raise UserError(
+                f"Images are of shape {images.shape}; expected (images, height, width, channels)."
+            )
         self._count, height, width, _ = tf.unstack(tf.shape(images), num=4)
         self._size = tf.stack([height, width])
         self._longest = shift * tf.cast(self._size, tf.float32)
@@ -83,13 +96,7 @@ class RandomVariants:
             float32, (images, height, width, channels).
         """
         indices = tf.cast(indices, tf.int32)
-        # The algorithm is named because TensorFlow's choice differs between kinds of device.
-        down, right, side = tf.unstack(
-            tf.random.stateless_uniform(
-                (3, tf.size(indices)), seed, minval=-1.0, maxval=1.0, alg="philox"
-            )
-        )
-        mirrored = side < 0
+        down, right, mirrored = _draws(tf.size(indices), seed)
         shifts = tf.stack([down, tf.where(mirrored, -right, right)], axis=1) * self._longest
         whole = tf.floor(shifts)
         images = tf.gather(self._images, tf.where(mirrored, indices + self._count, indices))
@@ -106,3 +113,33 @@ class RandomVariants:
         down, right = tf.unstack((shifts - whole)[:, :, tf.newaxis, tf.newaxis, tf.newaxis], axis=1)
         rows = windows[:, :-1] + down * (windows[:, 1:] - windows[:, :-1])
         return rows[:, :, :-1] + right * (rows[:, :, 1:] - rows[:, :, :-1])
+
+
+def _check_shift(shift: float) -> None:
+    if not 0 <= shift <= 1:
+        raise UserError(f"shift={shift!r}; expected a part of height and width, from 0 to 1.")
+
+
+def _draws(count: Any, seed: Any) -> tuple[Any, Any, Any]:
+    """Shift down and to the right, from -1 to 1, and whether to mirror, for each image."""
+    # The algorithm is named because TensorFlow's choice differs between kinds of device.
+    draws = tf.random.stateless_uniform((3, count), seed, minval=-1.0, maxval=1.0, alg="philox")
+    down, right, side = tf.unstack(draws)
+    return down, right, side < 0
+
+
+def _positions(size: Any, shift: Any) -> Any:
+    """Where each of `size` pixels comes from in each image: (images, size)."""
+    size = tf.cast(size, tf.float32)
+    return tf.clip_by_value(tf.range(size) + size * shift[:, tf.newaxis], 0.0, size - 1.0)
+
+
+def _interpolated(images: Any, positions: Any) -> Any:
+    """Rows of each image at fractional positions."""
+    above = tf.floor(positions)
+    weight = (positions - above)[:, :, tf.newaxis, tf.newaxis]
+    first = tf.cast(above, tf.int32)
+    second = tf.minimum(first + 1, tf.shape(images)[1] - 1)
+    upper = tf.gather(images, first, axis=1, batch_dims=1)
+    lower = tf.gather(images, second, axis=1, batch_dims=1)
+    return upper + weight * (lower - upper)

@@ -35,10 +35,10 @@ def training_batches(
         batch_size: The global batch: images a step, over all replicas. The last batch of an
             epoch holds what is left.
         seed: Determines every epoch, together with `tf.random.set_seed` where that is called.
-        standardization: Called with a batch of `images`, or of their float32 variants, returns
+        standardization: Called with a float32 batch of `images`, their values as they are; returns
             float32.
-        augment: Vary the images by `random_flip_and_shift`; they are then kept as
-            `RandomVariants` keeps them.
+        augment: Vary the images as `random_flip_and_shift` does, before standardization; they are
+            kept as `RandomVariants` keeps them.
         shift: Longest shift, as there.
 
     Returns:
@@ -122,7 +122,8 @@ def _batches(
         targets = tf.constant(labels, tf.int32)
 
     def take(indices: Any) -> Any:
-        return standardization(tf.gather(pixels, indices)), tf.gather(targets, indices)
+        batch = tf.cast(tf.gather(pixels, indices), tf.float32)
+        return standardization(batch), tf.gather(targets, indices)
 
     return _finished(order.map(take, num_parallel_calls=tf.data.AUTOTUNE))
 

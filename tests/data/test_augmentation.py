@@ -12,6 +12,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdist.data import random_flip_and_shift
+from kdist.data.augmentation import RandomVariants
 from kdist.errors import UserError
 
 
@@ -74,6 +75,38 @@ def test_is_what_a_loop_over_pixels_gives(shape, shift, seed):
         np.testing.assert_allclose(variant, expected, atol=2e-5)
 
 
+@settings(deadline=None, max_examples=25)
+@given(
+    shape=st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(1, 9), st.integers(1, 3)),
+    indices=st.lists(st.integers(0, 3), max_size=6),
+    shift=st.floats(0, 1),
+    seed=st.tuples(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1)),
+)
+def test_images_that_are_kept_vary_alike(shape, indices, shift, seed):
+    images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    indices = [index % len(images) for index in indices]
+    variants = RandomVariants(images, shift=shift)(indices, seed=seed)
+    expected = random_flip_and_shift(images[indices].astype(np.float32), seed=seed, shift=shift)
+    assert variants.dtype == tf.float32
+    np.testing.assert_allclose(variants, expected, atol=1e-3)
+
+
+def test_runs_in_a_compiled_step_and_passes_gradients():
+    images = tf.random.stateless_uniform((3, 6, 7, 2), (1, 2))
+
+    def brightness_gradient(images):
+        with tf.GradientTape() as tape:
+            tape.watch(images)
+            brightness = tf.reduce_sum(random_flip_and_shift(images, seed=(1, 2)))
+        return tape.gradient(brightness, images)
+
+    gradient = brightness_gradient(images)
+    # Every pixel of a variant is a mean of pixels: their weights sum up to one.
+    np.testing.assert_allclose(tf.reduce_sum(gradient, (1, 2)), np.full((3, 2), 42.0), rtol=1e-5)
+    compiled = tf.function(brightness_gradient, jit_compile=True)
+    np.testing.assert_allclose(compiled(images), gradient, atol=1e-4)
+
+
 def test_flips_and_shifts_are_distributed_as_promised():
     count, height, width = 20_000, 10, 20
     images = with_coordinates(np.zeros((count, height, width, 0)))
@@ -133,6 +166,11 @@ def test_batches_and_images_of_unknown_size():
 def test_a_shift_out_of_range_is_an_error(shift):
     with pytest.raises(UserError, match="expected a part of height and width, from 0 to 1"):
         random_flip_and_shift(tf.zeros((1, 4, 4, 1)), seed=(1, 2), shift=shift)
+
+
+def test_images_to_keep_without_channels_are_an_error():
+    with pytest.raises(UserError, match=r"\(10, 28, 28\); expected \(images, height, width, chan"):
+        RandomVariants(np.zeros((10, 28, 28), np.uint8))
 
 
 @pytest.mark.parametrize(

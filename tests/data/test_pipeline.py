@@ -1,5 +1,7 @@
 """Batches: every image once an epoch, in an order and in variants that the seed decides."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -55,6 +57,15 @@ def test_evaluation_keeps_the_order():
 def test_labels_stay_with_their_images():
     images, labels = epoch(train(augment=False))
     np.testing.assert_array_equal(images, STANDARDIZATION(IMAGES[labels]))
+
+
+@pytest.mark.parametrize("make", [train, evaluate, functools.partial(train, augment=False)])
+def test_standardization_gets_float32_in_every_case(make):
+    def seen(batch):
+        assert batch.dtype == tf.float32
+        return tf.image.convert_image_dtype(batch, tf.float32)  # divides bytes by 255
+
+    assert epoch(make(standardization=seen))[0].max() > 200
 
 
 def test_labels_stay_with_their_variants():
