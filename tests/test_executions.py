@@ -100,9 +100,18 @@ def test_the_batch_is_known_behind_what_it_is_zipped_with():
     model = compiled(kdist.MirroredStrategy(replicas=1), "auto", lambda: dense(512))
     model.fit(zipped, verbose=0, shuffle=False)
     assert model.steps_per_execution == 3
-    both = tf.data.Dataset.zip(batches, tf.data.Dataset.range(6).batch(2))  # whose is the step's?
-    model.fit(both.map(lambda pair, _: pair), verbose=0, shuffle=False)
-    assert model.steps_per_execution == 1
+
+    def blocks():
+        yield from x.reshape(3, 32, 512)
+
+    spec = tf.TensorSpec((None, 512), tf.float32)
+    unknown = tf.data.Dataset.from_generator(blocks, output_signature=spec).map(lambda x: (x, x))
+    by_two = tf.data.Dataset.range(6).batch(2)
+    for one in (batches, unknown):  # whose batch is the step's?
+        both = tf.data.Dataset.zip(one, by_two).map(lambda pair, _: pair)
+        cardinality = tf.data.experimental.assert_cardinality(3)
+        model.fit(both.apply(cardinality), verbose=0, shuffle=False)
+        assert model.steps_per_execution == 1
 
 
 class Batches(keras.callbacks.Callback):

@@ -52,8 +52,15 @@ def _batch_size(dataset: tf.data.Dataset) -> int | None:
     kind = type(dataset).__name__.removeprefix("_").removesuffix("Dataset")
     if kind not in _KEEP_BATCHES:
         return None
-    sizes = {_batch_size(source) for source in dataset._inputs()} - {None}
+    # A scalar beside a batch, a number to draw by for one, is none.
+    sources = [s for s in dataset._inputs() if kind != "Zip" or not _is_of_scalars(s)]
+    sizes = {_batch_size(source) for source in sources}
     return sizes.pop() if len(sizes) == 1 else None
+
+
+def _is_of_scalars(dataset: tf.data.Dataset) -> bool:
+    shapes = (getattr(leaf, "shape", None) for leaf in keras.tree.flatten(dataset.element_spec))
+    return all(shape is not None and shape.rank == 0 for shape in shapes)
 
 
 _KEEP_BATCHES = (
@@ -84,11 +91,9 @@ def _without_a_spare(original: Callable[..., Any], epoch: Any) -> Iterator[Any]:
     On several replicas that is a tenth of a second, and starts to read ahead. Nor does Keras wait
     for the end of the one it has used.
     """
-    seen = None
     for step in original(epoch):
-        if step[-1] is not seen and _is_ours(epoch):
-            seen = step[-1]
-            let_go_aside(seen)
+        if _is_ours(epoch):
+            let_go_aside(step[-1])
         yield step
         is_over = epoch._num_batches and epoch._steps_seen >= epoch._num_batches
         if is_over and epoch.steps_per_epoch is None and _is_ours(epoch):
