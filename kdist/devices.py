@@ -60,7 +60,7 @@ def _share_cores(replicas: int) -> None:
     """Keep an operation on one core where every core has a replica, unless the user chose.
 
     The operations of all replicas share TensorFlow's threads. Each divided over all of them waits
-    for parts that stand behind the other replicas' (a fifth of a WideResNet's step on two cores).
+    for parts that stand behind the other replicas' (a seventh of a WideResNet's step on two cores).
     """
     everywhere = len(os.sched_getaffinity(0)) <= replicas
     chosen = "TF_NUM_INTRAOP_THREADS" in os.environ

@@ -61,8 +61,8 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
             `(channels, height, width)` with `data_format="channels_first"`. Height and width are
             at least 4 (8 with `stem_pool`), or `None` where they vary.
         classes: Number of classes ≥ 1.
-        stem_pool: Halve the image after the first convolution already, by 2x2 max pooling: on a
-            CPU the network is three times as fast, and of 28x28 images it sees enough.
+        stem_pool: Halve the image after the first convolution already, by 2x2 max pooling: a
+            quarter of the arithmetic, and of 28x28 images the network sees enough.
         dropout: Fraction of a block's inner activations that is dropped, in [0, 1); 0 leaves the
             dropout layers out.
         weight_decay: L2 penalty ≥ 0: `weight_decay * sum(square(kernel))` of every kernel (not of
