@@ -1,6 +1,6 @@
 """The one home of private Keras and TensorFlow names, and of what is changed in them.
 
-Every change is inert unless a model is trained under kdist's strategy on several replicas.
+Every change is inert unless a model is trained under kdist's strategy.
 `tests/test_upstream.py` has a canary for each, which fails on the day upstream needs it no more.
 """
 
