@@ -7,8 +7,7 @@ import pytest
 
 @pytest.fixture(autouse=True, scope="module")
 def little_garbage(without_graph_optimizer_in_module):
-    """What other tests left need not be walked again with each trial."""
-    gc.collect()
+    """What other tests left need not be walked with each trial."""
     gc.freeze()
     yield
     gc.unfreeze()
