@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist import _upstream
+from kdist._upstream import iterators
 
 
 @contextlib.contextmanager
@@ -62,10 +63,33 @@ def test_an_iterator_is_freed_while_another_is_waited_for():
         assert freed.wait(50)
 
 
+def test_an_iterator_is_freed_at_once_where_no_thread_can_be_had(monkeypatch):
+    def refused(*_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("_thread.start_new_thread", refused)
+    freed = []
+
+    def numbers():
+        try:
+            yield from range(3)
+        finally:
+            freed.append(True)
+
+    dataset = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec((), tf.int32))
+    iterator = iter(dataset)
+    _upstream.let_go_aside(iterator)
+    next(iterator)
+    del iterator
+    assert freed == [True]
+    iterators.wait()  # for none that never began
+
+
 def test_python_ends_after_what_is_being_freed():
     script = """
 import atexit, threading
 from kdist import _upstream
+from kdist._upstream import iterators
 import tensorflow as tf
 
 late = threading.Event()

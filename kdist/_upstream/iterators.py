@@ -2,6 +2,7 @@
 
 import _thread
 import atexit
+import os
 import time
 import weakref
 from typing import Any
@@ -44,7 +45,10 @@ def _free_aside(resources: list[Any]) -> None:
         busy = _thread.allocate_lock()
         busy.acquire()
         _busy.add(busy)
-        _thread.start_new_thread(_free, ([resources.pop()], busy))
+        try:
+            _thread.start_new_thread(_free, ([resources.pop()], busy))
+        except RuntimeError:  # no more threads, or Python is ending: freed here, as stock does
+            _busy.discard(busy)
 
 
 def _free(last: list[Any], busy: _thread.LockType) -> None:
@@ -59,5 +63,10 @@ def _free(last: list[Any], busy: _thread.LockType) -> None:
 @atexit.register
 def wait() -> None:
     """Wait for all that is being freed: a thread must not outlive Python, which ends it midway."""
-    for busy in list(_busy):
-        busy.acquire()
+    while _busy:
+        for busy in list(_busy):
+            busy.acquire()
+            _busy.discard(busy)
+
+
+os.register_at_fork(after_in_child=_busy.clear)  # a child has none of these threads
