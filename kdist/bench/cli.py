@@ -14,7 +14,7 @@ def bench(
         bool, typer.Option(help="The most compared only: under five minutes.")
     ] = False,
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="Turns of each contestant.", show_default="7, quick 5")
+        int | None, typer.Option(min=1, help="Turns of each contestant.", show_default="7, quick 3")
     ] = None,
     output: Annotated[
         str | None, typer.Option(help="JSON file.", show_default="runs/bench-<date>.json")

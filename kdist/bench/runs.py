@@ -30,8 +30,8 @@ def bench(
 
     Args:
         quick: The smaller network and the contestants that are compared most: under five minutes
-            on two cores, instead of about twenty-five.
-        rounds: Turns of each contestant; by default 7, quick 5.
+            on two cores, instead of twenty-two.
+        rounds: Turns of each contestant; by default 7, quick 3.
         output: JSON file; `None` makes `runs/bench-<date>-<time>.json`.
         announce: Takes lines about the progress.
 
@@ -43,7 +43,7 @@ def bench(
     """
     path = Path(output or f"runs/bench-{datetime.datetime.now():%Y-%m-%d-%H%M%S}.json")
     _check_writable(path)
-    rounds = rounds or (5 if quick else 7)
+    rounds = rounds or (3 if quick else 7)
     done: list[dict[str, Any]] = []
 
     def run(race: Race, count: int = rounds) -> dict[str, Any]:

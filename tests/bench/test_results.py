@@ -135,7 +135,7 @@ def test_the_quick_run_and_what_it_writes(monkeypatch, tmp_path):
         "augmented images, batch 128",
         "WRN-16-1, global batch 128",
     ]
-    assert {rounds for _, rounds in seen} == {5}
+    assert {rounds for _, rounds in seen} == {3}
     assert sizes == [0, 1, 2]
     assert text == runs.show(str(path))
 
