@@ -36,6 +36,18 @@ def late_batches():
         late.set()
 
 
+def numbers_until(freed):
+    """Numbers whose generator sets the event `freed` when it is let go."""
+
+    def numbers():
+        try:
+            yield from range(3)
+        finally:
+            freed.set()
+
+    return tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec((), tf.int32))
+
+
 def test_letting_go_of_an_iterator_does_not_wait():
     with late_batches() as dataset:
         iterator = iter(dataset)
@@ -46,16 +58,8 @@ def test_letting_go_of_an_iterator_does_not_wait():
 
 def test_an_iterator_is_freed_while_another_is_waited_for():
     freed = threading.Event()
-
-    def numbers():
-        try:
-            yield from range(3)
-        finally:
-            freed.set()
-
-    quick = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec((), tf.int32))
     with late_batches() as late:
-        for dataset in (late, quick):
+        for dataset in (late, numbers_until(freed)):
             iterator = iter(dataset)
             _upstream.let_go_aside(iterator)
             next(iterator)
@@ -68,20 +72,12 @@ def test_an_iterator_is_freed_at_once_where_no_thread_can_be_had(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr("_thread.start_new_thread", refused)
-    freed = []
-
-    def numbers():
-        try:
-            yield from range(3)
-        finally:
-            freed.append(True)
-
-    dataset = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec((), tf.int32))
-    iterator = iter(dataset)
+    freed = threading.Event()
+    iterator = iter(numbers_until(freed))
     _upstream.let_go_aside(iterator)
     next(iterator)
     del iterator
-    assert freed == [True]
+    assert freed.is_set()
     iterators.wait()  # for none that never began
 
 
@@ -89,7 +85,6 @@ def test_python_ends_after_what_is_being_freed():
     script = """
 import atexit, threading
 from kdist import _upstream
-from kdist._upstream import iterators
 import tensorflow as tf
 
 late = threading.Event()
