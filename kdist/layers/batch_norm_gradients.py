@@ -10,6 +10,7 @@ from kdist.compilation import worth_compiling
 
 from .batch_norm_compilation import kernel
 from .batch_norm_kernels import Kernels, Moments, merge
+from .fused_batch_norm import fused_gradient, gradient_fusible
 
 
 def across_replicas(
@@ -59,6 +60,9 @@ def on_one_replica(
         y, moments = kernel(kernels, "forward", x)(x, gamma, beta, mask)
 
         def gradient(dy: Any, *_: Any) -> Any:
+            if gradient_fusible(x, dy, kernels.axis, mask):
+                gradients = fused_gradient(dy, x, moments, gamma, epsilon=kernels.epsilon)
+                return _differentiable_once(*gradients)
             dx, sums = kernel(kernels, "backward", x)(dy, x, moments, gamma, mask)
             return _differentiable_once(dx, sums[1], sums[0])
 

@@ -239,6 +239,21 @@ def test_variance_of_many_values_where_the_mean_is_large(sizes):
     np.testing.assert_allclose(layer.moving_variance, right, rtol=1e-2)
 
 
+@pytest.mark.parametrize("sizes", [(128,), (64, 64)])
+def test_gradients_of_many_values_keep_float32s_digits(sizes):
+    """A hundred thousand values a channel, and gradients that do not cancel out."""
+    xs, dys = data(sizes, (28, 28, 16), dtype="float32")
+    dys = [dy + 10 for dy in dys]
+    result, _ = train(SyncBatchNormalization, xs, dys)
+    expected = oracle(xs, dys)
+    for name in ("dx", "dbeta"):
+        value, right = (np.concatenate(part[name]) for part in (result, expected))
+        np.testing.assert_allclose(value, right, atol=3e-6 * np.abs(right).max(), err_msg=name)
+    # A sum of 100,352 products of about 10 that nearly cancel: exact to 3e-7 of the addends.
+    for value, right in zip(result["dgamma"], expected["dgamma"], strict=True):
+        np.testing.assert_allclose(value, right, atol=3e-7 * 10 * 100_352)
+
+
 def test_replicas_far_apart():
     xs, dys = data((4, 4), SMALL)
     xs[1] += 1000.0
@@ -273,7 +288,10 @@ def test_half_precision_has_float32_statistics(policy, sizes, sample):
 @pytest.mark.parametrize(
     ("sample", "epsilon"),
     [
-        *[(sample, 1e-3) for sample in ((5,), (7, 3), SMALL, LARGE, (3, 2, 2, 4))],
+        *[
+            (sample, 1e-3)
+            for sample in ((5,), (7, 3), SMALL, (2048,), (70, 32), LARGE, (3, 2, 2, 4))
+        ],
         ((7, 3), 1e-7),  # too small for the fused kernel
     ],
 )
