@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from kdist.errors import UserError
 
@@ -38,7 +39,8 @@ def random_flip_and_shift(images: Any, *, seed: Any, shift: float = 0.2) -> Any:
             "(images, height, width, channels). Standardize them first."
         )
     count, height, width, _ = tf.unstack(tf.shape(images), num=4)
-    down, right, mirrored = _draws(count, seed)
+    # The algorithm is named because TensorFlow's choice differs between kinds of device.
+    down, right, mirrored = _draws(count, seed, "philox")
     rows = _positions(height, shift * down)
     columns = _positions(width, shift * right)
     columns = tf.where(mirrored[:, tf.newaxis], columns[:, ::-1], columns)
@@ -74,13 +76,13 @@ class RandomVariants:
             raise UserError(
                 f"Images are of shape {images.shape}; expected (images, height, width, channels)."
             )
-        self._count, height, width, _ = tf.unstack(tf.shape(images), num=4)
-        self._size = tf.stack([height, width])
-        self._longest = shift * tf.cast(self._size, tf.float32)
-        self._margin = tf.cast(tf.math.ceil(self._longest), tf.int32)
+        count, height, width, _ = images.shape
+        self._count, self._size = count, np.array([height, width], np.int32)
+        self._longest = (shift * self._size).astype(np.float32)
+        self._margin = np.ceil(self._longest).astype(np.int32)
         for axis in (1, 2):
             size, margin = self._size[axis - 1], self._margin[axis - 1]
-            places = tf.clip_by_value(tf.range(-margin, size + margin), 0, size - 1)
+            places = np.clip(np.arange(-margin, size + margin), 0, size - 1)
             images = tf.gather(images, places, axis=axis)
         # Mirrored once, as TensorFlow takes longer to reverse a batch than to interpolate it.
         self._images = tf.concat([images, tf.reverse(images, axis=[2])], axis=0)
@@ -95,8 +97,10 @@ class RandomVariants:
         Returns:
             float32, (images, height, width, channels).
         """
-        indices = tf.cast(indices, tf.int32)
-        down, right, mirrored = _draws(tf.size(indices), seed)
+        # Every operation is paid for once an epoch, when tf.data makes an iterator: hence Philox,
+        # which is TensorFlow's choice on CPUs, is not named (25 operations).
+        indices = tf.cast(indices, tf.int64)
+        down, right, mirrored = _draws(tf.size(indices), seed, "auto_select")
         shifts = tf.stack([down, tf.where(mirrored, -right, right)], axis=1) * self._longest
         whole = tf.floor(shifts)
         images = tf.gather(self._images, tf.where(mirrored, indices + self._count, indices))
@@ -105,14 +109,16 @@ class RandomVariants:
         windows = tf.image.extract_glimpse(
             tf.cast(images, tf.float32),
             self._size + 1,
-            tf.cast(self._margin, tf.float32) + whole,
+            whole + self._margin,
             centered=False,
             normalized=False,
             noise="zero",
         )
-        down, right = tf.unstack((shifts - whole)[:, :, tf.newaxis, tf.newaxis, tf.newaxis], axis=1)
-        rows = windows[:, :-1] + down * (windows[:, 1:] - windows[:, :-1])
-        return rows[:, :, :-1] + right * (rows[:, :, 1:] - rows[:, :, :-1])
+        down, right = tf.unstack(tf.reshape(shifts - whole, (-1, 2, 1, 1, 1)), axis=1)
+        upper = windows[:, :-1]
+        rows = upper + down * (windows[:, 1:] - upper)
+        left = rows[:, :, :-1]
+        return left + right * (rows[:, :, 1:] - left)
 
 
 def _check_shift(shift: float) -> None:
@@ -120,10 +126,9 @@ def _check_shift(shift: float) -> None:
         raise UserError(f"shift={shift!r}; expected a part of height and width, from 0 to 1.")
 
 
-def _draws(count: Any, seed: Any) -> tuple[Any, Any, Any]:
+def _draws(count: Any, seed: Any, algorithm: str) -> tuple[Any, Any, Any]:
     """Shift down and to the right, from -1 to 1, and whether to mirror, for each image."""
-    # The algorithm is named because TensorFlow's choice differs between kinds of device.
-    draws = tf.random.stateless_uniform((3, count), seed, minval=-1.0, maxval=1.0, alg="philox")
+    draws = tf.random.stateless_uniform((3, count), seed, minval=-1.0, maxval=1.0, alg=algorithm)
     down, right, side = tf.unstack(draws)
     return down, right, side < 0
 
