@@ -29,6 +29,7 @@ class TrainConfig:
         subset: Train on the first `subset` images only (and test on at most as many).
         augment: Flip and shift the training images at random.
         shift: Longest of the shifts, as a part of height and width.
+        whole_pixels: Shift by whole pixels, which does not blur.
         depth: Layers of the WideResNet, 6n + 4.
         width: Its widening factor.
         stem_pool: Halve the images after its first convolution already.
@@ -78,6 +79,7 @@ class TrainConfig:
     subset: int | None = None
     augment: bool = True
     shift: float = 0.2
+    whole_pixels: bool = False
     depth: int = 16
     width: int = 10
     stem_pool: bool = False
@@ -121,6 +123,7 @@ class TrainConfig:
                 object.__setattr__(self, name, os.fspath(path))
         for name in (
             "augment",
+            "whole_pixels",
             "validate",
             "noise_scale",
             "save_model",

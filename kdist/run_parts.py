@@ -35,6 +35,7 @@ def make_pipelines(config: TrainConfig, data: ImageData, *, replicas: int) -> tu
         standardization=standardization,
         augment=config.augment,
         shift=config.shift,
+        whole_pixels=config.whole_pixels,
     )
     validation = evaluation_batches(
         data.test_images,

@@ -7,16 +7,21 @@ import tensorflow as tf
 from kdist.errors import UserError
 
 
-def random_flip_and_shift(images: Any, *, seed: Any, shift: float = 0.2) -> Any:
+def random_flip_and_shift(
+    images: Any, *, seed: Any, shift: float = 0.2, whole_pixels: bool = False
+) -> Any:
     """Shift each image by a random way and mirror half of them left to right.
 
-    The shifts are uniform, fractional (bilinear between pixels), and independent in height, in
-    width and from image to image. Pixels from beyond the edge repeat the nearest one.
+    The shifts are uniform, fractional (bilinear between pixels, which blurs) or of whole pixels,
+    and independent in height, in width and from image to image. Pixels from beyond the edge repeat
+    the nearest one.
 
     Args:
         images: float32, (images, height, width, channels); zero images are allowed.
         seed: Two integers. The same seed gives the same variants of as many images.
         shift: Longest shift, as a part of height and of width, from 0 to 1.
+        whole_pixels: Shift by whole pixels, up to the whole number that is nearest to the longest
+            shift, each with the same probability: what is elsewhere called padding and cropping.
 
     Returns:
         float32, the shape of `images`.
@@ -41,8 +46,8 @@ def random_flip_and_shift(images: Any, *, seed: Any, shift: float = 0.2) -> Any:
     count, height, width, _ = tf.unstack(tf.shape(images), num=4)
     # The algorithm is named because TensorFlow's choice differs between kinds of device.
     down, right, mirrored = _draws(count, seed, "philox")
-    rows = _positions(height, shift * down)
-    columns = _positions(width, shift * right)
+    rows = _positions(height, _way(down, shift * tf.cast(height, tf.float32), whole_pixels))
+    columns = _positions(width, _way(right, shift * tf.cast(width, tf.float32), whole_pixels))
     columns = tf.where(mirrored[:, tf.newaxis], columns[:, ::-1], columns)
     # Rows are contiguous, so gathering them twice around a transposition beats gathering columns.
     turned = tf.transpose(_interpolated(images, rows), (0, 2, 1, 3))
@@ -60,6 +65,7 @@ class RandomVariants:
             as well, with room around them for the shift: 192 MB for Fashion-MNIST's 60,000 and
             0.2.
         shift: As there.
+        whole_pixels: As there.
 
     Raises:
         UserError: When `shift` or the shape of `images` is another one.
@@ -69,7 +75,7 @@ class RandomVariants:
         >>> batch = variants([17, 4], seed=(2026, 1))
     """
 
-    def __init__(self, images: Any, *, shift: float = 0.2) -> None:
+    def __init__(self, images: Any, *, shift: float = 0.2, whole_pixels: bool = False) -> None:
         _check_shift(shift)
         images = tf.convert_to_tensor(images)
         if images.shape.rank != 4:
@@ -79,6 +85,7 @@ class RandomVariants:
         count, height, width, _ = images.shape
         self._count, self._size = count, np.array([height, width], np.int32)
         self._longest = (shift * self._size).astype(np.float32)
+        self._whole_pixels = whole_pixels
         self._margin = np.ceil(self._longest).astype(np.int32)
         for axis in (1, 2):
             size, margin = self._size[axis - 1], self._margin[axis - 1]
@@ -101,19 +108,23 @@ class RandomVariants:
         # which is TensorFlow's choice on CPUs, is not named (25 operations).
         indices = tf.cast(indices, tf.int64)
         down, right, mirrored = _draws(tf.size(indices), seed, "auto_select")
-        shifts = tf.stack([down, tf.where(mirrored, -right, right)], axis=1) * self._longest
+        shifts = _way(tf.stack([down, right], axis=1), self._longest, self._whole_pixels)
+        down, right = tf.unstack(shifts, axis=1)
+        shifts = tf.stack([down, tf.where(mirrored, -right, right)], axis=1)
         whole = tf.floor(shifts)
         images = tf.gather(self._images, tf.where(mirrored, indices + self._count, indices))
-        # A pixel more than the image has, to interpolate. This beats gathering rows and columns,
-        # batched matrix products, `crop_and_resize` and `ImageProjectiveTransformV3`.
+        # This beats gathering rows and columns, batched matrix products, `crop_and_resize` and
+        # `ImageProjectiveTransformV3`.
         windows = tf.image.extract_glimpse(
             tf.cast(images, tf.float32),
-            self._size + 1,
+            self._size if self._whole_pixels else self._size + 1,  # one more to interpolate
             whole + self._margin,
             centered=False,
             normalized=False,
             noise="zero",
         )
+        if self._whole_pixels:
+            return windows
         down, right = tf.unstack(tf.reshape(shifts - whole, (-1, 2, 1, 1, 1)), axis=1)
         upper = windows[:, :-1]
         rows = upper + down * (windows[:, 1:] - upper)
@@ -133,10 +144,19 @@ def _draws(count: Any, seed: Any, algorithm: str) -> tuple[Any, Any, Any]:
     return down, right, side < 0
 
 
+def _way(draws: Any, longest: Any, whole_pixels: bool) -> Any:
+    """How many pixels to shift by: `longest` where a draw is 1."""
+    if not whole_pixels:
+        return draws * longest
+    longest = tf.round(longest)
+    # Rounding may take a draw just below 1 beyond the last of the 2 * longest + 1 shifts.
+    return tf.minimum(tf.floor((draws + 1.0) * (longest + 0.5)) - longest, longest)
+
+
 def _positions(size: Any, shift: Any) -> Any:
     """Where each of `size` pixels comes from in each image: (images, size)."""
     size = tf.cast(size, tf.float32)
-    return tf.clip_by_value(tf.range(size) + size * shift[:, tf.newaxis], 0.0, size - 1.0)
+    return tf.clip_by_value(tf.range(size) + shift[:, tf.newaxis], 0.0, size - 1.0)
 
 
 def _interpolated(images: Any, positions: Any) -> Any:

@@ -23,6 +23,7 @@ def training_batches(
     standardization: Callable[[Any], Any],
     augment: bool = True,
     shift: float = 0.2,
+    whole_pixels: bool = False,
 ) -> Any:
     """Shuffled, standardized and randomly varied batches; one iteration is one epoch.
 
@@ -40,6 +41,7 @@ def training_batches(
         augment: Vary the images as `random_flip_and_shift` does, before standardization; they are
             kept as `RandomVariants` keeps them.
         shift: Longest shift, as there.
+        whole_pixels: Shift by whole pixels, as there.
 
     Returns:
         A finite `tf.data.Dataset` of float32 images and int32 labels.
@@ -57,7 +59,7 @@ def training_batches(
     if not augment:
         return _batches(order, images, labels, standardization)
     with tf.device(_HOST):
-        variants = RandomVariants(images, shift=shift)
+        variants = RandomVariants(images, shift=shift, whole_pixels=whole_pixels)
         targets = tf.constant(labels, tf.int32)
 
     def varied(indices: Any, draw: Any) -> Any:

@@ -13,6 +13,7 @@ SHOWN = (
     "subset",
     "augment",
     "shift",
+    "whole_pixels",
     "depth",
     "width",
     "stem_pool",

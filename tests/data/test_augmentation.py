@@ -61,12 +61,13 @@ def shifted_and_mirrored(image, down, right, mirrored):
 @given(
     shape=st.tuples(st.integers(0, 4), st.integers(5, 9), st.integers(5, 9), st.integers(1, 3)),
     shift=st.floats(0, 0.2),
+    whole_pixels=st.booleans(),
     seed=st.tuples(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1)),
 )
-def test_is_what_a_loop_over_pixels_gives(shape, shift, seed):
+def test_is_what_a_loop_over_pixels_gives(shape, shift, whole_pixels, seed):
     content = np.random.default_rng(0).uniform(-3, 3, shape)
     images = with_coordinates(content)
-    variants = random_flip_and_shift(images, seed=seed, shift=shift)
+    variants = random_flip_and_shift(images, seed=seed, shift=shift, whole_pixels=whole_pixels)
     assert variants.dtype == tf.float32
     assert variants.shape == images.shape
     variants = variants.numpy()
@@ -80,13 +81,15 @@ def test_is_what_a_loop_over_pixels_gives(shape, shift, seed):
     shape=st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(1, 9), st.integers(1, 3)),
     indices=st.lists(st.integers(0, 3), max_size=6),
     shift=st.floats(0, 1),
+    whole_pixels=st.booleans(),
     seed=st.tuples(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1)),
 )
-def test_images_that_are_kept_vary_alike(shape, indices, shift, seed):
+def test_images_that_are_kept_vary_alike(shape, indices, shift, whole_pixels, seed):
     images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
     indices = [index % len(images) for index in indices]
-    variants = RandomVariants(images, shift=shift)(indices, seed=seed)
-    expected = random_flip_and_shift(images[indices].astype(np.float32), seed=seed, shift=shift)
+    options = {"shift": shift, "whole_pixels": whole_pixels}
+    variants = RandomVariants(images, **options)(indices, seed=seed)
+    expected = random_flip_and_shift(images[indices].astype(np.float32), seed=seed, **options)
     assert variants.dtype == tf.float32
     np.testing.assert_allclose(variants, expected, atol=1e-3)
 
@@ -121,6 +124,27 @@ def test_flips_and_shifts_are_distributed_as_promised():
     assert abs(mirrored.mean() - 0.5) < 4 * 0.5 / math.sqrt(count)
     correlation = np.corrcoef([down, right, mirrored]) - np.eye(3)
     assert np.abs(correlation).max() < 4 / math.sqrt(count)
+
+
+def test_every_shift_by_whole_pixels_is_as_likely():
+    count, height, width = 20_000, 10, 20
+    images = with_coordinates(np.zeros((count, height, width, 0)))
+    variants = random_flip_and_shift(images, seed=(3, 4), whole_pixels=True).numpy()
+    down, right, _ = np.array(list(found_transforms(variants))).T
+    for draws, longest in ((down, 2), (right, 4)):
+        shifts, counts = np.unique(draws, return_counts=True)
+        np.testing.assert_array_equal(shifts, np.arange(-longest, longest + 1))
+        expected = count / len(shifts)
+        assert np.abs(counts - expected).max() < 4 * math.sqrt(expected)
+
+
+@pytest.mark.parametrize(("shift", "longest"), [(0.29, 3), (0.06, 1), (0.04, 0)])
+def test_the_longest_shift_is_the_nearest_whole_number(shift, longest):
+    line = tf.reshape(tf.range(100.0), (1, 10, 10, 1))
+    images = tf.tile(line, (500, 1, 1, 1))
+    variants = random_flip_and_shift(images, seed=(1, 2), shift=shift, whole_pixels=True).numpy()
+    rows = variants[:, 5].max((1, 2)) // 10
+    assert set(rows - 5) == set(range(-longest, longest + 1))
 
 
 def test_the_seed_decides():
