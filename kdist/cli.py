@@ -55,7 +55,11 @@ def train(
         float, typer.Option(help="Longest shift, as a part of height and width.")
     ] = _DEFAULTS.shift,
     whole_pixels: Annotated[
-        bool, typer.Option("--whole-pixels", help="Shift by whole pixels, which does not blur.")
+        bool,
+        typer.Option(
+            "--whole-pixels",
+            help="Shift by whole pixels (the longest shift rounded), which does not blur.",
+        ),
     ] = _DEFAULTS.whole_pixels,
     depth: Annotated[int, typer.Option(help="Layers of the network, 6n + 4.")] = _DEFAULTS.depth,
     width: Annotated[int, typer.Option(help="Its widening factor.")] = _DEFAULTS.width,

@@ -29,7 +29,8 @@ class TrainConfig:
         subset: Train on the first `subset` images only (and test on at most as many).
         augment: Flip and shift the training images at random.
         shift: Longest of the shifts, as a part of height and width.
-        whole_pixels: Shift by whole pixels, which does not blur.
+        whole_pixels: Shift by whole pixels, which does not blur: up to the whole number nearest to
+            the longest shift.
         depth: Layers of the WideResNet, 6n + 4.
         width: Its widening factor.
         stem_pool: Halve the images after its first convolution already.

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+from tensorflow.python.ops import control_flow_util
 from tensorflow.python.util import _pywrap_util_port
 
 from .own_copies import with_inner
@@ -69,6 +70,12 @@ def with_attributes_of(source: Any, tensor: Any, convert: Callable[[Any], Any]) 
         if value is not None:
             setattr(tensor, name, convert(value))
     return tensor
+
+
+def is_compiled_by_xla() -> bool:
+    """Whether the graph that is being traced is one for XLA as a whole."""
+    graph = tf.compat.v1.get_default_graph()
+    return bool(control_flow_util.GraphOrParentsInXlaContext(graph))
 
 
 def onednn_is_on() -> bool:

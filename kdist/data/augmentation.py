@@ -78,13 +78,14 @@ class RandomVariants:
     def __init__(self, images: Any, *, shift: float = 0.2, whole_pixels: bool = False) -> None:
         _check_shift(shift)
         images = tf.convert_to_tensor(images)
-        if images.shape.rank != 4:
+        if images.shape.rank != 4 or not images.shape.is_fully_defined():
             raise UserError(
-                f"Images are of shape {images.shape}; expected (images, height, width, channels)."
+                f"Images are of shape {images.shape}; expected (images, height, width, channels), "
+                "all of them known."
             )
         count, height, width, _ = images.shape
         self._count, self._size = count, np.array([height, width], np.int32)
-        self._longest = (shift * self._size).astype(np.float32)
+        self._longest = np.float32(shift) * self._size.astype(np.float32)
         self._whole_pixels = whole_pixels
         self._margin = np.ceil(self._longest).astype(np.int32)
         for axis in (1, 2):
@@ -105,7 +106,7 @@ class RandomVariants:
             float32, (images, height, width, channels).
         """
         # Every operation is paid for once an epoch, when tf.data makes an iterator: hence Philox,
-        # which is TensorFlow's choice on CPUs, is not named (25 operations).
+        # which is TensorFlow's choice on CPUs, is not named (42 operations).
         indices = tf.cast(indices, tf.int64)
         down, right, mirrored = _draws(tf.size(indices), seed, "auto_select")
         shifts = _way(tf.stack([down, right], axis=1), self._longest, self._whole_pixels)
@@ -149,8 +150,7 @@ def _way(draws: Any, longest: Any, whole_pixels: bool) -> Any:
     if not whole_pixels:
         return draws * longest
     longest = tf.round(longest)
-    # Rounding may take a draw just below 1 beyond the last of the 2 * longest + 1 shifts.
-    return tf.minimum(tf.floor((draws + 1.0) * (longest + 0.5)) - longest, longest)
+    return tf.floor((draws + 1.0) * (longest + 0.5)) - longest
 
 
 def _positions(size: Any, shift: Any) -> Any:

@@ -36,6 +36,7 @@ def across_replicas(
         y = kernel(kernels, "normalize", x)(x, moments, gamma, beta)
 
         def gradient(dy: Any, *_: Any) -> Any:
+            dy = _dense(dy, x)
             sums = tf.where(present, kernel(kernels, "gradient_sums", x)(dy, x, moments), 0)
             total = context.all_reduce(tf.distribute.ReduceOp.SUM, sums)
             dx = kernel(kernels, "input_gradient", x)(dy, x, moments, gamma, total, mask)
@@ -60,6 +61,7 @@ def on_one_replica(
         y, moments = kernel(kernels, "forward", x)(x, gamma, beta, mask)
 
         def gradient(dy: Any, *_: Any) -> Any:
+            dy = _dense(dy, x)
             if gradient_fusible(x, dy, kernels.axis, mask):
                 gradients = fused_gradient(dy, x, moments, gamma, epsilon=kernels.epsilon)
                 return _differentiable_once(*gradients)
@@ -70,6 +72,11 @@ def on_one_replica(
 
     outputs: tuple[Any, Moments] = batch_norm(x, gamma, beta)
     return outputs
+
+
+def _dense(dy: Any, x: Any) -> Any:
+    """What follows the layer may give indexed slices (`tf.gather`) or no shape."""
+    return tf.ensure_shape(tf.convert_to_tensor(dy), x.shape)
 
 
 def _differentiable_once(*gradients: Any) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ from kdist import _upstream
 from .batch_norm_kernels import Moments
 
 FUSED_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
+ONEDNN_CHANNELS = 8  # float32 numbers in a vector of AVX2
 SMALLEST_EPSILON = 1e-5  # cuDNN's CUDNN_BN_MIN_EPSILON
 
 
@@ -26,36 +27,41 @@ def fusible(x: Any, axis: int, epsilon: float, mask: Any) -> bool:
 
 
 def gradient_fusible(x: Any, dy: Any, axis: int, mask: Any) -> bool:
-    """Whether the gradient's kernel takes these, and is faster than XLA's loops.
+    """Whether the gradient's kernel takes these, and is faster than XLA's loops and as exact.
 
-    That is oneDNN's; TensorFlow's own takes two to three times as long as XLA's.
+    That is oneDNN's, for channels that fill its vectors: for others it takes three times as long
+    and sums in one go, as XLA's own kernel does in a step that it compiles. TensorFlow's takes two
+    to three times as long as the loops.
     """
     return (
         mask is None
         and x.dtype == dy.dtype == tf.float32
         and axis == len(x.shape) - 1
+        and x.shape[axis] % ONEDNN_CHANNELS == 0
         and _upstream.onednn_is_on()
+        and not _upstream.is_compiled_by_xla()
     )
 
 
 def fused_gradient(
     dy: Any, x: Any, moments: Moments, gamma: Any, *, epsilon: float
 ) -> tuple[Any, Any, Any]:
-    """The gradients of `x`, gamma and beta; the channels are on the last axis.
+    """The gradients of `x`, gamma and beta; the channels are on the last axis of a known sample.
 
     oneDNN's own moments lose the variance where the mean is large; here the moments are given, and
     its sums over 100,000 values are as exact as XLA's.
     """
-    axis = len(x.shape) - 1
+    # oneDNN sums image by image: all positions in one row would be one long sum.
+    sides = [1, *x.shape[1:-1].as_list()]
+    images = (-1, math.prod(sides[:-1]), sides[-1], x.shape[-1])
     dx, dgamma, dbeta, *_ = tf.raw_ops.FusedBatchNormGradV3(
-        y_backprop=_as_images(dy, axis),
-        x=_as_images(x, axis),
+        y_backprop=tf.reshape(dy, images),
+        x=tf.reshape(x, images),
         scale=gamma,
         reserve_space_1=moments.mean,
         reserve_space_2=moments.variance,
         reserve_space_3=tf.zeros([0]),
         epsilon=epsilon,
-        data_format=_data_format(x, axis),
         is_training=True,
     )
     return tf.reshape(dx, tf.shape(x)), dgamma, dbeta
@@ -64,17 +70,25 @@ def fused_gradient(
 def fused_batch_norm(
     x: Any, gamma: Any, beta: Any, *, axis: int, epsilon: float
 ) -> tuple[Any, Moments]:
-    """Outputs and float32 moments of the batch `x`; a batch may be empty."""
+    """Outputs and float32 moments of the batch `x`; a batch may be empty.
+
+    The kernel takes images only, so other ranks are seen as images of one row or one column.
+    """
     channels = x.shape[axis]
+    last = axis == len(x.shape) - 1
+    images = x
+    if len(x.shape) != 4:
+        shape = (1, -1, 1, channels) if last else (-1, channels, math.prod(x.shape[2:]), 1)
+        images = tf.reshape(x, shape)
     nothing = tf.zeros([0])
     y, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
-        x=_as_images(x, axis),
+        x=images,
         scale=gamma,
         offset=beta,
         mean=nothing,
         variance=nothing,
         epsilon=epsilon,
-        data_format=_data_format(x, axis),
+        data_format="NHWC" if last else "NCHW",
         is_training=True,
     )
     count = tf.cast(tf.size(x, tf.int64) // channels, tf.float32)
@@ -87,18 +101,3 @@ def fused_batch_norm(
         tf.where(some, mean, 0),
         tf.where(some, biased, 0),
     )
-
-
-def _as_images(x: Any, axis: int) -> Any:
-    """The kernels take images only: other ranks are seen as images of one row or one column."""
-    if len(x.shape) == 4:
-        return x
-    channels = x.shape[axis]
-    last = axis == len(x.shape) - 1
-    return tf.reshape(
-        x, (1, -1, 1, channels) if last else (-1, channels, math.prod(x.shape[2:]), 1)
-    )
-
-
-def _data_format(x: Any, axis: int) -> str:
-    return "NHWC" if axis == len(x.shape) - 1 else "NCHW"

@@ -94,6 +94,15 @@ def test_images_that_are_kept_vary_alike(shape, indices, shift, whole_pixels, se
     np.testing.assert_allclose(variants, expected, atol=1e-3)
 
 
+@pytest.mark.parametrize(("shift", "size"), [(0.59, 50), (0.3, 95), (0.21, 150), (0.5, 5)])
+def test_longest_shifts_between_two_whole_numbers_are_rounded_alike(shift, size):
+    images = np.random.default_rng(0).integers(0, 256, (8, size, size, 1), np.uint8)
+    options = {"seed": (1, 2), "shift": shift, "whole_pixels": True}
+    kept = RandomVariants(images, shift=shift, whole_pixels=True)(range(8), seed=(1, 2))
+    expected = random_flip_and_shift(images.astype(np.float32), **options)
+    np.testing.assert_array_equal(kept, expected)
+
+
 def test_runs_in_a_compiled_step_and_passes_gradients():
     images = tf.random.stateless_uniform((3, 6, 7, 2), (1, 2))
 
@@ -195,6 +204,15 @@ def test_a_shift_out_of_range_is_an_error(shift):
 def test_images_to_keep_without_channels_are_an_error():
     with pytest.raises(UserError, match=r"\(10, 28, 28\); expected \(images, height, width, chan"):
         RandomVariants(np.zeros((10, 28, 28), np.uint8))
+
+
+def test_images_to_keep_of_an_unknown_size_are_an_error():
+    @tf.function(input_signature=[tf.TensorSpec((None, 28, 28, 1))], autograph=False)
+    def keep(images):
+        RandomVariants(images)
+
+    with pytest.raises(UserError, match="all of them known"):
+        keep(tf.zeros((1, 28, 28, 1)))
 
 
 @pytest.mark.parametrize(

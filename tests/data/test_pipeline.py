@@ -5,8 +5,10 @@ import functools
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.data import Standardization, evaluation_batches, training_batches
+from kdist.config import TrainConfig
+from kdist.data import Standardization, evaluation_batches, fashion_mnist, training_batches
 from kdist.errors import UserError
+from kdist.run_parts import make_pipelines
 
 COUNT = 21
 IMAGES = np.random.default_rng(0).integers(0, 256, (COUNT, 6, 8, 2), np.uint8)
@@ -138,3 +140,18 @@ def test_a_batch_size_that_is_none_is_an_error(make, batch_size):
 def test_labels_that_do_not_match_are_an_error(make, count):
     with pytest.raises(UserError, match="expected one label for each image"):
         make(images=IMAGES[:count], labels=LABELS if count else LABELS[:0])
+
+
+@pytest.mark.parametrize("whole_pixels", [False, True])
+def test_shifts_by_whole_pixels_make_no_new_values(whole_pixels):
+    images, _ = epoch(train(standardization=lambda batch: batch, whole_pixels=whole_pixels))
+    assert (images == np.round(images)).all() == whole_pixels
+
+
+@pytest.mark.parametrize("whole_pixels", [False, True])
+def test_a_runs_setting_decides_on_whole_pixels(whole_pixels):
+    config = TrainConfig(dataset="sample", batch_size=256, shift=0.1, whole_pixels=whole_pixels)
+    data = fashion_mnist(sample=True, announce=lambda _: None).subset(256)
+    training, _ = make_pipelines(config, data, replicas=1)
+    images, _ = epoch(training)
+    assert (len(np.unique(images)) <= 256) == whole_pixels
