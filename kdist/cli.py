@@ -102,8 +102,13 @@ def train(
     ] = None,
     precision: Annotated[str, typer.Option(help=choices(PRECISIONS))] = _DEFAULTS.precision,
     xla: Annotated[
-        bool, typer.Option("--xla", help="Compile the step: one replica, or several GPUs.")
-    ] = _DEFAULTS.xla,
+        bool | None,
+        typer.Option(
+            "--xla/--no-xla",
+            help="Compile the step: one replica, or several GPUs.",
+            show_default="on one GPU only",
+        ),
+    ] = None,
     schedule: Annotated[
         str, typer.Option(help=f"Rate after the warm-up. {choices(SCHEDULES)}")
     ] = _DEFAULTS.schedule,

@@ -50,7 +50,8 @@ class TrainConfig:
         ema_momentum: Validate and keep an exponential moving average of the weights with this
             momentum a step; `None` keeps the weights themselves.
         precision: `"float32"`, `"mixed_bfloat16"`, `"mixed_float16"` or `"tf32"`.
-        xla: Compile the training step with XLA; one replica, or several GPUs.
+        xla: Compile the training step with XLA; one replica, or several GPUs. `None` does so on
+            one GPU.
         schedule: Learning rate after the warm-up: `"constant"`, `"cosine"` or `"linear"` down to 0,
             or `"lab"`, a tenth of it from epoch 15, 25 and 35 on.
         warmup_epochs: Epochs over which the learning rate rises from 0.
@@ -96,7 +97,7 @@ class TrainConfig:
     label_smoothing: float = 0.0
     ema_momentum: float | None = None
     precision: str = "float32"
-    xla: bool = False
+    xla: bool | None = None
     schedule: str = "constant"
     warmup_epochs: float = 0.0
     epochs: int = 40
@@ -129,11 +130,12 @@ class TrainConfig:
             "noise_scale",
             "save_model",
             "log_model",
-            "xla",
             "stem_pool",
         ):
             if not isinstance(getattr(self, name), bool):
                 raise UserError(f"{name} is True or False, received {getattr(self, name)!r}")
+        if self.xla is not None and not isinstance(self.xla, bool):
+            raise UserError(f"xla is True, False or None, received {self.xla!r}")
         self._one_of("dataset", DATASETS)
         self._one_of("lr_rule", RULES)
         self._one_of("optimizer", OPTIMIZERS)

@@ -94,7 +94,7 @@ def make_model(
             ),
             loss,
             metrics=["accuracy"],
-            jit_compile=config.xla,
+            jit_compile="auto" if config.xla is None else config.xla,
             steps_per_execution="auto",
         )
     return model

@@ -13,7 +13,7 @@ from .batch_norms import batch_norms
 from .devices import device_type, first_devices, known_devices, short_name
 from .errors import UserError
 from .model_warnings import warn_of_inexact, warn_of_small_batches
-from .xla import check_xla
+from .xla import check_xla, xla_is_automatic
 
 
 class MirroredStrategy(tf.distribute.MirroredStrategy):
@@ -159,6 +159,11 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
 
     #: Tells Keras's random layers to draw differently on every replica.
     draws_differ = True
+
+    @property
+    def automatic_xla(self) -> bool:
+        """Whether `model.compile(jit_compile="auto")`, Keras's default, may mean XLA."""
+        return xla_is_automatic(self.devices)
 
     def prepare(self, model: keras.Model, *, global_batch: int | None = None) -> None:
         """Make ready a model that is about to be trained or evaluated under this strategy.

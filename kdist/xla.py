@@ -22,12 +22,24 @@ def check_xla(devices: Sequence[str]) -> None:
         )
 
 
-def tell_xla(on: bool, devices: Sequence[str]) -> str:
-    """Whether the step is compiled, and why not where it is not."""
-    if on:
-        return "XLA: on"
+def xla_is_automatic(devices: Sequence[str]) -> bool:
+    """Whether a step is compiled where nobody said: on one GPU, as in Keras without a strategy."""
+    return len(devices) == 1 and _are_gpus(devices)
+
+
+def tell_xla(wanted: bool | None, devices: Sequence[str]) -> str:
+    """Whether the step is compiled, and why not where it is not.
+
+    Args:
+        wanted: What was asked for; `None` where nothing was.
+        devices: One a replica.
+    """
+    if wanted or (wanted is None and xla_is_automatic(devices)):
+        return "XLA: on" if wanted else "XLA: on, as in Keras on one GPU; --no-xla turns it off"
+    if wanted is False:
+        return "XLA: off, as was asked for"
     if _are_gpus(devices):
-        return "XLA: off, as Keras has it under a strategy; --xla turns it on"
+        return "XLA: off, as Keras has it on several GPUs; --xla turns it on"
     if len(devices) > 1:
         return "XLA: off, it cannot compile a step that spans logical CPUs"
     return "XLA: off, on CPUs TensorFlow's own kernels are faster; --xla turns it on"

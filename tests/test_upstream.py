@@ -155,6 +155,14 @@ def test_a_model_compiled_outside_the_scope_crashes(stock):
         model.fit(np.ones((4, 1)), np.ones((4, 1)), verbose=0)
 
 
+def test_keras_leaves_xla_off_under_a_strategy_of_one_gpu(monkeypatch):
+    """`Trainer._resolve_auto_jit_compile`: on without a strategy, off under any."""
+    gpu = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda *_: [gpu])
+    assert linear(tf.distribute.get_strategy()).jit_compile
+    assert not linear(tf.distribute.MirroredStrategy(["/cpu:0"])).jit_compile
+
+
 def test_a_first_batch_that_does_not_divide_crashes(stock):
     """The mean over replicas that is taken to learn a batch's shape: `MirroredStrategy.reduce`."""
     model = linear(stock)

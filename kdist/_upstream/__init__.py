@@ -6,7 +6,7 @@ Every change is inert unless a model is trained under kdist's strategy.
 
 import keras
 
-from . import dropout, executions, preparation, seeds
+from . import automatic_xla, dropout, executions, preparation, seeds
 from .batch_memory import with_own_memory
 from .iterators import let_go_aside
 from .loss_rules import LossRules, effective_sample_weight, loss_rules, present_samples
@@ -32,6 +32,7 @@ from .versions import warn_of_unknown_keras
 
 __all__ = [
     "LossRules",
+    "automatic_xla",
     "call_model",
     "compute_loss",
     "computes_stock_metrics",

@@ -97,9 +97,9 @@ def test_images_that_are_kept_vary_alike(shape, indices, shift, whole_pixels, se
 @pytest.mark.parametrize(("shift", "size"), [(0.59, 50), (0.3, 95), (0.21, 150), (0.5, 5)])
 def test_longest_shifts_between_two_whole_numbers_are_rounded_alike(shift, size):
     images = np.random.default_rng(0).integers(0, 256, (8, size, size, 1), np.uint8)
-    options = {"seed": (1, 2), "shift": shift, "whole_pixels": True}
-    kept = RandomVariants(images, shift=shift, whole_pixels=True)(range(8), seed=(1, 2))
-    expected = random_flip_and_shift(images.astype(np.float32), **options)
+    options = {"shift": shift, "whole_pixels": True}
+    kept = RandomVariants(images, **options)(range(8), seed=(1, 2))
+    expected = random_flip_and_shift(images.astype(np.float32), seed=(1, 2), **options)
     np.testing.assert_array_equal(kept, expected)
 
 

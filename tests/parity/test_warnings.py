@@ -182,6 +182,25 @@ def test_automatic_xla_falls_back_quietly():
     fit(compiled(kdist.MirroredStrategy(replicas=2), small_models.mlp, jit_compile="auto"))
 
 
+def test_automatic_xla_is_on_where_the_only_replica_is_a_gpu(monkeypatch):
+    strategy = kdist.MirroredStrategy(replicas=1)
+    assert not compiled(strategy, small_models.mlp, jit_compile="auto").jit_compile
+    monkeypatch.setattr(kdist.MirroredStrategy, "devices", ["/device:GPU:0"])
+    model = compiled(strategy, small_models.mlp, jit_compile="auto")
+    assert model.jit_compile
+    monkeypatch.undo()
+    fit(model)  # the CPU compiles what a GPU would
+
+
+def test_automatic_xla_leaves_out_layers_that_it_cannot_compile(monkeypatch):
+    strategy = kdist.MirroredStrategy(replicas=1)
+    monkeypatch.setattr(kdist.MirroredStrategy, "devices", ["/device:GPU:0"])
+    model = compiled(strategy, small_models.mlp)
+    model.layers[-1].supports_jit = False
+    model.compile("sgd", "mse")
+    assert not model.jit_compile
+
+
 def test_xla_on_one_replica_is_kept():
     model = compiled(kdist.MirroredStrategy(replicas=1), small_models.mlp, jit_compile=True)
     fit(model)
