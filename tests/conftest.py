@@ -10,6 +10,8 @@ import kdist  # noqa: F401 - first, as for its users
 import keras
 import pytest
 import tensorflow as tf
+from kdist import _upstream
+from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 LOGICAL_CPUS = 8
 
@@ -42,6 +44,18 @@ def _without_graph_optimizer():
 
 without_graph_optimizer = pytest.fixture(_without_graph_optimizer)
 without_graph_optimizer_in_module = pytest.fixture(_without_graph_optimizer, scope="module")
+
+
+@pytest.fixture
+def iterators_let_go_aside(monkeypatch):
+    """Stock Keras's too: after a crash they wait for a collection, and then hold it for a minute."""
+    make = OwnedIterator.__init__
+
+    def made(iterator, *args, **options):
+        make(iterator, *args, **options)
+        _upstream.let_go_aside(iterator)
+
+    monkeypatch.setattr(OwnedIterator, "__init__", made)
 
 
 @pytest.fixture(autouse=True)

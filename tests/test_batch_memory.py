@@ -5,6 +5,8 @@ import pytest
 import tensorflow as tf
 from kdist import _upstream
 
+pytestmark = pytest.mark.usefixtures("iterators_let_go_aside")
+
 
 def aligned(rows, columns, dtype="float64"):
     """A NumPy array on whose memory TensorFlow makes a tensor without a copy."""

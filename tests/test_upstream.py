@@ -15,7 +15,7 @@ from kdist import _upstream
 
 
 @pytest.fixture
-def stock():
+def stock(iterators_let_go_aside):
     devices = ["/cpu:0", "/cpu:1"]
     return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
 
