@@ -48,7 +48,7 @@ without_graph_optimizer_in_module = pytest.fixture(_without_graph_optimizer, sco
 
 @pytest.fixture
 def iterators_let_go_aside(monkeypatch):
-    """Stock Keras's too: after a crash they wait for a collection, and then hold it for a minute."""
+    """Stock Keras's too: left by a crash, they hold up a later collection for a minute each."""
     make = OwnedIterator.__init__
 
     def made(iterator, *args, **options):
