@@ -10,7 +10,7 @@ from kdist.errors import UserError
 def random_flip_and_shift(
     images: Any, *, seed: Any, shift: float = 0.2, whole_pixels: bool = False
 ) -> Any:
-    """Shift each image by a random way and mirror half of them left to right.
+    """Mirror half of the images left to right and shift each of them by a random way.
 
     The shifts are uniform, fractional (bilinear between pixels, which blurs) or of whole pixels,
     and independent in height, in width and from image to image. Pixels from beyond the edge repeat
@@ -48,7 +48,7 @@ def random_flip_and_shift(
     down, right, mirrored = _draws(count, seed, "philox")
     rows = _positions(height, _way(down, shift * tf.cast(height, tf.float32), whole_pixels))
     columns = _positions(width, _way(right, shift * tf.cast(width, tf.float32), whole_pixels))
-    columns = tf.where(mirrored[:, tf.newaxis], columns[:, ::-1], columns)
+    columns = tf.where(mirrored[:, tf.newaxis], tf.cast(width - 1, tf.float32) - columns, columns)
     # Rows are contiguous, so gathering them twice around a transposition beats gathering columns.
     turned = tf.transpose(_interpolated(images, rows), (0, 2, 1, 3))
     result = tf.transpose(_interpolated(turned, columns), (0, 2, 1, 3))
@@ -110,8 +110,6 @@ class RandomVariants:
         indices = tf.cast(indices, tf.int64)
         down, right, mirrored = _draws(tf.size(indices), seed, "auto_select")
         shifts = _way(tf.stack([down, right], axis=1), self._longest, self._whole_pixels)
-        down, right = tf.unstack(shifts, axis=1)
-        shifts = tf.stack([down, tf.where(mirrored, -right, right)], axis=1)
         whole = tf.floor(shifts)
         images = tf.gather(self._images, tf.where(mirrored, indices + self._count, indices))
         # This beats gathering rows and columns, batched matrix products, `crop_and_resize` and
@@ -127,10 +125,11 @@ class RandomVariants:
         if self._whole_pixels:
             return windows
         down, right = tf.unstack(tf.reshape(shifts - whole, (-1, 2, 1, 1, 1)), axis=1)
-        upper = windows[:, :-1]
-        rows = upper + down * (windows[:, 1:] - upper)
-        left = rows[:, :, :-1]
-        return left + right * (rows[:, :, 1:] - left)
+        height, width = self._size
+        upper, lower = (tf.slice(windows, (0, at, 0, 0), (-1, height, -1, -1)) for at in (0, 1))
+        rows = upper + down * (lower - upper)
+        left, right_of_it = (tf.slice(rows, (0, 0, at, 0), (-1, -1, width, -1)) for at in (0, 1))
+        return left + right * (right_of_it - left)
 
 
 def _check_shift(shift: float) -> None:
