@@ -94,6 +94,15 @@ class Search:
                 raise UserError(f"{name} is a whole number of at least {least}, received {value!r}")
         if self.max_trials is None and self.tuner != "hyperband":
             object.__setattr__(self, "max_trials", 10)
+        if self.factor != Search.factor and self.tuner != "hyperband":
+            raise UserError(
+                f"factor={self.factor} is for Hyperband: pass --tuner hyperband, or leave it out"
+            )
+        if self.data != Search.data and self.model is None:
+            raise UserError(
+                f"data={self.data} is a function beside a build(hp) of yours: pass"
+                " FILE.py:FUNCTION, or leave it out"
+            )
         self._check_devices()
         for name in ("run_dir", "log_dir"):
             if getattr(self.config, name) is not None:

@@ -19,6 +19,8 @@ from kdist.tuning.search_folder import SearchFolder
         ({"max_trials": 0}, "max_trials is a whole number of at least 1, received 0"),
         ({"executions_per_trial": 1.5}, "executions_per_trial is a whole number"),
         ({"factor": 1}, "factor is a whole number of at least 2"),
+        ({"factor": 4}, "factor=4 is for Hyperband: pass --tuner hyperband"),
+        ({"data": "images"}, "data=images is a function beside a build"),
         ({"devices": 2}, "devices=2 is for several trials at once: pass --per-trial"),
         ({"port": 4000}, "port=4000 does nothing without --per-trial"),
         ({"config": TrainConfig(validate=False)}, "received validate, but every trial is"),
