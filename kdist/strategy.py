@@ -165,6 +165,10 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
         """Whether `model.compile(jit_compile="auto")`, Keras's default, may mean XLA."""
         return xla_is_automatic(self.devices)
 
+    def forget(self, model: keras.Model) -> None:
+        """What holds for a model as it was compiled: it is about to be compiled anew."""
+        self._jitted.discard(model)
+
     def prepare(self, model: keras.Model, *, global_batch: int | None = None) -> None:
         """Make ready a model that is about to be trained or evaluated under this strategy.
 

@@ -127,7 +127,6 @@ def _train(
         f"Learning rate: {learning_rate:g} ({config.base_lr:g} for one replica,"
         f" rule {config.lr_rule})"
     )
-    announce(tell_xla(config.xla, strategy.devices))
     announce(f"Run folder: {folder.path}")
 
     training, validation = make_pipelines(config, data, replicas=replicas)
@@ -138,6 +137,7 @@ def _train(
         learning_rate=learning_rate,
         steps_per_epoch=int(training.cardinality()),
     )
+    announce(tell_xla(model.jit_compile, config.xla, strategy.devices))
     if "input" in leave_out:
         from .left_out import same_batch_again
 

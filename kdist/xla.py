@@ -27,17 +27,20 @@ def xla_is_automatic(devices: Sequence[str]) -> bool:
     return len(devices) == 1 and _are_gpus(devices)
 
 
-def tell_xla(wanted: bool | None, devices: Sequence[str]) -> str:
-    """Whether the step is compiled, and why not where it is not.
+def tell_xla(on: bool, wanted: bool | None, devices: Sequence[str]) -> str:
+    """Whether the step is compiled, and why it is or is not.
 
     Args:
+        on: Whether it is, the `jit_compile` of the compiled model.
         wanted: What was asked for; `None` where nothing was.
         devices: One a replica.
     """
-    if wanted or (wanted is None and xla_is_automatic(devices)):
+    if on:
         return "XLA: on" if wanted else "XLA: on, as in Keras on one GPU; --no-xla turns it off"
     if wanted is False:
         return "XLA: off, as was asked for"
+    if wanted or xla_is_automatic(devices):
+        return "XLA: off, a layer or TensorFlow's deterministic operations do without it"
     if _are_gpus(devices):
         return "XLA: off, as Keras has it on several GPUs; --xla turns it on"
     if len(devices) > 1:

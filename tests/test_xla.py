@@ -8,7 +8,7 @@ from kdist.xla import check_xla, tell_xla
 @pytest.mark.parametrize("devices", [["CPU:0"], ["GPU:0"], ["GPU:0", "GPU:1"]])
 def test_where_a_step_can_be_compiled(devices):
     check_xla(devices)
-    assert tell_xla(True, devices) == "XLA: on"
+    assert tell_xla(True, True, devices) == "XLA: on"
 
 
 def test_logical_cpus_cannot_share_a_compiled_step():
@@ -21,14 +21,22 @@ def test_logical_cpus_cannot_share_a_compiled_step():
     [
         (["CPU:0"], "off, .*kernels are faster; --xla"),
         (["CPU:0", "CPU:1"], "off, .*cannot compile"),
-        (["GPU:0"], "on, .*one GPU; --no-xla"),
         (["GPU:0", "GPU:1"], "off, .*several GPUs; --xla"),
     ],
 )
 def test_what_is_done_where_nobody_asked_is_told_with_the_reason(devices, why):
-    assert re.search(why, tell_xla(None, devices))
+    assert re.search(why, tell_xla(False, None, devices))
+
+
+def test_on_one_gpu_it_is_said_to_be_on():
+    assert "on, as in Keras on one GPU; --no-xla" in tell_xla(True, None, ["GPU:0"])
+
+
+@pytest.mark.parametrize(("wanted", "device"), [(True, "CPU:0"), (None, "GPU:0")])
+def test_what_keras_cannot_compile_is_told(wanted, device):
+    assert "off, a layer or" in tell_xla(False, wanted, [device])
 
 
 @pytest.mark.parametrize("devices", [["CPU:0"], ["GPU:0"], ["GPU:0", "GPU:1"]])
 def test_it_can_be_turned_off(devices):
-    assert tell_xla(False, devices) == "XLA: off, as was asked for"
+    assert tell_xla(False, False, devices) == "XLA: off, as was asked for"

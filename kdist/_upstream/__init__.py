@@ -6,7 +6,7 @@ Every change is inert unless a model is trained under kdist's strategy.
 
 import keras
 
-from . import automatic_xla, dropout, executions, preparation, seeds
+from . import automatic_xla, dropout, executions, one_replica, preparation, seeds
 from .batch_memory import with_own_memory
 from .iterators import let_go_aside
 from .loss_rules import LossRules, effective_sample_weight, loss_rules, present_samples
@@ -46,6 +46,7 @@ __all__ = [
     "let_go_aside",
     "loss_rules",
     "loss_tracker",
+    "one_replica",
     "onednn_is_on",
     "own_copies",
     "own_steps",

@@ -8,6 +8,7 @@ import keras
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.trainers.trainer import Trainer
 
+from . import automatic_xla
 from .replacing import replace
 
 # What was chosen, by the global batch, for the models that were compiled so.
@@ -19,8 +20,12 @@ _evaluating: weakref.WeakSet[keras.Model] = weakref.WeakSet()
 
 @replace(Trainer, "compile")
 def _compile(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-    """One step an execution, until the batches are known."""
+    """One step an execution, until the batches are known; nothing of a compilation before holds."""
     _automatic.pop(model, None)
+    automatic_xla.forget(model)
+    forget = getattr(model.distribute_strategy, "forget", None)
+    if forget is not None:
+        forget(model)
     automatic = options.get("steps_per_execution") == "auto"
     if automatic and hasattr(model.distribute_strategy, "steps_per_execution"):
         _automatic[model] = {}

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from ..scaling import scale_learning_rate
-from .experiment import Point, Row, there_and_back
+from .experiment import Point, Row, alike, there_and_back
 from .spread import done, failure_lines, failures, grouped, spread, told
 from .time_to_target import TimeToTarget, time_to_target
 
@@ -75,7 +75,7 @@ class AccuracySweep:
             config={
                 "noise_scale": True,
                 "save_model": False,
-                **self.train,
+                **alike(self.train, self.replicas),
                 **axes,
                 "base_lr": rate,
                 "lr_rule": "none",  # the rate is that of the global batch already

@@ -61,6 +61,15 @@ class Experiment(Protocol):
         """Draw charts into the folder, and return their paths."""
 
 
+def alike(train: Mapping[str, Any], replicas: Sequence[int]) -> dict[str, Any]:
+    """Settings of runs that differ in nothing but the replicas.
+
+    Unless told, a run compiles its step with XLA on one GPU and on several does not.
+    """
+    told = {name: value for name, value in train.items() if (name, value) != ("xla", None)}
+    return {"xla": False, **told} if len(set(replicas)) > 1 else told
+
+
 def there_and_back(groups: Sequence[Point], turn: int) -> list[Point]:
     """The points of a round, every other round backwards, so that drift hits all alike."""
     return list(groups)[:: -1 if turn % 2 else 1]

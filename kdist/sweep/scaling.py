@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from ..errors import UserError
-from .experiment import Point, Row, there_and_back
+from .experiment import Point, Row, alike, there_and_back
 from .spread import done, failure_lines, failures, grouped, spread, told
 from .throughput import TIMED, check_batches, check_timed
 
@@ -87,7 +87,12 @@ class ScalingSweep:
         axes = {"batch_size": batch, "replicas": replicas}
         return Point(
             name=f"{mode}-r{replicas}-{variant.replace(' ', '-')}-round{turn + 1}",
-            config={**self.train, **TIMED, **axes, "epochs": self.epochs},
+            config={
+                **alike(self.train, self.replicas),
+                **TIMED,
+                **axes,
+                "epochs": self.epochs,
+            },
             axes={
                 **axes,
                 "global_batch": batch * replicas,

@@ -44,6 +44,22 @@ def check(name, replicas):
     assert not harness.too_large(CASES[name], gaps), gaps
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "accumulation",
+        "accumulation_clipnorm_bn_uneven",
+        "batch_by_batch",
+        "ema_overwrite_uneven",
+        "embedding_accumulation_uneven",
+        "optimizer_LossScaleOptimizer",
+        "steps_per_execution_accumulation_clip",
+    ],
+)
+def test_a_strategy_of_one_replica_gives_what_none_gives(name):
+    check(name, replicas=1)
+
+
 @pytest.mark.usefixtures("without_graph_optimizer")
 @pytest.mark.parametrize("name", EVERY_CASE)
 def test_two_replicas_give_what_one_gives(name):

@@ -192,6 +192,36 @@ def test_automatic_xla_is_on_where_the_only_replica_is_a_gpu(monkeypatch):
     fit(model)  # the CPU compiles what a GPU would
 
 
+def test_a_file_of_one_gpu_is_trained_on_anywhere(monkeypatch, tmp_path):
+    with monkeypatch.context() as patched:
+        patched.setattr(kdist.MirroredStrategy, "devices", ["/device:GPU:0"])
+        model = compiled(kdist.MirroredStrategy(replicas=1), small_models.mlp)
+        assert model.jit_compile
+        model.save(tmp_path / "automatic.keras")
+        model.compile("sgd", LOSS, jit_compile=True)
+        model.save(tmp_path / "asked_for.keras")
+    two = kdist.MirroredStrategy(replicas=2)
+    automatic, asked_for = (
+        two.build(lambda name=name: keras.models.load_model(tmp_path / f"{name}.keras"))
+        for name in ("automatic", "asked_for")
+    )
+    fit(automatic)
+    assert not automatic.jit_compile
+    assert asked_for.jit_compile
+
+
+def test_a_model_compiled_anew_is_no_longer_compiled_inside_run(monkeypatch):
+    strategy = kdist.MirroredStrategy(replicas=2)
+    model = compiled(strategy, small_models.mlp, jit_compile=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(kdist.MirroredStrategy, "devices", ["GPU:0", "GPU:1"])
+        strategy.prepare(model)
+    with pytest.raises((tf.errors.OpError, ValueError)):
+        fit(model)  # XLA over logical CPUs
+    model.compile("sgd", LOSS)
+    fit(model)
+
+
 def test_automatic_xla_leaves_out_layers_that_it_cannot_compile(monkeypatch):
     strategy = kdist.MirroredStrategy(replicas=1)
     monkeypatch.setattr(kdist.MirroredStrategy, "devices", ["/device:GPU:0"])

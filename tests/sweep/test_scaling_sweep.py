@@ -34,6 +34,20 @@ def test_the_same_batch_a_replica_or_the_same_global_batch():
         assert (point.config["validate"], point.config["save_model"]) == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("train", "replicas", "xla"),
+    [
+        ({}, [1, 2], False),  # by default one GPU has it and several do not
+        ({"xla": None}, [1, 2], False),
+        ({"xla": True}, [1, 2], True),
+        ({}, [2], None),
+        ({"xla": None}, [1], None),
+    ],
+)
+def test_all_points_are_compiled_alike(train, replicas, xla):
+    assert {p.config.get("xla") for p in scaling(train=train, replicas=replicas).points()} == {xla}
+
+
 # Seconds of a step of 64 images on one replica, and what comes to it on two.
 COMPUTE, COLLECTIVES, INPUT = 0.4, 0.1, 0.05
 DRIFT = {1: 1.0, 2: 2.0, 3: 1.5}  # a machine that is slower in some rounds
