@@ -137,7 +137,8 @@ def _train(
         learning_rate=learning_rate,
         steps_per_epoch=int(training.cardinality()),
     )
-    announce(tell_xla(model.jit_compile, config.xla, strategy.devices))
+    xla = bool(model.jit_compile)
+    announce(tell_xla(xla, config.xla, strategy.devices))
     if "input" in leave_out:
         from .left_out import same_batch_again
 
@@ -157,6 +158,7 @@ def _train(
         "global_batch": global_batch,
         "learning_rate": learning_rate,
         "parameters": model.count_params(),
+        "xla": xla,
     }
     trackers = tracking(
         *(name for name in config.trackers if name != "csv"),  # which a run has anyway

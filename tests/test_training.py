@@ -37,8 +37,8 @@ def test_says_what_is_trained_on_what(run):
         "Replicas: 2",
         "Global batch: 32 (16 a replica)",
         "Learning rate: 0.02 (0.01 for one replica, rule linear)",
-        "XLA: off, it cannot compile a step that spans logical CPUs",
         f"Run folder: {settings.run_dir}",
+        "XLA: off, it cannot compile a step that spans logical CPUs",
     ]
 
 
