@@ -27,7 +27,7 @@ class GradientNorms:
     def __init__(self, model: keras.Model, *, smoothing: float, every: int) -> None:
         self.smoothing = smoothing
         self.every = every
-        self.first_step = int(tf.convert_to_tensor(model.optimizer.iterations))
+        self.first_step = int(_updates(model))
         with model.distribute_strategy.scope():
             # Every replica adds to its own, without a collective; reading adds them up.
             self._sums = tf.Variable(
@@ -91,7 +91,7 @@ def observing_halves(model: keras.Model, step: Callable[[Any], Any]) -> Callable
 
     def observing(data: Any) -> Any:
         norms = observed[model]
-        steps = tf.cast(model.optimizer.iterations.value, "int64") - norms.first_step
+        steps = _updates(model) - norms.first_step
         due = tf.equal(steps % norms.every, 0)
         rows = tf.shape(keras.tree.flatten(data)[0])[0]
         due = tf.logical_and(due, rows > 1)
@@ -137,6 +137,11 @@ def _of_halves(model: keras.Model, data: Any, rows: Any) -> list[Any]:
 def _squared_norm(gradients: Sequence[Any]) -> Any:
     known = [tf.convert_to_tensor(g) for g in gradients if g is not None]
     return tf.add_n([tf.cast(tf.reduce_sum(tf.square(g)), "float64") for g in known])
+
+
+def _updates(model: keras.Model) -> Any:
+    # A variable, or with accumulation a tensor: several steps are an update then.
+    return tf.cast(tf.convert_to_tensor(model.optimizer.iterations), "int64")
 
 
 def _loss_scale(model: keras.Model) -> Any:

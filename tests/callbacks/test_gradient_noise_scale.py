@@ -91,9 +91,14 @@ def test_the_noise_of_a_quadratic_is_found():
     assert callback.noise_scale == pytest.approx(4, rel=0.1)
 
 
-def test_one_replica_measures_what_two_would():
+@pytest.mark.parametrize("accumulated", [None, 2])
+def test_one_replica_measures_what_two_would(accumulated):
+    def trained(replicas):
+        optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=accumulated)
+        return measured(quadratic(replicas, optimizer=optimizer), x, every=1, epochs=2)
+
     x = samples(64)
-    one, two = (measured(quadratic(n, rate=0.1), x, every=1, epochs=2) for n in (1, 2))
+    one, two = trained(1), trained(2)
     assert one.noise_scale == pytest.approx(two.noise_scale, rel=1e-4)
     assert two.noise_scale == pytest.approx(one.noise_scale)
 
