@@ -26,19 +26,20 @@ def test_batch_norm_pitfalls(tmp_path):
         "one tower's update",
     )
     path = tmp_path / "pitfalls.png"
-    done = run("batch_norm_pitfalls.py", "--epochs", "1", "--cases", "unequal", "--plot", str(path),
+    done = run("batch_norm_pitfalls.py", "--epochs", "2", "--cases", "unequal", "--plot", str(path),
                "--ways", shared, by_hand, tower, "kdist")  # fmt: skip
     assert done.returncode == 0, done.stderr
-    rows = re.findall(r"^unequal (.+?) *\| (\S+) \| (\S+) \| \S+ (\S+)$", done.stdout, re.M)
+    rows = re.findall(r"^unequal (.+?) *\| (\S+) (\S+) \| (\S+) \| \S+ (\S+)$", done.stdout, re.M)
     assert [row[0] for row in rows] == [shared, by_hand, tower, "kdist"]
-    accuracy = {way: float(value) for way, value, _, _ in rows}
-    recalibrated = {way: float(value) for way, _, value, _ in rows}
-    loss = {way: float(value) for way, _, _, value in rows}
-    # One epoch differs by seed and instruction set: this is what four seeds and two of those share.
-    assert accuracy[shared] < accuracy[by_hand] - 0.02
-    assert accuracy[shared] < accuracy["kdist"] - 0.04
-    assert recalibrated[shared] > accuracy[shared] + 0.02
-    assert loss[tower] > loss["kdist"]
+    first, second, recalibrated, loss = (
+        {row[0]: float(row[column]) for row in rows} for column in (1, 2, 3, 4)
+    )
+    # In the epoch where they are clear: the least of four seeds is 0.08, 0.09, 0.02, 0.08 and 0.04.
+    assert first[shared] < first[by_hand] - 0.04
+    assert first[shared] < first["kdist"] - 0.06
+    assert second[tower] < second["kdist"] - 0.01
+    assert loss[tower] > loss["kdist"] + 0.05
+    assert recalibrated[shared] > second[shared] + 0.02
     assert recalibrated[shared] == recalibrated[by_hand]
     told = re.findall(r"^unequal (.+?) *\|.*\n +monitor, epoch 1: (.*)$", done.stdout, re.M)
     assert shared in dict(told)
