@@ -30,7 +30,7 @@ def bench(
 
     Args:
         quick: The smaller network and the contestants that are compared most: under five minutes
-            on two cores, instead of twenty-four.
+            on two cores, instead of fifteen to twenty-five.
         rounds: Turns of each contestant; by default 7, quick 3.
         output: JSON file; `None` makes `runs/bench-<date>-<time>.json`.
         announce: Takes lines about the progress.

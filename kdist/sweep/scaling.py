@@ -9,9 +9,9 @@ from typing import Any
 from rich.table import Table
 
 from ..errors import UserError
-from .experiment import Point, Row, alike, there_and_back
+from .experiment import Point, Row, there_and_back
 from .spread import done, failure_lines, failures, grouped, spread, told
-from .throughput import TIMED, check_batches, check_timed
+from .throughput import check_batches, check_timed, timed
 
 MODES = ("weak", "strong")
 FULL = "full"
@@ -87,12 +87,7 @@ class ScalingSweep:
         axes = {"batch_size": batch, "replicas": replicas}
         return Point(
             name=f"{mode}-r{replicas}-{variant.replace(' ', '-')}-round{turn + 1}",
-            config={
-                **alike(self.train, self.replicas),
-                **TIMED,
-                **axes,
-                "epochs": self.epochs,
-            },
+            config=timed(self.train, self.replicas, self.epochs) | axes,
             axes={
                 **axes,
                 "global_batch": batch * replicas,

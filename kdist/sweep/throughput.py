@@ -65,12 +65,7 @@ class ThroughputSweep:
         axes = {"batch_size": batch, "replicas": replicas}
         return Point(
             name=f"b{batch}-r{replicas}-round{turn + 1}",
-            config={
-                **alike(self.train, self.replicas),
-                **TIMED,
-                **axes,
-                "epochs": self.epochs,
-            },
+            config=timed(self.train, self.replicas, self.epochs) | axes,
             axes={**axes, "global_batch": batch * replicas, "round": turn + 1},
         )
 
@@ -138,6 +133,11 @@ def _of_epochs(rows: Sequence[Row]) -> dict[str, Any]:
 
 TIMED = {"validate": False, "save_model": False}
 """Settings of a run that is there for its speed."""
+
+
+def timed(train: Mapping[str, Any], replicas: Sequence[int], epochs: int) -> dict[str, Any]:
+    """All settings of such runs that their batch and replicas do not make."""
+    return {**alike(train, replicas), **TIMED, "epochs": epochs}
 
 
 def check_timed(epochs: int) -> None:
