@@ -23,7 +23,7 @@ def fusible(inputs: Any, rate: Any, noise_shape: Any) -> bool:
     )
 
 
-def fused_dropout(inputs: Any, rate: float, seed: Any) -> Any:
+def fused_dropout(inputs: Any, rate: float, seed: Any, blocks: Any = None) -> Any:
     """Set a share of the values to 0 and divide the others by 1 - rate.
 
     TensorFlow's dropout draws its random numbers one after another, keeps them, and passes over
@@ -33,6 +33,7 @@ def fused_dropout(inputs: Any, rate: float, seed: Any) -> Any:
         inputs: Any shape, the batch first.
         rate: The share, from 0 to 1 and neither.
         seed: Two integers; the same ones drop the same positions of as many values.
+        blocks: Where the rows are in the global batch, `Block`s; `None` where they are all of it.
 
     Returns:
         As `inputs`.
@@ -43,12 +44,22 @@ def fused_dropout(inputs: Any, rate: float, seed: Any) -> Any:
     """
     drop = _compiled(rate, inputs.dtype.name, tuple(inputs.shape[1:]))
 
-    # The gradient draws the mask again, which costs less than to keep it.
-    @tf.custom_gradient
-    def dropout(x: Any) -> Any:
-        return drop(x, seed), lambda dy: drop(dy, seed)
+    def of_rows(rows: Any, first_row: Any) -> Any:
+        first = tf.cast(first_row * rows.shape[1:].num_elements(), "uint32")
 
-    return dropout(inputs)
+        # The gradient draws the mask again, which costs less than to keep it.
+        @tf.custom_gradient
+        def dropout(x: Any) -> Any:
+            return drop(x, seed, first), lambda dy: drop(dy, seed, first)
+
+        return dropout(rows)
+
+    if not blocks:
+        return of_rows(inputs, 0)
+    if len(blocks) == 1:
+        return of_rows(inputs, blocks[0].first)
+    parts = tf.split(inputs, [block.count for block in blocks])
+    return tf.concat([of_rows(x, b.first) for x, b in zip(parts, blocks, strict=True)], 0)
 
 
 @functools.lru_cache(maxsize=256)
@@ -58,18 +69,19 @@ def _compiled(rate: float, dtype: str, sample: tuple[int, ...]) -> Callable[...,
     return compiled(functools.partial(_dropped, rate=rate))
 
 
-def _dropped(x: Any, seed: Any, *, rate: float) -> Any:
-    kept = random_bits(tf.size(x), seed) >= tf.constant(round(rate * 2**32), "uint32")
+def _dropped(x: Any, seed: Any, first: Any, *, rate: float) -> Any:
+    kept = random_bits(tf.size(x), seed, first) >= tf.constant(round(rate * 2**32), "uint32")
     return tf.where(tf.reshape(kept, tf.shape(x)), x * tf.cast(1 / (1 - rate), x.dtype), 0)
 
 
-def random_bits(count: Any, seed: Any) -> Any:
-    """Random numbers of 32 bits, uint32, shape (count,)."""
-    first, second = tf.unstack(tf.cast(seed, "uint32"))
+def random_bits(count: Any, seed: Any, first: Any = 0) -> Any:
+    """Random numbers of 32 bits, uint32, shape (count,): those from the number `first` on."""
+    one, other = tf.unstack(tf.cast(seed, "uint32"))
     # Neighbouring seeds are to give streams that have nothing in common.
-    start = _mixed(_mixed(first) + second)
+    start = _mixed(_mixed(one) + other)
     twist = _mixed(start + _constant(0x9E3779B9))
-    counter = tf.cast(tf.range(count), "uint32") * _constant(0x9E3779B9) + start
+    place = tf.cast(tf.range(count), "uint32") + tf.cast(first, "uint32")
+    counter = place * _constant(0x9E3779B9) + start
     return _mixed(counter, twist)
 
 

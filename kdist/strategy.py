@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import tensorflow as tf
@@ -12,6 +12,7 @@ from .batch_norm_conversion import convert_batch_norm
 from .batch_norms import batch_norms
 from .devices import device_type, first_devices, known_devices, short_name
 from .errors import UserError
+from .global_batch import GlobalBatch
 from .model_warnings import warn_of_inexact, warn_of_small_batches
 from .xla import check_xla, xla_is_automatic
 
@@ -32,10 +33,13 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
             `None` takes `tf.distribute.ReductionToOneDevice` on CPUs, where TensorFlow's
             collectives fail in a second strategy of the process, and TensorFlow's choice (NCCL)
             on GPUs.
+        draws: `"by_place"`: dropout, noise and augmentation draw for a sample what one replica
+            would draw for it, by its place in the global batch. `"per_replica"`: every replica
+            draws for itself, so the model depends on their number.
 
     Raises:
-        UserError: Unknown, repeated or too few devices; or the CPU would have to be split after
-            TensorFlow has started.
+        UserError: Unknown, repeated or too few devices; another kind of draws; or the CPU would
+            have to be split after TensorFlow has started.
 
     Example:
         ```python
@@ -52,11 +56,15 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
         cross_device_ops: Any = None,
         *,
         replicas: int | None = None,
+        draws: Literal["by_place", "per_replica"] = "by_place",
     ) -> None:
         if devices is not None and replicas is not None:
             raise UserError(
                 f"received devices={list(devices)} and replicas={replicas}: pass one of the two"
             )
+        if draws not in ("by_place", "per_replica"):
+            raise UserError(f'draws is "by_place" or "per_replica", received {draws!r}')
+        self.draws = draws
         names = first_devices(replicas) if devices is None else known_devices(devices)
         if cross_device_ops is None and all(device_type(name) == "CPU" for name in names):
             cross_device_ops = tf.distribute.ReductionToOneDevice()
@@ -125,14 +133,21 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
         undivided = not any(
             isinstance(leaf, tf.distribute.DistributedValues) for leaf in keras.tree.flatten(args)
         )
+        counts = None if undivided else self._static_counts(args)
+        seed = _upstream.global_seed(self)
 
         @tf.autograph.experimental.do_not_convert
         def replica_fn(data: Any) -> Any:
+            _upstream.use_global_seed(seed)
             data = exact_step.replica_rows(data) if undivided else data
-            if name == "predict_step":
-                return exact_step.predict_step(fn, data)
-            step = exact_step.train_step if name == "train_step" else exact_step.test_step
-            return step(model, data)
+            if _upstream.takes_any_batch(model):
+                data = exact_step.of_any_size(data)
+            batch = GlobalBatch(data, counts, draws_by_place=self.draws == "by_place")
+            with _upstream.activate(batch):
+                if name == "predict_step":
+                    return exact_step.predict_step(fn, batch, data)
+                step = exact_step.train_step if name == "train_step" else exact_step.test_step
+                return step(model, batch, data)
 
         step_fn = tf.function(replica_fn, jit_compile=True) if model in self._jitted else replica_fn
         outputs = super().run(step_fn, args, kwargs, options)
@@ -142,6 +157,12 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
             logs = model.get_metrics_result()
             own = keras.tree.map_structure(lambda x: self.experimental_local_results(x)[0], outputs)
         return {**own, **logs}
+
+    def _static_counts(self, args: Any) -> list[int] | None:
+        """Samples of each replica, where they are known before the step runs."""
+        first = next(leaf for leaf in keras.tree.flatten(args) if leaf is not None)
+        counts = [part.shape[0] for part in self.experimental_local_results(first)]
+        return None if None in counts else counts
 
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
         """Divide a dataset's batches over replicas, as in `tf.distribute.Strategy`.
@@ -156,9 +177,6 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
             if isinstance(dataset, tf.data.Dataset):
                 dataset = _upstream.with_own_memory(dataset)
         return super().experimental_distribute_dataset(dataset, options)
-
-    #: Tells Keras's random layers to draw differently on every replica.
-    draws_differ = True
 
     @property
     def automatic_xla(self) -> bool:

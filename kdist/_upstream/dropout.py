@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import random as keras_random
 
 from ..fused_dropout import fused_dropout, fusible
+from .draws import blocks_to_draw, drawing_for
 from .replacing import replace
 
 
@@ -20,6 +21,11 @@ def _dropout(
 ) -> Any:
     """In one pass where that pays, under kdist's strategy."""
     strategy = tf.distribute.get_strategy()
-    if not hasattr(strategy, "draws_differ") or not fusible(inputs, rate, noise_shape):
+    if not hasattr(strategy, "draws"):
         return original(inputs, rate, noise_shape, seed)
-    return fused_dropout(inputs, rate, keras_random._cast_seed(keras_random.draw_seed(seed)))
+    with drawing_for(inputs):
+        if not fusible(inputs, rate, noise_shape):
+            return original(inputs, rate, noise_shape, seed)
+        blocks = blocks_to_draw(tf.shape(inputs))
+        seed = keras_random._cast_seed(keras_random.draw_seed(seed))
+    return fused_dropout(inputs, rate, seed, blocks)

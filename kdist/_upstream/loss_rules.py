@@ -1,73 +1,39 @@
 """How Keras's losses, metrics and added losses are reduced while several replicas train."""
 
-import contextlib
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.losses import loss as keras_loss
 
+from .active_batch import active_batch
 from .replacing import replace
 
-
-class LossRules(Protocol):
-    """What a step on several replicas does in place of Keras's 1 / replicas."""
-
-    def reduced(
-        self, loss: Any, values: Any, sample_weight: Any, mask: Any, reduction: str | None
-    ) -> Any:
-        """From `loss`, the values of this replica reduced, to its part in the global batch's."""
-
-    def additional(self, loss: Any) -> Any:
-        """The same for what a layer added by `add_loss`."""
-
-    def zero_if_empty(self, value: Any) -> Any:
-        """The value, or 0 where this replica has no sample."""
-
-    def present(self) -> Any:
-        """False where this replica has no sample, and its inputs are not to count."""
-
-    def share(self) -> Any:
-        """This replica's samples as a fraction of the global batch's."""
-
-    def total(self, value: Any) -> Any:
-        """The sum over replicas, which gradients flow through."""
-
-    def gathered(self, tensor: Any) -> Any:
-        """The rows of all replicas, which gradients flow through."""
-
-
-# Replicas are traced in threads of their own, so each sees its own rules.
+# What a thread's step has added to its losses, and how it computes them.
 _active = threading.local()
 
 
-@contextlib.contextmanager
-def loss_rules(rules: LossRules) -> Iterator[None]:
-    """Inside, every Keras loss that this thread computes is reduced by `rules`."""
-    _active.rules, _active.losses, _active.whole_batch = rules, {}, False
-    try:
-        yield
-    finally:
-        _active.rules, _active.losses = None, {}
-
-
-def _rules() -> LossRules | None:
-    return getattr(_active, "rules", None)
+def _losses() -> dict[int, list[Any]]:
+    """What layers added to the loss of this thread's step, by the layer's id."""
+    batch = active_batch()
+    if getattr(_active, "batch", None) is not batch:
+        _active.batch, _active.losses = batch, {}
+    return _active.losses
 
 
 @replace(keras_loss, "scale_loss_for_distribution")
 def _scale(original: Callable[..., Any], value: Any) -> Any:
     """No 1 / replicas, which is wrong for uneven batches and rounded to float32."""
-    return value if _rules() else original(value)
+    return value if active_batch() else original(value)
 
 
 @replace(keras_loss, "unscale_loss_for_distribution")
 def _unscale(original: Callable[..., Any], value: Any) -> Any:
-    rules = _rules()
-    return rules.zero_if_empty(value) if rules else original(value)
+    batch = active_batch()
+    return batch.zero_if_empty(value) if batch else original(value)
 
 
 @replace(keras_loss, "reduce_weighted_values")
@@ -80,11 +46,11 @@ def _reduce(
     dtype: Any = None,
 ) -> Any:
     loss = original(values, sample_weight, mask, reduction, dtype)
-    rules = _rules()
-    if rules is None or _active.whole_batch:
+    batch = active_batch()
+    if batch is None or getattr(_active, "whole_batch", False):
         return loss
     _active.scalar = not len(values.shape)
-    return rules.reduced(loss, values, sample_weight, mask, reduction)
+    return batch.rescale(loss, values, sample_weight, mask, reduction)
 
 
 # Not means over samples: sums over the batch in a ratio, and pairs of samples.
@@ -99,8 +65,8 @@ def _call_loss(
 
     A loss that returns one number may be any function of the batch.
     """
-    rules = _rules()
-    if rules is None or _active.whole_batch:
+    batch = active_batch()
+    if batch is None or getattr(_active, "whole_batch", False):
         return original(loss, y_true, y_pred, sample_weight)
     _active.scalar = False
     if getattr(loss, "fn", None) not in _OF_A_WHOLE_BATCH:
@@ -108,7 +74,9 @@ def _call_loss(
         if not _active.scalar:
             return value
     mask = keras.src.backend.get_keras_mask(y_pred)
-    data = [None if v is None else rules.gathered(v) for v in (y_true, y_pred, sample_weight, mask)]
+    data = [
+        None if v is None else batch.all_gather(v) for v in (y_true, y_pred, sample_weight, mask)
+    ]
     if mask is not None:
         keras.src.backend.set_keras_mask(data[1], data[3])
     _active.whole_batch = True
@@ -120,8 +88,8 @@ def _call_loss(
 
 @replace(TensorFlowTrainer, "_aggregate_additional_loss")
 def _additional(original: Callable[..., Any], model: keras.Model, loss: Any) -> Any:
-    rules = _rules()
-    return original(model, rules.additional(loss) if rules else loss)
+    batch = active_batch()
+    return original(model, batch.rescale_added(loss) if batch else loss)
 
 
 @replace(keras.metrics.Mean, "update_state")
@@ -129,28 +97,28 @@ def _update_mean(
     original: Callable[..., Any], metric: Any, values: Any, sample_weight: Any = None
 ) -> Any:
     """A mean over this replica's samples counts by their share, not as one update of many."""
-    rules = _rules()
-    if rules and sample_weight is None and not len(getattr(values, "shape", ())):
-        values, sample_weight = rules.zero_if_empty(values), rules.share()
+    batch = active_batch()
+    if batch and sample_weight is None and not len(getattr(values, "shape", ())):
+        values, sample_weight = batch.zero_if_empty(values), batch.fraction()
     return original(metric, values, sample_weight)
 
 
 @replace(keras.layers.BatchNormalization, "_moments")
 def _moments(original: Callable[..., Any], layer: Any, inputs: Any, mask: Any) -> Any:
     """Synchronized where there is a mask too, and without replicas that have no sample."""
-    rules = _rules()
-    if rules is None or not layer.synchronized:
+    batch = active_batch()
+    if batch is None or not layer.synchronized:
         return original(layer, inputs, mask)
     # As in Keras, where there is a mask.
     epsilon = 0.0 if mask is None else keras.config.epsilon()
     mask = tf.ones(tf.shape(inputs)[:-1]) if mask is None else mask
     weight = tf.cast(keras.ops.broadcast_to(mask[..., None], tf.shape(inputs)), inputs.dtype)
-    weight *= tf.cast(rules.present(), weight.dtype)
-    inputs = tf.where(rules.present(), inputs, tf.zeros_like(inputs))
+    weight *= tf.cast(batch.is_nonempty(), weight.dtype)
+    inputs = tf.where(batch.is_nonempty(), inputs, tf.zeros_like(inputs))
 
     def global_sum(values: Any) -> Any:
         values = tf.where(weight > 0, values, tf.zeros_like(values))
-        return rules.total(tf.reduce_sum(values, layer._reduction_axes))
+        return batch.all_reduce_sum(tf.reduce_sum(values, layer._reduction_axes))
 
     count = global_sum(weight) + epsilon
     mean = global_sum(inputs) / count
@@ -165,27 +133,27 @@ def _add_loss(original: Callable[..., Any], layer: keras.layers.Layer, loss: Any
     its forward pass, which would throw away what was added here and add its own.
     """
     original(layer, loss)
-    if _rules():
-        _active.losses.setdefault(id(layer), []).extend(layer._losses)
+    if active_batch():
+        _losses().setdefault(id(layer), []).extend(layer._losses)
         layer._losses.clear()
 
 
 @replace(keras.layers.Layer, "_get_own_losses")
 def _get_own_losses(original: Callable[..., Any], layer: keras.layers.Layer) -> list[Any]:
-    return [*_active.losses.get(id(layer), ())] if _rules() else original(layer)
+    return [*_losses().get(id(layer), ())] if active_batch() else original(layer)
 
 
 @replace(keras.layers.Layer, "_clear_losses")
 def _clear_losses(original: Callable[..., Any], layer: keras.layers.Layer) -> None:
-    if _rules():
-        _active.losses.pop(id(layer), None)
+    if active_batch():
+        _losses().pop(id(layer), None)
     original(layer)  # goes on to the layers inside
 
 
 def present_samples() -> Any:
-    """As `LossRules.present`; true outside of a step on several replicas."""
-    rules = _rules()
-    return rules.present() if rules else tf.constant(True)
+    """As `ActiveBatch.is_nonempty`; true outside of a step on several replicas."""
+    batch = active_batch()
+    return batch.is_nonempty() if batch else tf.constant(True)
 
 
 def effective_sample_weight(sample_weight: Any, mask: Any, dtype: Any, reduction: str) -> Any:

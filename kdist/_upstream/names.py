@@ -1,11 +1,18 @@
 """Private names of Keras that are read or called, and not changed."""
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+from keras.src.random.seed_generator import (
+    GLOBAL_SEED_GENERATOR,
+    SeedGenerator,
+    global_seed_generator,
+)
 from tensorflow.python.ops import control_flow_util
 from tensorflow.python.util import _pywrap_util_port
 
@@ -27,8 +34,35 @@ def stock_step(fn: Callable[..., Any]) -> tuple[keras.Model, str] | None:
         if getattr(fn, "__func__", None) is getattr(TensorFlowTrainer, name):
             return model, name
     if "TensorFlowTrainer.make_predict_function" in getattr(fn, "__qualname__", ""):
-        return model, "predict_step"
+        return model_of_prediction(fn), "predict_step"
     return None
+
+
+def model_of_prediction(fn: Callable[..., Any]) -> keras.Model:
+    """The model whose prediction step Keras hands to `strategy.run`."""
+    inner = inspect.unwrap(getattr(fn, "__wrapped__", fn))
+    inner = getattr(inner, "python_function", inner)  # compiled by XLA
+    model: keras.Model = inspect.getclosurevars(inner).nonlocals["self"]
+    return model
+
+
+def takes_any_batch(model: keras.Model) -> bool:
+    """Whether the model was built for batches of a size that is not known."""
+    inputs = keras.tree.flatten(inputs_of(model))
+    return bool(inputs) and all(one.shape[0] is None for one in inputs)
+
+
+def global_seed(strategy: tf.distribute.Strategy) -> SeedGenerator:
+    """The generator behind `seed=None`, with a copy on every replica: a step makes no variables."""
+    generator = global_seed_generator()
+    with tf.init_scope(), strategy.scope():
+        distribute([generator.state], strategy)
+    return generator
+
+
+def use_global_seed(generator: SeedGenerator) -> None:
+    """Have this thread use the generator too: Keras keeps one for each thread."""
+    global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, generator)
 
 
 def own_steps(model: keras.Model) -> list[str]:

@@ -17,3 +17,25 @@ def replace(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
             setattr(owner, name, method)
 
     return put
+
+
+class _Overlay:
+    """A module, some of its functions replaced for one of the modules that use it."""
+
+    def __init__(self, module: Any, functions: dict[str, Callable[..., Any]]) -> None:
+        self._module = module
+        vars(self).update(functions)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+def replace_in_module(user: Any, name: str, **replacements: Callable[..., Any]) -> None:
+    """Replace functions of the module that `user` has imported as `name`, for `user` alone."""
+    module = getattr(user, name)
+    if not isinstance(module, _Overlay):
+        functions = {
+            function: functools.partial(replacement, getattr(module, function))
+            for function, replacement in replacements.items()
+        }
+        setattr(user, name, _Overlay(module, functions))

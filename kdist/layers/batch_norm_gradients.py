@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 from kdist import _upstream
+from kdist.collectives import all_reduce_sum
 from kdist.compilation import worth_compiling
 
 from .batch_norm_compilation import kernel
@@ -31,14 +32,14 @@ def across_replicas(
         own = tf.one_hot(
             context.replica_id_in_sync_group, context.num_replicas_in_sync, dtype=local.dtype
         )
-        rows = context.all_reduce(tf.distribute.ReduceOp.SUM, own[:, None, None] * local)
+        rows = all_reduce_sum(own[:, None, None] * local)
         moments = merge(rows)
         y = kernel(kernels, "normalize", x)(x, moments, gamma, beta)
 
         def gradient(dy: Any, *_: Any) -> Any:
             dy = _dense(dy, x)
             sums = tf.where(present, kernel(kernels, "gradient_sums", x)(dy, x, moments), 0)
-            total = context.all_reduce(tf.distribute.ReduceOp.SUM, sums)
+            total = all_reduce_sum(sums)
             dx = kernel(kernels, "input_gradient", x)(dy, x, moments, gamma, total, mask)
             return _differentiable_once(dx, sums[1], sums[0])
 

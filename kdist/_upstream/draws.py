@@ -1,0 +1,259 @@
+"""Random draws by the sample's place in the global batch, the same on any number of replicas.
+
+TensorFlow's stateless generators fill a tensor value by value from a counter. A replica that begins
+to count where its rows begin draws, bit for bit, the rows that one device would have drawn.
+"""
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.tensorflow import random as keras_random
+from keras.src.random.seed_generator import SeedGenerator
+from tensorflow.python.framework.tensor_util import constant_value_as_shape
+from tensorflow.python.ops import stateless_random_ops
+
+from .active_batch import ActiveBatch, active_batch
+from .names import is_compiled_by_xla
+from .replacing import replace, replace_in_module
+from .row_blocks import Block, row_blocks
+
+# Keeps the seeds of replicas apart (2^32 divided by the golden ratio: multiples spread evenly).
+_SEED_STRIDE = 0x9E3779B9
+
+_thread = threading.local()
+
+
+@contextlib.contextmanager
+def drawing_for(tensor: Any) -> Iterator[None]:
+    """Inside, draws are for this tensor's values, so what it was made from says where they are."""
+    _thread.source = tensor
+    try:
+        yield
+    finally:
+        _thread.source = None
+
+
+def blocks_to_draw(shape: Any) -> list[Block] | None:
+    """The rows of the global batch that a draw of this shape is for.
+
+    `None` where it is no draw for rows, and so the same on every replica.
+    """
+    batch = _placed()
+    if batch is None or getattr(_thread, "has_whole", False):
+        return None
+    return row_blocks(batch, shape, getattr(_thread, "source", None))
+
+
+def _placed() -> ActiveBatch | None:
+    batch = active_batch()
+    return batch if batch is not None and batch.draws_by_place else None
+
+
+def _replica() -> Any:
+    return tf.distribute.get_replica_context().replica_id_in_sync_group
+
+
+@replace(SeedGenerator, "next")
+def _next_seed(original: Callable[..., Any], generator: Any, ordered: bool = True) -> Any:
+    """The same seed on every replica where draws follow the place, else another on each."""
+    seed = original(generator, ordered)
+    context = tf.distribute.get_replica_context()
+    if _placed() or context is None or not hasattr(context.strategy, "draws"):
+        return seed
+    replica = tf.cast(_replica(), "uint32")
+    offset = tf.stack([replica * tf.constant(_SEED_STRIDE, "uint32"), tf.constant(0, "uint32")])
+    return seed + tf.cast(offset, seed.dtype)
+
+
+def _by_counter(
+    original: Callable[..., Any],
+    shape: Any,
+    *,
+    key: Any,
+    counter: Any,
+    dtype: Any,
+    counts_a_value: int | None = None,
+    under_xla: bool = False,
+    **options: Any,
+) -> Any:
+    """Draw each block from the counter where it begins.
+
+    Args:
+        original: TensorFlow's operation.
+        shape: Of this replica's values, a 1-D tensor.
+        key: As TensorFlow has it.
+        counter: As TensorFlow has it.
+        dtype: Of the values.
+        counts_a_value: By how much the counter grows for a value; `None` where a count gives as
+            many as fit into 128 bits, 32 of them at least each.
+        under_xla: Whether XLA fills a tensor in this order too.
+        **options: For `original`.
+    """
+    draw = functools.partial(original, key=key, **options)
+    blocks = blocks_to_draw(shape)
+    if blocks is None:
+        return draw(shape, counter=counter)
+    if is_compiled_by_xla() and not under_xla:
+        draw.keywords["key"] = key + tf.cast(_replica(), key.dtype) * _SEED_STRIDE
+        return draw(shape, counter=counter)
+    group = 16 // max(tf.as_dtype(dtype).size, 4)
+    counts_a_group = counts_a_value * group if counts_a_value else 1
+    inner = _values_a_row(shape)
+
+    def rows(block: Block) -> Any:
+        first = block.first * inner
+        skipped = tf.cast(first // group * counts_a_group, counter.dtype)
+        from_there = counter + tf.stack([skipped, tf.zeros_like(skipped)])
+        to_cut = 0 if isinstance(inner, int) and inner % group == 0 else first % group
+        count = tf.reshape(to_cut + tf.cast(block.count, "int64") * inner, [1])
+        values = draw(count, counter=from_there)
+        values = values[to_cut:] if tf.is_tensor(to_cut) or to_cut else values
+        return tf.reshape(values, _shape_of(block, shape))
+
+    return _joined(blocks, rows)
+
+
+def _of_the_whole(
+    original: Callable[..., Any], shape: Any, parameters: dict[str, Any], **options: Any
+) -> Any:
+    """Draw every block of the global batch, and take this replica's rows.
+
+    What other replicas have for parameters is not known here, nor does it matter: every value is
+    drawn from numbers of its own.
+    """
+    blocks = blocks_to_draw(shape)
+    if blocks is None or is_compiled_by_xla():
+        return original(shape, **parameters, **options)
+
+    def whole(parameter: Any) -> Any:
+        by_row = len(parameter.shape) == shape.shape[0] and parameter.shape[0] != 1
+        return _padded(parameter, blocks) if by_row else parameter
+
+    totals = [tf.cast(block.total, shape.dtype) for block in blocks]
+    drawn = original(
+        tf.concat([[tf.add_n(totals)], shape[1:]], 0),
+        **{name: whole(value) for name, value in parameters.items()},
+        **options,
+    )
+    return _joined(blocks, lambda block: drawn[block.first :][: block.count])
+
+
+def _padded(parameter: Any, blocks: list[Block]) -> Any:
+    """The rows at their places in the whole, and ones elsewhere."""
+    parts = []
+    for block, rows in zip(blocks, tf.split(parameter, [b.count for b in blocks]), strict=True):
+        inside = block.first - block.before
+        after = block.total - inside - tf.cast(block.count, "int64")
+        around = [[inside, after]] + [[0, 0]] * (len(parameter.shape) - 1)
+        parts.append(tf.pad(rows, around, constant_values=1))
+    return tf.concat(parts, 0)
+
+
+def _joined(blocks: list[Block], of_block: Callable[[Block], Any]) -> Any:
+    parts = [of_block(block) for block in blocks]
+    return parts[0] if len(parts) == 1 else tf.concat(parts, 0)
+
+
+def _shape_of(block: Block, shape: Any) -> Any:
+    return tf.concat([[tf.cast(block.count, shape.dtype)], shape[1:]], 0)
+
+
+def _values_a_row(shape: Any) -> Any:
+    sizes = constant_value_as_shape(shape)[1:]
+    return sizes.num_elements() or tf.cast(tf.reduce_prod(shape[1:]), "int64")
+
+
+def _gamma(original: Callable[..., Any], shape: Any, *, alpha: Any, **options: Any) -> Any:
+    return _of_the_whole(original, shape, {"alpha": alpha}, **options)
+
+
+def _binomial(
+    original: Callable[..., Any], shape: Any, *, counts: Any, probs: Any, **options: Any
+) -> Any:
+    return _of_the_whole(original, shape, {"counts": counts, "probs": probs}, **options)
+
+
+def _poisson(original: Callable[..., Any], shape: Any, *, lam: Any, **options: Any) -> Any:
+    return _of_the_whole(original, shape, {"lam": tf.convert_to_tensor(lam)}, **options)
+
+
+def _multinomial(
+    original: Callable[..., Any], logits: Any, num_samples: Any, seed: Any, **options: Any
+) -> Any:
+    def draw(shape: Any, logits: Any) -> Any:
+        del shape
+        return original(logits, num_samples, seed, **options)
+
+    with drawing_for(logits):
+        return _of_the_whole(draw, tf.shape(logits), {"logits": logits})
+
+
+def _uniform_int(original: Callable[..., Any], shape: Any, *, minval: Any, **options: Any) -> Any:
+    draw = functools.partial(original, minval=minval)
+    return _by_counter(draw, shape, dtype=minval.dtype, **options)
+
+
+def _of_dtype(original: Callable[..., Any], shape: Any, *, dtype: Any, **options: Any) -> Any:
+    draw = functools.partial(original, dtype=dtype)
+    return _by_counter(draw, shape, dtype=dtype, **options)
+
+
+# XLA makes normal numbers from pairs that lie half a tensor apart.
+replace_in_module(
+    stateless_random_ops,
+    "gen_stateless_random_ops_v2",
+    stateless_random_uniform_v2=functools.partial(_of_dtype, under_xla=True),
+    stateless_random_uniform_int_v2=functools.partial(_uniform_int, under_xla=True),
+    stateless_random_uniform_full_int_v2=functools.partial(_of_dtype, under_xla=True),
+    stateless_random_normal_v2=_of_dtype,
+    # A value that is rejected is drawn again, from 256 numbers that are kept for it.
+    stateless_truncated_normal_v2=functools.partial(_of_dtype, counts_a_value=64),
+    stateless_random_gamma_v3=_gamma,
+)
+replace_in_module(
+    stateless_random_ops,
+    "gen_stateless_random_ops",
+    stateless_random_binomial=_binomial,
+    stateless_random_poisson=_poisson,
+    stateless_multinomial=_multinomial,
+)
+
+
+@replace(keras_random, "shuffle")
+def _shuffle(original: Callable[..., Any], x: Any, axis: int = 0, seed: Any = None) -> Any:
+    """A batch's rows are shuffled over all replicas."""
+    x = tf.convert_to_tensor(x)
+    if axis != 0:
+        return original(x, axis, seed)
+    return on_the_whole(lambda rows: original(rows, 0, seed), x)
+
+
+def _mix(original: Callable[..., Any], layer: Any, data: Any, training: bool = True) -> Any:
+    """Images are mixed with those of all replicas."""
+    if not training:
+        return original(layer, data, training)
+    return on_the_whole(lambda rows: original(layer, rows, training), data)
+
+
+for _layer in (keras.layers.CutMix, keras.layers.MixUp):
+    replace(_layer, "call")(_mix)
+
+
+def on_the_whole(compute: Callable[[Any], Any], data: Any) -> Any:
+    """Compute on the rows of all replicas, and take this replica's."""
+    blocks = blocks_to_draw(tf.shape(keras.tree.flatten(data)[0]))
+    if not blocks:
+        return compute(data)
+    gathered = keras.tree.map_structure(active_batch().all_gather, data)
+    _thread.has_whole = True
+    try:
+        computed = compute(gathered)
+    finally:
+        _thread.has_whole = False
+    (block,) = blocks
+    return keras.tree.map_structure(lambda leaf: leaf[block.first :][: block.count], computed)

@@ -1,0 +1,147 @@
+"""Which rows of the global batch a tensor of this replica holds."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from tensorflow.python.framework import tensor_util
+
+from .active_batch import ActiveBatch
+
+
+class Block(NamedTuple):
+    """Consecutive rows of a tensor that are consecutive in the global batch's tensor too."""
+
+    count: Any
+    """Rows of the block on this replica."""
+    before: Any
+    """Rows in front of it in the global batch's tensor that are of other blocks, int64."""
+    first: Any
+    """Its place in the global batch's tensor: `before` and the rows of other replicas, int64."""
+    total: Any
+    """Rows of the block over all replicas, int64."""
+
+
+def row_blocks(batch: ActiveBatch, shape: Any, source: Any = None) -> list[Block] | None:
+    """The blocks of a tensor of this shape, in order; `None` where its rows are not the batch's.
+
+    Rows are the batch's where their number is not known before the step runs, or is the replica's.
+    A tensor may hold several rows a sample (steps, windows), which stay together, or batches one
+    behind the other (`ops.concatenate([fake, real])`): then there are several blocks.
+
+    Args:
+        batch: The active one.
+        shape: The shape, a 1-D integer tensor.
+        source: The tensor that has this shape, where there is one.
+    """
+    known = tensor_util.constant_value_as_shape(shape)
+    if not known.rank:
+        return None
+    counts = _concatenated(shape if source is None else source)
+    if counts is None:
+        return None
+    counts = counts or [shape[0] if known[0] is None else known[0]]
+    blocks: list[Block] = []
+    before: Any = 0
+    for count in counts:
+        each = _rows_a_sample(batch, count, guess=source is not None)
+        if each is None:
+            return None
+        total = batch.global_rows * each
+        blocks.append(Block(count, before, before + batch.first_row * each, total))
+        before += total
+    return blocks
+
+
+def _rows_a_sample(batch: ActiveBatch, count: Any, *, guess: bool) -> Any:
+    if isinstance(count, int):
+        own = batch.static_rows
+        if not own or count % own or (count != own and not guess):
+            return None
+        return count // own
+    return tf.cast(count // tf.maximum(tf.cast(batch.rows, count.dtype), 1), "int64")
+
+
+_UNCHANGED = {"Cast", "Identity", "StopGradient", "EnsureShape", "CheckNumerics"}
+_LONGEST_WALK = 20_000
+
+
+def _concatenated(tensor: Any) -> list[Any] | None:
+    """Rows of the parts that a tensor was concatenated from; empty where it was not.
+
+    Walks back through the graph along the rows, which takes microseconds an operation. `None`
+    where the rows are not those of a batch: a shape that begins with another axis.
+
+    Args:
+        tensor: The tensor, or its shape as a 1-D integer tensor.
+    """
+    if not _is_symbolic(tensor):
+        return []
+    is_shape = tensor.dtype.is_integer and tensor.shape.rank == 1 and tensor.op.type in _OF_SHAPES
+    for _ in range(_LONGEST_WALK):
+        operation = tensor.op
+        kind = operation.type
+        if is_shape:
+            if kind == "StridedSlice" and not _begins_with_rows(operation):
+                return None
+            if kind not in _OF_SHAPES:
+                return []
+            is_shape = kind != "Shape"
+            tensor = operation.inputs[0]
+            continue
+        if kind == "ConcatV2" and _joins_rows(operation):
+            return [rows for part in operation.inputs[:-1] for rows in _rows_of(part)]
+        if kind in ("Fill", "RandomStandardNormal", "RandomUniform", "BroadcastTo"):
+            tensor = operation.inputs[1 if kind == "BroadcastTo" else 0]
+            is_shape = True
+            continue
+        following = next(_along_rows(tensor, operation), None)
+        if following is None:
+            return []
+        tensor = following
+    return []
+
+
+_OF_SHAPES = {"Shape", "Pack", "ConcatV2", "StridedSlice", *_UNCHANGED}
+
+
+def _joins_rows(operation: Any) -> bool:
+    rank = operation.outputs[0].shape.rank
+    return rank is not None and tf.get_static_value(operation.inputs[-1]) in (0, -rank)
+
+
+def _rows_of(part: Any) -> list[Any]:
+    known = part.shape[0]
+    return _concatenated(part) or [tf.shape(part)[0] if known is None else int(known)]
+
+
+def _begins_with_rows(operation: Any) -> bool:
+    begin = tf.get_static_value(operation.inputs[1])
+    return begin is not None and len(begin) == 1 and begin[0] == 0
+
+
+def _along_rows(tensor: Any, operation: Any) -> Iterator[Any]:
+    """The inputs of an operation that have its output's rows."""
+    if operation.type == "Reshape" and not _keeps_rows(operation):
+        return
+    if operation.type == "Transpose":
+        order = tf.get_static_value(operation.inputs[1])
+        if order is None or order[0] != 0:
+            return
+    if operation.type == "IdentityN":
+        yield operation.inputs[tensor.value_index]
+        return
+    for other in operation.inputs:
+        if other.shape.rank and other.shape[0] == tensor.shape[0]:
+            yield other
+
+
+def _keeps_rows(operation: Any) -> bool:
+    before, after = operation.inputs[0].shape, operation.outputs[0].shape
+    if not before.rank or not after.rank:
+        return False
+    return before[1:].num_elements() == after[1:].num_elements() is not None
+
+
+def _is_symbolic(tensor: Any) -> bool:
+    return tf.is_tensor(tensor) and not hasattr(tensor, "numpy") and hasattr(tensor, "op")
