@@ -4,6 +4,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from . import _upstream
+
 
 def all_reduce_sum(values: Any) -> Any:
     """The sum over replicas of a tensor, or of each tensor of a list; no gradient flows through.
@@ -12,9 +14,14 @@ def all_reduce_sum(values: Any) -> Any:
     look for variables in them: in every layer anew, so that tracing takes time by depth squared.
     `tf.stop_gradient` ends that walk (`custom_gradient._get_dependent_variables`).
     """
+    _upstream.check_no_inner_graph("A layer or the step")
     context = tf.distribute.get_replica_context()
     stopped = tf.nest.map_structure(_stopped, values)
-    return context.all_reduce(tf.distribute.ReduceOp.SUM, stopped)
+    total = context.all_reduce(tf.distribute.ReduceOp.SUM, stopped)
+    batch = _upstream.active_batch()
+    if batch is not None:
+        tf.nest.map_structure(lambda one: batch.mark(one, "SAME"), total)
+    return total
 
 
 def differentiable_all_reduce_sum(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The exact train and test step: what one replica would do with the whole global batch.
+"""The exact step: what one replica would do with the whole global batch.
 
 Every replica computes a loss l_r of its own samples such that the sum of l_r * n_r / n over the
 replicas is the loss of the global batch, where n_r of the n samples are on replica r. Gradients
@@ -8,7 +8,7 @@ finite gradients see what they would see on one replica.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from . import _upstream, gradient_norms
 from .batch_norms import unsynchronized_batch_norms
-from .collectives import all_reduce_sum
 from .global_batch import GlobalBatch
 
 
@@ -33,27 +32,33 @@ def train_step(model: keras.Model, batch: GlobalBatch, data: Any) -> Any:
         warnings.warn("The model does not have any trainable weights.", stacklevel=2)
     else:
         own = tape.gradient(objective, weights)
-        gradients = _global_gradients(own, batch)
+        gradients = batch.global_gradients(own, weights)
         if model in gradient_norms.observed:
             gradient_norms.observe_replica(model, own, gradients, batch.samples, batch.fraction())
         with _upstream.own_copies(model.optimizer, weights):
             model.optimizer.apply(gradients, weights)
     _average_plain_batch_norms(model, batch)
-    return _own_logs(model, batch, x, y, y_pred, sample_weight)
+    return _logs(model, batch, x, y, y_pred, sample_weight)
 
 
 def test_step(model: keras.Model, batch: GlobalBatch, data: Any) -> Any:
     """One evaluation step, in replica context; returns the logs that no metric of the model has."""
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     y_pred, _ = _forward(model, batch, x, y, sample_weight, training=False)
-    return _own_logs(model, batch, x, y, y_pred, sample_weight)
+    return _logs(model, batch, x, y, y_pred, sample_weight)
 
 
 def predict_step(predict: Callable[[Any], Any], batch: GlobalBatch, data: Any) -> Any:
     """One prediction step, in replica context."""
-    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-    data = keras.utils.pack_x_y_sample_weight(batch.pad_if_empty(x), y, sample_weight)
     return batch.drop_padding(predict(data))
+
+
+def own_step(model: keras.Model, step: Callable[[Any], Any], batch: GlobalBatch, data: Any) -> Any:
+    """A step that the model's user wrote, in replica context; returns its logs."""
+    logs = step(data)
+    if step.__name__ == "train_step":
+        _average_plain_batch_norms(model, batch)
+    return _of_all_replicas(batch, logs)
 
 
 def replica_rows(data: Any) -> Any:
@@ -85,11 +90,9 @@ def of_any_size(data: Any) -> Any:
 def _forward(
     model: keras.Model, batch: GlobalBatch, x: Any, y: Any, sample_weight: Any, *, training: bool
 ) -> tuple[Any, Any]:
-    y_pred = batch.drop_padding(
-        _upstream.call_model(model, batch.pad_if_empty(x), training=training)
-    )
+    y_pred = _upstream.call_model(model, x, training=training)
     loss = _upstream.compute_loss(model, x, y, y_pred, sample_weight, training=training)
-    # With reduction="none" there is a value a sample, and `reduced` has scaled their sum.
+    # With reduction="none" there is a value a sample, and `rescale` has scaled their sum.
     mean = tf.reduce_mean(batch.weight_by_fraction(loss)) if len(loss.shape) else loss
     _upstream.loss_tracker(model).update_state(
         batch.zero_if_empty(mean), sample_weight=batch.samples
@@ -97,32 +100,17 @@ def _forward(
     return y_pred, loss
 
 
-def _own_logs(
+def _logs(
     model: keras.Model, batch: GlobalBatch, x: Any, y: Any, y_pred: Any, sample_weight: Any
-) -> dict[str, Any]:
-    """Update the metrics; what a model's own `compute_metrics` logs besides is taken for a mean."""
+) -> Any:
+    """Update the metrics; returns what a model's own `compute_metrics` logs."""
     logs = model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
-    if _upstream.computes_stock_metrics(model):
-        return {}
-    known = {metric.name for metric in model.metrics}
-    own = {name: value for name, value in logs.items() if name not in known}
-    return dict(zip(own, batch.mean(list(own.values())), strict=True)) if own else {}
+    return _of_all_replicas(batch, logs) if batch.has_global_results else {}
 
 
-def _global_gradients(gradients: Sequence[Any], batch: GlobalBatch) -> list[Any]:
-    """The gradients summed over replicas; `None` stays where there is none."""
-    own = [_defined(gradient, batch) for gradient in gradients if gradient is not None]
-    if not own:
-        return list(gradients)
-    summed = iter(all_reduce_sum(own))
-    return [None if gradient is None else next(summed) for gradient in gradients]
-
-
-def _defined(gradient: Any, batch: GlobalBatch) -> Any:
-    if isinstance(gradient, tf.IndexedSlices):
-        values = batch.zero_if_empty(gradient.values)
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return batch.zero_if_empty(gradient)
+def _of_all_replicas(batch: GlobalBatch, logs: Any) -> Any:
+    leaves = keras.tree.flatten(logs)
+    return keras.tree.pack_sequence_as(logs, batch.mean(leaves)) if leaves else logs
 
 
 def _average_plain_batch_norms(model: keras.Model, batch: GlobalBatch) -> None:

@@ -1,6 +1,6 @@
 """A replica's part of a global batch, and how what is computed from it counts in the whole."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -9,37 +9,74 @@ import tensorflow as tf
 from . import _upstream
 from .collectives import all_reduce_sum, differentiable_all_reduce_sum
 from .devices import device_type
+from .loss_terms import GraphReader, Kind, Term
 
 
-class ReplicaBatch:
-    """The samples of a replica, of which there may be none.
+class GlobalBatch:
+    """The samples of this replica among those of the global batch: Keras's loss rules for it.
 
     Args:
-        x: The model's inputs on this replica.
+        data: What the step is given on this replica, the model's inputs first.
+        counts: Samples of each replica, where that is known before the step runs.
+        draws_by_place: Whether random draws follow the sample's place in the global batch.
+        is_own_step: Whether a user wrote the step.
+        has_global_results: Whether the step computes with the results of metrics.
+        warn: Takes a number that no replica can tell its part of.
+        attributes: What this replica keeps in attributes of layers.
     """
 
-    def __init__(self, x: Any) -> None:
-        first = next(leaf for leaf in keras.tree.flatten(x) if leaf is not None)
+    def __init__(
+        self,
+        data: Any,
+        counts: Sequence[int] | None,
+        *,
+        draws_by_place: bool,
+        is_own_step: bool,
+        has_global_results: bool,
+        warn: Callable[[Any], None],
+        attributes: Any,
+    ) -> None:
+        self.draws_by_place = draws_by_place
+        self.is_own_step = is_own_step
+        self.has_global_results = has_global_results
+        self.attributes = attributes
+        self.graph = tf.compat.v1.get_default_graph()
+        self._warn = warn
+        leaves = [leaf for leaf in keras.tree.flatten(data) if leaf is not None]
         # float64 counts exactly, and is rounded only where it meets the loss's dtype.
-        self.samples = tf.cast(tf.shape(first)[0], "float64")
-        self.static_rows = first.shape[0]
+        self.samples = tf.cast(tf.shape(leaves[0])[0], "float64")
+        self.static_rows = leaves[0].shape[0]
+        self._reader = GraphReader(self.static_rows)
         on_cpus = device_type(tf.distribute.get_strategy().devices[0]) == "CPU"
-        numbers = all(
-            isinstance(leaf, tf.Tensor) and leaf.dtype != tf.string
-            for leaf in keras.tree.flatten(x)
-            if leaf is not None
-        )
+        dense = all(isinstance(leaf, tf.Tensor) for leaf in leaves)
         # Layers of text may refuse an empty string, and have no convolutions.
-        self._may_be_empty = (
-            not self.static_rows and on_cpus and numbers and _upstream.onednn_is_on()
-        )
+        numbers = dense and leaves[0].dtype != tf.string
+        needed = is_own_step or (on_cpus and _upstream.onednn_is_on())
+        self.may_be_empty = bool(not self.static_rows and numbers and needed)
+        context = tf.distribute.get_replica_context()
+        self._replica, self._replicas = _upstream.replica_index(), context.num_replicas_in_sync
+        rows = tf.maximum(self.samples, 1) if self.may_be_empty else self.samples
+        self.rows = tf.cast(rows, "int64")
+        self.first_row: Any
+        self.global_rows: Any
+        if counts is None:
+            row_counts = tf.cast(all_reduce_sum(self._at_own_place(self.samples)), "int64")
+            self.first_row = tf.reduce_sum(row_counts[: self._replica])
+            self.global_rows = tf.reduce_sum(row_counts)
+        else:
+            self.first_row, self.global_rows = sum(counts[: self._replica]), sum(counts)
+        self.global_samples = tf.cast(self.global_rows, "float64")
+        if self.may_be_empty:  # the row of zeros takes another's place
+            last = self.global_rows - self.rows
+            self.first_row = tf.minimum(tf.cast(self.first_row, "int64"), last)
+        self._scale = tf.math.divide_no_nan(self.global_samples, self.samples)
 
-    def pad_if_empty(self, x: Any) -> Any:
-        """The inputs, or a row of zeros instead of none.
+    def pad_if_empty(self, data: Any) -> Any:
+        """What the step is given, or a row of zeros instead of none.
 
         Of no rows, oneDNN's convolutions give as many channels as went in, not as should come out
-        (TensorFlow 2.21, mkl_conv_ops.cc), and other kernels crash. What comes of the row is left
-        out of everything.
+        (TensorFlow 2.21, mkl_conv_ops.cc), and other kernels and losses crash. What comes of the
+        row counts nowhere.
         """
 
         def some(leaf: Any) -> Any:
@@ -48,7 +85,10 @@ class ReplicaBatch:
             row = tf.concat([[1], tf.shape(leaf)[1:]], 0)
             return tf.cond(self.samples > 0, lambda: leaf, lambda: tf.zeros(row, leaf.dtype))
 
-        return keras.tree.map_structure(some, x) if self._may_be_empty else x
+        padded = keras.tree.map_structure(some, data) if self.may_be_empty else data
+        for leaf in keras.tree.flatten(padded):
+            self.mark(leaf, "ROWS")
+        return padded
 
     def drop_padding(self, outputs: Any) -> Any:
         """The outputs without what came of that row."""
@@ -61,40 +101,7 @@ class ReplicaBatch:
         def with_attributes(tensor: Any) -> Any:
             return _upstream.with_attributes_of(tensor, own(tensor), own)
 
-        return keras.tree.map_structure(with_attributes, outputs) if self._may_be_empty else outputs
-
-
-class GlobalBatch(ReplicaBatch):
-    """The samples of this replica among those of the global batch: Keras's loss rules for it.
-
-    Args:
-        x: The model's inputs on this replica.
-        counts: Samples of each replica, where that is known before the step runs.
-        draws_by_place: Whether random draws follow the sample's place in the global batch.
-    """
-
-    def __init__(
-        self, x: Any, counts: Sequence[int] | None = None, *, draws_by_place: bool = True
-    ) -> None:
-        super().__init__(x)
-        context = tf.distribute.get_replica_context()
-        self.draws_by_place = draws_by_place
-        self._replica, self._replicas = _upstream.replica_index(), context.num_replicas_in_sync
-        rows = tf.maximum(self.samples, 1) if self._may_be_empty else self.samples
-        self.rows = tf.cast(rows, "int64")
-        self.first_row: Any
-        self.global_rows: Any
-        if counts is None:
-            row_counts = tf.cast(all_reduce_sum(self._at_own_place(self.samples)), "int64")
-            self.first_row = tf.reduce_sum(row_counts[: self._replica])
-            self.global_rows = tf.reduce_sum(row_counts)
-        else:
-            self.first_row, self.global_rows = sum(counts[: self._replica]), sum(counts)
-        self.global_samples = tf.cast(self.global_rows, "float64")
-        if self._may_be_empty:  # the row of zeros takes another's place
-            last = self.global_rows - self.rows
-            self.first_row = tf.minimum(tf.cast(self.first_row, "int64"), last)
-        self._scale = tf.math.divide_no_nan(self.global_samples, self.samples)
+        return keras.tree.map_structure(with_attributes, outputs) if self.may_be_empty else outputs
 
     def is_nonempty(self) -> Any:
         """False where this replica has no sample, and its inputs are not to count."""
@@ -126,18 +133,138 @@ class GlobalBatch(ReplicaBatch):
             weight = mask
         if weight is None:
             return loss
-        divisor = tf.reduce_sum(tf.cast(weight, "float64"))
+        divisor = self.zero_if_empty(tf.reduce_sum(tf.cast(weight, "float64")))
         part = tf.math.divide_no_nan(divisor, self.all_reduce_sum(tf.stop_gradient(divisor)))
         return loss * tf.cast(part * self._scale, loss.dtype)
 
     def rescale_added(self, loss: Any) -> Any:
-        """The same for what a layer added by `add_loss`."""
-        # Entries for samples or their parts: Keras adds these up. A scalar is taken for a mean.
+        """The same for what a layer added by `add_loss`; Keras adds up the values of a vector."""
         if not len(loss.shape):
-            return loss
-        size, samples = loss.shape[0], self.static_rows
-        per_sample = size is None if samples is None else size is not None and size % samples == 0
-        return loss * tf.cast(self._scale, loss.dtype) if per_sample else loss
+            rescaled = self.rescale_number(loss)
+            if rescaled is None:
+                self._warn(loss)
+            return loss if rescaled is None else rescaled
+        if tf.executing_eagerly():
+            rows = self.static_rows
+            is_sum = bool(rows) and loss.shape[0] % rows == 0
+        else:
+            is_sum = self._reader.kind(loss) in (Kind.ROWS, Kind.SUM)
+        return loss * tf.cast(self._scale, loss.dtype) if is_sum else loss
+
+    def rescale_number(self, number: Any) -> Any | None:
+        """A scalar such that the replicas' mean by their share of the samples is the batch's.
+
+        `None` where no scalar of this replica has a part in the batch's.
+        """
+        parts = self._terms(number)
+        kinds = {part.kind for part in parts}
+        if kinds & {Kind.OTHER, Kind.ROWS}:
+            return None
+        if not kinds & {Kind.SUM, Kind.COUNT}:
+            return number
+        scale = tf.cast(self._scale, number.dtype)
+        return tf.add_n(
+            [
+                part.tensor
+                * tf.cast(part.factor, number.dtype)
+                * (scale if part.kind in (Kind.SUM, Kind.COUNT) else 1)
+                for part in parts
+            ]
+        )
+
+    def weighted_terms(self, target: Any) -> list[tuple[Any, Any]]:
+        """What to take the gradient of, and how each counts in the global batch's."""
+        if len(target.shape):
+            return [(target, tf.ones_like(target))]
+        parts = self._terms(target)
+        if any(part.kind is Kind.OTHER for part in parts):
+            self._warn(target)
+        return [(part.tensor, self._weight(part)) for part in parts]
+
+    def _weight(self, part: Term) -> Any:
+        is_sum = part.kind is Kind.SUM
+        weight = tf.cast(self.is_nonempty() if is_sum else self.fraction(), part.tensor.dtype)
+        return weight * tf.cast(part.factor, weight.dtype)
+
+    def _terms(self, number: Any) -> Sequence[Term]:
+        if tf.executing_eagerly():  # leaves no graph to read
+            return [Term(number, 1.0, Kind.MEAN)]
+        return self._reader.terms(number)
+
+    def _is_shared(self, data: Any) -> bool:
+        """Whether rows are the same on every replica, such as gathered ones."""
+        rows = [x for x in keras.tree.flatten(data) if isinstance(x, tf.Tensor) and x.shape.rank]
+        if tf.executing_eagerly() or not rows:
+            return False
+        return all(self._reader.kind(leaf) is Kind.SAME for leaf in rows)
+
+    def is_counted(self, data: Any) -> Any:
+        """Whether a metric on this replica counts what it is updated with."""
+        if self._is_shared(data):
+            return self._replica == 0
+        return self.is_nonempty() if self.may_be_empty else True
+
+    def mark(self, value: Any, kind: str) -> Any:
+        """Note that a tensor is of this kind, and return it."""
+        if isinstance(value, tf.Tensor) and not tf.executing_eagerly():
+            self._reader.mark(value, Kind[kind])
+        return value
+
+    def global_gradients(self, gradients: list[Any], variables: list[Any]) -> list[Any]:
+        """The gradients summed over replicas; `None` stays where there is none."""
+        present = [index for index, one in enumerate(gradients) if one is not None]
+        overwritten = [i for i in present if _upstream.is_overwritten(variables[i])]
+        summed = [i for i in present if i not in overwritten]
+        outcome = list(gradients)
+        own = [self._defined(gradients[index]) for index in summed]
+        for index, total in zip(summed, self._sums(own) if own else [], strict=True):
+            outcome[index] = total
+        for index in overwritten:
+            # Not a gradient but the variable's next value: with float8 the largest amount seen.
+            rows = all_reduce_sum(self._at_own_place(self.zero_if_empty(gradients[index])))
+            outcome[index] = tf.reduce_max(rows, 0)
+        return outcome
+
+    def _defined(self, gradient: Any) -> Any:
+        if isinstance(gradient, tf.IndexedSlices):
+            values = self.zero_if_empty(gradient.values)
+            return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+        return self.zero_if_empty(gradient)
+
+    def _sums(self, gradients: list[Any]) -> list[Any]:
+        """Slices that every replica has are added up: Keras takes each for another sample's."""
+        shared = [self._is_of_shared_rows(gradient) for gradient in gradients]
+        own = [g.values if alike else g for g, alike in zip(gradients, shared, strict=True)]
+        return [
+            tf.IndexedSlices(total, gradient.indices, gradient.dense_shape) if alike else total
+            for total, gradient, alike in zip(all_reduce_sum(own), gradients, shared, strict=True)
+        ]
+
+    def _is_of_shared_rows(self, gradient: Any) -> bool:
+        sparse = isinstance(gradient, tf.IndexedSlices)
+        return (
+            sparse
+            and not tf.executing_eagerly()
+            and self._reader.kind(gradient.indices) is Kind.SAME
+        )
+
+    def all_reduce_state(self, variables: list[Any], merge: Any) -> list[Any]:
+        """The state of a metric over all replicas; `merge` is its `merge_replicas` or `None`."""
+        own = [tf.convert_to_tensor(variable.value) for variable in variables]
+        if merge is None:
+            kept = [self._of_kept(v, o) for v, o in zip(variables, own, strict=True)]
+            merged = all_reduce_sum(kept)
+        else:
+            rows = all_reduce_sum([self._at_own_place(value) for value in own])
+            merged = [merge(v, row) for v, row in zip(variables, rows, strict=True)]
+        return [self.mark(tf.identity(value), "SAME") for value in merged]
+
+    def _of_kept(self, variable: keras.Variable, own: Any) -> Any:
+        if variable.aggregation == "mean":
+            return own / self._replicas
+        if variable.aggregation == "only_first_replica" and self._replica:
+            return tf.zeros_like(own)
+        return own
 
     def all_reduce_sum(self, value: Any) -> Any:
         """The sum over replicas, which gradients flow through."""
@@ -146,11 +273,12 @@ class GlobalBatch(ReplicaBatch):
     def all_gather(self, tensor: Any) -> Any:
         """The rows of all replicas, which gradients flow through."""
         tensor = tf.convert_to_tensor(tensor)
-        blocks = _upstream.row_blocks(self, tf.shape(tensor), tensor)
-        if not blocks or len(blocks) == 1:
-            return self._gather_rows(tensor)
-        parts = tf.split(tensor, [block.count for block in blocks])
-        return tf.concat([self._gather_rows(part) for part in parts], 0)
+        blocks = _upstream.row_blocks(self, tf.shape(tensor), tensor) or ()
+        parts = [tensor]
+        if len(blocks) > 1:
+            parts = tf.split(tensor, [block.count for block in blocks])
+        rows = [self._gather_rows(part) for part in parts]
+        return self.mark(tf.concat(rows, 0), "SAME")
 
     def _gather_rows(self, tensor: Any) -> Any:
         kind = tensor.dtype
@@ -167,16 +295,23 @@ class GlobalBatch(ReplicaBatch):
         return tf.ensure_shape(tf.cast(total, kind), [None, *tensor.shape[1:]])
 
     def mean(self, values: Sequence[Any]) -> list[Any]:
-        """Means over the global batch of what are means over this replica's samples."""
+        """The numbers that the global batch has, from those that a step logs for its part of it."""
         values = [tf.convert_to_tensor(v) for v in values]
-        # Whole numbers are averaged as others are, and rounded.
-        exact = [v if v.dtype.is_floating else tf.cast(v, "float64") for v in values]
-        means = all_reduce_sum([self.zero_if_empty(self.weight_by_fraction(v)) for v in exact])
+        means = all_reduce_sum([self._summand(value) for value in values])
         return [
             m if v.dtype.is_floating else tf.cast(tf.round(m), v.dtype)
             for m, v in zip(means, values, strict=True)
         ]
 
+    def _summand(self, value: Any) -> Any:
+        # Whole numbers are averaged as others are, and rounded.
+        value = value if value.dtype.is_floating else tf.cast(value, "float64")
+        number = None if len(value.shape) else self.rescale_number(value)
+        value = value if number is None else number
+        return self.zero_if_empty(self.weight_by_fraction(value))
+
     def _at_own_place(self, value: Any) -> Any:
-        """A vector with an entry for each replica, zero but for this one's."""
-        return tf.one_hot(self._replica, self._replicas, value, tf.zeros_like(value))
+        """The replicas' values in rows, zero but for this one's."""
+        value = tf.convert_to_tensor(value)
+        row = tf.one_hot(self._replica, self._replicas, dtype=value.dtype)
+        return tf.reshape(row, [-1] + [1] * len(value.shape)) * value

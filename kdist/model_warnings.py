@@ -1,11 +1,12 @@
 """What is said of a model before it trains on several replicas, or on few samples each."""
 
 import warnings
+from typing import Any
 
 import keras
 
-from . import _upstream
 from .batch_norms import SMALL_BATCH, unsynchronized_batch_norms, values_a_channel
+from .loss_terms import line_of
 
 
 def warn_of_inexact(model: keras.Model) -> None:
@@ -19,14 +20,25 @@ def warn_of_inexact(model: keras.Model) -> None:
             ' to="synchronized"). The moving statistics are averaged over replicas.',
             stacklevel=2,
         )
-    own = _upstream.own_steps(model)
-    if own:
-        warnings.warn(
-            f"{type(model).__name__} has its own {' and '.join(own)}, which runs as it is: kdist"
-            " does not guarantee there that uneven batches, clipping, accumulation, loss"
-            " reductions and logged metrics come out as on one replica.",
-            stacklevel=2,
-        )
+
+
+def warn_of_number(number: Any, told: set[str]) -> None:
+    """Say of which number in a user's loss a replica cannot tell its part.
+
+    Args:
+        number: A scalar tensor.
+        told: Lines of the user's program that were named already; the number's is added.
+    """
+    line = line_of(number)
+    if line in told:
+        return
+    told.add(line)
+    warnings.warn(
+        f"{line}\n    This number is neither a mean nor a sum over the samples of the batch, so on"
+        " several replicas it is averaged, and the model depends on their number. Compute it on"
+        " the rows of all replicas: put kdist.gather(...) around the values that it is made of.",
+        stacklevel=2,
+    )
 
 
 def warn_of_small_batches(model: keras.Model, global_batch: int, replicas: int) -> None:

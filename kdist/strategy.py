@@ -1,5 +1,6 @@
 """`MirroredStrategy`: the drop-in for `tf.distribute.MirroredStrategy`."""
 
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -13,7 +14,7 @@ from .batch_norms import batch_norms
 from .devices import device_type, first_devices, known_devices, short_name
 from .errors import UserError
 from .global_batch import GlobalBatch
-from .model_warnings import warn_of_inexact, warn_of_small_batches
+from .model_warnings import warn_of_inexact, warn_of_number, warn_of_small_batches
 from .xla import check_xla, xla_is_automatic
 
 
@@ -73,6 +74,7 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
             weakref.WeakKeyDictionary()
         )
         self._prepared: weakref.WeakSet[keras.Model] = weakref.WeakSet()
+        self._warned: weakref.WeakKeyDictionary[keras.Model, set[str]] = weakref.WeakKeyDictionary()
         self._jitted: weakref.WeakSet[keras.Model] = weakref.WeakSet()
 
     @property
@@ -120,6 +122,7 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
         one replica gives on the same global batch.
         """
         stock = _upstream.stock_step(fn)
+        own = _upstream.own_step(fn)
         if stock is not None and stock[1] == "train_step":
             # Here and once a fit, as `prepare` does not know whether the model will train.
             global_batch = self._global_batches.pop(stock[0], None)
@@ -127,14 +130,31 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
                 warn_of_small_batches(stock[0], global_batch, self.num_replicas_in_sync)
             if self.num_replicas_in_sync == 1 and stock[0] in gradient_norms.observed:
                 fn = gradient_norms.observing_halves(stock[0], fn)
-        if stock is None or self.num_replicas_in_sync == 1:
+        if self.num_replicas_in_sync == 1 or (stock is None and own is None):
             return super().run(fn, args, kwargs, options)
-        model, name = stock
+        model, name = stock or (own, "own_step")
+        step_fn: Any = self._replica_fn(model, name, fn, args)
+        if model in self._jitted:
+            step_fn = tf.function(step_fn, jit_compile=True)
+        outputs = super().run(step_fn, args, kwargs, options)
+        if name == "predict_step":
+            return outputs
+        logs = keras.tree.map_structure(lambda x: self.experimental_local_results(x)[0], outputs)
+        if name == "own_step" or logs:
+            return logs
+        with self.scope():
+            return model.get_metrics_result()
+
+    def _replica_fn(self, model: keras.Model, name: str, fn: Any, args: Any) -> Any:
+        """What a replica runs in place of `fn`, a step of the model or its prediction."""
         undivided = not any(
             isinstance(leaf, tf.distribute.DistributedValues) for leaf in keras.tree.flatten(args)
         )
         counts = None if undivided else self._static_counts(args)
         seed = _upstream.global_seed(self)
+        layers = [model, *_upstream.flatten_layers(model)]
+        attributes = _upstream.ReplicaAttributes.of(layers)
+        has_results = name == "own_step" or not _upstream.computes_stock_metrics(model)
 
         @tf.autograph.experimental.do_not_convert
         def replica_fn(data: Any) -> Any:
@@ -142,21 +162,30 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
             data = exact_step.replica_rows(data) if undivided else data
             if _upstream.takes_any_batch(model):
                 data = exact_step.of_any_size(data)
-            batch = GlobalBatch(data, counts, draws_by_place=self.draws == "by_place")
+            batch = GlobalBatch(
+                data,
+                counts,
+                draws_by_place=self.draws == "by_place",
+                is_own_step=name == "own_step",
+                has_global_results=has_results and name != "predict_step",
+                warn=functools.partial(self._warn_of_number, model),
+                attributes=_upstream.ReplicaAttributes(layers, attributes),
+            )
+            batch.attributes.restore()
             with _upstream.activate(batch):
+                data = batch.pad_if_empty(data)
                 if name == "predict_step":
                     return exact_step.predict_step(fn, batch, data)
+                if name == "own_step":
+                    return exact_step.own_step(model, fn, batch, data)
                 step = exact_step.train_step if name == "train_step" else exact_step.test_step
                 return step(model, batch, data)
 
-        step_fn = tf.function(replica_fn, jit_compile=True) if model in self._jitted else replica_fn
-        outputs = super().run(step_fn, args, kwargs, options)
-        if name == "predict_step":
-            return outputs
-        with self.scope():
-            logs = model.get_metrics_result()
-            own = keras.tree.map_structure(lambda x: self.experimental_local_results(x)[0], outputs)
-        return {**own, **logs}
+        return replica_fn
+
+    def _warn_of_number(self, model: keras.Model, number: Any) -> None:
+        """Once for each line of the user's program."""
+        warn_of_number(number, self._warned.setdefault(model, set()))
 
     def _static_counts(self, args: Any) -> list[int] | None:
         """Samples of each replica, where they are known before the step runs."""
@@ -215,14 +244,17 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
         # What was made outside the scope after all, as in a Sequential built there.
         variables = [*model.variables]
         variables += [variable for metric in model.metrics for variable in metric.variables]
-        if model.optimizer is not None:
-            _upstream.set_strategy(model.optimizer, self)
-            variables += model.optimizer.variables
+        for optimizer in _upstream.optimizers_of(model):
+            _upstream.set_strategy(optimizer, self)
+            variables += optimizer.variables
         _upstream.distribute(variables, self)
         self._global_batches[model] = global_batch
-        if self.num_replicas_in_sync > 1 and model not in self._prepared:
-            self._prepared.add(model)
-            warn_of_inexact(model)
+        if self.num_replicas_in_sync > 1:
+            _upstream.watch_metrics()
+            _upstream.watch_losses(model)
+            if model not in self._prepared:
+                self._prepared.add(model)
+                warn_of_inexact(model)
 
     def steps_per_execution(self, model: keras.Model, global_batch: int | None) -> int:
         """What `model.compile(steps_per_execution="auto")` means for batches of this size.
@@ -237,16 +269,15 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
         """Reduce a value over replicas, as `tf.distribute.Strategy.reduce` does.
 
-        Keras takes the mean of the first batch over replicas to learn its shape. Where that has
-        no meaning (parts of unequal size, text), the first replica's part is returned.
+        Keras itself takes the mean of the first batch over replicas to learn its shape. Where that
+        has no meaning (parts of unequal size, text), it gets the first replica's part.
         """
         parts = [
             self.experimental_local_results(leaf)
             for leaf in keras.tree.flatten(value)
             if isinstance(leaf, tf.distribute.DistributedValues)
         ]
-        is_mean = reduce_op in ("MEAN", "mean", tf.distribute.ReduceOp.MEAN) and axis is None
-        if is_mean and not all(map(_can_be_averaged, parts)):
+        if _upstream.is_peeking() and not all(map(_can_be_averaged, parts)):
             return keras.tree.map_structure(lambda x: self.experimental_local_results(x)[0], value)
         return super().reduce(reduce_op, value, axis)
 

@@ -147,6 +147,51 @@ def test_seeds_are_the_same_on_every_replica(stock):
     assert one[0] != other[0]
 
 
+class Noise(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.seed = keras.random.SeedGenerator(1)
+
+    def call(self, x):
+        return x + keras.random.normal(keras.ops.shape(x), seed=self.seed)
+
+
+def test_replicas_draw_the_same_for_different_samples(stock):
+    """`MirroredStrategy` seeds all replicas alike: sample 2 is given what sample 0 was given."""
+    noises = []
+    for strategy in (stock, kdist.MirroredStrategy(replicas=2), tf.distribute.get_strategy()):
+        with strategy.scope():
+            model = keras.Sequential([keras.Input((3,)), Noise()])
+        noises.append(model.predict(np.zeros((4, 3)), verbose=0))
+    doubled, got, expected = noises
+    np.testing.assert_array_equal(doubled, np.tile(expected[:2], (2, 1)))
+    np.testing.assert_array_equal(got, expected)
+
+
+KEY, COUNTER = tf.constant([7], "uint64"), [3, 0]
+
+
+@pytest.mark.parametrize(
+    ("draw", "counts_a_value"),
+    [
+        (tf.raw_ops.StatelessRandomUniformV2, 1 / 4),
+        (tf.raw_ops.StatelessRandomNormalV2, 1 / 4),
+        (tf.raw_ops.StatelessTruncatedNormalV2, 64),
+    ],
+)
+def test_numbers_are_drawn_from_a_counter(draw, counts_a_value):
+    """What `draws` relies on, not what it mends: so many counts on come the later numbers."""
+
+    def drawn(first, count):
+        skipped = [COUNTER[0] + int(first * counts_a_value), COUNTER[1]]
+        counter = tf.constant(skipped, "uint64")
+        return draw(shape=[count], key=KEY, counter=counter, alg=1, dtype="float32").numpy()
+
+    whole = drawn(0, 1000)
+    for first in (4, 8, 256, 640):
+        np.testing.assert_array_equal(drawn(first, 1000 - first), whole[first:])
+
+
 def test_a_model_compiled_outside_the_scope_crashes(stock):
     with stock.scope():
         model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
@@ -200,11 +245,21 @@ def test_a_built_layer_refuses_a_sublayer_in_the_place_of_its_own():
     ]
 
 
-def test_keras_hands_its_own_steps_to_run():
-    model = linear(kdist.MirroredStrategy(replicas=2))
+def test_keras_hands_its_own_steps_to_run(monkeypatch):
+    strategy = kdist.MirroredStrategy(replicas=2)
+    model = linear(strategy)
     assert _upstream.stock_step(model.train_step) == (model, "train_step")
     assert _upstream.stock_step(model.test_step) == (model, "test_step")
     assert _upstream.stock_step(model.predict_step) is None
+    steps, run = [], strategy.run
+
+    def seen(fn, *args, **options):
+        steps.append(_upstream.stock_step(fn))
+        return run(fn, *args, **options)
+
+    monkeypatch.setattr(strategy, "run", seen)
+    model.predict(np.ones((2, 1)), verbose=0)
+    assert {*steps} == {(model, "predict_step")}
     assert _upstream.own_steps(model) == []
 
 
@@ -221,13 +276,21 @@ def test_an_unknown_keras_is_warned_of_and_the_known_one_is_not():
     _upstream.warn_of_unknown_keras(keras.__version__)
 
 
-def test_replaced_functions_keep_their_names_and_are_replaced_once():
-    from keras.src.losses import loss
+def test_replaced_functions_keep_their_names_and_are_replaced_once_by_each():
+    class Owner:
+        def method(self):
+            return 1
 
-    assert loss.scale_loss_for_distribution.__name__ == "scale_loss_for_distribution"
-    before = loss.scale_loss_for_distribution
-    _upstream.replacing.replace(loss, "scale_loss_for_distribution")(lambda *_: None)
-    assert loss.scale_loss_for_distribution is before
+    def doubled(original, owner):
+        return 2 * original(owner)
+
+    def less(original, owner):
+        return original(owner) - 1
+
+    for replacement in (doubled, doubled, less):
+        _upstream.replacing.replace(Owner, "method")(replacement)
+    assert Owner().method() == 1
+    assert Owner.method.__name__ == "method"
 
 
 @pytest.mark.parametrize(("strategy_of", "iterators"), [("stock", 2 * 2 + 1), ("kdist", 2)])

@@ -5,10 +5,20 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+import tensorflow as tf
+
+from ..errors import UserError
+
 
 class ActiveBatch(Protocol):
     """A replica's part of a global batch, and how what is computed from it counts in the whole."""
 
+    graph: Any
+    """The graph that the step is traced in."""
+    is_own_step: bool
+    """Whether the step is one that a user wrote."""
+    has_global_results: bool
+    """Whether the results of metrics are those of all replicas within the step."""
     draws_by_place: bool
     """Whether random draws follow the sample's place in the global batch."""
     static_rows: int | None
@@ -27,6 +37,27 @@ class ActiveBatch(Protocol):
 
     def rescale_added(self, loss: Any) -> Any:
         """The same for what a layer added by `add_loss`."""
+
+    def rescale_number(self, number: Any) -> Any | None:
+        """A scalar such that the replicas' mean by their share of the samples is the batch's.
+
+        `None` where no scalar of this replica has a part in the batch's.
+        """
+
+    def weighted_terms(self, target: Any) -> list[tuple[Any, Any]]:
+        """What to take the gradient of, and how each counts in the global batch's."""
+
+    def global_gradients(self, gradients: list[Any], variables: list[Any]) -> list[Any]:
+        """The gradients summed over replicas."""
+
+    def is_counted(self, data: Any) -> Any:
+        """Whether a metric on this replica counts what it is updated with."""
+
+    def all_reduce_state(self, variables: list[Any], merge: Any) -> list[Any]:
+        """The state of a metric over all replicas; `merge` is its `merge_replicas` or `None`."""
+
+    def mark(self, value: Any, kind: str) -> Any:
+        """Note that a tensor is of this kind (`loss_terms.Kind`'s name), and return it."""
 
     def zero_if_empty(self, value: Any) -> Any:
         """The value, or 0 where this replica has no sample."""
@@ -62,3 +93,22 @@ def activate(batch: ActiveBatch | None) -> Iterator[None]:
         yield
     finally:
         _thread.batch = before
+
+
+def check_no_inner_graph(what: str) -> None:
+    """Refuse a sum over replicas in a condition, a loop or a function within the step.
+
+    Args:
+        what: The name of what would be summed, such as a layer's.
+
+    Raises:
+        UserError: The step is traced elsewhere than here.
+    """
+    batch = active_batch()
+    if batch is not None and batch.graph is not tf.compat.v1.get_default_graph():
+        raise UserError(
+            f"{what} adds up values over replicas inside a condition, a loop or a @tf.function of"
+            " the step, where TensorFlow cannot do it: move it out (a batch norm out of tf.cond,"
+            " out of an RNN's cell; @tf.function off the train_step, which Keras compiles anyway),"
+            ' or keep a batch norm to each replica: kdist.convert_batch_norm(model, to="stock")'
+        )

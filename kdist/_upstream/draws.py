@@ -130,8 +130,10 @@ def _of_the_whole(
     if blocks is None or is_compiled_by_xla():
         return original(shape, **parameters, **options)
 
+    known = constant_value_as_shape(shape)
+
     def whole(parameter: Any) -> Any:
-        by_row = len(parameter.shape) == shape.shape[0] and parameter.shape[0] != 1
+        by_row = len(parameter.shape) == known.rank and parameter.shape[0] == known[0]
         return _padded(parameter, blocks) if by_row else parameter
 
     totals = [tf.cast(block.total, shape.dtype) for block in blocks]

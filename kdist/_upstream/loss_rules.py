@@ -1,5 +1,6 @@
 """How Keras's losses, metrics and added losses are reduced while several replicas train."""
 
+import inspect
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -8,20 +9,44 @@ import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.losses import loss as keras_loss
+from keras.src.trainers.trainer import Trainer
 
-from .active_batch import active_batch
-from .replacing import replace
+from .active_batch import ActiveBatch, active_batch, check_no_inner_graph
+from .replacing import replace, subclasses
 
-# What a thread's step has added to its losses, and how it computes them.
-_active = threading.local()
+# Replicas are traced in threads of their own.
+_thread = threading.local()
 
 
-def _losses() -> dict[int, list[Any]]:
-    """What layers added to the loss of this thread's step, by the layer's id."""
-    batch = active_batch()
-    if getattr(_active, "batch", None) is not batch:
-        _active.batch, _active.losses = batch, {}
-    return _active.losses
+def _has_whole_batch() -> bool:
+    return getattr(_thread, "whole_batch", False)
+
+
+def on_whole_batch(batch: ActiveBatch, compute: Callable[..., Any], *data: Any) -> Any:
+    """Compute a number on the rows of all replicas: the same on each, as no part of it is exact."""
+    gathered = [gather(batch, structure) for structure in data]
+    _thread.whole_batch = True
+    try:
+        return batch.mark(compute(*gathered), "SAME")
+    finally:
+        _thread.whole_batch = False
+
+
+def gather(batch: ActiveBatch, structure: Any) -> Any:
+    """The rows of all replicas of every tensor in a structure, masks too."""
+    if _has_whole_batch():
+        return structure
+
+    def gathered(leaf: Any) -> Any:
+        if leaf is None or not hasattr(leaf, "shape") or not len(leaf.shape):
+            return leaf
+        rows = batch.all_gather(leaf)
+        mask = keras.src.backend.get_keras_mask(leaf)
+        if mask is not None:
+            keras.src.backend.set_keras_mask(rows, batch.all_gather(mask))
+        return rows
+
+    return keras.tree.map_structure(gathered, structure, none_is_leaf=False)
 
 
 @replace(keras_loss, "scale_loss_for_distribution")
@@ -45,11 +70,12 @@ def _reduce(
     reduction: str | None = "sum_over_batch_size",
     dtype: Any = None,
 ) -> Any:
-    loss = original(values, sample_weight, mask, reduction, dtype)
     batch = active_batch()
-    if batch is None or getattr(_active, "whole_batch", False):
-        return loss
-    _active.scalar = not len(values.shape)
+    if batch is None or _has_whole_batch():
+        return original(values, sample_weight, mask, reduction, dtype)
+    values = keras.ops.convert_to_tensor(values, dtype=dtype)
+    loss = original(values, sample_weight, mask, reduction, dtype)
+    _thread.scalar = not len(values.shape)
     return batch.rescale(loss, values, sample_weight, mask, reduction)
 
 
@@ -66,30 +92,85 @@ def _call_loss(
     A loss that returns one number may be any function of the batch.
     """
     batch = active_batch()
-    if batch is None or getattr(_active, "whole_batch", False):
+    if batch is None or _has_whole_batch():
         return original(loss, y_true, y_pred, sample_weight)
-    _active.scalar = False
+    _thread.scalar = False
     if getattr(loss, "fn", None) not in _OF_A_WHOLE_BATCH:
         value = original(loss, y_true, y_pred, sample_weight)
-        if not _active.scalar:
-            return value
-    mask = keras.src.backend.get_keras_mask(y_pred)
-    data = [
-        None if v is None else batch.all_gather(v) for v in (y_true, y_pred, sample_weight, mask)
-    ]
-    if mask is not None:
-        keras.src.backend.set_keras_mask(data[1], data[3])
-    _active.whole_batch = True
+        if not _thread.scalar:
+            return batch.mark(value, "MEAN")
+
+    def whole(y_true: Any, y_pred: Any, sample_weight: Any) -> Any:
+        return original(loss, y_true, y_pred, sample_weight)
+
+    return on_whole_batch(batch, whole, y_true, y_pred, sample_weight)
+
+
+def _call_own_loss(original: Callable[..., Any], loss: Any, *args: Any, **options: Any) -> Any:
+    """A loss that computes everything itself may be any function of the batch."""
+    batch = active_batch()
+    if batch is None or _has_whole_batch():
+        return original(loss, *args, **options)
+    names = list(options)
+
+    def whole(*data: Any) -> Any:
+        positional, named = data[: len(args)], data[len(args) :]
+        return original(loss, *positional, **dict(zip(names, named, strict=True)))
+
+    return on_whole_batch(batch, whole, *args, *options.values())
+
+
+def _compute_loss(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
+    """On the global batch, unless it adds up means and sums over the samples."""
+    batch = active_batch()
+    if batch is None or _has_whole_batch() or getattr(_thread, "computing_loss", False):
+        return original(model, *args, **options)
+    bound = inspect.signature(original).bind(model, *args, **options)
+    _thread.computing_loss = True
     try:
-        return original(loss, *data[:3])
+        # Regularizers look weights up in the scope, and fail where it has none.
+        weights = [(weight, weight.value) for weight in model.trainable_weights]
+        with keras.StatelessScope(state_mapping=weights) as scope:
+            loss = original(*bound.args, **bound.kwargs)
+        rescaled = loss if len(loss.shape) else batch.rescale_number(loss)
+        if rescaled is not None:
+            _assign_from(scope, model, {id(weight): value for weight, value in weights})
+            return batch.mark(rescaled, "MEAN")
+
+        def whole(*data: Any) -> Any:
+            return original(model, **dict(zip(names, data, strict=True)))
+
+        names, values = zip(*list(bound.arguments.items())[1:], strict=True)
+        return on_whole_batch(batch, whole, *values)
     finally:
-        _active.whole_batch = False
+        _thread.computing_loss = False
+
+
+def _assign_from(scope: keras.StatelessScope, model: keras.Model, read: dict[Any, Any]) -> None:
+    """What was assigned in the scope, to variables that were not only read there."""
+    metrics = [variable for metric in model.metrics for variable in metric.variables]
+    for variable in [*model.variables, *metrics]:
+        value = scope.get_current_value(variable)
+        if value is not None and value is not read.get(id(variable)):
+            variable.assign(value)
+
+
+def watch_losses(model: keras.Model) -> None:
+    """Replace what the user's kinds of losses, and the model's own `compute_loss`, compute."""
+    for kind in subclasses(keras.losses.Loss):
+        if "__call__" in vars(kind) and not kind.__module__.startswith("keras."):
+            replace(kind, "__call__")(_call_own_loss)
+    for kind in type(model).__mro__:
+        if "compute_loss" in vars(kind) and kind is not Trainer:
+            replace(kind, "compute_loss")(_compute_loss)
 
 
 @replace(TensorFlowTrainer, "_aggregate_additional_loss")
 def _additional(original: Callable[..., Any], model: keras.Model, loss: Any) -> Any:
     batch = active_batch()
-    return original(model, batch.rescale_added(loss) if batch else loss)
+    if batch is None or _has_whole_batch():
+        return original(model, loss)
+    return original(model, batch.rescale_added(loss))
 
 
 @replace(keras.metrics.Mean, "update_state")
@@ -99,8 +180,28 @@ def _update_mean(
     """A mean over this replica's samples counts by their share, not as one update of many."""
     batch = active_batch()
     if batch and sample_weight is None and not len(getattr(values, "shape", ())):
-        values, sample_weight = batch.zero_if_empty(values), batch.fraction()
+        number = batch.rescale_number(keras.ops.convert_to_tensor(values))
+        values = batch.zero_if_empty(values if number is None else number)
+        sample_weight = batch.fraction()
     return original(metric, values, sample_weight)
+
+
+@replace(keras.metrics.MeanMetricWrapper, "update_state")
+def _update_wrapper(
+    original: Callable[..., Any], metric: Any, y_true: Any, y_pred: Any, sample_weight: Any = None
+) -> Any:
+    """On the global batch where a function gives one number that is no mean over the samples."""
+    batch = active_batch()
+    if batch is None or _has_whole_batch() or isinstance(metric._fn, keras.losses.Loss):
+        return original(metric, y_true, y_pred, sample_weight)
+    values = keras.ops.convert_to_tensor(metric._fn(y_true, y_pred, **metric._fn_kwargs))
+    if len(values.shape) or batch.rescale_number(values) is not None:
+        return original(metric, y_true, y_pred, sample_weight)
+
+    def whole(y_true: Any, y_pred: Any, sample_weight: Any) -> None:
+        original(metric, y_true, y_pred, sample_weight)
+
+    return on_whole_batch(batch, whole, y_true, y_pred, sample_weight)
 
 
 @replace(keras.layers.BatchNormalization, "_moments")
@@ -109,6 +210,7 @@ def _moments(original: Callable[..., Any], layer: Any, inputs: Any, mask: Any) -
     batch = active_batch()
     if batch is None or not layer.synchronized:
         return original(layer, inputs, mask)
+    check_no_inner_graph(f"The layer {layer.name!r}")
     # As in Keras, where there is a mask.
     epsilon = 0.0 if mask is None else keras.config.epsilon()
     mask = tf.ones(tf.shape(inputs)[:-1]) if mask is None else mask
@@ -123,31 +225,6 @@ def _moments(original: Callable[..., Any], layer: Any, inputs: Any, mask: Any) -
     count = global_sum(weight) + epsilon
     mean = global_sum(inputs) / count
     return mean, global_sum(tf.square(inputs - mean)) / count
-
-
-@replace(keras.layers.Layer, "add_loss")
-def _add_loss(original: Callable[..., Any], layer: keras.layers.Layer, loss: Any) -> None:
-    """Kept for this replica alone.
-
-    Layers are shared, and a synchronized batch norm behind this one lets the next replica begin
-    its forward pass, which would throw away what was added here and add its own.
-    """
-    original(layer, loss)
-    if active_batch():
-        _losses().setdefault(id(layer), []).extend(layer._losses)
-        layer._losses.clear()
-
-
-@replace(keras.layers.Layer, "_get_own_losses")
-def _get_own_losses(original: Callable[..., Any], layer: keras.layers.Layer) -> list[Any]:
-    return [*_losses().get(id(layer), ())] if active_batch() else original(layer)
-
-
-@replace(keras.layers.Layer, "_clear_losses")
-def _clear_losses(original: Callable[..., Any], layer: keras.layers.Layer) -> None:
-    if active_batch():
-        _losses().pop(id(layer), None)
-    original(layer)  # goes on to the layers inside
 
 
 def present_samples() -> Any:

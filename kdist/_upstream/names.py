@@ -65,9 +65,27 @@ def use_global_seed(generator: SeedGenerator) -> None:
     global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, generator)
 
 
+def own_step(fn: Callable[..., Any]) -> keras.Model | None:
+    """The model whose user wrote the step `fn`; `None` for any other function."""
+    model = getattr(fn, "__self__", None)
+    name = getattr(fn, "__name__", "")
+    is_step = isinstance(model, keras.Model) and name in ("train_step", "test_step")
+    return model if is_step and stock_step(fn) is None else None
+
+
 def own_steps(model: keras.Model) -> list[str]:
     """Names of the steps that the model's user wrote."""
-    return [name for name in ("train_step", "test_step") if not stock_step(getattr(model, name))]
+    return [name for name in ("train_step", "test_step") if own_step(getattr(model, name))]
+
+
+def is_overwritten(variable: keras.Variable) -> bool:
+    """Whether what the optimizer gets for a gradient is the variable's next value."""
+    return bool(getattr(variable, "overwrite_with_gradient", False))
+
+
+def has_call(model: keras.Model) -> bool:
+    """Whether the model can be called; one with steps of its own may do without."""
+    return type(model).call is not keras.Model.call
 
 
 def computes_stock_metrics(model: keras.Model) -> bool:
@@ -140,3 +158,13 @@ def set_strategy(optimizer: keras.optimizers.Optimizer, strategy: tf.distribute.
     """Tell an optimizer made outside the scope which strategy its variables are made for."""
     for one in with_inner(optimizer):
         one._distribution_strategy = strategy
+
+
+def optimizers_of(model: keras.Model) -> list[keras.optimizers.Optimizer]:
+    """The compiled optimizer and those that a step of the user's has in attributes."""
+    found = {
+        id(value): value
+        for value in [model.optimizer, *vars(model).values()]
+        if isinstance(value, keras.optimizers.Optimizer)
+    }
+    return list(found.values())

@@ -1,5 +1,6 @@
 """What Keras tells the strategy of a model and its data before a step, and how it reads them."""
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 
 from . import executions
 from .iterators import let_go_aside
+from .names import has_call
 from .replacing import replace
 
 
@@ -27,9 +29,24 @@ def _prepare(
             executions.choose(model, iterator, global_batch)
         if iterator is not None and data_batch is None:
             # Keras takes a batch from a throw-away iterator, whose read-ahead a generator loses.
-            data_batch = _batch_spec(iterator)
+            data_batch = _batch_spec(iterator, of_any_size=model.built)
             iterator = None if data_batch is not None else iterator
-    original(model, iterator, data_batch)
+    if prepare is not None and not has_call(model):
+        # Nothing to build by calling it; its layers and optimizers are built where its step is.
+        return
+    _thread.is_peeking = True
+    try:
+        original(model, iterator, data_batch)
+    finally:
+        _thread.is_peeking = False
+
+
+def is_peeking() -> bool:
+    """Whether Keras takes the mean of a batch over replicas, only to learn its shape."""
+    return getattr(_thread, "is_peeking", False)
+
+
+_thread = threading.local()
 
 
 def _global_batch(iterator: Any, data_batch: Any) -> int | None:
@@ -69,12 +86,19 @@ _KEEP_BATCHES = (
 )
 
 
-def _batch_spec(iterator: Any) -> Any:
-    """Shapes and types of a batch; `None` where they are not known."""
-    spec = keras.tree.map_structure(
-        lambda leaf: getattr(leaf, "_value_specs", [leaf])[0],
-        iterator._distributed_dataset.element_spec,
-    )
+def _batch_spec(iterator: Any, *, of_any_size: bool) -> Any:
+    """Shapes and types of a batch; `None` where they are not known.
+
+    The size is a replica's, which a model that was built for the global batch need not take.
+    """
+
+    def part(leaf: Any) -> Any:
+        one = getattr(leaf, "_value_specs", [leaf])[0]
+        if of_any_size and isinstance(one, tf.TensorSpec) and one.shape.rank:
+            return tf.TensorSpec([None, *one.shape[1:]], one.dtype)
+        return one
+
+    spec = keras.tree.map_structure(part, iterator._distributed_dataset.element_spec)
     known = all(
         isinstance(leaf, tf.TensorSpec)
         and leaf.shape.rank is not None

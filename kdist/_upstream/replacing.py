@@ -8,15 +8,22 @@ from typing import Any
 def replace(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
     """Decorator: puts `replacement(original, *args)` in the place of `owner.name`, once."""
     original = getattr(owner, name)
+    before = getattr(original, "_kdist", ())
 
     def put(replacement: Callable[..., Any]) -> None:
-        if not hasattr(original, "_kdist"):
+        if replacement.__qualname__ not in before:
             wrapped = functools.wraps(original)(functools.partial(replacement, original))
             method = functools.wraps(original)(lambda *args, **kwargs: wrapped(*args, **kwargs))
-            method._kdist = True  # type: ignore[attr-defined]
+            method._kdist = (*before, replacement.__qualname__)  # type: ignore[attr-defined]
             setattr(owner, name, method)
 
     return put
+
+
+def subclasses(kind: type) -> list[type]:
+    """Every class that is made from `kind`, those of the user's program too."""
+    direct = kind.__subclasses__()
+    return [*direct, *(one for subclass in direct for one in subclasses(subclass))]
 
 
 class _Overlay:

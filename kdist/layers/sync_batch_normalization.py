@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from kdist import _upstream
 from kdist.compilation import worth_compiling
 from kdist.errors import UserError
 
@@ -90,6 +91,7 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
         context = tf.distribute.get_replica_context()
         kernels = Kernels(len(x.shape), axis, dtype, self.compute_dtype, self.epsilon)
         if context is not None and context.num_replicas_in_sync > 1:
+            _upstream.check_no_inner_graph(f"The layer {self.name!r}")
             y, moments = across_replicas(context, kernels, x, gamma, beta, mask)
         # Not oneDNN's kernel for large samples: it sums in one go, and where the mean is 10,000
         # deviations it gives a variance of 160 instead of 1.

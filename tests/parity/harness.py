@@ -105,7 +105,7 @@ class Run:
 def train(case: Case, strategy: tf.distribute.Strategy | None = None) -> Outcome:
     """Train under the strategy; without one, on the one replica of stock Keras."""
     strategy = strategy or tf.distribute.get_strategy()
-    with _policy(case.policy):
+    with policy(case.policy):
         keras.utils.set_random_seed(0)
         if case.built and hasattr(strategy, "build"):
             model = strategy.build(case.model)
@@ -134,15 +134,16 @@ def train(case: Case, strategy: tf.distribute.Strategy | None = None) -> Outcome
 
 
 @contextlib.contextmanager
-def _policy(name: str) -> Iterator[None]:
-    floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
+def policy(name: str) -> Iterator[None]:
+    """Keras in this dtype policy, and in float64 where that is it."""
+    floatx, before = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx("float64" if name == "float64" else "float32")
     keras.config.set_dtype_policy(name)
     try:
         yield
     finally:
         keras.config.set_floatx(floatx)
-        keras.config.set_dtype_policy(policy)
+        keras.config.set_dtype_policy(before)
 
 
 def _spread(strategy: tf.distribute.Strategy, variable: keras.Variable) -> float:

@@ -5,7 +5,7 @@ import functools
 import harness
 import kdist
 import pytest
-from cases import CASES, KNOWN_FAILURES
+from cases import CASES
 
 ON_MORE_REPLICAS = {
     3: (
@@ -23,14 +23,6 @@ ON_MORE_REPLICAS = {
         "uneven_last_batch",
     ),
 }
-
-
-EVERY_CASE = [
-    pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=KNOWN_FAILURES[name]))
-    if name in KNOWN_FAILURES
-    else name
-    for name in CASES
-]
 
 
 @functools.cache
@@ -61,7 +53,7 @@ def test_a_strategy_of_one_replica_gives_what_none_gives(name):
 
 
 @pytest.mark.usefixtures("without_graph_optimizer")
-@pytest.mark.parametrize("name", EVERY_CASE)
+@pytest.mark.parametrize("name", CASES)
 def test_two_replicas_give_what_one_gives(name):
     check(name, replicas=2)
 

@@ -20,6 +20,8 @@ HIDDEN = {
     "batch norm": lambda: keras.layers.BatchNormalization(synchronized=True, momentum=0.8),
     "layer norm": keras.layers.LayerNormalization,
     "frozen": lambda: keras.layers.Dense(6, activation="relu", trainable=False),
+    "dropout": lambda: keras.layers.Dropout(0.3),
+    "noise": lambda: keras.layers.GaussianNoise(0.1),
 }
 CLIPPING = [{}, {"clipnorm": 0.1}, {"global_clipnorm": 0.1}, {"clipvalue": 0.02}]
 EXTRAS = [{}, {"gradient_accumulation_steps": 2}, {"use_ema": True, "ema_overwrite_frequency": 2}]

@@ -5,11 +5,13 @@ import warnings
 import kdist
 import keras
 import numpy as np
+import own_cases
 import pytest
 import samples
 import small_models
 import tensorflow as tf
 from kdist.errors import UserError
+from kdist.layers import SyncBatchNormalization
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 
@@ -117,48 +119,67 @@ def test_saved_moving_statistics_score_as_evaluated(replicas, tmp_path):
     assert np.isfinite(before).all()
 
 
-class OwnStep(keras.Model):
-    """A train step as Keras's guide writes it, with a figure of its own in the logs."""
-
-    def train_step(self, data):
-        x, y = data
-        with tf.GradientTape() as tape:
-            predictions = self(x, training=True)
-            loss = self.compute_loss(x=x, y=y, y_pred=predictions)
-        gradients = tape.gradient(loss, self.trainable_variables)
-        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
-        for metric in self.metrics:
-            if metric.name == "loss":
-                metric.update_state(loss)
-            else:
-                metric.update_state(y, predictions)
-        return {"own": loss, **{metric.name: metric.result() for metric in self.metrics}}
+class RootOfLoss(own_cases.GuideStep):
+    def loss_of(self, x, y, predictions):
+        return keras.ops.sqrt(keras.ops.mean(own_cases.squared_errors(y, predictions)))
 
 
-def with_own_step():
-    inputs = keras.Input((6,))
-    return OwnStep(inputs, small_models.classes()(keras.layers.Dense(8)(inputs)))
+class RootAdded(keras.layers.Layer):
+    def call(self, x):
+        self.add_loss(keras.ops.sqrt(keras.ops.mean(keras.ops.square(x))))
+        return x
 
 
-@pytest.mark.usefixtures("float64")
-def test_own_train_step_runs_as_it_is_with_one_warning():
-    devices = ["/cpu:0", "/cpu:1"]
-    x, y = samples.classes(32)
-    stock = tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
-    results = []
-    for strategy in (stock, kdist.MirroredStrategy(devices)):
-        keras.utils.set_random_seed(0)
-        model = compiled(strategy, with_own_step)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
-            histories = [model.fit(x, y, batch_size=8, shuffle=False, verbose=0) for _ in range(2)]
-        messages = [str(one.message) for one in caught if one.category is UserWarning]
-        results.append(([history.history for history in histories], model.get_weights()))
-    assert len(messages) == 1
-    assert "OwnStep has its own train_step" in messages[0]
-    assert results[0][0] == results[1][0]
-    for expected, weights in zip(results[0][1], results[1][1], strict=True):
-        np.testing.assert_array_equal(weights, expected)
+def fit_with_warnings(model):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        fit(model)
+        fit(model)
+    return [str(one.message) for one in caught if one.category is UserWarning]
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (lambda: own_cases.own(RootOfLoss), "return keras.ops.sqrt(keras.ops.mean("),
+        (lambda: own_cases.behind_hidden(RootAdded), "self.add_loss(keras.ops.sqrt("),
+    ],
+    ids=["own step", "added"],
+)
+def test_a_number_that_no_replica_has_a_part_of_is_named_once_by_its_line(make, line):
+    (message,) = fit_with_warnings(compiled(kdist.MirroredStrategy(replicas=2), make))
+    assert "test_warnings.py:" in message
+    assert line in message
+    assert "kdist.gather(" in message
+
+
+@pytest.mark.parametrize("kind", [own_cases.GuideStep, own_cases.SummedByHand])
+def test_own_steps_of_means_and_sums_are_not_warned_of(kind):
+    model = compiled(kdist.MirroredStrategy(replicas=2), lambda: own_cases.own(kind))
+    assert fit_with_warnings(model) == []
+
+
+def conditional(inputs, norm):
+    def condition(x):
+        return tf.cond(tf.reduce_sum(x) > 0, lambda: norm(x, training=True), lambda: x)
+
+    return keras.layers.Lambda(condition, output_shape=lambda shape: shape)(inputs)
+
+
+@pytest.mark.parametrize("synchronized", [small_models.synchronized, SyncBatchNormalization])
+def test_a_batch_norm_in_a_condition_is_refused_by_name(synchronized):
+    def make():
+        inputs = keras.Input((6,))
+        norm = synchronized()
+        norm.build((None, 6))
+        x = conditional(inputs, norm)
+        return keras.Model(inputs, keras.layers.Dense(3, activation="softmax")(x))
+
+    model = compiled(kdist.MirroredStrategy(replicas=2), make)
+    with pytest.raises(
+        UserError, match=r"The layer '\w*batch_normalization\w*' adds up .*tf\.cond"
+    ):
+        fit(model)
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "train_on_batch", "test_on_batch"])

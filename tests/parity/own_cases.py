@@ -1,0 +1,321 @@
+"""What users write themselves: steps, losses, metrics, and layers that keep or add something."""
+
+from typing import Any
+
+import kdist
+import keras
+import numpy as np
+import samples
+import small_models as models
+import tensorflow as tf
+from harness import Case
+from keras import layers, ops, optimizers
+from variants import ONE_LEFT, plain, uneven
+
+
+class GuideStep(keras.Model):
+    """A step as Keras's guide writes it, with figures of its own in the logs."""
+
+    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+        return self.compute_loss(x=x, y=y, y_pred=predictions)
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            predictions = self(x, training=True)
+            loss = self.loss_of(x, y, predictions)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        for metric in self.metrics:
+            if metric.name == "loss":
+                metric.update_state(loss)
+            else:
+                metric.update_state(y, predictions)
+        results = {metric.name: metric.result() for metric in self.metrics}
+        return {**results, "own": loss, "error": 1 - results["loss"] ** 0.5}
+
+
+def squared_errors(y: Any, predictions: Any) -> Any:
+    target = ops.one_hot(ops.cast(ops.reshape(y, (-1,)), "int32"), 3)
+    return ops.sum(ops.square(target - predictions), axis=-1)
+
+
+class SummedByHand(GuideStep):
+    """A sum over the samples beside a mean, and a regularizer."""
+
+    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+        errors = squared_errors(y, predictions)
+        penalty = tf.nn.l2_loss(self.trainable_variables[0])
+        return ops.mean(errors) + 0.01 * tf.reduce_sum(errors) - 0.1 * penalty
+
+
+class DividedByHand(GuideStep):
+    """A mean that is written as a sum, divided by the number of samples."""
+
+    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+        errors = squared_errors(y, predictions)
+        return tf.reduce_sum(errors) / ops.cast(ops.shape(x)[0], errors.dtype)
+
+
+class GatheredRoot(GuideStep):
+    """Neither a mean nor a sum: exact on gathered rows."""
+
+    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+        return ops.sqrt(ops.mean(kdist.gather(squared_errors(y, predictions))))
+
+
+class TwoSteps(GuideStep):
+    """Two steps of one optimizer, the second on what the first one left."""
+
+    def train_step(self, data: Any) -> Any:
+        super().train_step(data)
+        return super().train_step(data)
+
+
+class Scaled(GuideStep):
+    """As Keras's guide to mixed precision writes it."""
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = ops.mean(squared_errors(y, self(x, training=True)))
+            scaled = self.optimizer.scale_loss(loss)
+        weights = self.trainable_variables
+        self.optimizer.apply(tape.gradient(scaled, weights), weights)
+        return {"loss": loss}
+
+
+class SummedObjective(keras.Model):
+    """Overrides `compute_loss` with a sum."""
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None
+    ) -> Any:
+        return 0.01 * ops.sum(squared_errors(y, y_pred))
+
+
+class RootObjective(keras.Model):
+    """Overrides `compute_loss` with a root of a mean, and keeps a metric in it."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.root = keras.metrics.Mean(name="root")
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        root = ops.sqrt(ops.mean(squared_errors(y, y_pred)) + ops.mean(ops.square(x)))
+        self.root.update_state(root)
+        return loss + root
+
+
+class TwiceTheBatch(GuideStep):
+    """Both halves of a doubled batch pass a dropout."""
+
+    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+        doubled = self(ops.concatenate([x, -x], axis=0), training=True)
+        return ops.mean(squared_errors(ops.concatenate([y, y], axis=0), doubled))
+
+
+class Largest(keras.metrics.Metric):
+    """The largest value seen: no sum over replicas."""
+
+    def __init__(self, name: str = "largest") -> None:
+        super().__init__(name=name)
+        self.largest = self.add_variable((), "zeros", name="largest")
+
+    def update_state(self, y: Any, predictions: Any, sample_weight: Any = None) -> None:
+        self.largest.assign(ops.maximum(self.largest, ops.max(predictions)))
+
+    def result(self) -> Any:
+        return self.largest
+
+    def merge_replicas(self, variable: Any, values: Any) -> Any:
+        return ops.max(values, axis=0)
+
+
+def root_of_mean(y: Any, predictions: Any) -> Any:
+    return ops.sqrt(ops.mean(squared_errors(y, predictions)))
+
+
+class Contrastive(keras.losses.Loss):
+    """Overrides `__call__`, as in-batch losses do."""
+
+    def __call__(self, y: Any, predictions: Any, sample_weight: Any = None) -> Any:
+        logits = ops.matmul(predictions, ops.transpose(predictions))
+        alike = ops.cast(ops.equal(ops.reshape(y, (-1, 1)), ops.reshape(y, (1, -1))), logits.dtype)
+        return -ops.mean(ops.sum(ops.log_softmax(logits) * alike, axis=-1))
+
+
+class Endpoint(layers.Layer):
+    """Loss and accuracy within a layer, as Keras's guide has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        self.accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+
+    def call(self, pair: Any) -> Any:
+        logits, targets = pair
+        self.add_loss(self.loss(targets, logits))
+        self.accuracy.update_state(targets, logits)
+        return ops.softmax(logits)
+
+
+def endpoint() -> keras.Model:
+    x, y = keras.Input((6,), name="x"), keras.Input((), name="y", dtype="int32")
+    return keras.Model({"x": x, "y": y}, Endpoint()([layers.Dense(3)(x), y]))
+
+
+def endpoint_data(count: int) -> samples.Data:
+    x, y = samples.classes(count)
+    return ({"x": x, "y": y},)
+
+
+class Summed(layers.Layer):
+    """Adds a scalar to the loss that is a sum over the samples."""
+
+    def call(self, x: Any) -> Any:
+        self.add_loss(1e-3 * ops.sum(ops.square(x)))
+        return x
+
+
+class Shrunk(layers.Layer):
+    """Adds a vector to the loss that has the shape of its weights."""
+
+    def build(self, shape: Any) -> None:
+        self.scale = self.add_weight(shape=(8,), initializer="ones")
+
+    def call(self, x: Any) -> Any:
+        self.add_loss(0.01 * ops.square(self.scale))
+        return x * self.scale
+
+
+def behind_hidden(layer: type[layers.Layer]) -> keras.Model:
+    inputs = keras.Input((6,))
+    return keras.Model(inputs, models.classes()(layer()(layers.Dense(8, "tanh")(inputs))))
+
+
+def penalized() -> keras.Model:
+    dense = layers.Dense(3, "softmax", use_bias=False, kernel_regularizer="l2")
+    return keras.Sequential([keras.Input((6,)), dense])
+
+
+class Kept(keras.Model):
+    """Keeps a tensor in an attribute across a synchronized batch norm, and one in a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.out = layers.Dense(8, activation="tanh"), models.classes()
+        self.normalization = models.synchronized()
+        self.kept = None
+        self.all = []
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        self.kept = self.hidden(x)
+        self.all.append(self.kept)
+        normalized = self.normalization(self.kept, training=training)
+        return self.out(normalized + self.kept + self.all.pop())
+
+
+def positions(tokens: bool = True) -> keras.Model:
+    """Looked up with the same indices for every sample."""
+    inputs = keras.Input((5,), dtype="int32")
+    places = layers.Embedding(5, 4)(ops.arange(5))
+    x = layers.Embedding(10, 4)(inputs) + places
+    return keras.Model(inputs, models.classes()(layers.GlobalAveragePooling1D()(x)))
+
+
+def stateful() -> keras.Model:
+    inputs = keras.Input(batch_shape=(8, 4, 2))
+    x = layers.LSTM(4, stateful=True, dropout=0.2)(inputs)
+    return keras.Model(inputs, models.classes()(x))
+
+
+def own(kind: type[keras.Model]) -> keras.Model:
+    inputs = keras.Input((6,))
+    hidden = layers.Dense(8, activation="tanh")(inputs)
+    return kind(inputs, models.classes()(layers.Dropout(0.2)(hidden)))
+
+
+def of(kind: type[keras.Model], **changes: Any) -> Case:
+    return uneven(Case(model=lambda: own(kind)), **changes)
+
+
+CASES: dict[str, Case] = {
+    "own_step_uneven": of(GuideStep),
+    "own_step_fewer_samples_than_replicas": of(GuideStep, samples=ONE_LEFT),
+    "own_step_clipped_and_accumulated": of(
+        GuideStep,
+        optimizer=lambda: optimizers.Adam(
+            0.01, global_clipnorm=0.1, gradient_accumulation_steps=2, use_ema=True
+        ),
+    ),
+    "own_step_batch_norm": uneven(
+        Case(
+            model=lambda: GuideStep(
+                inputs := keras.Input((6,)),
+                models.classes()(models.synchronized()(layers.Dense(8)(inputs))),
+            )
+        )
+    ),
+    "own_step_sum_uneven": of(SummedByHand),
+    "own_step_divided_uneven": of(DividedByHand),
+    "own_step_gathered_uneven": of(GatheredRoot),
+    "own_step_in_known_sizes": of(SummedByHand, feed=samples.dropping_dataset),
+    "own_step_twice": of(TwoSteps),
+    "own_step_scaled": of(
+        Scaled,
+        optimizer=lambda: optimizers.LossScaleOptimizer(optimizers.SGD(0.1)),
+        compile=lambda: {"metrics": None},
+        scored=False,
+    ),
+    "own_step_concatenated_uneven": of(TwiceTheBatch, samples=ONE_LEFT),
+    "own_step_steps_per_execution": of(
+        GuideStep, compile=lambda: {"steps_per_execution": 2}, feed=samples.dataset
+    ),
+    "own_sum_objective_uneven": of(SummedObjective),
+    "own_root_objective_uneven": of(RootObjective, samples=ONE_LEFT),
+    "own_contrastive_loss_uneven": of(
+        keras.Model, compile=lambda: {"loss": Contrastive()}, optimizer=lambda: optimizers.SGD(0.01)
+    ),
+    "own_constant_loss": uneven(
+        Case(model=penalized),
+        compile=lambda: {"loss": lambda y, p: 0.5, "metrics": None},
+    ),
+    "own_largest_metric_uneven": of(keras.Model, compile=lambda: {"metrics": [Largest()]}),
+    "own_root_metric_uneven": of(keras.Model, compile=lambda: {"metrics": [root_of_mean]}),
+    "endpoint_fewer_samples_than_replicas": uneven(
+        Case(
+            model=endpoint,
+            data=endpoint_data,
+            compile=lambda: {"loss": None, "metrics": None},
+        ),
+        samples=ONE_LEFT,
+    ),
+    "added_sum_uneven": uneven(Case(model=lambda: behind_hidden(Summed))),
+    "added_weights_in_known_sizes": Case(
+        model=lambda: behind_hidden(Shrunk), feed=samples.dropping_dataset
+    ),
+    "kept_in_attributes_uneven": uneven(Case(model=Kept)),
+    "position_embedding": Case(
+        model=positions, data=samples.tokens, optimizer=lambda: optimizers.Adam(0.01)
+    ),
+    "position_embedding_clipped_uneven": uneven(
+        Case(
+            model=positions,
+            data=samples.tokens,
+            optimizer=lambda: optimizers.RMSprop(0.01, global_clipnorm=0.05),
+        )
+    ),
+    "stateful_rnn": Case(model=stateful, data=samples.series, feed=samples.dropping_dataset),
+    "averaged_over_samples_loss": uneven(
+        plain, compile=lambda: {"loss": lambda y, p: np.float64(1) * ops.mean(squared_errors(y, p))}
+    ),
+}

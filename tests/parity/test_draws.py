@@ -1,0 +1,426 @@
+"""Random draws follow the sample's place: what stock Keras draws on one device, bit for bit."""
+
+import functools
+
+import harness
+import kdist
+import keras
+import numpy as np
+import procedures
+import pytest
+import samples
+import small_models
+import tensorflow as tf
+from harness import Case
+from kdist.errors import UserError
+from keras import layers, ops, random
+from variants import uneven
+
+IMAGES = np.random.default_rng(0).uniform(size=(15, 6, 6, 3))
+BATCH = 11  # and 4 are left: uneven parts on 2 and 3 replicas, and an empty one on 3
+
+
+class Drawn(layers.Layer):
+    """`draw(x, seed)` with a generator of its own."""
+
+    def __init__(self, draw):
+        super().__init__()
+        self.draw = draw
+        self.generator = random.SeedGenerator(5)
+
+    def call(self, x):
+        return self.draw(x, self.generator)
+
+
+def added(draw, **options):
+    """`x` and a draw of its shape and type."""
+    return lambda: Drawn(
+        lambda x, seed: x + draw(ops.shape(x), seed=seed, dtype=x.dtype, **options)
+    )
+
+
+def drawn(draw):
+    return lambda: Drawn(draw)
+
+
+def whole_numbers(dtype):
+    def draw(x, seed):
+        return x + ops.cast(random.randint(ops.shape(x), 0, 100, seed=seed, dtype=dtype), x.dtype)
+
+    return drawn(draw)
+
+
+def chosen(x, seed):
+    return random.categorical(ops.reshape(x, (-1, 6 * 6 * 3)), 4, seed=seed)
+
+
+def dropped_steps(x, seed):
+    return ops.reshape(random.dropout(ops.reshape(x, (-1, 3)), 0.5, seed=seed), (-1, 6, 6, 3))
+
+
+def halves_joined(draw):
+    """Two batches one behind the other, drawn for at once."""
+
+    def joined(x, seed):
+        both = draw(ops.concatenate([x, -x], axis=0), seed)
+        return ops.concatenate([both[: ops.shape(x)[0]], both[ops.shape(x)[0] :]], axis=-1)
+
+    return drawn(joined)
+
+
+NOISE = {
+    "Dropout": lambda: layers.Dropout(0.5, seed=1),
+    "Dropout of channels": lambda: layers.Dropout(0.5, noise_shape=(None, 1, 1, 3), seed=1),
+    "SpatialDropout2D": lambda: layers.SpatialDropout2D(0.5, seed=1),
+    "AlphaDropout": lambda: layers.AlphaDropout(0.5, seed=1),
+    "GaussianNoise": lambda: layers.GaussianNoise(1.0, seed=1),
+    "GaussianDropout": lambda: layers.GaussianDropout(0.5, seed=1),
+    "Dropout a step": lambda: layers.TimeDistributed(layers.Dropout(0.5, seed=1)),
+    "without a seed": lambda: layers.Dropout(0.5),
+}
+OPERATIONS = {
+    "uniform": added(random.uniform),
+    "normal": added(random.normal),
+    "truncated normal": added(random.truncated_normal),
+    "int32": whole_numbers("int32"),
+    "int64": whole_numbers("int64"),
+    "gamma": added(random.gamma, alpha=2.0),
+    "gamma of values": drawn(
+        lambda x, seed: random.gamma(ops.shape(x), x + 0.5, seed=seed, dtype=x.dtype)
+    ),
+    "beta": added(random.beta, alpha=2.0, beta=3.0),
+    "binomial": drawn(
+        lambda x, seed: random.binomial(ops.shape(x), 5.0, x, seed=seed, dtype=x.dtype)
+    ),
+    "categorical": drawn(chosen),
+    "shuffle": drawn(lambda x, seed: random.shuffle(x, seed=seed)),
+    "three numbers a row": drawn(
+        lambda x, seed: x[:, 0, 0] + random.normal((ops.shape(x)[0], 3), seed=seed, dtype=x.dtype)
+    ),
+    "steps as rows": drawn(dropped_steps),
+    "dropout of two batches": halves_joined(lambda x, seed: random.dropout(x, 0.5, seed=seed)),
+    "uniform of two batches": halves_joined(
+        lambda x, seed: random.uniform(ops.shape(x), seed=seed, dtype=x.dtype)
+    ),
+    "the generator of all": drawn(lambda x, _: x + random.normal(ops.shape(x), dtype=x.dtype)),
+}
+# Drawn for the batch, not for its rows.
+SHARED = {
+    "one for all rows": drawn(
+        lambda x, seed: x + random.normal((1, 6, 6, 3), seed=seed, dtype=x.dtype)
+    ),
+    "a scalar": drawn(lambda x, seed: x * random.uniform((), seed=seed, dtype=x.dtype)),
+    "a weight": drawn(
+        lambda x, seed: x + ops.sum(random.normal((3, 3), seed=seed, dtype=x.dtype), axis=0)
+    ),
+    "Dropout over the batch": lambda: layers.Dropout(0.5, noise_shape=(1, None, 6, 3), seed=1),
+}
+UNIT = {"value_range": (0, 1), "seed": 3}
+AUGMENTATIONS = {
+    "CutMix": lambda: layers.CutMix(seed=3),
+    "MixUp": lambda: layers.MixUp(seed=3),
+    "RandomCrop": lambda: layers.RandomCrop(4, 4, seed=3),
+    "RandomFlip": lambda: layers.RandomFlip(seed=3),
+    "RandomRotation": lambda: layers.RandomRotation(0.3, seed=3),
+    "RandomTranslation": lambda: layers.RandomTranslation(0.3, 0.3, seed=3),
+    "RandomZoom": lambda: layers.RandomZoom(0.3, 0.3, seed=3),
+    "RandomShear": lambda: layers.RandomShear(0.3, 0.3, seed=3),
+    "RandomPerspective": lambda: layers.RandomPerspective(seed=3),
+    "RandomErasing": lambda: layers.RandomErasing(**UNIT),
+    "RandomGaussianBlur": lambda: layers.RandomGaussianBlur(**UNIT),
+}
+COLORS = {
+    "RandomBrightness": lambda: layers.RandomBrightness(0.5, **UNIT),
+    "RandomColorDegeneration": lambda: layers.RandomColorDegeneration(0.5, **UNIT),
+    "RandomColorJitter": lambda: layers.RandomColorJitter(
+        brightness_factor=0.3, contrast_factor=0.3, **UNIT
+    ),
+    "RandomContrast": lambda: layers.RandomContrast(0.5, **UNIT),
+    "RandomGrayscale": lambda: layers.RandomGrayscale(seed=3),
+    "RandomHue": lambda: layers.RandomHue(0.5, **UNIT),
+    "RandomInvert": lambda: layers.RandomInvert(**UNIT),
+    "RandomPosterization": lambda: layers.RandomPosterization(4, **UNIT),
+    "RandomSaturation": lambda: layers.RandomSaturation(0.5, **UNIT),
+    "RandomSharpness": lambda: layers.RandomSharpness(0.5, **UNIT),
+    "Solarization": lambda: layers.Solarization(0.5, 0.5, **UNIT),
+}
+GROUPS = {
+    "noise": NOISE,
+    "operations": OPERATIONS,
+    "shared": SHARED,
+    "augmentations": AUGMENTATIONS,
+    "colors": COLORS,
+    "RandAugment": {"RandAugment": lambda: layers.RandAugment(**UNIT)},
+}
+
+
+class Training(layers.Layer):
+    """A layer that draws in predictions too: Keras overrides `training=True` in a Functional."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def call(self, x):
+        return self.layer(x, training=True)
+
+
+def always_drawing(layer):
+    return layer if isinstance(layer, Drawn) else Training(layer)
+
+
+def functional(group):
+    """An output for every layer of the group."""
+    inputs = keras.Input((6, 6, 3))
+    return keras.Model(
+        inputs, {name: always_drawing(make())(inputs) for name, make in GROUPS[group].items()}
+    )
+
+
+class Subclassed(keras.Model):
+    def __init__(self, group):
+        super().__init__()
+        self.parts = {name: always_drawing(make()) for name, make in GROUPS[group].items()}
+
+    def call(self, x):
+        return {name: part(x) for name, part in self.parts.items()}
+
+
+def cpus(replicas, **options):
+    return kdist.MirroredStrategy([f"/cpu:{index}" for index in range(replicas)], **options)
+
+
+def in_batches(x, batch):
+    return tf.data.Dataset.from_tensor_slices(x).batch(batch)
+
+
+def in_known_batches(x, batch):
+    return tf.data.Dataset.from_tensor_slices(x).batch(batch, drop_remainder=True)
+
+
+def predicted(make, policy, strategy=None, *, images=IMAGES, feed=in_batches, batch=BATCH, times=1):
+    """What the model gives for the images, `times` times."""
+    strategy = strategy or tf.distribute.get_strategy()
+    with harness.policy(policy):
+        keras.utils.set_random_seed(1)
+        with strategy.scope():
+            model = make()
+        x = feed(images.astype(keras.config.floatx()), batch)
+        return [model.predict(x, verbose=0) for _ in range(times)]
+
+
+@functools.cache
+def on_one_device(group, policy):
+    return predicted(lambda: functional(group), policy, times=2)
+
+
+def different(expected, got, tolerance=0.0):
+    """Names of the outputs that differ by more than the tolerance."""
+    return {
+        name
+        for name in expected
+        if not np.allclose(expected[name], got[name], rtol=0, atol=tolerance)
+    }
+
+
+# TensorFlow's sines and cosines of one row are rounded otherwise than those of several.
+ROUNDED = {"augmentations": 1e-6, "RandAugment": 1e-6}
+
+
+@pytest.mark.usefixtures("without_graph_optimizer")
+@pytest.mark.parametrize(
+    ("group", "policy", "replicas"),
+    [
+        ("noise", "float32", 3),
+        ("operations", "float64", 3),
+        ("shared", "float64", 8),
+        ("augmentations", "float32", 3),
+        ("colors", "float32", 2),
+        ("RandAugment", "float32", 2),
+    ],
+)
+def test_replicas_draw_what_one_device_draws(group, policy, replicas):
+    expected = on_one_device(group, policy)
+    assert different(*expected) == GROUPS[group].keys(), "nothing was drawn"
+    got = predicted(lambda: functional(group), policy, cpus(replicas), times=2)
+    for one, other in zip(expected, got, strict=True):
+        assert not different(one, other, ROUNDED.get(group, 0.0))
+
+
+@pytest.mark.usefixtures("without_graph_optimizer")
+@pytest.mark.parametrize(
+    ("replicas", "feed", "batch"), [(2, in_batches, BATCH), (2, in_known_batches, 7)]
+)
+def test_a_subclassed_model_draws_what_one_device_draws(replicas, feed, batch):
+    def made():
+        return Subclassed("noise")
+
+    (expected,) = predicted(made, "float64", feed=feed, batch=batch)
+    (got,) = predicted(made, "float64", cpus(replicas), feed=feed, batch=batch)
+    assert not different(expected, got)
+
+
+@pytest.mark.parametrize("seed", [1, None])
+def test_every_prediction_of_a_model_that_keeps_dropping_is_another(seed):
+    def made():
+        inputs = keras.Input((6, 6, 3))
+        return keras.Model(inputs, Training(layers.Dropout(0.5, seed=seed))(inputs))
+
+    expected, got = (predicted(made, "float64", on, times=3) for on in (None, cpus(3)))
+    np.testing.assert_array_equal(got, expected)
+    assert not np.array_equal(got[0], got[1])
+
+
+@pytest.mark.usefixtures("without_graph_optimizer")
+def test_draws_a_replica_depend_on_their_number():
+    strategy = cpus(2, draws="per_replica")
+    (got,) = predicted(lambda: functional("noise"), "float32", strategy)
+    assert different(on_one_device("noise", "float32")[0], got) == NOISE.keys()
+
+
+def test_draws_a_replica_begin_with_those_of_one_device():
+    def made():
+        inputs = keras.Input((6, 6, 3))
+        return keras.Model(inputs, Training(layers.GaussianNoise(1.0, seed=1))(inputs))
+
+    (expected,) = predicted(made, "float64", batch=14)
+    (got,) = predicted(made, "float64", cpus(2, draws="per_replica"), batch=14)
+    np.testing.assert_array_equal(got[:7], expected[:7])
+    assert not np.isclose(got[7:14], expected[7:14]).any()
+    assert not np.isclose((got - IMAGES)[7:14], (got - IMAGES)[:7]).any()
+
+
+def test_another_kind_of_draws_is_refused():
+    with pytest.raises(UserError, match="by_place.*per_replica.*'alike'"):
+        kdist.MirroredStrategy(replicas=2, draws="alike")
+
+
+def dropping():
+    inputs = keras.Input((6,))
+    x = layers.GaussianNoise(0.3)(layers.Dense(8, activation="tanh")(inputs))
+    x = layers.Dropout(0.4)(small_models.synchronized()(x))
+    return keras.Model(inputs, small_models.classes()(x))
+
+
+class Dropping(small_models.Subclassed):
+    def __init__(self):
+        super().__init__()
+        self.drop = layers.Dropout(0.4)
+
+    def call(self, x, training=False):
+        return super().call(self.drop(x, training=training), training=training)
+
+
+def augmenting():
+    x = inputs = keras.Input((6, 6, 1))
+    for layer in (
+        layers.RandomFlip(),
+        layers.RandomTranslation(0.3, 0.3),
+        layers.Conv2D(4, 3, activation="tanh"),
+        layers.SpatialDropout2D(0.4),
+        layers.Flatten(),
+    ):
+        x = layer(x)
+    return keras.Model(inputs, small_models.classes()(x))
+
+
+def recurrent():
+    inputs = keras.Input((4, 2))
+    x = layers.Masking()(inputs)
+    x = layers.LSTM(4, dropout=0.3, recurrent_dropout=0.3, return_sequences=True)(x)
+    x = layers.GRU(4, dropout=0.3, recurrent_dropout=0.3)(x)
+    return keras.Model(inputs, small_models.classes()(x))
+
+
+def attentive():
+    inputs = keras.Input((4, 2))
+    x = layers.Dense(4, activation="tanh")(inputs)
+    x = layers.MultiHeadAttention(2, 2, dropout=0.3)(x, x)
+    return keras.Model(inputs, small_models.classes()(layers.GlobalAveragePooling1D()(x)))
+
+
+def accumulating():
+    return keras.optimizers.Adam(0.01, gradient_accumulation_steps=2)
+
+
+CASES = {
+    "dropout": uneven(Case(model=dropping, scored=False)),
+    "subclassed": uneven(Case(model=Dropping, feed=samples.arrays, scored=False)),
+    "augmentation": uneven(Case(model=augmenting, data=samples.images, scored=False)),
+    "recurrent": uneven(Case(model=recurrent, data=samples.series, scored=False)),
+    "attention": uneven(
+        Case(model=attentive, data=samples.series, scored=False),
+        compile=lambda: {"steps_per_execution": 2},
+    ),
+    "accumulation": uneven(Case(model=dropping, optimizer=accumulating, scored=False)),
+    "batch_by_batch": uneven(Case(model=dropping, procedure=procedures.batch_by_batch)),
+    "eagerly": uneven(
+        Case(model=dropping, scored=False, fit=lambda: {"epochs": 1}),
+        compile=lambda: {"run_eagerly": True},
+    ),
+}
+
+
+@functools.cache
+def without_a_strategy(name):
+    return harness.train(CASES[name])
+
+
+@pytest.mark.usefixtures("without_graph_optimizer")
+@pytest.mark.parametrize(
+    ("name", "replicas"),
+    [
+        *(("dropout", replicas) for replicas in (1, 2, 8)),
+        ("subclassed", 2),
+        ("augmentation", 3),
+        ("recurrent", 2),
+        ("attention", 3),
+        ("accumulation", 1),
+        ("accumulation", 4),
+        ("batch_by_batch", 3),
+        ("eagerly", 2),
+    ],
+)
+def test_random_layers_train_as_on_one_device(name, replicas):
+    got = harness.train(CASES[name], cpus(replicas))
+    gaps = harness.differences(without_a_strategy(name), got)
+    assert not harness.too_large(CASES[name], gaps), gaps
+
+
+def large_images(count):
+    rng = np.random.default_rng(5)
+    return rng.normal(size=(count, 16, 16, 8)).astype("float32"), rng.integers(0, 3, count)
+
+
+def fused():
+    """Its dropout has 2048 values a sample, from where it runs in one pass."""
+    inputs = keras.Input((16, 16, 8))
+    x = layers.Dropout(0.3, name="fused")(inputs)
+    x = layers.GlobalAveragePooling2D()(layers.Conv2D(8, 3, activation="tanh")(x))
+    return keras.Model(inputs, small_models.classes()(x))
+
+
+FUSED = uneven(Case(model=fused, data=large_images, scored=False, policy="float32"), tolerance=1e-5)
+
+
+@functools.cache
+def fused_on_one_replica():
+    return harness.train(FUSED, cpus(1))
+
+
+@pytest.mark.parametrize("replicas", [2, 3, 4])
+def test_a_fused_dropout_trains_as_on_one_replica(replicas):
+    gaps = harness.differences(fused_on_one_replica(), harness.train(FUSED, cpus(replicas)))
+    assert not harness.too_large(FUSED, gaps), gaps
+
+
+def test_a_fused_dropout_drops_what_one_replica_drops():
+    def made():
+        inputs = keras.Input((16, 16, 8))
+        twice = halves_joined(lambda x, seed: random.dropout(x, 0.5, seed=seed))
+        once = Training(layers.Dropout(0.5, seed=1))(inputs)
+        return keras.Model(inputs, {"once": once, "twice": twice()(inputs)})
+
+    x, _ = large_images(14)
+    (one,), (several,) = (predicted(made, "float32", cpus(count), images=x) for count in (1, 3))
+    assert not different(one, several)
