@@ -145,10 +145,10 @@ class GraphReader:
             return Kind.OTHER if of_all() - {Kind.SAME, Kind.ROWS} else _added(of_all())
         if kind in ("ConcatV2", "Pack"):
             return _added(of_all() - {Kind.COUNT})
-        if self._mixes(operation):
-            return Kind.SAME if of_all() <= {Kind.SAME} else Kind.OTHER
         if of_all() <= {Kind.SAME}:
             return Kind.SAME
+        if self._mixes(operation, depth):
+            return Kind.OTHER
         return Kind.ROWS if self._has_rows(tensor) else Kind.OTHER
 
     def _has_rows(self, tensor: Any) -> bool:
@@ -178,35 +178,33 @@ class GraphReader:
             return Kind.COUNT if value == self._static_rows else Kind.SAME
         return self.kind(tensor, depth)
 
-    def _mixes(self, operation: Any) -> bool:
+    def _mixes(self, operation: Any, depth: int) -> bool:
         """Whether rows of the outcome are made of several samples."""
         kind, inputs = operation.type, operation.inputs
         if kind == "MatMul":
-            return all(map(self._has_rows, inputs)) or bool(operation.get_attr("transpose_a"))
+            first, second = (self.kind(part, depth) is not Kind.SAME for part in inputs)
+            return bool(second or (first and operation.get_attr("transpose_a")))
         if kind == "Einsum":
-            return len(inputs) > 1 and not _keeps_first_axis(operation)
+            varying = [self.kind(part, depth) is not Kind.SAME for part in inputs]
+            return not _keeps_first_axis(operation, varying)
         if kind in ("Softmax", "LogSoftmax", "TopKV2"):
             return inputs[0].shape.rank == 1
         if kind in ("Cumsum", "Cumprod", "ReverseV2", "Roll", "GatherV2"):
             axis = inputs[1] if kind in ("Cumsum", "Cumprod", "ReverseV2") else inputs[2]
-            return self._has_rows(inputs[0]) and 0 in np.atleast_1d(tf.get_static_value(axis))
+            along = np.atleast_1d(tf.get_static_value(axis))
+            return self._has_rows(inputs[0]) and bool(0 in along)
         return kind in _MIXING
 
 
 def _is_first(operation: Any) -> bool:
     begin = tf.get_static_value(operation.inputs[1])
-    return begin is None or 0 in begin
+    return begin is None or bool(0 in begin)
 
 
-def _keeps_first_axis(operation: Any) -> bool:
+def _keeps_first_axis(operation: Any, varying: Sequence[bool]) -> bool:
     """Whether an einsum's batch is the first axis of what goes in and comes out."""
-    equation = operation.get_attr("equation").decode()
-    parts, outcome = equation.split("->")
-    with_rows = [
-        part
-        for part, tensor in zip(parts.split(","), operation.inputs, strict=True)
-        if tensor.shape.rank and tensor.shape[0] is None
-    ]
+    parts, outcome = operation.get_attr("equation").decode().split("->")
+    with_rows = [part for part, varies in zip(parts.split(","), varying, strict=True) if varies]
     return all(part[:1] == outcome[:1] for part in with_rows)
 
 

@@ -4,7 +4,9 @@ import warnings
 from typing import Any
 
 import keras
+import numpy as np
 
+from . import _upstream
 from .batch_norms import SMALL_BATCH, unsynchronized_batch_norms, values_a_channel
 from .loss_terms import line_of
 
@@ -39,6 +41,35 @@ def warn_of_number(number: Any, told: set[str]) -> None:
         " the rows of all replicas: put kdist.gather(...) around the values that it is made of.",
         stacklevel=2,
     )
+
+
+def warn_of_differing_copies(model: keras.Model, told: set[str]) -> None:
+    """Name the layers whose own state has become another on each replica.
+
+    Args:
+        model: A model that was trained or evaluated.
+        told: Layers that were named already; the new ones are added.
+    """
+    differing = {
+        layer.name for layer, variable in _upstream.layer_states(model) if _differs(variable)
+    } - told
+    if differing:
+        told |= differing
+        warnings.warn(
+            f"{', '.join(sorted(differing))}: its state is another on each replica, as each"
+            " computes it from its own samples, and a file holds that of the first. Compute it from"
+            " kdist.gather(...) of the values, which are those of all replicas.",
+            stacklevel=2,
+        )
+
+
+def _differs(variable: keras.Variable) -> bool:
+    copies = getattr(variable.value, "values", [])
+    if len(copies) < 2 or not copies[0].dtype.is_floating:
+        return False
+    first, *others = [copy.numpy() for copy in copies]
+    # Sums over replicas are rounded alike, what each computes from them by itself may not be.
+    return not all(np.allclose(first, other, rtol=1e-4, equal_nan=True) for other in others)
 
 
 def warn_of_small_batches(model: keras.Model, global_batch: int, replicas: int) -> None:

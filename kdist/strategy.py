@@ -14,7 +14,12 @@ from .batch_norms import batch_norms
 from .devices import device_type, first_devices, known_devices, short_name
 from .errors import UserError
 from .global_batch import GlobalBatch
-from .model_warnings import warn_of_inexact, warn_of_number, warn_of_small_batches
+from .model_warnings import (
+    warn_of_differing_copies,
+    warn_of_inexact,
+    warn_of_number,
+    warn_of_small_batches,
+)
 from .xla import check_xla, xla_is_automatic
 
 
@@ -121,18 +126,19 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
         Keras's own train and test steps are replaced by ones that give, on several replicas, what
         one replica gives on the same global batch.
         """
-        stock = _upstream.stock_step(fn)
-        own = _upstream.own_step(fn)
-        if stock is not None and stock[1] == "train_step":
-            # Here and once a fit, as `prepare` does not know whether the model will train.
-            global_batch = self._global_batches.pop(stock[0], None)
-            if global_batch is not None:
-                warn_of_small_batches(stock[0], global_batch, self.num_replicas_in_sync)
-            if self.num_replicas_in_sync == 1 and stock[0] in gradient_norms.observed:
-                fn = gradient_norms.observing_halves(stock[0], fn)
-        if self.num_replicas_in_sync == 1 or (stock is None and own is None):
+        step = _upstream.stock_step(fn) or _upstream.own_step(fn)
+        if step is None:
             return super().run(fn, args, kwargs, options)
-        model, name = stock or (own, "own_step")
+        model, name = step
+        if name == "train_step":
+            # Here and once a fit, as `prepare` does not know whether the model will train.
+            global_batch = self._global_batches.pop(model, None)
+            if global_batch is not None:
+                warn_of_small_batches(model, global_batch, self.num_replicas_in_sync)
+        if self.num_replicas_in_sync == 1:
+            if name == "train_step" and model in gradient_norms.observed:
+                fn = gradient_norms.observing_halves(model, fn)
+            return super().run(fn, args, kwargs, options)
         step_fn: Any = self._replica_fn(model, name, fn, args)
         if model in self._jitted:
             step_fn = tf.function(step_fn, jit_compile=True)
@@ -265,6 +271,10 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
         """
         on_gpus = device_type(self.devices[0]) == "GPU"
         return executions.steps_per_execution(model, global_batch, on_gpus=on_gpus)
+
+    def epoch_ended(self, model: keras.Model) -> None:
+        """Look at what an epoch of training or evaluation has left on the replicas."""
+        warn_of_differing_copies(model, self._warned.setdefault(model, set()))
 
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
         """Reduce a value over replicas, as `tf.distribute.Strategy.reduce` does.

@@ -35,6 +35,13 @@ def test_the_bits_are_those_of_the_reference(seed):
     assert bits(seed, 50).tolist() == reference_bits(seed, 50)
 
 
+@given(st.integers(0, 2**31 - 1), st.integers(0, 1000), st.integers(0, 100))
+@settings(max_examples=25, deadline=None)
+def test_the_bits_from_a_place_on_are_those_of_the_whole(first, second, place):
+    later = random_bits(50, tf.constant((first, second)), place).numpy()
+    assert later.tolist() == bits((first, second), 50 + place)[place:].tolist()
+
+
 @given(st.integers(0, 2**31 - 1), st.integers(0, 1000))
 @settings(max_examples=10, deadline=None)
 def test_the_bits_are_uniform(first, second):

@@ -86,36 +86,49 @@ def _by_counter(
     Args:
         original: TensorFlow's operation.
         shape: Of this replica's values, a 1-D tensor.
-        key: As TensorFlow has it.
-        counter: As TensorFlow has it.
+        key: As TensorFlow has it, and so is `counter`.
+        counter: Where the stream begins.
         dtype: Of the values.
         counts_a_value: By how much the counter grows for a value; `None` where a count gives as
             many as fit into 128 bits, 32 of them at least each.
         under_xla: Whether XLA fills a tensor in this order too.
         **options: For `original`.
     """
-    draw = functools.partial(original, key=key, **options)
+    draw = functools.partial(original, **options)
     blocks = blocks_to_draw(shape)
     if blocks is None:
-        return draw(shape, counter=counter)
+        return draw(shape, key=_key(key, apart=_has_unknown_rows(shape)), counter=counter)
     if is_compiled_by_xla() and not under_xla:
-        draw.keywords["key"] = key + tf.cast(_replica(), key.dtype) * _SEED_STRIDE
-        return draw(shape, counter=counter)
+        return draw(shape, key=_key(key, apart=True), counter=counter)
     group = 16 // max(tf.as_dtype(dtype).size, 4)
     counts_a_group = counts_a_value * group if counts_a_value else 1
     inner = _values_a_row(shape)
+    in_groups = isinstance(inner, int) and inner % group == 0
 
     def rows(block: Block) -> Any:
         first = block.first * inner
         skipped = tf.cast(first // group * counts_a_group, counter.dtype)
         from_there = counter + tf.stack([skipped, tf.zeros_like(skipped)])
-        to_cut = 0 if isinstance(inner, int) and inner % group == 0 else first % group
-        count = tf.reshape(to_cut + tf.cast(block.count, "int64") * inner, [1])
-        values = draw(count, counter=from_there)
-        values = values[to_cut:] if tf.is_tensor(to_cut) or to_cut else values
+        size = tf.cast(block.count, "int64") * inner
+        # More than is needed, as XLA takes no size that depends on the place.
+        drawn = tf.reshape(size if in_groups else size + group - 1, [1])
+        values = draw(drawn, key=key, counter=from_there)
+        if not in_groups:
+            values = tf.slice(values, [first % group], tf.reshape(size, [1]))
         return tf.reshape(values, _shape_of(block, shape))
 
     return _joined(blocks, rows)
+
+
+def _key(key: Any, *, apart: bool) -> Any:
+    """TensorFlow's key, or another one on every replica."""
+    return key + tf.cast(_replica(), key.dtype) * _SEED_STRIDE if apart else key
+
+
+def _has_unknown_rows(shape: Any) -> bool:
+    """Whether a draw seems to be for samples, though not for rows of the batch's first axis."""
+    known = constant_value_as_shape(shape)
+    return _placed() is not None and known.rank is not None and not known.is_fully_defined()
 
 
 def _of_the_whole(
@@ -248,10 +261,11 @@ for _layer in (keras.layers.CutMix, keras.layers.MixUp):
 
 def on_the_whole(compute: Callable[[Any], Any], data: Any) -> Any:
     """Compute on the rows of all replicas, and take this replica's."""
+    batch = active_batch()
     blocks = blocks_to_draw(tf.shape(keras.tree.flatten(data)[0]))
-    if not blocks:
+    if batch is None or not blocks:
         return compute(data)
-    gathered = keras.tree.map_structure(active_batch().all_gather, data)
+    gathered = keras.tree.map_structure(batch.all_gather, data)
     _thread.has_whole = True
     try:
         computed = compute(gathered)

@@ -65,12 +65,12 @@ def use_global_seed(generator: SeedGenerator) -> None:
     global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, generator)
 
 
-def own_step(fn: Callable[..., Any]) -> keras.Model | None:
-    """The model whose user wrote the step `fn`; `None` for any other function."""
+def own_step(fn: Callable[..., Any]) -> tuple[keras.Model, str] | None:
+    """The model whose user wrote the step `fn`, and `"own_step"`; `None` for other functions."""
     model = getattr(fn, "__self__", None)
     name = getattr(fn, "__name__", "")
     is_step = isinstance(model, keras.Model) and name in ("train_step", "test_step")
-    return model if is_step and stock_step(fn) is None else None
+    return (model, "own_step") if is_step and stock_step(fn) is None else None
 
 
 def own_steps(model: keras.Model) -> list[str]:
@@ -81,6 +81,16 @@ def own_steps(model: keras.Model) -> list[str]:
 def is_overwritten(variable: keras.Variable) -> bool:
     """Whether what the optimizer gets for a gradient is the variable's next value."""
     return bool(getattr(variable, "overwrite_with_gradient", False))
+
+
+def layer_states(model: keras.Model) -> list[tuple[keras.layers.Layer, keras.Variable]]:
+    """Variables that layers keep for themselves, neither weights nor batch norm's statistics."""
+    return [
+        (layer, variable)
+        for layer in flatten_layers(model)
+        if not isinstance(layer, keras.layers.BatchNormalization)
+        for variable in layer._non_trainable_variables
+    ]
 
 
 def has_call(model: keras.Model) -> bool:

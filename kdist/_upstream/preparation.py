@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.epoch_iterator import EpochIterator
+from keras.src.trainers.trainer import Trainer
 
 from . import executions
 from .iterators import let_go_aside
@@ -39,6 +40,15 @@ def _prepare(
         original(model, iterator, data_batch)
     finally:
         _thread.is_peeking = False
+
+
+@replace(Trainer, "_get_metrics_result_or_logs")
+def _end_epoch(original: Callable[..., Any], model: keras.Model, logs: Any) -> Any:
+    """Lets the strategy look at the model after an epoch."""
+    epoch_ended = getattr(model.distribute_strategy, "epoch_ended", None)
+    if epoch_ended is not None:
+        epoch_ended(model)
+    return original(model, logs)
 
 
 def is_peeking() -> bool:

@@ -22,7 +22,7 @@ def replace(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
 
 def subclasses(kind: type) -> list[type]:
     """Every class that is made from `kind`, those of the user's program too."""
-    direct = kind.__subclasses__()
+    direct: list[type] = kind.__subclasses__()
     return [*direct, *(one for subclass in direct for one in subclasses(subclass))]
 
 
@@ -41,7 +41,7 @@ def replace_in_module(user: Any, name: str, **replacements: Callable[..., Any]) 
     """Replace functions of the module that `user` has imported as `name`, for `user` alone."""
     module = getattr(user, name)
     if not isinstance(module, _Overlay):
-        functions = {
+        functions: dict[str, Callable[..., Any]] = {
             function: functools.partial(replacement, getattr(module, function))
             for function, replacement in replacements.items()
         }

@@ -59,7 +59,8 @@ def _rows_a_sample(batch: ActiveBatch, count: Any, *, guess: bool) -> Any:
         if not own or count % own or (count != own and not guess):
             return None
         return count // own
-    return tf.cast(count // tf.maximum(tf.cast(batch.rows, count.dtype), 1), "int64")
+    rows = tf.maximum(tf.cast(batch.rows, count.dtype), 1)
+    return tf.cast(-(-count // rows), "int64")  # where it is no multiple, replicas are kept apart
 
 
 _UNCHANGED = {"Cast", "Identity", "StopGradient", "EnsureShape", "CheckNumerics"}
@@ -140,7 +141,7 @@ def _keeps_rows(operation: Any) -> bool:
     before, after = operation.inputs[0].shape, operation.outputs[0].shape
     if not before.rank or not after.rank:
         return False
-    return before[1:].num_elements() == after[1:].num_elements() is not None
+    return bool(before[1:].num_elements() == after[1:].num_elements() is not None)
 
 
 def _is_symbolic(tensor: Any) -> bool:

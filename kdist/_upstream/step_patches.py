@@ -59,8 +59,8 @@ def _apply(
     hold a merge call.
     """
     context = tf.distribute.get_replica_context()
-    strategy = getattr(context, "strategy", None)
-    if not hasattr(strategy, "prepare"):
+    strategy = None if context is None else context.strategy
+    if strategy is None or not hasattr(strategy, "prepare"):
         return original(optimizer, grads, trainable_variables)
     batch = own_step_batch() if strategy.num_replicas_in_sync > 1 else None
     if batch is None and not any(_has_conditions(one) for one in with_inner(optimizer)):

@@ -1,4 +1,4 @@
-"""Random layers under several replicas, and files that stock Keras opens."""
+"""Random layers where each replica draws apart, seeded runs, and files stock Keras opens."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_every_replica_draws_for_itself(name):
+def test_every_replica_draws_for_itself_in_a_loop_of_ones_own(name):
     strategy = kdist.MirroredStrategy(replicas=3)
     with strategy.scope():
         layer = LAYERS[name]()

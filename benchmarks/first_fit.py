@@ -1,0 +1,85 @@
+"""How long a deep model with synchronized batch norm takes to its first epoch of two steps.
+
+    python -m benchmarks.first_fit                  # MobileNetV2 and ResNet50, two and four replicas
+    python -m benchmarks.first_fit --model mobilenet --replicas 2
+
+Nearly all of it is TensorFlow tracing the step. kdist's `strategy.build` against stock Keras under
+`tf.distribute.MirroredStrategy`, its layers with `synchronized=True`; each in a process of its own,
+in turn. Prints a Markdown table: seconds of `fit`, and their ratio.
+"""
+
+import argparse
+import time
+from typing import Any
+
+from benchmarks import own_process
+
+MODELS = ("mobilenet", "resnet")
+
+
+def main() -> None:
+    """Print the table, or with `--only` the seconds of one side."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--model", nargs="+", choices=MODELS, default=MODELS)
+    parser.add_argument("--replicas", nargs="+", type=int, default=(2, 4))
+    parser.add_argument("--only", choices=("stock", "kdist"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.only:
+        own_process.tell(_seconds(options.only, options.model[0], options.replicas[0]))
+        return
+    print("| first fit, seconds | stock | kdist | kdist : stock |")
+    print("| --- | --- | --- | --- |", flush=True)
+    for model in options.model:
+        for replicas in options.replicas:
+            arguments = ("--model", model, "--replicas", str(replicas))
+            stock, ours = (
+                own_process.result("--only", kind, *arguments) for kind in ("stock", "kdist")
+            )
+            name = f"{model}, {replicas} replicas"
+            print(f"| {name} | {stock:.1f} | {ours:.1f} | {ours / stock:.2f} |", flush=True)
+
+
+def _seconds(kind: str, name: str, replicas: int) -> float:
+    import kdist
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    tf.get_logger().setLevel("ERROR")
+    tf.config.set_visible_devices([], "GPU")
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(
+        cpu, [tf.config.LogicalDeviceConfiguration()] * replicas
+    )
+    devices = [f"/cpu:{index}" for index in range(replicas)]
+
+    def make() -> Any:
+        options = {"input_shape": (32, 32, 3), "weights": None, "classes": 10}
+        if name == "mobilenet":
+            return keras.applications.MobileNetV2(alpha=0.35, **options)
+        return keras.applications.ResNet50(**options)
+
+    def synchronized() -> Any:
+        model = make()
+        for layer in model.layers:
+            if isinstance(layer, keras.layers.BatchNormalization):
+                layer.synchronized = True
+        return model
+
+    if kind == "stock":
+        strategy = tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
+        with strategy.scope():
+            model = synchronized()
+    else:
+        strategy = kdist.MirroredStrategy(devices)
+        model = strategy.build(make)
+    with strategy.scope():
+        model.compile("sgd", "sparse_categorical_crossentropy")
+    x, y = np.random.default_rng(0).uniform(size=(16, 32, 32, 3)).astype("float32"), np.zeros(16)
+    start = time.perf_counter()
+    model.fit(x, y, batch_size=8, verbose=0)
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()
