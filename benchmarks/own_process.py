@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 
-def result(*arguments: str) -> dict[str, Any]:
+def result(*arguments: str) -> Any:
     """What the script prints as its last line, JSON, given `arguments` after those it has.
 
     It has oneDNN, which stock Keras leaves off on most CPUs.

@@ -22,6 +22,16 @@ def warn_of_inexact(model: keras.Model) -> None:
             ' to="synchronized"). The moving statistics are averaged over replicas.',
             stacklevel=2,
         )
+    opaque = [
+        name for name in _upstream.own_steps(model) if not _upstream.own_step(getattr(model, name))
+    ]
+    if opaque:
+        warnings.warn(
+            f"the {' and '.join(opaque)} of {type(model).__name__} is no method, or a @tf.function:"
+            " it runs as it is, and the model depends on the number of replicas. Write it as a"
+            " method of the model without @tf.function; Keras compiles it anyway.",
+            stacklevel=2,
+        )
 
 
 def warn_of_number(number: Any, told: set[str]) -> None:

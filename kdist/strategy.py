@@ -139,10 +139,14 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
             if name == "train_step" and model in gradient_norms.observed:
                 fn = gradient_norms.observing_halves(model, fn)
             return super().run(fn, args, kwargs, options)
-        step_fn: Any = self._replica_fn(model, name, fn, args)
+        attributes = _upstream.ReplicaAttributes([model, *_upstream.flatten_layers(model)])
+        step_fn: Any = self._replica_fn(model, name, fn, args, attributes)
         if model in self._jitted:
             step_fn = tf.function(step_fn, jit_compile=True)
-        outputs = super().run(step_fn, args, kwargs, options)
+        try:
+            outputs = super().run(step_fn, args, kwargs, options)
+        finally:
+            attributes.restore()  # no tensor outlives its graph
         if name == "predict_step":
             return outputs
         logs = keras.tree.map_structure(lambda x: self.experimental_local_results(x)[0], outputs)
@@ -151,15 +155,15 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
         with self.scope():
             return model.get_metrics_result()
 
-    def _replica_fn(self, model: keras.Model, name: str, fn: Any, args: Any) -> Any:
+    def _replica_fn(
+        self, model: keras.Model, name: str, fn: Any, args: Any, attributes: Any
+    ) -> Any:
         """What a replica runs in place of `fn`, a step of the model or its prediction."""
         undivided = not any(
             isinstance(leaf, tf.distribute.DistributedValues) for leaf in keras.tree.flatten(args)
         )
         counts = None if undivided else self._static_counts(args)
         seed = _upstream.global_seed(self)
-        layers = [model, *_upstream.flatten_layers(model)]
-        attributes = _upstream.ReplicaAttributes.of(layers)
         has_results = name == "own_step" or not _upstream.computes_stock_metrics(model)
 
         @tf.autograph.experimental.do_not_convert
@@ -175,9 +179,9 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
                 is_own_step=name == "own_step",
                 has_global_results=has_results and name != "predict_step",
                 warn=functools.partial(self._warn_of_number, model),
-                attributes=_upstream.ReplicaAttributes(layers, attributes),
+                attributes=attributes,
             )
-            batch.attributes.restore()
+            attributes.restore()
             with _upstream.activate(batch):
                 data = batch.pad_if_empty(data)
                 if name == "predict_step":

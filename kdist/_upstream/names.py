@@ -75,7 +75,7 @@ def own_step(fn: Callable[..., Any]) -> tuple[keras.Model, str] | None:
 
 def own_steps(model: keras.Model) -> list[str]:
     """Names of the steps that the model's user wrote."""
-    return [name for name in ("train_step", "test_step") if own_step(getattr(model, name))]
+    return [name for name in ("train_step", "test_step") if not stock_step(getattr(model, name))]
 
 
 def is_overwritten(variable: keras.Variable) -> bool:

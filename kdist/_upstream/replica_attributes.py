@@ -21,18 +21,17 @@ class ReplicaAttributes:
     layer keeps (a mask, an added loss, something for a layer further on) would be the next one's.
 
     Args:
-        layers: The model and every layer in it.
-        before: Their attributes before the step, of which every replica's trace begins.
+        layers: The model and every layer in it, as they are before the step: every replica's trace
+            begins there.
     """
 
-    def __init__(self, layers: Sequence[keras.layers.Layer], before: Attributes) -> None:
+    def __init__(self, layers: Sequence[keras.layers.Layer]) -> None:
         self._layers = layers
-        self._before = before
-
-    @staticmethod
-    def of(layers: Sequence[keras.layers.Layer]) -> Attributes:
-        """All attributes; of lists and dicts what they hold now."""
-        return [{name: _copied(value) for name, value in vars(one).items()} for one in layers]
+        self._before = [
+            {name: _copied(value) for name, value in vars(one).items()} for one in layers
+        ]
+        for attributes in self._before:
+            attributes["_losses"] = []  # what an earlier step added is of another graph
 
     def kept(self) -> Attributes:
         """The attributes that hold a tensor now."""
@@ -42,7 +41,7 @@ class ReplicaAttributes:
         ]
 
     def restore(self, kept: Attributes | None = None) -> None:
-        """Have the layers hold again what `kept` returned; nothing but what was before the step."""
+        """Have the layers hold again what `kept` returned, or what they held before the step."""
         kept = kept or [{} for _ in self._layers]
         for layer, own, before in zip(self._layers, kept, self._before, strict=True):
             values = vars(layer)

@@ -1,5 +1,6 @@
 """Every case of the parity battery, by name."""
 
+import draw_cases
 import input_cases
 import loss_cases
 import model_cases
@@ -12,4 +13,5 @@ CASES = {
     **loss_cases.CASES,
     **input_cases.CASES,
     **own_cases.CASES,
+    **draw_cases.CASES,
 }

@@ -2,13 +2,12 @@
 
 import functools
 
+import draw_cases
 import harness
 import kdist
 import keras
 import numpy as np
-import procedures
 import pytest
-import samples
 import small_models
 import tensorflow as tf
 from harness import Case
@@ -295,96 +294,30 @@ def test_another_kind_of_draws_is_refused():
         kdist.MirroredStrategy(replicas=2, draws="alike")
 
 
-def dropping():
-    inputs = keras.Input((6,))
-    x = layers.GaussianNoise(0.3)(layers.Dense(8, activation="tanh")(inputs))
-    x = layers.Dropout(0.4)(small_models.synchronized()(x))
-    return keras.Model(inputs, small_models.classes()(x))
-
-
-class Dropping(small_models.Subclassed):
-    def __init__(self):
-        super().__init__()
-        self.drop = layers.Dropout(0.4)
-
-    def call(self, x, training=False):
-        return super().call(self.drop(x, training=training), training=training)
-
-
-def augmenting():
-    x = inputs = keras.Input((6, 6, 1))
-    for layer in (
-        layers.RandomFlip(),
-        layers.RandomTranslation(0.3, 0.3),
-        layers.Conv2D(4, 3, activation="tanh"),
-        layers.SpatialDropout2D(0.4),
-        layers.Flatten(),
-    ):
-        x = layer(x)
-    return keras.Model(inputs, small_models.classes()(x))
-
-
-def recurrent():
-    inputs = keras.Input((4, 2))
-    x = layers.Masking()(inputs)
-    x = layers.LSTM(4, dropout=0.3, recurrent_dropout=0.3, return_sequences=True)(x)
-    x = layers.GRU(4, dropout=0.3, recurrent_dropout=0.3)(x)
-    return keras.Model(inputs, small_models.classes()(x))
-
-
-def attentive():
-    inputs = keras.Input((4, 2))
-    x = layers.Dense(4, activation="tanh")(inputs)
-    x = layers.MultiHeadAttention(2, 2, dropout=0.3)(x, x)
-    return keras.Model(inputs, small_models.classes()(layers.GlobalAveragePooling1D()(x)))
-
-
-def accumulating():
-    return keras.optimizers.Adam(0.01, gradient_accumulation_steps=2)
-
-
-CASES = {
-    "dropout": uneven(Case(model=dropping, scored=False)),
-    "subclassed": uneven(Case(model=Dropping, feed=samples.arrays, scored=False)),
-    "augmentation": uneven(Case(model=augmenting, data=samples.images, scored=False)),
-    "recurrent": uneven(Case(model=recurrent, data=samples.series, scored=False)),
-    "attention": uneven(
-        Case(model=attentive, data=samples.series, scored=False),
-        compile=lambda: {"steps_per_execution": 2},
-    ),
-    "accumulation": uneven(Case(model=dropping, optimizer=accumulating, scored=False)),
-    "batch_by_batch": uneven(Case(model=dropping, procedure=procedures.batch_by_batch)),
-    "eagerly": uneven(
-        Case(model=dropping, scored=False, fit=lambda: {"epochs": 1}),
-        compile=lambda: {"run_eagerly": True},
-    ),
-}
-
-
 @functools.cache
 def without_a_strategy(name):
-    return harness.train(CASES[name])
+    return harness.train(draw_cases.CASES[name])
 
 
 @pytest.mark.usefixtures("without_graph_optimizer")
 @pytest.mark.parametrize(
     ("name", "replicas"),
     [
-        *(("dropout", replicas) for replicas in (1, 2, 8)),
-        ("subclassed", 2),
-        ("augmentation", 3),
-        ("recurrent", 2),
-        ("attention", 3),
+        *(("dropout_uneven", replicas) for replicas in (1, 2, 8)),
+        ("dropout_subclassed", 2),
+        ("augmentation_uneven", 3),
+        ("recurrent_dropout_uneven", 2),
+        ("attention_dropout_uneven", 3),
         ("accumulation", 1),
         ("accumulation", 4),
-        ("batch_by_batch", 3),
-        ("eagerly", 2),
+        ("dropout_batch_by_batch", 3),
+        ("dropout_eagerly", 2),
     ],
 )
 def test_random_layers_train_as_on_one_device(name, replicas):
-    got = harness.train(CASES[name], cpus(replicas))
+    got = harness.train(draw_cases.CASES[name], cpus(replicas))
     gaps = harness.differences(without_a_strategy(name), got)
-    assert not harness.too_large(CASES[name], gaps), gaps
+    assert not harness.too_large(draw_cases.CASES[name], gaps), gaps
 
 
 def large_images(count):

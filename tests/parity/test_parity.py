@@ -14,6 +14,9 @@ ON_MORE_REPLICAS = {
         "masked_tagger_weighted_mean",
         "optimizer_LossScaleOptimizer",
         "steps_per_execution_3_uneven",
+        "own_root_objective_uneven",
+        "own_step_sum_uneven",
+        "position_embedding_clipped_uneven",
     ),
     4: (
         "accumulation_clipnorm_bn_uneven",
@@ -21,6 +24,16 @@ ON_MORE_REPLICAS = {
         "batch_smaller_than_replicas",
         "embedding_global_clipnorm_uneven",
         "uneven_last_batch",
+        "endpoint_fewer_samples_than_replicas",
+        "own_step_clipped_and_accumulated",
+        "own_step_concatenated_uneven",
+        "stateful_rnn",
+    ),
+    8: (
+        "bn_fewer_samples_than_replicas",
+        "own_largest_metric_uneven",
+        "own_step_fewer_samples_than_replicas",
+        "own_step_gathered_uneven",
     ),
 }
 
