@@ -22,9 +22,8 @@ def warn_of_inexact(model: keras.Model) -> None:
             ' to="synchronized"). The moving statistics are averaged over replicas.',
             stacklevel=2,
         )
-    opaque = [
-        name for name in _upstream.own_steps(model) if not _upstream.own_step(getattr(model, name))
-    ]
+    own = _upstream.own_steps(model)
+    opaque = [name for name in own if _upstream.own_step(getattr(model, name)) is None]
     if opaque:
         warnings.warn(
             f"the {' and '.join(opaque)} of {type(model).__name__} is no method, or a @tf.function:"
@@ -34,17 +33,17 @@ def warn_of_inexact(model: keras.Model) -> None:
         )
 
 
-def warn_of_number(number: Any, told: set[str]) -> None:
+def warn_of_number(number: Any, named: set[str]) -> None:
     """Say of which number in a user's loss a replica cannot tell its part.
 
     Args:
         number: A scalar tensor.
-        told: Lines of the user's program that were named already; the number's is added.
+        named: Lines of the user's program that were named already; the number's is added.
     """
     line = line_of(number)
-    if line in told:
+    if line in named:
         return
-    told.add(line)
+    named.add(line)
     warnings.warn(
         f"{line}\n    This number is neither a mean nor a sum over the samples of the batch, so on"
         " several replicas it is averaged, and the model depends on their number. Compute it on"
@@ -53,18 +52,18 @@ def warn_of_number(number: Any, told: set[str]) -> None:
     )
 
 
-def warn_of_differing_copies(model: keras.Model, told: set[str]) -> None:
+def warn_of_differing_copies(model: keras.Model, named: set[str]) -> None:
     """Name the layers whose own state has become another on each replica.
 
     Args:
         model: A model that was trained or evaluated.
-        told: Layers that were named already; the new ones are added.
+        named: Layers that were named already; the new ones are added.
     """
     differing = {
         layer.name for layer, variable in _upstream.layer_states(model) if _differs(variable)
-    } - told
+    } - named
     if differing:
-        told |= differing
+        named |= differing
         warnings.warn(
             f"{', '.join(sorted(differing))}: its state is another on each replica, as each"
             " computes it from its own samples, and a file holds that of the first. Compute it from"

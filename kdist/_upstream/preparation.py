@@ -110,7 +110,7 @@ def _batch_spec(iterator: Any, *, of_any_size: bool) -> Any:
 
     spec = keras.tree.map_structure(part, iterator._distributed_dataset.element_spec)
     known = all(
-        isinstance(leaf, tf.TensorSpec)
+        isinstance(leaf, tf.TensorSpec | tf.SparseTensorSpec)
         and leaf.shape.rank is not None
         and leaf.shape[1:].is_fully_defined()
         for leaf in keras.tree.flatten(spec)

@@ -62,22 +62,28 @@ def _apply(
     strategy = None if context is None else context.strategy
     if strategy is None or not hasattr(strategy, "prepare"):
         return original(optimizer, grads, trainable_variables)
-    batch = own_step_batch() if strategy.num_replicas_in_sync > 1 else None
-    if batch is None and not any(_has_conditions(one) for one in with_inner(optimizer)):
+    batch = own_step_batch()
+    if batch is None and not _is_alone(optimizer, strategy):
         return original(optimizer, grads, trainable_variables)
     variables = list(trainable_variables or optimizer._trainable_variables)
     if batch is not None:
         grads = batch.global_gradients(list(grads), variables)
-    if not optimizer.built:
-        if batch is None:
-            return original(optimizer, grads, trainable_variables)
-        _build(optimizer, variables)
+        if not optimizer.built:
+            _build(optimizer, variables)
     with own_copies(optimizer, variables):
         return original(optimizer, grads, variables)
 
 
-def _has_conditions(optimizer: Any) -> bool:
-    return bool(optimizer.gradient_accumulation_steps or optimizer.ema_overwrite_frequency)
+def _is_alone(optimizer: Any, strategy: tf.distribute.Strategy) -> bool:
+    """Whether this is the only replica, and the optimizer has conditions."""
+    return (
+        optimizer.built
+        and strategy.num_replicas_in_sync == 1
+        and any(
+            one.gradient_accumulation_steps or one.ema_overwrite_frequency
+            for one in with_inner(optimizer)
+        )
+    )
 
 
 def _build(optimizer: Any, variables: list[Any]) -> None:
