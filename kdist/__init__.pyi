@@ -11,5 +11,6 @@ from . import tuning as tuning
 from .batch_norm_conversion import convert_batch_norm as convert_batch_norm
 from .batch_norm_recalibration import recalibrate_batch_norm as recalibrate_batch_norm
 from .gathering import gather as gather
+from .gathering import sum_gradients as sum_gradients
 from .scaling import scale_learning_rate as scale_learning_rate
 from .strategy import MirroredStrategy as MirroredStrategy

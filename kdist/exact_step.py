@@ -24,7 +24,8 @@ def train_step(model: keras.Model, batch: GlobalBatch, data: Any) -> Any:
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     with tf.GradientTape() as tape:
         y_pred, loss = _forward(model, batch, x, y, sample_weight, training=True)
-        objective = batch.weight_by_fraction(loss)
+        # Of values for each sample the tape takes the sum, which replicas' add up to.
+        objective = loss if len(loss.shape) else batch.weight_by_fraction(loss)
         if model.optimizer is not None:
             objective = model.optimizer.scale_loss(objective)
     weights = model.trainable_weights
@@ -92,8 +93,7 @@ def _forward(
 ) -> tuple[Any, Any]:
     y_pred = _upstream.call_model(model, x, training=training)
     loss = _upstream.compute_loss(model, x, y, y_pred, sample_weight, training=training)
-    # With reduction="none" there is a value a sample, and `rescale` has scaled their sum.
-    mean = tf.reduce_mean(batch.weight_by_fraction(loss)) if len(loss.shape) else loss
+    mean = tf.reduce_mean(loss) if len(loss.shape) else loss  # with reduction="none"
     _upstream.loss_tracker(model).update_state(
         batch.zero_if_empty(mean), sample_weight=batch.samples
     )
@@ -110,7 +110,18 @@ def _logs(
 
 def _of_all_replicas(batch: GlobalBatch, logs: Any) -> Any:
     leaves = keras.tree.flatten(logs)
-    return keras.tree.pack_sequence_as(logs, batch.mean(leaves)) if leaves else logs
+    numbers = [index for index, leaf in enumerate(leaves) if _is_number(leaf)]
+    if not numbers:
+        return logs
+    for index, mean in zip(numbers, batch.mean([leaves[i] for i in numbers]), strict=True):
+        leaves[index] = mean
+    return keras.tree.pack_sequence_as(logs, leaves)
+
+
+def _is_number(leaf: Any) -> bool:
+    if leaf is None or isinstance(leaf, str):
+        return False
+    return bool(tf.convert_to_tensor(leaf).dtype not in (tf.string, tf.bool))
 
 
 def _average_plain_batch_norms(model: keras.Model, batch: GlobalBatch) -> None:

@@ -1,6 +1,7 @@
 """A replica's part of a global batch, and how what is computed from it counts in the whole."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -22,6 +23,7 @@ class GlobalBatch:
         is_own_step: Whether a user wrote the step.
         has_global_results: Whether the step computes with the results of metrics.
         warn: Takes a number that no replica can tell its part of.
+        warn_of_gradient: Takes a gradient that was changed so that replicas' no longer add up.
         attributes: What this replica keeps in attributes of layers.
     """
 
@@ -34,6 +36,7 @@ class GlobalBatch:
         is_own_step: bool,
         has_global_results: bool,
         warn: Callable[[Any], None],
+        warn_of_gradient: Callable[[Any], None],
         attributes: Any,
     ) -> None:
         self.draws_by_place = draws_by_place
@@ -42,6 +45,7 @@ class GlobalBatch:
         self.attributes = attributes
         self.graph = tf.compat.v1.get_default_graph()
         self._warn = warn
+        self._warn_of_gradient = warn_of_gradient
         leaves = [leaf for leaf in keras.tree.flatten(data) if leaf is not None]
         # float64 counts exactly, and is rounded only where it meets the loss's dtype.
         self.samples = tf.cast(tf.shape(leaves[0])[0], "float64")
@@ -117,7 +121,10 @@ class GlobalBatch:
 
     def zero_if_empty(self, value: Any) -> Any:
         """Nothing instead of the NaN that a mean over no samples may give."""
-        return tf.where(self.samples > 0, value, tf.zeros_like(value))
+        kept = tf.where(self.is_nonempty(), value, tf.zeros_like(value))
+        if not len(kept.shape) and isinstance(value, tf.Tensor) and not tf.executing_eagerly():
+            self._reader.mark(kept, self._reader.kind(value))
+        return kept
 
     def rescale(
         self, loss: Any, values: Any, sample_weight: Any, mask: Any, reduction: str | None
@@ -125,7 +132,9 @@ class GlobalBatch:
         """From `loss`, the values of this replica reduced, to its part in the global batch's."""
         if not len(values.shape):
             return loss  # computed anew, on the global batch
-        if reduction in (None, "none", "sum"):
+        if len(loss.shape):
+            return loss  # a value for each sample
+        if reduction == "sum":
             return loss * tf.cast(self._scale, loss.dtype)
         if reduction == "mean_with_sample_weight":
             weight = _upstream.effective_sample_weight(sample_weight, mask, loss.dtype, reduction)
@@ -140,10 +149,7 @@ class GlobalBatch:
     def rescale_added(self, loss: Any) -> Any:
         """The same for what a layer added by `add_loss`; Keras adds up the values of a vector."""
         if not len(loss.shape):
-            rescaled = self.rescale_number(loss)
-            if rescaled is None:
-                self._warn(loss)
-            return loss if rescaled is None else rescaled
+            return self.rescale_or_warn(loss)
         if tf.executing_eagerly():
             rows = self.static_rows
             is_sum = bool(rows) and loss.shape[0] % rows == 0
@@ -171,6 +177,38 @@ class GlobalBatch:
                 for part in parts
             ]
         )
+
+    def rescale_or_warn(self, number: Any) -> Any:
+        """As `rescale_number`; the number itself, and a warning, where there is none."""
+        rescaled = self.rescale_number(number)
+        if rescaled is None:
+            self._warn(number)
+        return number if rescaled is None else rescaled
+
+    def mixes_samples(self, values: Any) -> bool:
+        """Whether values that look like one for each sample are made of several samples."""
+        if tf.executing_eagerly():
+            return False
+        return self._reader.kind(values) in (Kind.OTHER, Kind.MEAN, Kind.SUM)
+
+    def mark_rows(self, value: Any) -> None:
+        """Note that a tensor has a row for each sample, unless it is the same on all replicas."""
+        symbolic = isinstance(value, tf.Tensor) and not tf.executing_eagerly()
+        if symbolic and value.shape.rank and self._reader.kind(value) is not Kind.SAME:
+            self._reader.mark(value, Kind.ROWS)
+
+    def warn(self, number: Any) -> None:
+        """Warn of a number that no replica can tell its part of."""
+        self._warn(number)
+
+    @contextlib.contextmanager
+    def holding_warnings(self) -> Iterator[list[Any]]:
+        """Inside, numbers that would be warned of are put into a list."""
+        before, self._warn = self._warn, (held := []).append
+        try:
+            yield held
+        finally:
+            self._warn = before
 
     def weighted_terms(self, target: Any) -> list[tuple[Any, Any]]:
         """What to take the gradient of, and how each counts in the global batch's."""
@@ -212,7 +250,11 @@ class GlobalBatch:
 
     def global_gradients(self, gradients: list[Any], variables: list[Any]) -> list[Any]:
         """The gradients summed over replicas; `None` stays where there is none."""
-        present = [index for index, one in enumerate(gradients) if one is not None]
+        present = [
+            index
+            for index, one in enumerate(gradients)
+            if one is not None and not self._is_summed(one)
+        ]
         overwritten = [i for i in present if _upstream.is_overwritten(variables[i])]
         summed = [i for i in present if i not in overwritten]
         outcome = list(gradients)
@@ -224,6 +266,16 @@ class GlobalBatch:
             rows = all_reduce_sum(self._at_own_place(self.zero_if_empty(gradients[index])))
             outcome[index] = tf.reduce_max(rows, 0)
         return outcome
+
+    def _is_summed(self, gradient: Any) -> bool:
+        """Whether a user's step has summed a gradient already; a changed one is warned of."""
+        dense = isinstance(gradient, tf.Tensor) and not tf.executing_eagerly()
+        if not self.is_own_step or not dense:
+            return False
+        kind = self._reader.kind(gradient)
+        if kind is Kind.OTHER:
+            self._warn_of_gradient(gradient)
+        return kind is Kind.SAME
 
     def _defined(self, gradient: Any) -> Any:
         if isinstance(gradient, tf.IndexedSlices):
@@ -306,8 +358,7 @@ class GlobalBatch:
     def _summand(self, value: Any) -> Any:
         # Whole numbers are averaged as others are, and rounded.
         value = value if value.dtype.is_floating else tf.cast(value, "float64")
-        number = None if len(value.shape) else self.rescale_number(value)
-        value = value if number is None else number
+        value = value if len(value.shape) else self.rescale_or_warn(value)
         return self.zero_if_empty(self.weight_by_fraction(value))
 
     def _at_own_place(self, value: Any) -> Any:

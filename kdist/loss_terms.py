@@ -100,9 +100,11 @@ class GraphReader:
             return self.terms(inputs[tensor.value_index], factor, depth + 1)
         if operation.type == "Mul":
             for constant, other in (inputs, inputs[::-1]):
-                if self.kind(constant) is Kind.SAME and not len(constant.shape):
+                if tf.get_static_value(constant) is not None and not len(constant.shape):
                     return self.terms(other, factor * constant, depth + 1)
-        if operation.type in ("RealDiv", "DivNoNan") and self.kind(inputs[1]) is Kind.SAME:
+        # A factor that is no constant may be trained, and its gradient is of the whole.
+        is_divided = operation.type in ("RealDiv", "DivNoNan")
+        if is_divided and tf.get_static_value(inputs[1]) is not None:
             return self.terms(inputs[0], factor / inputs[1], depth + 1)
         return [Term(tensor, factor, kind)]
 
@@ -111,8 +113,10 @@ class GraphReader:
         kind, inputs = operation.type, operation.inputs
         if kind in _CONSTANT or tensor.dtype == tf.resource:
             return Kind.SAME
-        if depth > _DEEPEST or not inputs:
+        if not inputs:
             return self._by_shape(tensor)
+        if depth > _DEEPEST:
+            return Kind.ROWS if self._has_rows(tensor) else Kind.OTHER
 
         def of(index: int) -> Kind:
             return self.kind(inputs[index], depth)
@@ -121,7 +125,8 @@ class GraphReader:
             return {self.kind(part, depth) for part in inputs}
 
         if kind in _PASSED_ON:
-            return of(0)
+            moved = of(0) is Kind.ROWS and not self._keeps_rows_first(operation)
+            return Kind.OTHER if moved else of(0)
         if kind == "IdentityN":
             return of(tensor.value_index)
         if kind in ("Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "L2Loss"):
@@ -135,14 +140,20 @@ class GraphReader:
             return Kind.ROWS if of(0) in (Kind.SAME, Kind.ROWS) else Kind.OTHER
         if kind == "Range":
             return Kind.ROWS if of_all() - {Kind.SAME} else Kind.SAME
+        if kind in _ADDED or kind in _VALUE_BY_VALUE or kind in ("Mul", *_DIVIDED):
+            rows = [part for part in inputs if self.kind(part, depth) is Kind.ROWS]
+            if len({part.shape.rank for part in rows}) > 1:
+                return Kind.OTHER  # one is broadcast along the other's samples
         if kind in _ADDED:
-            return _added(of_all())
+            return _added({self.kind(part, depth) for part in inputs if not _is_zero(part)})
         if kind == "Mul":
             return _multiplied(of(0), of(1))
         if kind in _DIVIDED:
             return _divided(of(0), self._divisor(inputs[1], depth))
         if kind in _VALUE_BY_VALUE:
             return Kind.OTHER if of_all() - {Kind.SAME, Kind.ROWS} else _added(of_all())
+        if kind == "Pack" and operation.get_attr("axis") == 0 and of(0) is Kind.ROWS:
+            return Kind.OTHER
         if kind in ("ConcatV2", "Pack"):
             return _added(of_all() - {Kind.COUNT})
         if of_all() <= {Kind.SAME}:
@@ -172,6 +183,19 @@ class GraphReader:
             return Kind.ROWS
         return {"Sum": Kind.SUM, "L2Loss": Kind.SUM, "Mean": Kind.MEAN}.get(how, Kind.OTHER)
 
+    def _keeps_rows_first(self, operation: Any) -> bool:
+        kind, inputs = operation.type, operation.inputs
+        if kind == "Transpose":
+            order = tf.get_static_value(inputs[1])
+            return order is not None and order[0] == 0
+        if kind == "ExpandDims":
+            return tf.get_static_value(inputs[1]) not in (0, -inputs[0].shape.rank - 1)
+        if kind == "Reshape":
+            lead = operation.outputs[0].shape[:1]
+            known = lead[0] if lead.rank else 0
+            return known is None or bool(self._static_rows and known % self._static_rows == 0)
+        return True
+
     def _divisor(self, tensor: Any, depth: int) -> Kind:
         value = tf.get_static_value(tensor)
         if self._static_rows and value is not None and np.ndim(value) == 0:
@@ -191,8 +215,12 @@ class GraphReader:
             return inputs[0].shape.rank == 1
         if kind in ("Cumsum", "Cumprod", "ReverseV2", "Roll", "GatherV2"):
             axis = inputs[1] if kind in ("Cumsum", "Cumprod", "ReverseV2") else inputs[2]
-            along = np.atleast_1d(tf.get_static_value(axis))
-            return self._has_rows(inputs[0]) and bool(0 in along)
+            return self.kind(inputs[0], depth) is Kind.ROWS and _is_along_rows(axis, inputs[0])
+        if kind in ("StridedSlice", "Slice", "Split", "SplitV", "Unpack"):
+            part = inputs[1] if kind == "Split" else inputs[0]
+            if kind == "Slice" and self.kind(inputs[2], depth) is Kind.COUNT:
+                return False  # as many rows as the batch has
+            return self.kind(part, depth) is Kind.ROWS and not _takes_all_rows(operation)
         return kind in _MIXING
 
 
@@ -206,6 +234,35 @@ def _keeps_first_axis(operation: Any, varying: Sequence[bool]) -> bool:
     parts, outcome = operation.get_attr("equation").decode().split("->")
     with_rows = [part for part, varies in zip(parts.split(","), varying, strict=True) if varies]
     return all(part[:1] == outcome[:1] for part in with_rows)
+
+
+def _is_zero(tensor: Any) -> bool:
+    value = tf.get_static_value(tensor)
+    return value is not None and np.ndim(value) == 0 and value == 0
+
+
+def _is_along_rows(axis: Any, tensor: Any) -> bool:
+    values = tf.get_static_value(axis)
+    if values is None or not tensor.shape.rank:
+        return True
+    return bool(0 in np.atleast_1d(values) % tensor.shape.rank)
+
+
+def _takes_all_rows(operation: Any) -> bool:
+    """Whether a slice keeps the row of every sample."""
+    kind, inputs = operation.type, operation.inputs
+    if kind == "Unpack":
+        return bool(operation.get_attr("axis") % inputs[0].shape.rank)
+    if kind == "Split":
+        return not _is_along_rows(inputs[0], inputs[1])
+    if kind == "SplitV":
+        return not _is_along_rows(inputs[2], inputs[0])
+    if kind == "Slice":
+        begin, size = (tf.get_static_value(part) for part in inputs[1:])
+        return begin is not None and size is not None and begin[0] == 0 and size[0] == -1
+    masks = ("begin_mask", "end_mask", "ellipsis_mask")
+    begin, end, ellipsis = (operation.get_attr(name) & 1 for name in masks)
+    return bool(ellipsis or (begin and end))
 
 
 def _added(kinds: set[Kind]) -> Kind:

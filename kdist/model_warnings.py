@@ -52,6 +52,26 @@ def warn_of_number(number: Any, named: set[str]) -> None:
     )
 
 
+def warn_of_gradient(gradient: Any, named: set[str]) -> None:
+    """Say of which gradient the replicas' no longer add up to the global batch's.
+
+    Args:
+        gradient: A tensor that an optimizer is to apply.
+        named: Lines of the user's program that were named already; the gradient's is added.
+    """
+    line = line_of(gradient)
+    if line in named:
+        return
+    named.add(line)
+    warnings.warn(
+        f"{line}\n    This changes a gradient of each replica's own samples, before the optimizer"
+        " adds them up, so the model depends on the number of replicas. Change the sum: gradients ="
+        " kdist.sum_gradients(tape.gradient(loss, variables)), or have the optimizer clip"
+        " (clipnorm=, global_clipnorm=, clipvalue=).",
+        stacklevel=2,
+    )
+
+
 def warn_of_differing_copies(model: keras.Model, named: set[str]) -> None:
     """Name the layers whose own state has become another on each replica.
 

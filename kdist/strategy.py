@@ -1,6 +1,5 @@
 """`MirroredStrategy`: the drop-in for `tf.distribute.MirroredStrategy`."""
 
-import functools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from .errors import UserError
 from .global_batch import GlobalBatch
 from .model_warnings import (
     warn_of_differing_copies,
+    warn_of_gradient,
     warn_of_inexact,
     warn_of_number,
     warn_of_small_batches,
@@ -163,6 +163,7 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
             isinstance(leaf, tf.distribute.DistributedValues) for leaf in keras.tree.flatten(args)
         )
         counts = None if undivided else self._static_counts(args)
+        named = self._warned.setdefault(model, set())
         seed = _upstream.global_seed(self)
         has_results = name == "own_step" or not _upstream.computes_stock_metrics(model)
 
@@ -178,7 +179,8 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
                 draws_by_place=self.draws == "by_place",
                 is_own_step=name == "own_step",
                 has_global_results=has_results and name != "predict_step",
-                warn=functools.partial(self._warn_of_number, model),
+                warn=lambda number: warn_of_number(number, named),
+                warn_of_gradient=lambda gradient: warn_of_gradient(gradient, named),
                 attributes=attributes,
             )
             attributes.restore()
@@ -192,10 +194,6 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):
                 return step(model, batch, data)
 
         return replica_fn
-
-    def _warn_of_number(self, model: keras.Model, number: Any) -> None:
-        """Once for each line of the user's program."""
-        warn_of_number(number, self._warned.setdefault(model, set()))
 
     def _static_counts(self, args: Any) -> list[int] | None:
         """Samples of each replica, where they are known before the step runs."""

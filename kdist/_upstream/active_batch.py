@@ -44,6 +44,21 @@ class ActiveBatch(Protocol):
         `None` where no scalar of this replica has a part in the batch's.
         """
 
+    def rescale_or_warn(self, number: Any) -> Any:
+        """As `rescale_number`; the number itself, and a warning, where there is none."""
+
+    def mixes_samples(self, values: Any) -> bool:
+        """Whether values that look like one for each sample are made of several samples."""
+
+    def mark_rows(self, value: Any) -> None:
+        """Note that a tensor has a row for each sample, unless it is the same on all replicas."""
+
+    def holding_warnings(self) -> contextlib.AbstractContextManager[list[Any]]:
+        """Inside, numbers that would be warned of are put into a list."""
+
+    def warn(self, number: Any) -> None:
+        """Warn of a number that no replica can tell its part of."""
+
     def weighted_terms(self, target: Any) -> list[tuple[Any, Any]]:
         """What to take the gradient of, and how each counts in the global batch's."""
 

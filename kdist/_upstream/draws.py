@@ -38,6 +38,16 @@ def drawing_for(tensor: Any) -> Iterator[None]:
         _thread.source = None
 
 
+@contextlib.contextmanager
+def drawing_for_all() -> Iterator[None]:
+    """Inside, draws are for the rows of all replicas."""
+    _thread.has_whole = True
+    try:
+        yield
+    finally:
+        _thread.has_whole = False
+
+
 def blocks_to_draw(shape: Any) -> list[Block] | None:
     """The rows of the global batch that a draw of this shape is for.
 
@@ -128,7 +138,9 @@ def _key(key: Any, *, apart: bool) -> Any:
 def _has_unknown_rows(shape: Any) -> bool:
     """Whether a draw seems to be for samples, though not for rows of the batch's first axis."""
     known = constant_value_as_shape(shape)
-    return _placed() is not None and known.rank is not None and not known.is_fully_defined()
+    whole = getattr(_thread, "has_whole", False)
+    unknown = known.rank is not None and not known.is_fully_defined()
+    return _placed() is not None and unknown and not whole
 
 
 def _of_the_whole(
@@ -266,10 +278,7 @@ def on_the_whole(compute: Callable[[Any], Any], data: Any) -> Any:
     if batch is None or not blocks:
         return compute(data)
     gathered = keras.tree.map_structure(batch.all_gather, data)
-    _thread.has_whole = True
-    try:
+    with drawing_for_all():
         computed = compute(gathered)
-    finally:
-        _thread.has_whole = False
     (block,) = blocks
     return keras.tree.map_structure(lambda leaf: leaf[block.first :][: block.count], computed)

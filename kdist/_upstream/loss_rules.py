@@ -1,6 +1,5 @@
 """How Keras's losses, metrics and added losses are reduced while several replicas train."""
 
-import inspect
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -9,9 +8,11 @@ import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.losses import loss as keras_loss
+from keras.src.random.seed_generator import global_seed_generator
 from keras.src.trainers.trainer import Trainer
 
 from .active_batch import ActiveBatch, active_batch, check_no_inner_graph
+from .draws import drawing_for_all
 from .replacing import replace, subclasses
 
 # Replicas are traced in threads of their own.
@@ -27,7 +28,8 @@ def on_whole_batch(batch: ActiveBatch, compute: Callable[..., Any], *data: Any) 
     gathered = [gather(batch, structure) for structure in data]
     _thread.whole_batch = True
     try:
-        return batch.mark(compute(*gathered), "SAME")
+        with drawing_for_all():
+            return batch.mark(compute(*gathered), "SAME")
     finally:
         _thread.whole_batch = False
 
@@ -75,7 +77,7 @@ def _reduce(
         return original(values, sample_weight, mask, reduction, dtype)
     values = keras.ops.convert_to_tensor(values, dtype=dtype)
     loss = original(values, sample_weight, mask, reduction, dtype)
-    _thread.scalar = not len(values.shape)
+    _thread.of_whole_batch = not len(values.shape) or batch.mixes_samples(values)
     return batch.rescale(loss, values, sample_weight, mask, reduction)
 
 
@@ -89,21 +91,20 @@ def _call_loss(
 ) -> Any:
     """On the global batch where a loss is no mean over samples: no sum of parts is exact there.
 
-    A loss that returns one number may be any function of the batch.
+    A loss that returns one number, or values that each depend on other samples, may be any function
+    of the batch.
     """
     batch = active_batch()
     if batch is None or _has_whole_batch():
         return original(loss, y_true, y_pred, sample_weight)
-    _thread.scalar = False
+    _thread.of_whole_batch = False
     if getattr(loss, "fn", None) not in _OF_A_WHOLE_BATCH:
+        for leaf in keras.tree.flatten((y_true, y_pred)):
+            batch.mark_rows(leaf)
         value = original(loss, y_true, y_pred, sample_weight)
-        if not _thread.scalar:
-            return batch.mark(value, "MEAN")
-
-    def whole(y_true: Any, y_pred: Any, sample_weight: Any) -> Any:
-        return original(loss, y_true, y_pred, sample_weight)
-
-    return on_whole_batch(batch, whole, y_true, y_pred, sample_weight)
+        if not _thread.of_whole_batch:
+            return batch.mark(value, "ROWS" if len(value.shape) else "MEAN")
+    return _with_whole_batch(batch, original, loss, (y_true, y_pred, sample_weight), {})
 
 
 def _call_own_loss(original: Callable[..., Any], loss: Any, *args: Any, **options: Any) -> Any:
@@ -111,11 +112,17 @@ def _call_own_loss(original: Callable[..., Any], loss: Any, *args: Any, **option
     batch = active_batch()
     if batch is None or _has_whole_batch():
         return original(loss, *args, **options)
+    return _with_whole_batch(batch, original, loss, args, options)
+
+
+def _with_whole_batch(
+    batch: ActiveBatch, original: Callable[..., Any], owner: Any, args: Any, options: Any
+) -> Any:
     names = list(options)
 
     def whole(*data: Any) -> Any:
         positional, named = data[: len(args)], data[len(args) :]
-        return original(loss, *positional, **dict(zip(names, named, strict=True)))
+        return original(owner, *positional, **dict(zip(names, named, strict=True)))
 
     return on_whole_batch(batch, whole, *args, *options.values())
 
@@ -125,34 +132,30 @@ def _compute_loss(original: Callable[..., Any], model: Any, *args: Any, **option
     batch = active_batch()
     if batch is None or _has_whole_batch() or getattr(_thread, "computing_loss", False):
         return original(model, *args, **options)
-    bound = inspect.signature(original).bind(model, *args, **options)
     _thread.computing_loss = True
     try:
-        # Regularizers look weights up in the scope, and fail where it has none.
-        weights = [(weight, weight.value) for weight in model.trainable_weights]
-        with keras.StatelessScope(state_mapping=weights) as scope:
-            loss = original(*bound.args, **bound.kwargs)
-        rescaled = loss if len(loss.shape) else batch.rescale_number(loss)
-        if rescaled is not None:
-            _assign_from(scope, model, {id(weight): value for weight, value in weights})
-            return batch.mark(rescaled, "MEAN")
-
-        def whole(*data: Any) -> Any:
-            return original(model, **dict(zip(names, data, strict=True)))
-
-        names, values = zip(*list(bound.arguments.items())[1:], strict=True)
-        return on_whole_batch(batch, whole, *values)
+        if not tf.executing_eagerly():  # which leaves no graph to read
+            before = [(state, tf.identity(state.value)) for state in _states(model)]
+            with batch.holding_warnings() as held:
+                loss = original(model, *args, **options)
+            rescaled = loss if len(loss.shape) else batch.rescale_number(loss)
+            if rescaled is not None:
+                for number in held:
+                    batch.warn(number)
+                return batch.mark(rescaled, "ROWS" if len(loss.shape) else "MEAN")
+            for state, value in before:
+                state.assign(value)
+        return _with_whole_batch(batch, original, model, args, options)
     finally:
         _thread.computing_loss = False
 
 
-def _assign_from(scope: keras.StatelessScope, model: keras.Model, read: dict[Any, Any]) -> None:
-    """What was assigned in the scope, to variables that were not only read there."""
+def _states(model: keras.Model) -> list[keras.Variable]:
+    """What computing a loss may change: seeds, metrics, the layers' own states."""
     metrics = [variable for metric in model.metrics for variable in metric.variables]
-    for variable in [*model.variables, *metrics]:
-        value = scope.get_current_value(variable)
-        if value is not None and value is not read.get(id(variable)):
-            variable.assign(value)
+    seeds = [global_seed_generator().state]
+    states = [*model.non_trainable_variables, *metrics, *seeds]
+    return list({id(state): state for state in states}.values())
 
 
 def watch_losses(model: keras.Model) -> None:
@@ -180,8 +183,20 @@ def _update_mean(
     """A mean over this replica's samples counts by their share, not as one update of many."""
     batch = active_batch()
     if batch and sample_weight is None and not len(getattr(values, "shape", ())):
-        number = batch.rescale_number(keras.ops.convert_to_tensor(values))
-        values = batch.zero_if_empty(values if number is None else number)
+        values = batch.zero_if_empty(batch.rescale_or_warn(keras.ops.convert_to_tensor(values)))
+        sample_weight = batch.fraction()
+    return original(metric, values, sample_weight)
+
+
+@replace(keras.metrics.Sum, "update_state")
+def _update_sum(
+    original: Callable[..., Any], metric: Any, values: Any, sample_weight: Any = None
+) -> Any:
+    """A number counts once in the global batch, not once on each replica."""
+    batch = active_batch()
+    if batch and sample_weight is None and not len(getattr(values, "shape", ())):
+        values = keras.ops.cast(values, metric.dtype)
+        values = batch.zero_if_empty(batch.rescale_or_warn(values))
         sample_weight = batch.fraction()
     return original(metric, values, sample_weight)
 

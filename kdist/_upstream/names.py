@@ -54,8 +54,8 @@ def takes_any_batch(model: keras.Model) -> bool:
 
 def global_seed(strategy: tf.distribute.Strategy) -> SeedGenerator:
     """The generator behind `seed=None`, with a copy on every replica: a step makes no variables."""
-    generator = global_seed_generator()
     with tf.init_scope(), strategy.scope():
+        generator = global_seed_generator()
         distribute([generator.state], strategy)
     return generator
 

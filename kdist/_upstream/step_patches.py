@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from .active_batch import ActiveBatch, active_batch
-from .names import set_strategy
+from .names import distribute, set_strategy
 from .own_copies import own_copies, with_inner
 from .replacing import replace, subclasses
 
@@ -46,7 +46,11 @@ def _gradient(
         for part, weight in batch.weighted_terms(leaf):
             targets.append(part)
             weights.append(weight)
-    return original(tape, targets, sources, weights, unconnected_gradients)
+    gradients = original(tape, targets, sources, weights, unconnected_gradients)
+    for source, gradient in zip(tf.nest.flatten(sources), tf.nest.flatten(gradients), strict=False):
+        if isinstance(source, keras.Variable | tf.Variable):
+            batch.mark(gradient, "SUM")
+    return gradients
 
 
 @replace(BaseOptimizer, "apply")
@@ -68,7 +72,7 @@ def _apply(
     variables = list(trainable_variables or optimizer._trainable_variables)
     if batch is not None:
         grads = batch.global_gradients(list(grads), variables)
-        if not optimizer.built:
+        if not _is_distributed(optimizer):
             _build(optimizer, variables)
     with own_copies(optimizer, variables):
         return original(optimizer, grads, variables)
@@ -86,13 +90,22 @@ def _is_alone(optimizer: Any, strategy: tf.distribute.Strategy) -> bool:
     )
 
 
+def _is_distributed(optimizer: Any) -> bool:
+    """Whether the optimizer has variables, and a copy of each on every replica."""
+    values = [variable._value for variable in optimizer.variables]
+    copied = all(isinstance(value, tf.distribute.DistributedValues) for value in values)
+    return bool(optimizer.built and copied)
+
+
 def _build(optimizer: Any, variables: list[Any]) -> None:
     """Makes the optimizer's variables on every replica, at the first step that is traced."""
 
     def build(strategy: tf.distribute.Strategy) -> None:
         set_strategy(optimizer, strategy)
         with tf.init_scope(), strategy.scope():
-            optimizer.build(variables)
+            if not optimizer.built:
+                optimizer.build(variables)
+            distribute(optimizer.variables, strategy)
 
     tf.distribute.get_replica_context().merge_call(build)
 

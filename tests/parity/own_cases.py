@@ -115,6 +115,71 @@ class RootObjective(keras.Model):
         return loss + root
 
 
+class DrawingObjective(keras.Model):
+    """Hands on what it is given, and computes from draws without a seed."""
+
+    def compute_loss(self, *args: Any, **options: Any) -> Any:
+        loss = super().compute_loss(*args, **options)
+        return ops.sqrt(loss + ops.mean(keras.random.uniform(ops.shape(args[2]))))
+
+
+class PairsObjective(keras.Model):
+    """Every sample against every other."""
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None
+    ) -> Any:
+        pairs = ops.expand_dims(y_pred, 1) - ops.expand_dims(y_pred, 0)
+        return ops.mean(ops.square(pairs)) + ops.mean(squared_errors(y, y_pred))
+
+
+class SampleBySample(GuideStep):
+    """A loss that gives a value a sample, reduced by hand; added losses; logs that are none."""
+
+    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+        loss = keras.losses.SparseCategoricalCrossentropy(reduction="none")
+        return ops.mean(loss(y, predictions)) + sum(self.losses)
+
+    def train_step(self, data: Any) -> Any:
+        return {**super().train_step(data), "nothing": None}
+
+
+class ClippedByHand(GuideStep):
+    """Changes the gradients of the whole batch, with an optimizer kept in a list."""
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = ops.mean(squared_errors(y, self(x, training=True)))
+        weights = self.trainable_variables
+        gradients = kdist.sum_gradients(tape.gradient(loss, weights))
+        gradients, norm = tf.clip_by_global_norm(gradients, 0.1)
+        self.optimizers[0].apply(gradients, weights)
+        return {"loss": loss, "norm": norm}
+
+
+def clipped_by_hand() -> keras.Model:
+    model = own(ClippedByHand)
+    model.optimizers = [optimizers.Adam(0.01)]
+    return model
+
+
+def sample_by_sample(kind: type[keras.Model]) -> keras.Model:
+    inputs = keras.Input((6,))
+    hidden = layers.Dense(8, activation="tanh", activity_regularizer="l2")(inputs)
+    return kind(inputs, models.classes()(hidden))
+
+
+class HandingOn(keras.Model):
+    def compute_loss(self, *args: Any, **options: Any) -> Any:
+        return super().compute_loss(*args, **options)
+
+
+def from_the_mean(y: Any, predictions: Any) -> Any:
+    """A value a sample, made of all."""
+    return ops.square(predictions[:, 0] - ops.mean(predictions[:, 0]))
+
+
 class TwiceTheBatch(GuideStep):
     """Both halves of a doubled batch pass a dropout."""
 
@@ -282,6 +347,22 @@ CASES: dict[str, Case] = {
     ),
     "own_sum_objective_uneven": of(SummedObjective),
     "own_root_objective_uneven": of(RootObjective, samples=ONE_LEFT),
+    "own_drawing_objective_uneven": of(DrawingObjective),
+    "own_pairs_objective_uneven": of(PairsObjective),
+    "own_step_sample_by_sample_uneven": uneven(
+        Case(model=lambda: sample_by_sample(SampleBySample))
+    ),
+    "own_step_clipped_by_hand_uneven": uneven(
+        Case(model=clipped_by_hand), compile=lambda: {"metrics": None}, scored=False
+    ),
+    "own_objective_handed_on_uneven": uneven(Case(model=lambda: sample_by_sample(HandingOn))),
+    "own_loss_of_the_mean_uneven": of(keras.Model, compile=lambda: {"loss": from_the_mean}),
+    "own_sum_objective_eagerly": of(
+        SummedObjective,
+        compile=lambda: {"run_eagerly": True},
+        scored=False,
+        fit=lambda: {"epochs": 1},
+    ),
     "own_contrastive_loss_uneven": of(
         keras.Model, compile=lambda: {"loss": Contrastive()}, optimizer=lambda: optimizers.SGD(0.01)
     ),
