@@ -43,10 +43,11 @@ def network(draws):
     return model
 
 
+# The first strategy splits the CPU, before the first dataset.
+networks = {draws: network(draws) for draws in ("by_place", "per_replica")}
 batch = training_steps.random_batch(args.batch)
 contestants = {
-    draws: training_steps.steps(network(draws), batch, args.steps)
-    for draws in ("by_place", "per_replica")
+    draws: training_steps.steps(model, batch, args.steps) for draws, model in networks.items()
 }
 interleaved.rounds(contestants, 2)  # traced and warm
 times = interleaved.rounds(contestants, args.rounds)

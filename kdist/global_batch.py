@@ -204,7 +204,8 @@ class GlobalBatch:
     @contextlib.contextmanager
     def holding_warnings(self) -> Iterator[list[Any]]:
         """Inside, numbers that would be warned of are put into a list."""
-        before, self._warn = self._warn, (held := []).append
+        held: list[Any] = []
+        before, self._warn = self._warn, held.append
         try:
             yield held
         finally:

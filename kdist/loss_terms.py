@@ -187,7 +187,7 @@ class GraphReader:
         kind, inputs = operation.type, operation.inputs
         if kind == "Transpose":
             order = tf.get_static_value(inputs[1])
-            return order is not None and order[0] == 0
+            return bool(order is not None and order[0] == 0)
         if kind == "ExpandDims":
             return tf.get_static_value(inputs[1]) not in (0, -inputs[0].shape.rank - 1)
         if kind == "Reshape":
@@ -212,7 +212,7 @@ class GraphReader:
             varying = [self.kind(part, depth) is not Kind.SAME for part in inputs]
             return not _keeps_first_axis(operation, varying)
         if kind in ("Softmax", "LogSoftmax", "TopKV2"):
-            return inputs[0].shape.rank == 1
+            return bool(inputs[0].shape.rank == 1)
         if kind in ("Cumsum", "Cumprod", "ReverseV2", "Roll", "GatherV2"):
             axis = inputs[1] if kind in ("Cumsum", "Cumprod", "ReverseV2") else inputs[2]
             return self.kind(inputs[0], depth) is Kind.ROWS and _is_along_rows(axis, inputs[0])
