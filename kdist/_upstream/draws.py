@@ -124,7 +124,9 @@ def _by_counter(
         drawn = tf.reshape(size if in_groups else size + group - 1, [1])
         values = draw(drawn, key=key, counter=from_there)
         if not in_groups:
-            values = tf.slice(values, [first % group], tf.reshape(size, [1]))
+            values = tf.slice(
+                values, tf.reshape(tf.cast(first % group, "int64"), [1]), tf.reshape(size, [1])
+            )
         return tf.reshape(values, _shape_of(block, shape))
 
     return _joined(blocks, rows)
@@ -139,7 +141,8 @@ def _has_unknown_rows(shape: Any) -> bool:
     """Whether a draw seems to be for samples, though not for rows of the batch's first axis."""
     known = constant_value_as_shape(shape)
     whole = getattr(_thread, "has_whole", False)
-    unknown = known.rank is not None and not known.is_fully_defined()
+    # One row is broadcast to all samples.
+    unknown = bool(known.rank) and known[0] != 1 and not known.is_fully_defined()
     return _placed() is not None and unknown and not whole
 
 
