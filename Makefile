@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: train test lint bench clean
+.PHONY: train test lint docs bench clean
 
 train: $(INSTALLED)  ## Train a WideResNet on two replicas, on any machine.
 	$(BIN)/kdist train --dataset sample --no-augment --replicas 2 --depth 10 --width 1 \
@@ -12,17 +12,20 @@ train: $(INSTALLED)  ## Train a WideResNet on two replicas, on any machine.
 test: $(INSTALLED)  ## Run every test.
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-lint: $(INSTALLED)  ## Format, lint and type checks.
+lint: $(INSTALLED)  ## Format, lint, type and import checks.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pip install --quiet --no-deps --upgrade --target .venv/typed .
-	MYPYPATH=.venv/typed $(BIN)/mypy -p kdist
+	$(BIN)/mypy -p kdist
+	$(BIN)/lint-imports --no-logo
 
-bench: $(INSTALLED)  ## Race stock Keras and PyTorch: under half an hour, QUICK=1 five minutes.
+docs: $(INSTALLED)  ## Build the documentation into site/, warnings as errors.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+bench: $(INSTALLED)  ## Compare with stock Keras and PyTorch: under half an hour, QUICK=1 five minutes.
 	$(BIN)/kdist bench $(if $(QUICK),--quick)
 
 clean:
-	rm -rf .venv build runs *.egg-info
+	rm -rf .venv build runs site *.egg-info
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -22,7 +22,7 @@ import keras
 import tensorflow as tf
 import training_steps
 from kdist.bench import worker
-from kdist.bench.program import timed
+from kdist.bench.workload import timed
 from kdist.layers import SyncBatchNormalization
 from kdist.models import WideResNet
 

@@ -16,7 +16,7 @@ import kdist
 import keras
 import tensorflow as tf
 import training_steps
-from kdist.bench.program import timed
+from kdist.bench.workload import timed
 from kdist.callbacks import BatchNormMonitor, GradientNoiseScale
 from kdist.models import WideResNet
 

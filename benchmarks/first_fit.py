@@ -1,7 +1,7 @@
 """How long a deep model with synchronized batch norm takes to its first epoch of two steps.
 
-    python -m benchmarks.first_fit          # MobileNetV2 and ResNet50, two and four replicas
-    python -m benchmarks.first_fit --model mobilenet --replicas 2
+    python benchmarks/first_fit.py          # MobileNetV2 and ResNet50, two and four replicas
+    python benchmarks/first_fit.py --model mobilenet --replicas 2
 
 Nearly all of it is TensorFlow tracing the step. kdist's `strategy.build` against stock Keras under
 `tf.distribute.MirroredStrategy`, its layers with `synchronized=True`; each in a process of its own,
@@ -13,7 +13,7 @@ import json
 import time
 from typing import Any
 
-from benchmarks import own_process
+import own_process
 
 MODELS = ("mobilenet", "resnet")
 

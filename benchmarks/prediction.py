@@ -1,4 +1,4 @@
-"""The ring model of `kdist.step_time` against published scaling: how far is it off?
+"""The ring model of `kdist.performance.step_time` against published scaling: how far is it off?
 
     python -m benchmarks.prediction
 
@@ -12,8 +12,8 @@ import dataclasses
 import math
 import statistics
 
-from kdist.links import LINKS, Link, choose_link
-from kdist.step_time import StepTime, predict_step
+from kdist.performance.links import LINKS, Link, choose_link
+from kdist.performance.step_time import StepTime, predict_step
 
 FUSION_BYTES = 64 * 2**20  # Horovod's default, docs/tensor-fusion.rst
 

@@ -27,19 +27,19 @@ args = parser.parse_args()
 if args.stock:
     import tensorflow as tf  # before kdist, so that it makes its own choices
 
-from kdist.bench.programs import PROGRAMS
+from kdist.bench.workloads import WORKLOADS
 
 if not args.stock:
     import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 settings = {"depth": args.depth, "width": args.width, "batch": args.batch, "steps": args.steps}
-program = PROGRAMS["keras" if args.stock else "kdist"](**settings, replicas=args.replicas)
-program.work()  # traced
-program.work()
+workload = WORKLOADS["keras" if args.stock else "kdist"](**settings, replicas=args.replicas)
+workload.work()  # traced
+workload.work()
 with tempfile.TemporaryDirectory() as folder:
     tf.profiler.experimental.start(folder)
-    seconds = program.work()
+    seconds = workload.work()
     tf.profiler.experimental.stop()
     space = xplane_pb2.XSpace()
     space.ParseFromString(next(Path(folder).rglob("*.xplane.pb")).read_bytes())

@@ -44,8 +44,8 @@ def silent(_):
 
 def trained_by_kdist(settings):
     """A run of `kdist train` that stops at the target."""
-    from kdist.config import TrainConfig
-    from kdist.training import train
+    from kdist.training.config import TrainConfig
+    from kdist.training.run import train
 
     with tempfile.TemporaryDirectory() as folder:
         config = TrainConfig.from_dict(
@@ -101,7 +101,7 @@ def run_here(name):
     if name == "convnet":
         seconds, accuracy = convnet()
     else:
-        from kdist.recipes import read_recipe
+        from kdist.training.recipes import read_recipe
 
         lab = {"width": 1, "val_batch_size": 500}
         fast = {**read_recipe("fast"), "epochs": 4} if args.target > 0.9 else read_recipe("fast")

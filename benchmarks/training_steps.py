@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from kdist.bench.program import random_images
+from kdist.bench.workload import random_images
 
 
 class _StepEnds(keras.callbacks.Callback):

@@ -1,11 +1,11 @@
-"""Callbacks for `keras.Model.fit`: images per second, time to accuracy, total time, batch norm."""
+"""Callbacks for `keras.Model.fit`: throughput, time to accuracy, total time, CSV, batch norm."""
 
 from .batch_norm_monitor import BatchNormMonitor
-from .early_stopping import StopAtAccuracy
 from .gradient_noise_scale import GradientNoiseScale
-from .throughput import PrintThroughput
-from .total_time import PrintTotalTime
-from .training_data import SaveTrainingData
+from .print_throughput import PrintThroughput
+from .print_total_time import PrintTotalTime
+from .save_training_data import SaveTrainingData
+from .stop_at_accuracy import StopAtAccuracy
 
 __all__ = [
     "BatchNormMonitor",

@@ -1,4 +1,4 @@
-"""How well batch norms' moving statistics fit, epoch by epoch."""
+"""`BatchNormMonitor`: how well batch norms' moving statistics fit, epoch by epoch."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -8,74 +8,75 @@ import numpy as np
 import tensorflow as tf
 
 from ..arguments import positive_number
-from ..batch_norms import batch_norms
-from ..errors import UserError
-from ..layers.batch_norm_kernels import merge
-from .batch_norm_gaps import (
+from ..batch_norm.diagnosis import (
     LayerGap,
     diagnosis,
     mean_distance,
     replica_distance,
     variance_distance,
 )
-from .batch_norm_probe import (
+from ..batch_norm.find import batch_norms
+from ..batch_norm.probe import (
     checked_batch,
     observed_moments,
     refuse_what_the_model_does_not_take,
     traceless_loss,
 )
+from ..errors import UserError
+from ..ops.batch_norm import merge
 from .resumable import ResumableCallback
 
 
 class BatchNormMonitor(ResumableCallback):
-    """Watches whether batch norms' moving statistics fit, and says why where they do not.
+    """Checks whether batch norms' moving statistics fit the data, and explains why if not.
 
-    At the end of every epoch the model sees one batch, always the same, once in training mode and
-    once in inference mode, and these go into `logs`:
+    At the end of every epoch the model runs on one batch, always the same, once in training mode
+    and once in inference mode. These values are added to `logs`:
 
     * `batch_norm_gap`: the largest distance, over layers, between the batch's statistics and the
-      moving ones. A layer's is the larger of |mean - moving mean| in moving standard deviations and
-      of |log(variance / moving variance)|, averaged over channels, epsilon added to variances.
-    * `batch_norm_replica_gap`: the largest such distance between the moving statistics of this
-      worker's replicas and those of its replica 0, which a file holds. 0 on one replica.
+      moving statistics. A layer's distance is the larger of |mean - moving mean| in moving standard
+      deviations and |log(variance / moving variance)|, averaged over channels, with epsilon added
+      to variances.
+    * `batch_norm_replica_gap`: the largest such distance between the moving statistics of any of
+      this worker's replicas and those of replica 0, which are the ones saved. 0 on one replica.
     * `loss_in_training_mode` and `loss_in_inference_mode`: the model's loss on the batch.
 
-    Where a gap, or that between the losses, is beyond its threshold, one line names the worst layer
-    and the likely cause: moving statistics that lag, were never updated or differ between replicas,
-    replicas whose data differ, or a batch per replica too small to have statistics.
+    If a gap or the difference between the losses is above its threshold, it prints one line with
+    the worst layer and the likely cause: moving statistics that lag, were never updated or differ
+    between replicas, replicas whose data differ, or a batch per replica that is too small.
 
-    No variable of the model changes: neither moving statistics nor seeds nor metrics (those of
-    Keras; a raw `tf.Variable` that a layer assigns to is out of its reach). In training mode
-    dropout is on, so `loss_in_training_mode` and the statistics behind dropout hold its noise, and
-    the two losses differ by more than batch norm does. Batch norms that are not synchronized
-    normalize the rows of each replica apart, as in training; inference takes the moving statistics
-    of replica 0.
+    No variable of the model changes: not moving statistics, seeds or Keras metrics. (A raw
+    `tf.Variable` that a layer assigns to may change.) In training mode dropout is on, so
+    `loss_in_training_mode` and the statistics after a dropout include its noise, and the losses
+    differ by more than batch norm explains. Batch norms that are not synchronized normalize each
+    replica's rows separately, as in training; inference uses the moving statistics of replica 0.
 
     Args:
         batch: One batch as `fit` takes them, `(x, y)` or `(x, y, sample_weight)`, of arrays or
-            nested arrays. Take it from the training data and as large as the global batch trained
-            with: the statistics of fewer samples are noisier, and causes are told by its size.
-        gap_threshold: The largest `batch_norm_gap` that is not worth a line. The default, 0.5, is
-            half a standard deviation, or a variance off by a factor of 1.65: beyond the 0.2 to 0.3
-            by which the statistics of 16 values are off by chance.
-        replica_gap_threshold: The largest `batch_norm_replica_gap` that is not. The default, 0.1,
-            is beyond what 16 values a replica leave in averages of momentum 0.9 or more.
-        lag_threshold: Moving statistics lag if what they were when training began still has more
-            than this weight in them, `momentum ** steps`. The default, 0.1, is reached after 230
-            steps of Keras's momentum 0.99.
-        loss_threshold: The largest excess of the loss in inference mode over that in training mode,
-            as a share of the latter, that is not worth a line. Dropout makes the excess smaller.
+            nested arrays. Take it from the training data, with as many samples as the global batch
+            used in training: the statistics of fewer samples are noisier, and the number of samples
+            decides which causes are considered.
+        gap_threshold: Print a line if `batch_norm_gap` is above this. The default, 0.5, is half a
+            standard deviation, or a variance off by a factor of 1.65. The statistics of 16 values
+            are off by 0.2 to 0.3 by chance.
+        replica_gap_threshold: Print a line if `batch_norm_replica_gap` is above this. The default,
+            0.1, is more than chance explains with 16 values per replica and momentum 0.9 or more.
+        lag_threshold: Moving statistics lag if their initial values still have more weight than
+            this in them, `momentum ** steps`. The default, 0.1, is reached after 230 steps with
+            Keras's momentum 0.99.
+        loss_threshold: Print a line if the loss in inference mode exceeds the loss in training mode
+            by more than this fraction of the latter. Dropout makes the excess smaller.
         verbose: 0 prints nothing and only fills `logs`.
 
     Attributes:
         gaps: The `LayerGap` of every batch norm after the last epoch.
-        diagnosis: The line that the last epoch printed or, with `verbose=0`, would have printed;
-            `None` where all gaps were small.
+        diagnosis: The line that the last epoch printed (or would have printed, with `verbose=0`);
+            `None` if all gaps were small.
         steps: Steps of training so far.
 
     Raises:
-        UserError: If an argument is of a wrong kind, or, when training begins, if the model has no
-            batch norm or cannot take the batch.
+        UserError: If an argument is invalid, or, when training begins, if the model has no batch
+            norm or cannot take the batch.
 
     Example:
         ```python
@@ -87,7 +88,7 @@ class BatchNormMonitor(ResumableCallback):
     Source: Wu & Johnson 2021, "Rethinking 'Batch' in BatchNorm", sections 3 and 4.
     """
 
-    fresh_state: ClassVar[Mapping[str, Any]] = {"steps": 0}
+    initial_state: ClassVar[Mapping[str, Any]] = {"steps": 0}
     steps: int
 
     def __init__(
@@ -114,7 +115,7 @@ class BatchNormMonitor(ResumableCallback):
         self._first: dict[str, Any] = {}
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Note the moving statistics, and refuse a model or batch that cannot be looked at."""
+        """Note the moving statistics; reject a model or batch that cannot be checked."""
         super().on_train_begin(logs)
         self.gaps, self.diagnosis, self._steps_of_epoch = [], None, 0
         norms = _required_batch_norms(self.model)
@@ -123,12 +124,12 @@ class BatchNormMonitor(ResumableCallback):
             refuse_what_the_model_does_not_take(self.model, self.batch)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Count steps: Keras names the last one of an execution."""
+        """Count the steps of the epoch."""
         super().on_train_batch_end(batch, logs)
-        self._steps_of_epoch = self.steps_until(batch)
+        self._steps_of_epoch = self.steps_done(batch)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Compare, add the gaps and losses to `logs`, and say what is wrong."""
+        """Compare the statistics, add gaps and losses to `logs`, and print the diagnosis."""
         super().on_epoch_end(epoch, logs)
         self.steps += self._steps_of_epoch
         self._steps_of_epoch = 0
@@ -157,7 +158,7 @@ class BatchNormMonitor(ResumableCallback):
             losses=(in_training, in_inference),
         )
         if self.diagnosis:
-            self.say(self.diagnosis)
+            self.print_line(self.diagnosis)
 
     def _gap(self, norm: Any, shares: Mapping[int, list[Any]]) -> LayerGap:
         means, variances = moving = _moving_statistics(self.model, norm)
@@ -190,14 +191,14 @@ def _required_batch_norms(model: keras.Model) -> list[Any]:
     norms = batch_norms(model)
     if not norms:
         raise UserError(
-            f"{model.name} has no keras.layers.BatchNormalization, which BatchNormMonitor is for: "
-            "leave the callback out."
+            f"{model.name} has no keras.layers.BatchNormalization for BatchNormMonitor to check: "
+            "remove the callback."
         )
     return norms
 
 
 def _moving_statistics(model: keras.Model, norm: Any) -> Any:
-    """Moving means and variances of every replica of this worker, `(2, replicas, channels)`."""
+    """Moving means and variances of this worker's replicas, shape `(2, replicas, channels)`."""
     local = model.distribute_strategy.experimental_local_results
     return np.array(
         [[v.numpy() for v in local(m.value)] for m in (norm.moving_mean, norm.moving_variance)]
@@ -205,5 +206,5 @@ def _moving_statistics(model: keras.Model, norm: Any) -> Any:
 
 
 def _checked_threshold(name: str, value: float) -> float:
-    mend = 'pass a larger one, or float("inf") for no line'
-    return positive_number(name, value, mend=mend, finite=False)
+    hint = 'pass a number above 0, or float("inf") to never print a line'
+    return positive_number(name, value, hint=hint, finite=False)

@@ -1,4 +1,4 @@
-"""Times the training part of every epoch: what `PrintThroughput` prints and a CSV keeps."""
+"""Images, steps and seconds of every epoch's training part."""
 
 import time
 from collections.abc import Mapping
@@ -11,32 +11,32 @@ from .throughput_meter import Clock, ThroughputMeter
 
 
 class EpochTiming(ResumableCallback):
-    """Counts images, steps and seconds of an epoch's training part.
+    """Counts images, steps and seconds of every epoch's training part.
 
-    From the beginning of an epoch's first step to the end of its last one: neither validation nor
-    what other callbacks do at the end of an epoch. A subclass reads `rate`, `steps` and
-    `epoch_seconds` in `on_epoch_end`, after `super()`'s.
+    The time runs from the start of an epoch's first step to the end of its last step. Validation
+    and other callbacks' work at the end of an epoch are excluded. A subclass reads `rate`, `steps`
+    and `epoch_seconds` in its `on_epoch_end`, after calling `super().on_epoch_end`.
 
     Args:
-        total_images: Images that one epoch trains on; by default they are counted.
+        total_images: Images in one epoch; counted by default.
         verbose: 0 prints nothing.
         clock: Returns the time in seconds, from any origin.
 
     Attributes:
         meter: Images and seconds of all epochs so far.
-        warm_meter: The same without the first epoch of every fit, which holds TensorFlow's tracing
-            and what a device does only once.
+        warm_meter: The same, without the first epoch of every fit, which includes TensorFlow's
+            tracing and the devices' warm-up.
         warm_steps: Steps in `warm_meter`.
-        rate: Images a second of the last epoch; None without a step.
+        rate: Images per second of the last epoch; None if it had no step.
         steps: Steps of the last epoch.
         epoch_seconds: Seconds of the last epoch's training part.
 
     Raises:
-        UserError: If `total_images` is no integer of at least 1, or, when training begins, if the
-            images cannot be counted.
+        UserError: If `total_images` is not an integer of at least 1, or, when training begins, if
+            the images cannot be counted.
     """
 
-    fresh_state: ClassVar[Mapping[str, Any]] = {
+    initial_state: ClassVar[Mapping[str, Any]] = {
         "images": 0,
         "seconds": 0.0,
         "warm_images": 0,
@@ -59,7 +59,7 @@ class EpochTiming(ResumableCallback):
             total_images = positive_integer(
                 "total_images",
                 total_images,
-                mend="pass the images that one epoch trains on, or leave it out to count them",
+                hint="pass the number of images in one epoch, or omit it to have them counted",
             )
         self.total_images = total_images
         self.clock = clock
@@ -80,28 +80,28 @@ class EpochTiming(ResumableCallback):
         }
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Refuse a model whose images cannot be counted before it has trained for an epoch."""
+        """Reject a model whose images cannot be counted, before its first epoch."""
         super().on_train_begin(logs)
         self._epochs_of_fit = 0
         self._images_seen()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Forget the epoch before."""
+        """Reset the values of the previous epoch."""
         super().on_epoch_begin(epoch, logs)
         self.rate, self.steps, self.epoch_seconds = None, 0, 0.0
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Start the time at the first step of an epoch."""
+        """Start the clock at the first step of an epoch."""
         super().on_train_batch_begin(batch, logs)
         if not self.meter.started:
             self._images_before = self._images_seen()
             self.meter.start()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Note the time; Keras has read the step's `logs` by now and so has waited for it."""
+        """Note the time: Keras has read the step's `logs`, so the step has finished."""
         super().on_train_batch_end(batch, logs)
         self.meter.lap()
-        self.steps = self.steps_until(batch)
+        self.steps = self.steps_done(batch)
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Count the images of the epoch before validation resets the count."""
@@ -109,7 +109,7 @@ class EpochTiming(ResumableCallback):
         self._end_stretch()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """End the epoch's time."""
+        """Stop the epoch's clock."""
         super().on_epoch_end(epoch, logs)
         self._end_stretch()
 

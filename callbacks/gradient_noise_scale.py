@@ -1,41 +1,43 @@
-"""How large a global batch still pays."""
+"""`GradientNoiseScale`: how large a global batch is still worth it."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from .. import _upstream, gradient_norms
+from .. import _upstream
 from ..arguments import as_real, positive_integer
+from ..distribute import gradient_norms
+from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
-from ..strategy import MirroredStrategy
 from .resumable import ResumableCallback
 
 
 class GradientNoiseScale(ResumableCallback):
-    """Measures the batch beyond which more replicas stop paying.
+    """Measures the global batch size beyond which larger batches and more replicas stop helping.
 
-    The simple noise scale is the variance of one sample's gradient, summed over weights, over the
-    squared norm of the true gradient: tr(Σ) / |G|². A batch much smaller than it wastes no sample:
-    twice the batch needs half the steps. A batch much larger gains next to nothing. It grows while
-    a model learns, so the value of the last epochs counts.
+    The simple noise scale (McCandlish et al. 2018) says how noisy the gradient of one sample is:
+    its variance, summed over all weights, divided by the squared norm of the true gradient,
+    tr(Σ) / |G|². It is a batch size. With a batch much smaller than it, doubling the batch halves
+    the steps that training needs. With a batch much larger, doubling it saves hardly any steps. It
+    grows as the model learns, so use the value of the last epochs.
 
-    It comes from the norms of the gradients of parts of a batch against the whole batch's: with
-    several replicas the replicas' own, which the step has anyway; with one, those of both halves of
-    a batch, computed besides every so many steps. After each epoch it prints
-    `Gradient noise scale: 1210 images` and puts `gradient_noise_scale` into `logs`, NaN as long as
-    noise hides the gradient altogether.
+    It is estimated by comparing the gradient norms of parts of a batch with that of the whole
+    batch. With several replicas the parts are the replicas' own gradients, which each step computes
+    anyway. With one replica they are the gradients of the two halves of a batch, computed in
+    addition every `every` steps. After each epoch it prints `Gradient noise scale: 1210 images` and
+    adds `gradient_noise_scale` to `logs`, NaN while the noise is too large for an estimate.
 
-    The model has to be made under `kdist.MirroredStrategy`, `replicas=1` included, and train by
-    Keras's own `train_step`.
+    The model has to be made under `kdist.MirroredStrategy` (`replicas=1` works too) and use Keras's
+    own `train_step`.
 
     Args:
-        smoothing: What older measurements keep of their weight at each new one, from 0 to below 1.
-        every: On one replica: steps from one measurement, which costs about another step, to the
-            next. The default costs 2 %.
+        smoothing: Decay of the running averages at each measurement, at least 0 and below 1.
+        every: On one replica: steps between measurements. A measurement costs about as much as one
+            step, so the default adds 2 %.
         verbose: 0 prints nothing and only fills `logs`.
 
     Attributes:
-        noise_scale: The last epoch's, in samples.
+        noise_scale: The noise scale after the last epoch, in samples.
 
     Raises:
         UserError: If an argument is out of range, or, when training begins, if the model is not
@@ -48,11 +50,11 @@ class GradientNoiseScale(ResumableCallback):
         ```
 
     Source: McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", appendix A.1.
-    Batch norm and dropout make a sample's gradient depend on its batch, which the theory leaves
-    out: take the value for an order of magnitude.
+    Batch norm and dropout make a sample's gradient depend on its batch, which the theory does not
+    cover: read the value as an order of magnitude.
     """
 
-    fresh_state: ClassVar[Mapping[str, Any]] = {"sums": [0.0] * len(gradient_norms.FIELDS)}
+    initial_state: ClassVar[Mapping[str, Any]] = {"sums": [0.0] * len(gradient_norms.FIELDS)}
     sums: Sequence[float]
 
     def __init__(self, *, smoothing: float = 0.98, every: int = 50, verbose: int = 1) -> None:
@@ -60,34 +62,35 @@ class GradientNoiseScale(ResumableCallback):
         fraction = as_real(smoothing)
         if fraction is None or not 0 <= fraction < 1:
             raise UserError(
-                f"smoothing is {smoothing!r}, but has to be a number from 0 to below 1: pass the"
-                " weight that older measurements keep, for example 0.98."
+                f"smoothing is {smoothing!r}, but has to be a number of at least 0 and below 1:"
+                " pass the decay of the running averages, for example 0.98."
             )
         self.smoothing = fraction
-        self.every = positive_integer("every", every, mend="pass steps between measurements")
+        self.every = positive_integer("every", every, hint="pass steps between measurements")
         self.noise_scale = math.nan
         self._norms: gradient_norms.GradientNorms | None = None
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Have the model's step measured; refuse a model whose gradients are out of reach."""
+        """Start measuring; reject a model whose gradients cannot be read."""
         super().on_train_begin(logs)
         self.noise_scale = math.nan
-        if not isinstance(self.model.distribute_strategy, MirroredStrategy):
+        strategy = self.model.distribute_strategy
+        if not isinstance(strategy, MirroredStrategy):
             raise UserError(
-                f"{self.model.name} is not made under kdist.MirroredStrategy, which"
-                " GradientNoiseScale reads gradients from: make it in"
-                " kdist.MirroredStrategy(replicas=1).build(lambda: ...), or leave the callback out."
+                f"{self.model.name} was not made under kdist.MirroredStrategy, from which"
+                " GradientNoiseScale reads the gradients: make it in"
+                " kdist.MirroredStrategy(replicas=1).build(lambda: ...), or remove the callback."
             )
-        if "train_step" in _upstream.own_steps(self.model):
+        if "train_step" in _upstream.overridden_steps(self.model):
             raise UserError(
                 f"{type(self.model).__name__} has its own train_step, whose gradients"
-                " GradientNoiseScale does not see: leave the callback out."
+                " GradientNoiseScale cannot read: remove the callback."
             )
         self._norms = gradient_norms.GradientNorms(
             self.model, smoothing=self.smoothing, every=self.every
         )
         self._norms.restore(self.sums)
-        gradient_norms.observed[self.model] = self._norms
+        strategy.model_state(self.model).gradient_norms = self._norms
         self.model.make_train_function(force=True)  # to be traced anew, at its first step
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -98,23 +101,26 @@ class GradientNoiseScale(ResumableCallback):
         self.sums = self._norms.read()
         self.noise_scale = noise_scale(**self._named_sums)
         if not math.isnan(self.noise_scale):
-            self.say(f"Gradient noise scale: {self.noise_scale:.0f} images")
+            self.print_line(f"Gradient noise scale: {self.noise_scale:.0f} images")
         elif self._named_sums["wholes"]:
-            self.say("Gradient noise scale: not known yet, noise hides the gradient")
+            self.print_line("Gradient noise scale: unknown so far, the gradient is too noisy")
         else:
-            self.say("Gradient noise scale: nothing measured yet; it takes batches of 2 or more")
+            self.print_line(
+                "Gradient noise scale: nothing measured yet; it needs batches of 2 or more"
+            )
         if logs is not None:
             logs["gradient_noise_scale"] = self.noise_scale
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Say what it means for the number of replicas, and let the step be Keras's again."""
+        """Print what the value means for the global batch, and stop measuring."""
         if not math.isnan(self.noise_scale):
             sums = self._named_sums
-            self.say(
-                f"More replicas pay up to a global batch of about {self.noise_scale:.0f} images;"
-                f" it is {sums['wholes'] / sums['inverse_whole']:.0f}"
+            global_batch = sums["wholes"] / sums["inverse_whole"]
+            self.print_line(
+                f"More replicas help up to a global batch of about {self.noise_scale:.0f} images;"
+                f" it is {global_batch:.0f}"
             )
-        gradient_norms.observed.pop(self.model, None)
+        self.model.distribute_strategy.model_state(self.model).gradient_norms = None
         self.model.train_function = None
         self._norms = None
         super().on_train_end(logs)
@@ -136,13 +142,25 @@ def noise_scale(
     inverse_whole: float,
     wholes: float,
 ) -> float:
-    """The simple noise scale from sums of `kdist.gradient_norms.FIELDS`.
+    """Estimate the simple noise scale, tr(Σ) / |G|², from sums of squared gradient norms.
 
-    A gradient over b samples has |G|² + tr(Σ) / b for the mean of its squared norm; two sizes of b
-    give two equations for both.
+    The squared norm of a gradient over b samples is |G|² + tr(Σ) / b on average: G is the true
+    gradient and tr(Σ) the variance of one sample's gradient, summed over weights. Measurements with
+    two values of b, a part of a batch and the whole batch, give two equations for the two unknowns.
+
+    The arguments are the sums that `kdist.distribute.gradient_norms.FIELDS` lists.
+
+    Args:
+        part: Sum of the squared norms of the parts' gradients.
+        inverse_part: Sum of 1 / samples over the parts.
+        parts: Number of parts.
+        whole: Sum of the squared norms of the whole batches' gradients.
+        inverse_whole: Sum of 1 / samples over the whole batches.
+        wholes: Number of whole batches.
 
     Returns:
-        tr(Σ) / |G|² in samples; NaN if there is nothing to compare or |G|² comes out below 0.
+        The noise scale in samples; NaN if nothing was measured or the estimate of |G|² is not
+        above 0.
 
     Example:
         >>> halves = {"part": 6.0, "inverse_part": 0.5, "parts": 2}

@@ -1,4 +1,4 @@
-"""How many images a model has trained on, taken from what Keras counts anyway."""
+"""How many images a model has trained on, from the count that Keras keeps."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from ..errors import UserError
 def count_images(model: Any) -> int:
     """Return how many images the model has seen since its metrics were last reset.
 
-    Keras averages the loss of an epoch with the batch sizes as weights, so the average's own
-    `count` is the number of images: of all replicas, with an uneven last batch, whatever the
-    sample weights, and for a dataset whose size nobody knows. Keras resets it when an epoch or a
-    validation begins. It is a float32 of each replica: exact up to 2**24 images an epoch.
+    Keras averages the loss of an epoch weighted by batch size, so the average's own `count` is the
+    number of images over all replicas. It is right with a smaller last batch, with any sample
+    weights and for a dataset of unknown size. Keras resets it when an epoch or a validation begins.
+    Each replica's count is a float32: exact up to 2**24 images per epoch.
 
     Args:
         model: A compiled `keras.Model`.
@@ -24,7 +24,7 @@ def count_images(model: Any) -> int:
         The images seen by all replicas together.
 
     Raises:
-        UserError: If the model has its own `train_step` or `metrics`, which need not count, or
+        UserError: If the model has its own `train_step` or `metrics`, which may not count, or
             counts in half precision. The message says to pass `total_images`.
 
     Example:
@@ -37,7 +37,7 @@ def count_images(model: Any) -> int:
 
 
 def _loss_average(model: Any) -> Any:
-    if "train_step" in _upstream.own_steps(model):
+    if "train_step" in _upstream.overridden_steps(model):
         raise _uncountable(model, "its own train_step")
     if type(model).metrics is not keras.Model.metrics:
         raise _uncountable(model, "its own metrics property")

@@ -1,4 +1,4 @@
-"""What every callback here shares: lines beside Keras's progress bar, copies, and a state."""
+"""`ResumableCallback`: the base class of kdist's callbacks."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
@@ -9,16 +9,16 @@ from ..errors import UserError
 
 
 class ResumableCallback(keras.callbacks.Callback):
-    """A callback that prints whole lines, can be copied and pickled, and can be resumed.
+    """Base class of callbacks that can be resumed, copied and pickled, and print whole lines.
 
-    A subclass names in `fresh_state` the attributes that a resumed run needs and the values with
-    which they begin. A fit begins with these values, unless `set_state` was called before it.
+    A subclass lists in `initial_state` the attributes that a resumed run needs, with their initial
+    values. A fit starts from these values unless `set_state` was called before it.
 
     Args:
         verbose: 0 prints nothing.
     """
 
-    fresh_state: ClassVar[Mapping[str, Any]] = {}
+    initial_state: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, *, verbose: int = 1) -> None:
         super().__init__()
@@ -26,14 +26,14 @@ class ResumableCallback(keras.callbacks.Callback):
         self._resumed = False
         self._bar_is_open = False
         self._lines: list[str] = []
-        self._assign(self.fresh_state)
+        self._assign(self.initial_state)
 
     def get_state(self) -> dict[str, Any]:
-        """Return what a resumed run needs, in values that JSON can hold."""
-        return {name: getattr(self, name) for name in self.fresh_state}
+        """Return the state that a resumed run needs, as values that JSON can hold."""
+        return {name: getattr(self, name) for name in self.initial_state}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Make the next fit go on from `state`, as `get_state` returned it.
+        """Make the next fit continue from a `state` that `get_state` returned.
 
         Args:
             state: The state of a callback of the same class.
@@ -41,25 +41,25 @@ class ResumableCallback(keras.callbacks.Callback):
         Raises:
             UserError: If it is not a state of this class.
         """
-        if set(state) != set(self.fresh_state):
+        if set(state) != set(self.initial_state):
             raise UserError(
-                f"The state given to {type(self).__name__} holds {sorted(state)}, but has to hold "
-                f"{sorted(self.fresh_state)}: pass what get_state() of the same class returned."
+                f"The state given to {type(self).__name__} has the keys {sorted(state)}, expected "
+                f"{sorted(self.initial_state)}: pass what get_state() of the same class returned."
             )
         self._assign(state)
         self._resumed = True
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Begin with a fresh state, or with the one that `set_state` brought."""
+        """Start from the initial state, or from the one given to `set_state`."""
         super().on_train_begin(logs)
         if not self._resumed:
-            self._assign(self.fresh_state)
+            self._assign(self.initial_state)
         self._resumed = False
         self._bar_is_open = False
         self._lines = []
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Print the lines of the epoch before, whose progress bar has ended."""
+        """Print the lines of the previous epoch, whose progress bar has ended."""
         super().on_epoch_begin(epoch, logs)
         self._flush()
         self._bar_is_open = bool(self.params and self.params.get("verbose"))
@@ -70,22 +70,22 @@ class ResumableCallback(keras.callbacks.Callback):
         self._flush()
         self._bar_is_open = False
 
-    def say(self, line: str) -> None:
-        """Print a line, once no progress bar is in its way.
+    def print_line(self, line: str) -> None:
+        """Print a line once no progress bar is open.
 
-        Keras ends the bar of an epoch after every callback's `on_epoch_end`; a line printed there
-        would stand in the middle of the bar.
+        Keras closes the bar of an epoch after every callback's `on_epoch_end`; a line printed there
+        would break the bar.
         """
         if self.verbose:
             self._lines.append(line)
             if not self._bar_is_open:
                 self._flush()
 
-    def steps_until(self, batch: int) -> int:
-        """Steps of the epoch up to and with `batch`, as `on_train_batch_end` names it.
+    def steps_done(self, batch: int) -> int:
+        """Return the steps of the epoch so far, from `on_train_batch_end`'s `batch`.
 
-        Keras names the last step that an execution of several could have had, which an epoch of
-        known size may not have.
+        With several steps per execution, Keras passes the number of the execution's last possible
+        step, which may be beyond the end of the epoch.
         """
         known = (self.params or {}).get("steps")
         return min(batch + 1, known) if known else batch + 1

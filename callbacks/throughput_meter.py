@@ -1,4 +1,4 @@
-"""Images and seconds in, rates out; knows no framework."""
+"""`ThroughputMeter`: images per second, independent of any framework."""
 
 import math
 import time
@@ -12,8 +12,8 @@ Clock = Callable[[], float]
 class ThroughputMeter:
     """Adds up images and the seconds that they took.
 
-    Time is measured in stretches: `start` begins one, `lap` says that it has lasted until now (the
-    last `lap` counts), `add` ends it with the number of images that were done in it.
+    Time is measured in intervals: `start` begins one, `lap` extends it to now (the last `lap`
+    counts), and `add` ends it with the number of images processed in it.
 
     Args:
         images: Images counted before.
@@ -49,27 +49,27 @@ class ThroughputMeter:
 
     @property
     def started(self) -> bool:
-        """Whether a stretch is being timed."""
+        """Whether an interval is being timed."""
         return self._began is not None
 
     @property
     def images_per_second(self) -> float:
-        """The rate over everything added so far; NaN before anything took time."""
+        """The rate over everything added so far; NaN if it took no time."""
         return _rate(self.images, self.seconds)
 
     def start(self) -> None:
-        """Begin a stretch, which so far has lasted 0 seconds. One left without `add` is dropped."""
+        """Begin an interval of 0 seconds. An earlier one that was not added is dropped."""
         self._began = self._ended = self._clock()
 
     def lap(self) -> None:
-        """Say that the stretch has lasted until now. Without `start` it does nothing."""
+        """Extend the interval to now. Without `start` it does nothing."""
         self._ended = self._clock()
 
     def add(self, *, images: int, seconds: float | None = None) -> float:
-        """Add images, and end the stretch that was begun.
+        """Add images, and end the current interval.
 
         Args:
-            images: Images done in the stretch.
+            images: Images processed in the interval.
             seconds: How long they took; by default the time from `start` to the last `lap`.
 
         Returns:
@@ -77,11 +77,14 @@ class ThroughputMeter:
 
         Raises:
             UserError: If a number is below 0 or not finite, or if there is no time: neither
-                `seconds` nor a stretch that was begun.
+                `seconds` nor a started interval.
         """
         if seconds is None:
             if self._began is None:
-                raise UserError("add() got no seconds and start() was not called: do one of both.")
+                raise UserError(
+                    "add() got no seconds and start() was not called: pass seconds, or call"
+                    " start() first."
+                )
             seconds = self._ended - self._began
         _check(images, seconds)
         self.images += images

@@ -1,17 +1,18 @@
-"""Two old questions about batch norm on several GPUs, rebuilt in today's Keras and answered.
+"""Two common questions about batch norm on several GPUs, reproduced in Keras 3 and answered.
 
     python examples/batch_norm_pitfalls.py --plot pitfalls.png
 
-1. Four ways to keep the moving averages; with two GPUs some are ruined. Which, and why?
-2. The losses of training and inference drift apart, as the update of only one tower runs.
+1. There are four ways to keep the moving averages; with two GPUs some give wrong results. Which,
+   and why?
+2. The losses in training and inference drift apart if only one replica's ("tower's") update runs.
 
-Trains a small network each way and prints test accuracy by epoch, as a saved model gives it, then
-after `kdist.recalibrate_batch_norm`, and the loss of training beside that of inference; below, what
-`BatchNormMonitor` says, and at the end why each way comes out as it does. Where both replicas see
-data alike nothing fails. Where 80 % of each replica's images are of its own five classes, as when
-files are sorted, (a) falls far behind; one tower's update and Keras's own layer, which keeps one
-replica's statistics too, less so. `kdist` stays near one replica, and recalibration mends the
-statistics of all. About five minutes on two CPU cores.
+Trains a small network each way. Prints the test accuracy by epoch, as a saved model gives it; the
+accuracy after `kdist.recalibrate_batch_norm`; the losses in training and inference; the messages of
+`BatchNormMonitor`; and at the end an explanation of each result. If both replicas see similar data,
+nothing fails. If 80 % of each replica's images are from its own five classes, as with sorted files,
+(a) falls far behind; so do, less so, one tower's update and Keras's own layer, which also keeps
+only one replica's statistics. `kdist` stays near one replica, and recalibration fixes the
+statistics in all cases. Takes about five minutes on two CPU cores.
 """
 # ruff: noqa: ARG002, D102, D103 - the names of the methods are Keras's
 
@@ -28,7 +29,7 @@ from kdist.callbacks import BatchNormMonitor
 
 GLOBAL_BATCH = 64
 MOMENTUM = 0.9
-OWN_CLASSES = 0.8  # share of a replica's images that are of its own five classes
+OWN_CLASSES = 0.8  # fraction of a replica's images that are from its own five classes
 CASES = {"one": (1, 0.0), "alike": (2, 0.0), "unequal": (2, OWN_CLASSES)}
 
 
@@ -43,8 +44,8 @@ class Library(keras.layers.BatchNormalization):
 class SharedVariables(Library):
     """(a) Variables that every replica overwrites, averaged by an EMA after the step.
 
-    They are made outside the strategy, as TF 1's towers shared theirs. A mirrored variable without
-    aggregation refuses the assignment, and `ema.apply` within the replicas fails in TensorFlow.
+    They are made outside the strategy, as the towers of TF 1 shared theirs. A mirrored variable
+    without aggregation rejects the assignment, and `ema.apply` within replicas fails in TensorFlow.
     """
 
     def __init__(self, channels):
@@ -61,7 +62,7 @@ class SharedVariables(Library):
         if not training:
             return super().call(inputs, training=False, mask=mask)
         mean, variance = tf.nn.moments(inputs, [0, 1, 2])
-        if not tf.executing_eagerly():  # Keras trains in a graph; the monitor only looks
+        if not tf.executing_eagerly():  # Keras trains in a graph; the monitor runs eagerly
             self.update(mean, variance)
         return tf.nn.batch_normalization(
             inputs, mean, variance, self.beta, self.gamma, self.epsilon
@@ -99,7 +100,7 @@ class AssignMovingAverage(SharedVariables):
 
 
 class ApplyAverages(keras.callbacks.Callback):
-    """Run (a)'s EMA after each step, and take its averages over at the end of the epoch."""
+    """Run (a)'s EMA after each step, and copy its averages at the end of the epoch."""
 
     def __init__(self, norms):
         super().__init__()
@@ -125,13 +126,13 @@ WAYS = {
 }
 WHY = {
     "(a) shared variables + EMA": "every replica overwrites the same variables, so the average is"
-    " of whichever came last: of one replica's data at random",
-    "(b) averaged by hand": "the moving statistics are averaged over replicas; each replica still"
-    " normalizes by its own batch, and the mean of variances leaves out that the means differ",
+    " over whichever replica wrote last: one replica's data, at random",
+    "(b) averaged by hand": "the moving statistics are averaged over replicas, but each replica"
+    " normalizes by its own batch, and the mean of variances ignores that the means differ",
     "(c) assign_moving_average": "as (b): TensorFlow averages over replicas inside it",
-    "(d) Keras's layer": "by default (synchronized=False) its statistics have no aggregation over"
-    " replicas, and a file holds replica 0's: one tower's update under another name",
-    "one tower's update": "the statistics are of replica 0's images, which are not the data",
+    "(d) Keras's layer": "by default (synchronized=False) its statistics are not aggregated over"
+    " replicas, and only replica 0's are saved: the same as one tower's update",
+    "one tower's update": "the statistics describe only replica 0's images, not all of the data",
     "kdist": "one mean and variance over the global batch, the same on every replica",
 }
 
@@ -165,7 +166,7 @@ def epoch_order(labels, replicas, own, rng):
 
 
 def train(name, case, epochs, x, y, test):
-    """Accuracy by epoch and recalibrated; losses of training and inference; diagnoses by epoch."""
+    """Return accuracies by epoch, recalibrated accuracy, losses, and diagnoses by epoch."""
     replicas, own = CASES[case]
     keras.utils.set_random_seed(0)
     norms = [WAYS[name](channels) for channels in (8, 16)]
@@ -179,7 +180,7 @@ def train(name, case, epochs, x, y, test):
             model = small_network(norms)
     with strategy.scope():
         compiled(model)
-    # What the file of the model would give, on one device.
+    # The results of the saved model, on one device.
     saved = compiled(small_network([Library(8), Library(16)]))
     callbacks = [ApplyAverages(norms)] if WAYS[name] is SharedVariables else []
     batch = epoch_order(y, replicas, own, np.random.default_rng(1))[:GLOBAL_BATCH]
@@ -202,23 +203,26 @@ def train(name, case, epochs, x, y, test):
 
 
 def plot(results, path):
-    from matplotlib.figure import Figure
+    import altair as alt
 
-    cases = list(dict.fromkeys(case for case, _ in results))
-    figure = Figure(figsize=(4 * len(cases), 4), layout="constrained")
-    axes = figure.subplots(1, len(cases), sharey=True, squeeze=False)[0]
-    for (case, name), (accuracy, *_) in results.items():
-        axis = axes[cases.index(case)]
-        axis.plot(range(1, len(accuracy) + 1), accuracy, marker="o", label=name)
-        axis.set(title=case, xlabel="epoch", ylabel="test accuracy")
-    axes[-1].legend(fontsize="small")
-    figure.savefig(path)
+    rows = [
+        {"case": case, "way": name, "epoch": epoch, "accuracy": value}
+        for (case, name), (accuracy, *_) in results.items()
+        for epoch, value in enumerate(accuracy, 1)
+    ]
+    chart = alt.Chart(alt.InlineData(values=rows), width=280, height=280).mark_line(point=True)
+    chart.encode(
+        x=alt.X("epoch:O", title="Epoch", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("accuracy:Q", title="Test accuracy", scale=alt.Scale(zero=False)),
+        color=alt.Color("way:N", title=None, sort=None),
+        column=alt.Column("case:N", title=None, sort=None),
+    ).save(path, scale_factor=2)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--subset", type=int, help="train on the first so many images only")
+    parser.add_argument("--subset", type=int, help="train on this many images only")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--plot", help="write the accuracies to this PNG")

@@ -3,9 +3,9 @@
     python examples/fashion_mnist.py --epochs 1                 # every GPU, else the CPU
     python examples/fashion_mnist.py --replicas 2               # without a GPU: the CPU in two
 
-Prints, each epoch, Keras's line with `val_accuracy`, then `Images/sec` and the cumulative
-training time. The lab's WRN-16-10 has 17 million parameters and wants a GPU; on a CPU the
-network is WRN-16-1.
+Prints, after each epoch, Keras's line with `val_accuracy`, then `Images/sec` and the cumulative
+training time. The lab's WRN-16-10 has 17 million parameters and needs a GPU; on a CPU the default
+is WRN-16-1.
 """
 
 import argparse
@@ -17,23 +17,23 @@ from kdist.models import WideResNet
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--log-dir", help="folder for TensorBoard's files")
-parser.add_argument("--batch-size", type=int, default=32, help="training images a replica")
-parser.add_argument("--val-batch-size", type=int, default=32, help="validation images a replica")
+parser.add_argument("--batch-size", type=int, default=32, help="training images per replica")
+parser.add_argument("--val-batch-size", type=int, default=32, help="validation images per replica")
 parser.add_argument("--epochs", type=int, default=40)
 parser.add_argument("--base-lr", type=float, default=0.01, help="learning rate for one replica")
 parser.add_argument("--wd", type=float, default=0.000005, help="weight decay")
 parser.add_argument("--target-accuracy", type=float, default=0.85, help="stop above this ...")
-parser.add_argument("--patience", type=int, default=2, help="... for so many epochs in a row")
+parser.add_argument("--patience", type=int, default=2, help="... for this many epochs in a row")
 parser.add_argument("--replicas", type=int, help="default: every GPU, else the CPU")
 parser.add_argument("--width", type=int, help="default: 10 on GPUs, 1 on a CPU")
-parser.add_argument("--subset", type=int, help="train on the first so many images only")
+parser.add_argument("--subset", type=int, help="train on this many images only")
 args = parser.parse_args()
 
-# 1. The strategy: one replica a GPU, or the CPU split in several. It comes before any tensor.
+# 1. The strategy: one replica per GPU, or the CPU split into several. Make it before any tensor.
 strategy = kdist.MirroredStrategy(replicas=args.replicas)
 replicas = strategy.num_replicas_in_sync
 
-# 2. The data: a batch is shared out over the replicas, so it grows with them.
+# 2. The data: each batch is divided over the replicas, so the global batch grows with them.
 data = kdist.data.fashion_mnist()
 if args.subset is not None:
     data = data.subset(args.subset)
@@ -52,7 +52,7 @@ test = kdist.data.evaluation_batches(
     standardization=standardization,
 )
 
-# 3. The model, its variables on every replica, its batch norms over the global batch.
+# 3. The model: its variables are on every replica, its batch norms use the global batch.
 width = args.width
 if width is None:
     width = 10 if "GPU" in strategy.devices[0] else 1
@@ -66,7 +66,7 @@ model = strategy.build(
     )
 )
 
-# 4. The learning rate follows the global batch.
+# 4. The learning rate, scaled with the global batch.
 learning_rate = kdist.scale_learning_rate(args.base_lr, replicas=replicas)
 with strategy.scope():
     model.compile(

@@ -2,7 +2,9 @@
 
 import lazy_loader
 
-from .onednn import enable_onednn
+from .performance.onednn import enable_onednn
+
+__version__ = "0.1.0"
 
 enable_onednn()  # before anything imports TensorFlow
 

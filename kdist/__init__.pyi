@@ -8,9 +8,11 @@ from . import scaling as scaling
 from . import schedules as schedules
 from . import tracking as tracking
 from . import tuning as tuning
-from .batch_norm_conversion import convert_batch_norm as convert_batch_norm
-from .batch_norm_recalibration import recalibrate_batch_norm as recalibrate_batch_norm
-from .gathering import gather as gather
-from .gathering import sum_gradients as sum_gradients
+from .batch_norm.convert import convert_batch_norm as convert_batch_norm
+from .batch_norm.recalibrate import recalibrate_batch_norm as recalibrate_batch_norm
+from .distribute.gathering import gather as gather
+from .distribute.gathering import sum_gradients as sum_gradients
+from .distribute.mirrored_strategy import MirroredStrategy as MirroredStrategy
 from .scaling import scale_learning_rate as scale_learning_rate
-from .strategy import MirroredStrategy as MirroredStrategy
+
+__version__: str

@@ -1,5 +1,5 @@
 """`python -m kdist`."""
 
-from .cli import main
+from .cli.app import main
 
 main()

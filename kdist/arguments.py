@@ -1,4 +1,4 @@
-"""Checks of single arguments, so that every module refuses the same values in the same words."""
+"""Checks of single arguments, so that every module rejects the same values in the same words."""
 
 import math
 import operator
@@ -9,29 +9,29 @@ from .errors import UserError
 
 
 def as_integer(value: object) -> int | None:
-    """The value as an `int`, NumPy's integers too; `None` for anything else, `True` and `2.0`."""
+    """Return an integer (NumPy's too) as an `int`; `None` for anything else, as `True` or `2.0`."""
     whole = isinstance(value, SupportsIndex) and not isinstance(value, bool)
     return operator.index(value) if whole else None  # type: ignore[arg-type]
 
 
 def as_real(value: object) -> float | None:
-    """The value as a `float`, NumPy's numbers too; `None` for anything else, `True` and `"1"`."""
+    """Return a number (NumPy's too) as a `float`; `None` for anything else, as `True` or `"1"`."""
     return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None
 
 
 def is_real_within(value: object, *, least: float, below: float = math.inf) -> bool:
-    """Whether the value is a number from `least` up to but not including `below`."""
+    """Whether the value is a number of at least `least` and less than `below`."""
     number = as_real(value)
     return number is not None and least <= number < below
 
 
-def positive_integer(name: str, value: object, *, mend: str) -> int:
+def positive_integer(name: str, value: object, *, hint: str) -> int:
     """Return `value` as an `int` if it is an integer of at least 1.
 
     Args:
         name: The argument's name, as the caller wrote it.
         value: What the caller passed. NumPy integers are integers; `True` and `2.0` are not.
-        mend: What the caller should pass instead, as a sentence without its full stop.
+        hint: What the caller should pass instead, as a sentence without its full stop.
 
     Returns:
         The value as a Python `int`.
@@ -40,39 +40,39 @@ def positive_integer(name: str, value: object, *, mend: str) -> int:
         UserError: If it is anything else.
 
     Example:
-        >>> positive_integer("replicas", 4, mend="pass strategy.num_replicas_in_sync")
+        >>> positive_integer("replicas", 4, hint="pass strategy.num_replicas_in_sync")
         4
     """
     number = as_integer(value)
     if number is not None and number >= 1:
         return number
-    raise UserError(f"{name} is {value!r}, but has to be an integer of at least 1: {mend}.")
+    raise UserError(f"{name} is {value!r}, but has to be an integer of at least 1: {hint}.")
 
 
-def positive_number(name: str, value: object, *, mend: str, finite: bool = True) -> float:
+def positive_number(name: str, value: object, *, hint: str, finite: bool = True) -> float:
     """Return `value` as a `float` if it is a real number above 0; see `real_number`.
 
     Raises:
         UserError: If it is anything else, infinity included unless `finite` is `False`.
 
     Example:
-        >>> positive_number("base", 0.01, mend="pass the rate that suits one replica")
+        >>> positive_number("base", 0.01, hint="pass the rate that suits one replica")
         0.01
     """
-    number = real_number(name, value, mend=mend)
+    number = real_number(name, value, hint=hint)
     if not number > 0 or (finite and not math.isfinite(number)):
         bound = "above 0 and finite" if finite else "above 0"
-        raise UserError(f"{name} is {value!r}, but has to be {bound}: {mend}.")
+        raise UserError(f"{name} is {value!r}, but has to be {bound}: {hint}.")
     return number
 
 
-def real_number(name: str, value: object, *, mend: str) -> float:
+def real_number(name: str, value: object, *, hint: str) -> float:
     """Return `value` as a `float` if it is a real number (it may still be NaN or infinite).
 
     Args:
         name: The argument's name, as the caller wrote it.
         value: What the caller passed. NumPy numbers are numbers; `True` and `"0.1"` are not.
-        mend: What the caller should pass instead, as a sentence without its full stop.
+        hint: What the caller should pass instead, as a sentence without its full stop.
 
     Returns:
         The value as a Python `float`.
@@ -81,10 +81,10 @@ def real_number(name: str, value: object, *, mend: str) -> float:
         UserError: If it is anything else.
 
     Example:
-        >>> real_number("base", 0.01, mend="pass the rate that suits one replica")
+        >>> real_number("base", 0.01, hint="pass the rate that suits one replica")
         0.01
     """
     number = as_real(value)
     if number is not None:
         return number
-    raise UserError(f"{name} is {value!r}, but has to be a number: {mend}.")
+    raise UserError(f"{name} is {value!r}, but has to be a number: {hint}.")

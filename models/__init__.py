@@ -1,4 +1,4 @@
-"""Model builders in the manner of `keras.applications`."""
+"""Functions that build models, in the style of `keras.applications`."""
 
 from .wide_resnet import WideResNet as WideResNet
 

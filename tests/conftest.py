@@ -47,13 +47,13 @@ without_graph_optimizer_in_module = pytest.fixture(_without_graph_optimizer, sco
 
 
 @pytest.fixture
-def iterators_let_go_aside(monkeypatch):
+def iterators_released_in_background(monkeypatch):
     """Stock Keras's too: left by a crash, they hold up a later collection for a minute each."""
     make = OwnedIterator.__init__
 
     def made(iterator, *args, **options):
         make(iterator, *args, **options)
-        _upstream.let_go_aside(iterator)
+        _upstream.release_in_background(iterator)
 
     monkeypatch.setattr(OwnedIterator, "__init__", made)
 

@@ -1,26 +1,15 @@
 """What is installed, and what importing it costs."""
 
 import importlib
+import os
 import subprocess
 import sys
-import tomllib
+import sysconfig
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
-PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-FOLDERS = {"kdist.callbacks": "callbacks", "kdist.models": "models"}
-
-
-def test_every_package_is_installed():
-    found = {
-        ".".join(path.parent.relative_to(ROOT).parts)
-        for folder in ("kdist", "callbacks", "models")
-        for path in (ROOT / folder).rglob("__init__.py")
-    }
-    mapped = {folder: package for package, folder in FOLDERS.items()}
-    assert sorted(mapped.get(name, name) for name in found) == sorted(
-        PYPROJECT["tool"]["setuptools"]["packages"]
-    )
 
 
 def test_every_public_name_can_be_had():
@@ -38,11 +27,58 @@ def imported_after(code, names):
 
 
 def test_importing_kdist_imports_nothing_heavy():
-    heavy = {"tensorflow", "keras", "keras_tuner", "wandb", "matplotlib"}
+    heavy = {"tensorflow", "keras", "keras_tuner", "wandb", "altair"}
     assert imported_after("import kdist", heavy) == "[]"
 
 
-def test_training_imports_no_tracker_and_no_tuner():
-    # Keras itself imports matplotlib.
-    code = "import kdist.strategy, kdist.training, kdist.callbacks, kdist.models"
-    assert imported_after(code, {"keras_tuner", "wandb"}) == "[]"
+def test_training_imports_no_tracker_no_tuner_and_no_charts():
+    code = "import kdist; kdist.MirroredStrategy, kdist.callbacks, kdist.models.WideResNet;"
+    code += "import kdist.training.run"
+    assert imported_after(code, {"altair", "keras_tuner", "wandb"}) == "[]"
+
+
+@pytest.fixture(scope="module")
+def environments(tmp_path_factory):
+    """Fresh environments beside this one's dependencies: with kdist's wheel, and without kdist."""
+    folder = tmp_path_factory.mktemp("environments")
+    found = {}
+    for name in ("wheel", "empty"):
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / name], check=True)
+        found[name] = folder / name / "bin" / "python"
+        site = folder / name / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"
+        # A path that a .pth file adds is not searched for .pth files: this checkout stays out.
+        (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        if name == "wheel":
+            install = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", site, ROOT]
+            subprocess.run([sys.executable, *install], check=True)
+    return found
+
+
+MODULES = """
+import importlib.util
+import kdist
+for name in ("callbacks.print_throughput", "models.wide_resnet", "bench.worker"):
+    print(importlib.util.find_spec("kdist." + name).origin)
+from kdist.training.recipes import recipe_names
+assert recipe_names()
+"""
+
+
+@pytest.mark.parametrize("environment", ["wheel", "empty"])
+@pytest.mark.parametrize("at_root", [True, False])
+def test_every_package_imports_in_every_kind_of_installation(
+    environments, environment, at_root, tmp_path
+):
+    """From a checkout's root, whose folders come before what is installed, and from elsewhere."""
+    variables = {**os.environ, "PYTHONPATH": str(ROOT) if environment == "empty" else ""}
+    python, folder = environments[environment], ROOT if at_root else tmp_path
+
+    def run(*args):
+        return subprocess.run(
+            [python, *args], cwd=folder, env=variables, capture_output=True, text=True, check=True
+        ).stdout
+
+    origins = run("-c", MODULES).splitlines()
+    is_checkout = at_root or environment == "empty"
+    assert [origin.startswith(f"{ROOT}/kdist/") for origin in origins] == [is_checkout] * 3
+    assert "train" in run("-m", "kdist", "--help")

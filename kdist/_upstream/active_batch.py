@@ -10,25 +10,8 @@ import tensorflow as tf
 from ..errors import UserError
 
 
-class ActiveBatch(Protocol):
-    """A replica's part of a global batch, and how what is computed from it counts in the whole."""
-
-    graph: Any
-    """The graph that the step is traced in."""
-    is_own_step: bool
-    """Whether the step is one that a user wrote."""
-    has_global_results: bool
-    """Whether the results of metrics are those of all replicas within the step."""
-    draws_by_place: bool
-    """Whether random draws follow the sample's place in the global batch."""
-    static_rows: int | None
-    """Rows of this replica, where they are known when the step is traced."""
-    rows: Any
-    """Rows that the layers see: `samples`, or 1 where an empty replica is given a row of zeros."""
-    first_row: Any
-    """Rows of the global batch on the replicas before this one, int64."""
-    global_rows: Any
-    """Rows of the global batch, int64."""
+class LossScaling(Protocol):
+    """How what is computed from a replica's samples counts in the global batch's loss."""
 
     def rescale(
         self, loss: Any, values: Any, sample_weight: Any, mask: Any, reduction: str | None
@@ -47,35 +30,87 @@ class ActiveBatch(Protocol):
     def rescale_or_warn(self, number: Any) -> Any:
         """As `rescale_number`; the number itself, and a warning, where there is none."""
 
-    def mixes_samples(self, values: Any) -> bool:
-        """Whether values that look like one for each sample are made of several samples."""
-
-    def mark_rows(self, value: Any) -> None:
-        """Note that a tensor has a row for each sample, unless it is the same on all replicas."""
+    def weighted_terms(self, target: Any) -> list[tuple[Any, Any]]:
+        """What to take the gradient of, and how each counts in the global batch's."""
 
     def holding_warnings(self) -> contextlib.AbstractContextManager[list[Any]]:
         """Inside, numbers that would be warned of are put into a list."""
 
     def warn(self, number: Any) -> None:
-        """Warn of a number that no replica can tell its part of."""
+        """Warn of a number that no replica knows its part of."""
 
-    def weighted_terms(self, target: Any) -> list[tuple[Any, Any]]:
-        """What to take the gradient of, and how each counts in the global batch's."""
 
-    def global_gradients(self, gradients: list[Any], variables: list[Any]) -> list[Any]:
-        """The gradients summed over replicas."""
+class GradientSums(Protocol):
+    """Gradients over replicas."""
+
+    def sum_over_replicas(self, gradients: list[Any], variables: list[Any]) -> list[Any]:
+        """The gradients of the global batch; `None` stays where there is none."""
+
+
+class MetricState(Protocol):
+    """What metrics keep, each replica a part of it."""
+
+    def added(self, value: Any) -> Any:
+        """This replica's summand of what is added to a metric's state."""
 
     def is_counted(self, data: Any) -> Any:
         """Whether a metric on this replica counts what it is updated with."""
 
-    def all_reduce_state(self, variables: list[Any], merge: Any) -> list[Any]:
+    def all_reduce(self, variables: list[Any], merge: Any) -> list[Any]:
         """The state of a metric over all replicas; `merge` is its `merge_replicas` or `None`."""
 
-    def mark(self, value: Any, kind: str) -> Any:
-        """Note that a tensor is of this kind (`loss_terms.Kind`'s name), and return it."""
 
-    def zero_if_empty(self, value: Any) -> Any:
-        """The value, or 0 where this replica has no sample."""
+class VariableWrites(Protocol):
+    """What a step writes into variables, of which every replica has a copy."""
+
+    def to_be_written(self, value: Any, variable: Any, *, in_layer: bool) -> Any:
+        """From what this replica would write, what all replicas write.
+
+        Args:
+            value: A tensor.
+            variable: The `tf.Variable` that it is written into.
+            in_layer: Whether a layer writes it, and not a step.
+        """
+
+
+class RowPlaces(Protocol):
+    """Which rows of the global batch a replica has."""
+
+    static_rows: int | None
+    """Rows of this replica, where they are known when the step is traced."""
+    rows: Any
+    """Rows that the layers see: its samples, or 1 where an empty replica is given zeros."""
+    first_row: Any
+    """Rows of the global batch on the replicas before this one, int64."""
+    global_rows: Any
+    """Rows of the global batch, int64."""
+
+
+class ActiveBatch(RowPlaces, Protocol):
+    """A replica's part of a global batch, and how what is computed from it counts in the whole."""
+
+    attributes: Any
+    """What this replica keeps in the attributes of layers, a `ReplicaAttributes`."""
+    graph: Any
+    """The graph that the step is traced in."""
+    is_own_step: bool
+    """Whether the step is one that a user wrote."""
+    has_global_results: bool
+    """Whether the results of metrics are those of all replicas within the step."""
+    draws_by_place: bool
+    """Whether random draws follow the sample's place in the global batch."""
+
+    @property
+    def losses(self) -> LossScaling: ...
+
+    @property
+    def gradients(self) -> GradientSums: ...
+
+    @property
+    def metrics(self) -> MetricState: ...
+
+    @property
+    def writes(self) -> VariableWrites: ...
 
     def is_nonempty(self) -> Any:
         """False where this replica has no sample, and its inputs are not to count."""
@@ -83,11 +118,23 @@ class ActiveBatch(Protocol):
     def fraction(self) -> Any:
         """This replica's samples as a fraction of the global batch's."""
 
+    def zero_if_empty(self, value: Any) -> Any:
+        """The value, or 0 where this replica has no sample."""
+
     def all_reduce_sum(self, value: Any) -> Any:
         """The sum over replicas, which gradients flow through."""
 
     def all_gather(self, tensor: Any) -> Any:
         """The rows of all replicas, which gradients flow through."""
+
+    def mark(self, value: Any, kind: str) -> Any:
+        """Note that a tensor is of this kind (`Kind`'s name in `distribute`), and return it."""
+
+    def mark_rows(self, value: Any) -> None:
+        """Note that a tensor has a row for each sample, unless it is the same on all replicas."""
+
+    def mixes_samples(self, values: Any) -> bool:
+        """Whether values that look like one for each sample are made of several samples."""
 
 
 # Replicas are traced in threads of their own, so each sees its own batch.
@@ -110,6 +157,12 @@ def activate(batch: ActiveBatch | None) -> Iterator[None]:
         _thread.batch = before
 
 
+def present_samples() -> Any:
+    """As `ActiveBatch.is_nonempty`; true outside of a step on several replicas."""
+    batch = active_batch()
+    return batch.is_nonempty() if batch else tf.constant(True)
+
+
 def check_no_inner_graph(what: str) -> None:
     """Refuse a sum over replicas in a condition, a loop or a function within the step.
 
@@ -125,5 +178,6 @@ def check_no_inner_graph(what: str) -> None:
             f"{what} adds up values over replicas inside a condition, a loop or a @tf.function of"
             " the step, where TensorFlow cannot do it: move it out (a batch norm out of tf.cond,"
             " out of an RNN's cell; @tf.function off the train_step, which Keras compiles anyway),"
+            " give optimizer.apply what kdist.sum_gradients has summed outside,"
             ' or keep a batch norm to each replica: kdist.convert_batch_norm(model, to="stock")'
         )

@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 
-def with_own_memory(dataset: tf.data.Dataset) -> tf.data.Dataset:
+def copy_batches(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """The same batches, copied.
 
     What Python gives to a dataset (`from_generator`, `numpy_function`, Keras's `PyDataset`) may be

@@ -12,14 +12,10 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.backend.tensorflow import random as keras_random
-from keras.src.random.seed_generator import SeedGenerator
 from tensorflow.python.framework.tensor_util import constant_value_as_shape
-from tensorflow.python.ops import stateless_random_ops
 
 from .active_batch import ActiveBatch, active_batch
-from .names import is_compiled_by_xla
-from .replacing import replace, replace_in_module
+from .internals import is_compiled_by_xla
 from .row_blocks import Block, row_blocks
 
 # Keeps the seeds of replicas apart (2^32 divided by the golden ratio: multiples spread evenly).
@@ -68,19 +64,16 @@ def _replica() -> Any:
     return tf.distribute.get_replica_context().replica_id_in_sync_group
 
 
-@replace(SeedGenerator, "next")
-def _next_seed(original: Callable[..., Any], generator: Any, ordered: bool = True) -> Any:
+def replica_seed(seed: Any) -> Any:
     """The same seed on every replica where draws follow the place, else another on each."""
-    seed = original(generator, ordered)
-    context = tf.distribute.get_replica_context()
-    if _placed() or context is None or not hasattr(context.strategy, "draws"):
+    if _placed():
         return seed
     replica = tf.cast(_replica(), "uint32")
     offset = tf.stack([replica * tf.constant(_SEED_STRIDE, "uint32"), tf.constant(0, "uint32")])
     return seed + tf.cast(offset, seed.dtype)
 
 
-def _by_counter(
+def draw_by_counter(
     original: Callable[..., Any],
     shape: Any,
     *,
@@ -146,7 +139,7 @@ def _has_unknown_rows(shape: Any) -> bool:
     return _placed() is not None and unknown and not whole
 
 
-def _of_the_whole(
+def draw_of_whole(
     original: Callable[..., Any], shape: Any, parameters: dict[str, Any], **options: Any
 ) -> Any:
     """Draw every block of the global batch, and take this replica's rows.
@@ -198,83 +191,7 @@ def _values_a_row(shape: Any) -> Any:
     return sizes.num_elements() or tf.cast(tf.reduce_prod(shape[1:]), "int64")
 
 
-def _gamma(original: Callable[..., Any], shape: Any, *, alpha: Any, **options: Any) -> Any:
-    return _of_the_whole(original, shape, {"alpha": alpha}, **options)
-
-
-def _binomial(
-    original: Callable[..., Any], shape: Any, *, counts: Any, probs: Any, **options: Any
-) -> Any:
-    return _of_the_whole(original, shape, {"counts": counts, "probs": probs}, **options)
-
-
-def _poisson(original: Callable[..., Any], shape: Any, *, lam: Any, **options: Any) -> Any:
-    return _of_the_whole(original, shape, {"lam": tf.convert_to_tensor(lam)}, **options)
-
-
-def _multinomial(
-    original: Callable[..., Any], logits: Any, num_samples: Any, seed: Any, **options: Any
-) -> Any:
-    def draw(shape: Any, logits: Any) -> Any:
-        del shape
-        return original(logits, num_samples, seed, **options)
-
-    with drawing_for(logits):
-        return _of_the_whole(draw, tf.shape(logits), {"logits": logits})
-
-
-def _uniform_int(original: Callable[..., Any], shape: Any, *, minval: Any, **options: Any) -> Any:
-    draw = functools.partial(original, minval=minval)
-    return _by_counter(draw, shape, dtype=minval.dtype, **options)
-
-
-def _of_dtype(original: Callable[..., Any], shape: Any, *, dtype: Any, **options: Any) -> Any:
-    draw = functools.partial(original, dtype=dtype)
-    return _by_counter(draw, shape, dtype=dtype, **options)
-
-
-# XLA makes normal numbers from pairs that lie half a tensor apart.
-replace_in_module(
-    stateless_random_ops,
-    "gen_stateless_random_ops_v2",
-    stateless_random_uniform_v2=functools.partial(_of_dtype, under_xla=True),
-    stateless_random_uniform_int_v2=functools.partial(_uniform_int, under_xla=True),
-    stateless_random_uniform_full_int_v2=functools.partial(_of_dtype, under_xla=True),
-    stateless_random_normal_v2=_of_dtype,
-    # A value that is rejected is drawn again, from 256 numbers that are kept for it.
-    stateless_truncated_normal_v2=functools.partial(_of_dtype, counts_a_value=64),
-    stateless_random_gamma_v3=_gamma,
-)
-replace_in_module(
-    stateless_random_ops,
-    "gen_stateless_random_ops",
-    stateless_random_binomial=_binomial,
-    stateless_random_poisson=_poisson,
-    stateless_multinomial=_multinomial,
-)
-
-
-@replace(keras_random, "shuffle")
-def _shuffle(original: Callable[..., Any], x: Any, axis: int = 0, seed: Any = None) -> Any:
-    """A batch's rows are shuffled over all replicas."""
-    x = tf.convert_to_tensor(x)
-    if axis != 0:
-        return original(x, axis, seed)
-    return on_the_whole(lambda rows: original(rows, 0, seed), x)
-
-
-def _mix(original: Callable[..., Any], layer: Any, data: Any, training: bool = True) -> Any:
-    """Images are mixed with those of all replicas."""
-    if not training:
-        return original(layer, data, training)
-    return on_the_whole(lambda rows: original(layer, rows, training), data)
-
-
-for _layer in (keras.layers.CutMix, keras.layers.MixUp):
-    replace(_layer, "call")(_mix)
-
-
-def on_the_whole(compute: Callable[[Any], Any], data: Any) -> Any:
+def compute_on_whole(compute: Callable[[Any], Any], data: Any) -> Any:
     """Compute on the rows of all replicas, and take this replica's."""
     batch = active_batch()
     blocks = blocks_to_draw(tf.shape(keras.tree.flatten(data)[0]))

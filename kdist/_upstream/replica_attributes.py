@@ -1,14 +1,10 @@
 """Tensors that layers keep in attributes, each replica's own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
-from tensorflow.python.distribute import mirrored_run
-
-from .active_batch import active_batch
-from .replacing import replace
 
 Attributes = list[dict[str, Any]]
 """By layer, the attributes that are tensors or hold some."""
@@ -79,17 +75,3 @@ def _put(place: Any, value: Any) -> Any:
         dict.update(place, value)
         return place
     return value
-
-
-@replace(mirrored_run._MirroredReplicaContext, "_merge_call")
-def _merge_call(original: Callable[..., Any], context: Any, *args: Any) -> Any:
-    """Another replica's turn: the layers are its own until this one goes on."""
-    batch = active_batch()
-    attributes = getattr(batch, "attributes", None)
-    if attributes is None:
-        return original(context, *args)
-    kept = attributes.kept()
-    try:
-        return original(context, *args)
-    finally:
-        attributes.restore(kept)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from tensorflow.python.framework import tensor_util
 
-from .active_batch import ActiveBatch
+from .active_batch import RowPlaces
 
 
 class Block(NamedTuple):
@@ -22,7 +22,7 @@ class Block(NamedTuple):
     """Rows of the block over all replicas, int64."""
 
 
-def row_blocks(batch: ActiveBatch, shape: Any, source: Any = None) -> list[Block] | None:
+def row_blocks(batch: RowPlaces, shape: Any, source: Any = None) -> list[Block] | None:
     """The blocks of a tensor of this shape, in order; `None` where its rows are not the batch's.
 
     Rows are the batch's where their number is not known before the step runs, or is the replica's.
@@ -53,7 +53,7 @@ def row_blocks(batch: ActiveBatch, shape: Any, source: Any = None) -> list[Block
     return blocks
 
 
-def _rows_a_sample(batch: ActiveBatch, count: Any, *, guess: bool) -> Any:
+def _rows_a_sample(batch: RowPlaces, count: Any, *, guess: bool) -> Any:
     if isinstance(count, int):
         own = batch.static_rows
         if not own or count % own or (count != own and not guess):

@@ -1,4 +1,4 @@
-"""Runs a race: starts a process for each contestant, lets them take turns, ends them."""
+"""Runs a benchmark: starts a process for each candidate, lets them take turns, ends them."""
 
 import contextlib
 import dataclasses
@@ -11,18 +11,18 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ..onednn import VARIABLE
-from .races import Contestant, Race
+from ..performance.onednn import VARIABLE
+from .benchmarks import Benchmark, Candidate
 
 
 @dataclasses.dataclass(kw_only=True)
 class Outcome:
-    """What a contestant came to.
+    """The result of a candidate.
 
     Args:
-        facts: What its program told: images or operations of one turn, versions.
+        facts: What its workload reported: images or operations of one turn, versions.
         seconds: Of each round.
-        left_out: Why it did not take part, or stopped; empty where it did.
+        left_out: Why it was skipped or stopped; empty where it ran to the end.
     """
 
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -31,34 +31,34 @@ class Outcome:
     left_out: str = ""
 
 
-def run_race(
-    race: Race, *, rounds: int, announce: Callable[[str], None] = print
+def run_benchmark(
+    benchmark: Benchmark, *, rounds: int, announce: Callable[[str], None] = print
 ) -> dict[str, Outcome]:
-    """Let the contestants take turns for some rounds: A B C C B A.
+    """Let the candidates take turns for some rounds: A B C C B A.
 
     Every other round goes backwards, so that none is always the one that comes after the slowest.
-    A contestant that fails or whose library is missing is left out, with the reason.
+    A candidate that fails or whose library is missing is skipped, with the reason.
 
     Args:
-        race: Who takes part.
+        benchmark: Who takes part.
         rounds: How many turns each has; tracing and warm-up come before.
         announce: Takes lines about the progress.
 
     Returns:
-        The outcome of each contestant, by name.
+        The outcome of each candidate, by name.
     """
-    outcomes = {contestant.name: Outcome() for contestant in race.contestants}
+    outcomes = {candidate.name: Outcome() for candidate in benchmark.candidates}
     with contextlib.ExitStack() as stack:
         workers = {}
-        for contestant in race.contestants:  # one after another: they are warmed up here
-            announce(f"{race.title}: preparing {contestant.name}")
-            worker = stack.enter_context(_worker(contestant))
-            if _hear(worker, outcomes[contestant.name]):
-                workers[contestant.name] = worker
+        for candidate in benchmark.candidates:  # one after another: they are warmed up here
+            announce(f"{benchmark.title}: preparing {candidate.name}")
+            worker = stack.enter_context(_worker(candidate))
+            if _hear(worker, outcomes[candidate.name]):
+                workers[candidate.name] = worker
             else:
-                announce(f"  left out: {outcomes[contestant.name].left_out}")
+                announce(f"  skipped: {outcomes[candidate.name].left_out}")
         for turn in range(rounds if workers else 0):
-            announce(f"{race.title}: round {turn + 1} of {rounds}")
+            announce(f"{benchmark.title}: round {turn + 1} of {rounds}")
             for name in list(workers)[:: -1 if turn % 2 else 1]:
                 if not _ask(workers[name], outcomes[name]):
                     announce(f"  {name} stopped: {outcomes[name].left_out}")
@@ -66,25 +66,25 @@ def run_race(
     return outcomes
 
 
-# All contestants wait beside each other, so none may take a GPU's whole memory.
+# All candidates wait beside each other, so none may take a GPU's whole memory.
 _SHARED_GPU = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
-def command(contestant: Contestant) -> list[str]:
-    """The process of a contestant."""
-    first = "import tensorflow; " if contestant.stock else ""
+def command(candidate: Candidate) -> list[str]:
+    """The process of a candidate."""
+    first = "import tensorflow; " if candidate.stock else ""
     code = f"{first}from kdist.bench.worker import main; main()"
-    return [sys.executable, "-c", code, contestant.program, json.dumps(contestant.settings)]
+    return [sys.executable, "-c", code, candidate.workload, json.dumps(candidate.settings)]
 
 
 @contextlib.contextmanager
-def _worker(contestant: Contestant) -> Iterator["subprocess.Popen[str]"]:
+def _worker(candidate: Candidate) -> Iterator["subprocess.Popen[str]"]:
     # kdist has set it for this process; a worker decides for itself.
     inherited = {name: value for name, value in os.environ.items() if name != VARIABLE}
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            command(contestant),
-            env={**inherited, **_SHARED_GPU, **contestant.environment},
+            command(candidate),
+            env={**inherited, **_SHARED_GPU, **candidate.environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -124,6 +124,6 @@ def _hear(worker: "subprocess.Popen[str]", outcome: Outcome) -> bool:
 
 
 def fastest(outcomes: dict[str, Outcome], names: Sequence[str], count: int = 1) -> list[str]:
-    """The names of the contestants with the least median seconds, fastest first."""
+    """The names of the candidates with the smallest median seconds, fastest first."""
     ran = [name for name in names if outcomes.get(name, Outcome()).seconds]
     return sorted(ran, key=lambda name: statistics.median(outcomes[name].seconds))[:count]

@@ -1,25 +1,25 @@
-"""Augmented images a second: kdist's pipeline, and what a Keras user has otherwise."""
+"""Augmented images per second: kdist's pipeline, and what a Keras user has otherwise."""
 
 from typing import Any
 
 import keras
 import numpy as np
 
-from .program import Program, peer, timed
+from .workload import Workload, peer, timed
 
 SHIFT = 0.2  # the lab's: a part of height and width
 
 
 def _sample(images: int) -> tuple[Any, Any]:
-    from kdist.data import fashion_mnist
+    from ..data import fashion_mnist
 
     data = fashion_mnist(sample=True)
     return data.train_images[:images], data.train_labels[:images]
 
 
-def kdist_data(*, batch: int, images: int) -> Program:
+def kdist_data(*, batch: int, images: int) -> Workload:
     """Standardized, flipped and shifted, in one vectorized `tf.data` map."""
-    from kdist.data import Standardization, training_batches
+    from ..data import Standardization, training_batches
 
     x, y = _sample(images)
     batches = training_batches(
@@ -28,7 +28,7 @@ def kdist_data(*, batch: int, images: int) -> Program:
     return _reading(batches, images)
 
 
-def image_data_generator(*, batch: int, images: int) -> Program:
+def image_data_generator(*, batch: int, images: int) -> Workload:
     """The lab's generator: the same, image by image, in NumPy and SciPy."""
     with peer("SciPy"):
         import scipy  # noqa: F401
@@ -46,8 +46,8 @@ def image_data_generator(*, batch: int, images: int) -> Program:
     return _reading([lambda index=index: flow[index] for index in range(len(flow))], images)
 
 
-def py_dataset(*, batch: int, images: int) -> Program:
-    """A `keras.utils.PyDataset` with Keras's own augmentation layers, a batch at a time."""
+def py_dataset(*, batch: int, images: int) -> Workload:
+    """A `keras.utils.PyDataset` with Keras's own augmentation layers, batch by batch."""
     x, y = _sample(images)
     x = (x.astype("float32") - x.mean()) / x.std()
     vary = keras.Sequential(
@@ -69,7 +69,7 @@ def py_dataset(*, batch: int, images: int) -> Program:
     return _reading([lambda index=index: batches[index] for index in range(len(batches))], images)
 
 
-def _reading(batches: Any, images: int) -> Program:
+def _reading(batches: Any, images: int) -> Workload:
     def read() -> None:
         seen = 0
         for batch in batches:
@@ -77,4 +77,4 @@ def _reading(batches: Any, images: int) -> Program:
         if seen != images:
             raise RuntimeError(f"{seen} of {images} images came")
 
-    return Program(work=timed(read), facts={"images": images})
+    return Workload(work=timed(read), facts={"images": images})

@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 import keras
-from kdist.models import WideResNet
 
-from .program import CLASSES, IMAGE_SHAPE, Program, random_images
+from ..models import WideResNet
+from .workload import CLASSES, IMAGE_SHAPE, Workload, random_images
 
 
 class _Epoch(keras.callbacks.Callback):
@@ -23,7 +23,7 @@ class _Epoch(keras.callbacks.Callback):
 
 def stock(
     *, depth: int, width: int, batch: int, steps: int, replicas: int = 1, **options: Any
-) -> Program:
+) -> Workload:
     """Keras as it is; batch norm is synchronized where there are several replicas."""
     if replicas == 1:
         return _training(contextlib.nullcontext(), depth, width, batch, steps, **options)
@@ -59,7 +59,7 @@ def distributed(
     replicas: int = 1,
     batch_norm: bool = True,
     precision: str = "float32",
-) -> Program:
+) -> Workload:
     """The same network built by `kdist.MirroredStrategy`."""
     import kdist
 
@@ -69,7 +69,7 @@ def distributed(
     return _training(strategy.scope(), depth, width, batch, steps, build=strategy.build, **options)
 
 
-def dense(*, batch: int, steps: int, steps_per_execution: Any = 1) -> Program:
+def dense(*, batch: int, steps: int, steps_per_execution: Any = 1) -> Workload:
     """A model so small that only what surrounds it takes time."""
     import kdist
 
@@ -95,7 +95,7 @@ def dense(*, batch: int, steps: int, steps_per_execution: Any = 1) -> Program:
 def _flops(model: keras.Model) -> float | None:
     if keras.backend.backend() != "tensorflow":
         return None
-    from kdist.flops import training_flops
+    from ..performance.flops import training_flops
 
     return training_flops(model)
 
@@ -106,25 +106,25 @@ def _nothing(*, name: str, axis: int) -> Any:  # noqa: ARG001 - as a batch norm 
 
 def _training(
     scope: Any, depth: int, width: int, batch: int, steps: int, *, build: Any = None, **options: Any
-) -> Program:
+) -> Workload:
     def network() -> Any:
         return WideResNet(depth, width, input_shape=IMAGE_SHAPE, classes=CLASSES, **options)
 
     with scope:
         model = build(network) if build else network()
-        program = _fitting(model, *random_images(batch * steps), batch)
+        workload = _fitting(model, *random_images(batch * steps), batch)
     weights = sum(math.prod(weight.shape) for weight in model.trainable_weights)
     norms = sum(isinstance(x, keras.layers.BatchNormalization) for x in model.layers)
-    program.facts.update(
+    workload.facts.update(
         steps=steps,
         gradient_bytes=4 * weights,
         batch_norms=norms,
         flops_per_image=_flops(model),
     )
-    return program
+    return workload
 
 
-def _fitting(model: keras.Model, images: Any, labels: Any, batch: int, **options: Any) -> Program:
+def _fitting(model: keras.Model, images: Any, labels: Any, batch: int, **options: Any) -> Workload:
     """An epoch of `fit`; the model is compiled in the scope that is open."""
     model.compile(
         keras.optimizers.SGD(0.01, momentum=0.9),
@@ -139,13 +139,13 @@ def _fitting(model: keras.Model, images: Any, labels: Any, batch: int, **options
         model.fit(data, callbacks=[epoch], verbose=0, shuffle=False)
         return epoch.seconds
 
-    return Program(work=turn, facts={"images": len(images), "batch": batch})
+    return Workload(work=turn, facts={"images": len(images), "batch": batch})
 
 
 def _batches(images: Any, labels: Any, batch: int) -> Any:
     import tensorflow as tf
 
-    # All batches are ready beforehand: the input pipeline is a race of its own.
+    # All batches are ready beforehand: the input pipeline is a benchmark of its own.
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch)

@@ -1,4 +1,4 @@
-"""`kdist bench`: which races are run, and the prediction from a measured step."""
+"""`kdist bench`: which benchmarks are run, and the prediction from a measured step."""
 
 import datetime
 import json
@@ -7,12 +7,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..atomic_files import explain_write_errors
 from ..errors import UserError
-from ..links import Link
-from ..step_time import StepTime, predict_step
+from ..performance.links import Link
+from ..performance.step_time import StepTime, predict_step
 from . import results
-from .driver import fastest, run_race
-from .races import COMPILED, EAGER, JAX, KERAS, ONE, Race, batch_sweep, inputs, tiny, training
+from .benchmarks import (
+    COMPILED,
+    EAGER,
+    JAX,
+    KERAS,
+    ONE,
+    Benchmark,
+    batch_sweep,
+    inputs,
+    tiny,
+    training,
+)
+from .driver import fastest, run_benchmark
 
 DEPTH, BATCH = 16, 128
 WIDTHS = (1, 4)
@@ -26,12 +38,12 @@ def bench(
     output: str | None = None,
     announce: Callable[[str], None] = print,
 ) -> str:
-    """Run the races, and write what they came to.
+    """Run the benchmarks, and write their results.
 
     Args:
-        quick: The smaller network and the contestants that are compared most: under five minutes
+        quick: The smaller network and the candidates that are compared most: under five minutes
             on two cores, instead of fifteen to twenty-five.
-        rounds: Turns of each contestant; by default 7, quick 3.
+        rounds: Turns of each candidate; by default 7, quick 3.
         output: JSON file; `None` makes `runs/bench-<date>-<time>.json`.
         announce: Takes lines about the progress.
 
@@ -46,9 +58,9 @@ def bench(
     rounds = rounds or (3 if quick else 7)
     done: list[dict[str, Any]] = []
 
-    def run(race: Race, count: int = rounds) -> dict[str, Any]:
-        outcomes = run_race(race, rounds=count, announce=announce)
-        done.append(results.as_json(race, outcomes))
+    def run(benchmark: Benchmark, count: int = rounds) -> dict[str, Any]:
+        outcomes = run_benchmark(benchmark, rounds=count, announce=announce)
+        done.append(results.as_json(benchmark, outcomes))
         results.write(path, done, {"quick": quick, "rounds": rounds})  # also what is cut short
         return outcomes
 
@@ -58,8 +70,8 @@ def bench(
     if not quick:
         run(training(DEPTH, WIDTHS[1], BATCH, 1))
         best = fastest(outcomes, [KERAS, ONE, EAGER, COMPILED, JAX], count=2)
-        for race in batch_sweep(best, DEPTH, WIDTHS[0]):
-            run(race, SWEEP_ROUNDS)
+        for benchmark in batch_sweep(best, DEPTH, WIDTHS[0]):
+            run(benchmark, SWEEP_ROUNDS)
     announce(f"Written: {path}")
     return results.table(done)
 
@@ -77,7 +89,7 @@ def show(path: str) -> str:
                 f"{path} has format {content['format']}, this kdist reads {results.FORMAT}: run"
                 " kdist bench again"
             )
-        return results.table(content["races"])
+        return results.table(content[results.BENCHMARKS])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{path} is not a file of kdist bench ({type(error).__name__}: {error}): pass what its"
@@ -118,14 +130,14 @@ def predict(
     for count in replicas:  # refuses what is wrong before anything is measured
         predict_step(compute_seconds=1, gradient_bytes=1, replicas=count, **options)
     everybody = training(depth, width, batch, 4)
-    race = Race(
-        title=everybody.title, contestants=[c for c in everybody.contestants if c.name == ONE]
+    benchmark = Benchmark(
+        title=everybody.title, candidates=[c for c in everybody.candidates if c.name == ONE]
     )
-    outcome = run_race(race, rounds=3, announce=announce)[ONE]
+    outcome = run_benchmark(benchmark, rounds=3, announce=announce)[ONE]
     if not outcome.seconds:
         raise UserError(
-            f"the step of {race.title} could not be measured: {outcome.left_out}; pass a smaller"
-            " network or batch"
+            f"the step of {benchmark.title} could not be measured: {outcome.left_out}; pass a"
+            " smaller network or batch"
         )
     facts = outcome.facts
     return [
@@ -141,11 +153,9 @@ def predict(
 
 
 def _check_writable(path: Path) -> None:
-    try:
+    with explain_write_errors(path, hint="pass another --output"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8"):
             pass
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}; pass another --output") from error
     if not path.stat().st_size:
         path.unlink()

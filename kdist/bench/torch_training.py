@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .program import CLASSES, Program, random_images, timed
+from .workload import CLASSES, Workload, random_images, timed
 
 STEM_FILTERS = 16
 
@@ -45,7 +45,7 @@ def wide_resnet(depth: int, width: int) -> nn.Module:
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(filters, CLASSES))
 
 
-def training(*, depth: int, width: int, batch: int, steps: int, compiled: bool = False) -> Program:
+def training(*, depth: int, width: int, batch: int, steps: int, compiled: bool = False) -> Workload:
     """Training steps, with the mean loss and the accuracy that Keras's `fit` gives too."""
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -71,4 +71,4 @@ def training(*, depth: int, width: int, batch: int, steps: int, compiled: bool =
                 right += (logits.argmax(1) == y[part]).sum()
         return loss_sum.item() / len(images), right.item() / len(images)
 
-    return Program(work=timed(epoch), facts={"images": len(images), "batch": batch})
+    return Workload(work=timed(epoch), facts={"images": len(images), "batch": batch})

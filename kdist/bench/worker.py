@@ -1,4 +1,4 @@
-"""The process of one contestant: it prepares, then does its work once for every line it gets."""
+"""The process of one candidate: it prepares, then does its work once for every line it gets."""
 
 import importlib.metadata
 import json
@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .program import Unavailable
-from .programs import PROGRAMS
+from .workload import Unavailable
+from .workloads import WORKLOADS
 
 _VERSIONS = ("kdist", "tensorflow", "keras", "torch", "jax", "numpy")
 _WARM_UPS = 2
@@ -27,22 +27,22 @@ def main() -> None:
         print(json.dumps(values), file=channel, flush=True)
 
     try:
-        program = PROGRAMS[sys.argv[1]](**json.loads(sys.argv[2]))
+        workload = WORKLOADS[sys.argv[1]](**json.loads(sys.argv[2]))
         start = time.perf_counter()
-        program.work()
+        workload.work()
         first = time.perf_counter() - start
         for _ in range(_WARM_UPS - 1):
-            program.work()
+            workload.work()
     except Unavailable as reason:
         say(skipped=str(reason))
         return
     except Exception as error:
         say(failed=f"{type(error).__name__}: {error}")
         return
-    say(facts={**program.facts, "first_seconds": first, "versions": _versions()})
+    say(facts={**workload.facts, "first_seconds": first, "versions": _versions()})
     for _ in sys.stdin:
         try:
-            say(seconds=program.work(), peak_mib=peak_mib())
+            say(seconds=workload.work(), peak_mib=peak_mib())
         except Exception as error:
             say(failed=f"{type(error).__name__}: {error}")
             return
@@ -57,7 +57,7 @@ def _versions() -> dict[str, str]:
 
 
 def peak_mib() -> float | None:
-    """The most resident memory that this process ever had, where Linux tells."""
+    """The maximum of resident memory that this process had, in MiB, where Linux shows it."""
     # Not `ru_maxrss`, which a child begins with its parent's.
     status = Path("/proc/self/status")
     peak = re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(), re.M) if status.exists() else None

@@ -1,33 +1,34 @@
-"""Random variants of training images, a batch at a time."""
+"""Random flips and shifts of training images, one batch at a time."""
 
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from kdist.errors import UserError
+
+from ..errors import UserError
 
 
 def random_flip_and_shift(
     images: Any, *, seed: Any, shift: float = 0.2, whole_pixels: bool = False
 ) -> Any:
-    """Mirror half of the images left to right and shift each of them by a random way.
+    """Flip each image horizontally with probability 1/2, and shift it by a random distance.
 
-    The shifts are uniform, fractional (bilinear between pixels, which blurs) or of whole pixels,
-    and independent in height, in width and from image to image. Pixels from beyond the edge repeat
-    the nearest one.
+    Shifts are uniform, and independent for height, width and every image. They are fractional, with
+    bilinear interpolation (which blurs), or by whole pixels. Pixels beyond the edge repeat the
+    nearest pixel inside.
 
     Args:
         images: float32, (images, height, width, channels); zero images are allowed.
-        seed: Two integers. The same seed gives the same variants of as many images.
-        shift: Longest shift, as a part of height and of width, from 0 to 1.
-        whole_pixels: Shift by whole pixels, up to the whole number that is nearest to the longest
-            shift, each with the same probability: what is elsewhere called padding and cropping.
+        seed: Two integers. The same seed gives the same result for the same number of images.
+        shift: Largest shift, as a fraction of height and width, from 0 to 1.
+        whole_pixels: Shift by whole pixels, up to the largest shift rounded to an integer, each
+            shift with the same probability. This is also known as padding and random cropping.
 
     Returns:
         float32, the shape of `images`.
 
     Raises:
-        UserError: When `shift` or the type or shape of `images` is another one.
+        UserError: If `shift`, or the type or shape of `images`, is invalid.
 
     Example:
         >>> variants = random_flip_and_shift(images, seed=(2026, 1))
@@ -56,19 +57,20 @@ def random_flip_and_shift(
 
 
 class RandomVariants:
-    """What `random_flip_and_shift` makes of images that are kept, sooner: for an input pipeline.
+    """Random flips and shifts of images in memory: a faster `random_flip_and_shift` for `tf.data`.
 
-    In a step's graph, where XLA compiles it or gradients pass through it, call that function.
+    Inside a model or training step, where XLA may compile it or gradients pass through it, use
+    `random_flip_and_shift` instead.
 
     Args:
-        images: (images, height, width, channels), of any real type. They are kept twice, mirrored
-            as well, with room around them for the shift: 192 MB for Fashion-MNIST's 60,000 and
-            0.2.
-        shift: As there.
-        whole_pixels: As there.
+        images: (images, height, width, channels), of any real type. They are stored twice, as they
+            are and flipped, padded for the shift: 192 MB for Fashion-MNIST's 60,000 images and a
+            shift of 0.2.
+        shift: As in `random_flip_and_shift`.
+        whole_pixels: As in `random_flip_and_shift`.
 
     Raises:
-        UserError: When `shift` or the shape of `images` is another one.
+        UserError: If `shift` or the shape of `images` is invalid.
 
     Example:
         >>> variants = RandomVariants(data.train_images)
@@ -96,7 +98,7 @@ class RandomVariants:
         self._images = tf.concat([images, tf.reverse(images, axis=[2])], axis=0)
 
     def __call__(self, indices: Any, *, seed: Any) -> Any:
-        """Variants of some of the images.
+        """Return randomly flipped and shifted copies of some of the images.
 
         Args:
             indices: Integers, (images,).
@@ -134,18 +136,18 @@ class RandomVariants:
 
 def _check_shift(shift: float) -> None:
     if not 0 <= shift <= 1:
-        raise UserError(f"shift={shift!r}; expected a part of height and width, from 0 to 1.")
+        raise UserError(f"shift={shift!r}; expected a fraction of height and width, from 0 to 1.")
 
 
 def _draws(count: Any, seed: Any, algorithm: str) -> tuple[Any, Any, Any]:
-    """Shift down and to the right, from -1 to 1, and whether to mirror, for each image."""
+    """Draw for each image the shifts down and right, from -1 to 1, and whether to flip it."""
     draws = tf.random.stateless_uniform((3, count), seed, minval=-1.0, maxval=1.0, alg=algorithm)
     down, right, side = tf.unstack(draws)
     return down, right, side < 0
 
 
 def _way(draws: Any, longest: Any, whole_pixels: bool) -> Any:
-    """How many pixels to shift by: `longest` where a draw is 1."""
+    """Convert draws from -1 to 1 into pixels to shift by, at most `longest`."""
     if not whole_pixels:
         return draws * longest
     longest = tf.round(longest)
@@ -153,13 +155,13 @@ def _way(draws: Any, longest: Any, whole_pixels: bool) -> Any:
 
 
 def _positions(size: Any, shift: Any) -> Any:
-    """Where each of `size` pixels comes from in each image: (images, size)."""
+    """Return the source position of each of `size` pixels in each image: (images, size)."""
     size = tf.cast(size, tf.float32)
     return tf.clip_by_value(tf.range(size) + shift[:, tf.newaxis], 0.0, size - 1.0)
 
 
 def _interpolated(images: Any, positions: Any) -> Any:
-    """Rows of each image at fractional positions."""
+    """Interpolate the rows of each image at fractional positions."""
     above = tf.floor(positions)
     weight = (positions - above)[:, :, tf.newaxis, tf.newaxis]
     first = tf.cast(above, tf.int32)

@@ -1,12 +1,13 @@
-"""Fetching one file, whole or not at all."""
+"""Download one file, completely or not at all."""
 
 import http.client
 import shutil
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+
+from ..atomic_files import atomic_path
 
 
 class DownloadError(Exception):
@@ -16,30 +17,27 @@ class DownloadError(Exception):
 def download(
     url: str, target: Path, *, verify: Callable[[Path], object], timeout_s: float = 10.0
 ) -> None:
-    """Fetch `url` as `target`, which appears only once it is complete and verified.
+    """Download `url` to `target`, which appears only when it is complete and verified.
 
     Args:
         url: The address.
-        target: The file to make; its folder is made where it is missing.
-        verify: Called with the path of the downloaded file; what it raises is passed on.
+        target: The file to write; its folder is created if it is missing.
+        verify: Called with the path of the downloaded file; its exceptions, except `OSError`, are
+            passed on.
         timeout_s: Longest wait for an answer, in seconds.
 
     Raises:
-        DownloadError: When there is no network, no such file, or no room to write it.
+        DownloadError: If there is no network, no such file, or no space to write it.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(dir=target.parent, prefix=".download-")
+        with atomic_path(target) as part:
+            part.touch()  # fails before the download if the file cannot be written
+            _fetch(url, part, timeout_s)
+            verify(part)
     except OSError as error:
-        raise DownloadError(f"cannot write to {target.parent}: {error.strerror}") from error
-    with folder as name:
-        part = Path(name) / target.name
-        _fetch(url, part, timeout_s)
-        verify(part)
-        try:
-            part.replace(target)
-        except OSError as error:
-            raise DownloadError(f"cannot write {target}: {error.strerror}") from error
+        path = error.filename2 or error.filename or target
+        raise DownloadError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _fetch(url: str, path: Path, timeout_s: float) -> None:

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from kdist.data.download import download
-from kdist.data.idx import read_idx
-from kdist.data.image_data import ImageData
+
+from .download import download
+from .idx import read_idx
+from .image_data import ImageData
 
 NAME = "Fashion-MNIST"
 CLASS_NAMES = (
@@ -60,15 +61,15 @@ FILES = (
 
 
 def missing_files(folder: Path, files: tuple[IdxFile, ...] = FILES) -> list[str]:
-    """Names of the files that the folder has neither compressed nor uncompressed."""
+    """Return the names of the files missing from a folder, compressed and uncompressed."""
     return [file.name for file in files if _find(folder, file.name) is None]
 
 
 def read_folder(folder: Path, files: tuple[IdxFile, ...] = FILES) -> ImageData:
-    """Read and verify the files of a folder that misses none.
+    """Read and verify the files of a folder that has all of them.
 
     Raises:
-        UserError: When a file is unreadable, truncated, too long or another one.
+        UserError: If a file is unreadable, truncated, too long or has another checksum.
     """
     arrays = [
         read_idx(_find(folder, name) or folder / name, shape=shape, sha256=sha256)
@@ -80,11 +81,11 @@ def read_folder(folder: Path, files: tuple[IdxFile, ...] = FILES) -> ImageData:
 def download_missing(
     folder: Path, url: str, *, files: tuple[IdxFile, ...] = FILES, timeout_s: float
 ) -> None:
-    """Download the files that the folder misses from below `url`, each verified.
+    """Download and verify the files that are missing from a folder.
 
     Raises:
-        DownloadError: When a file cannot be had.
-        UserError: When what came is not the file.
+        DownloadError: If a file cannot be downloaded.
+        UserError: If a downloaded file has another checksum.
     """
     for name, shape, sha256 in files:
         if _find(folder, name) is None:
@@ -94,8 +95,8 @@ def download_missing(
                 shape=shape,
                 sha256=sha256,
                 origin=address,
-                mend="Nothing was kept. Try again from another network, name a folder that "
-                "holds the files as data_dir, or take the sample.",
+                hint="The download was deleted. Try again from another network, pass a folder with "
+                "the files as data_dir, or use the sample.",
             )
             download(address, folder / f"{name}.gz", verify=verify, timeout_s=timeout_s)
 

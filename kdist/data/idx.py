@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from kdist.errors import UserError
 
-MEND = "Replace or delete the file, or name another folder as data_dir."
+from ..errors import UserError
+
+HINT = "Replace or delete the file, or name another folder as data_dir."
 
 
 def parse_idx(
-    content: bytes, *, shape: tuple[int, ...], origin: str, mend: str = MEND
+    content: bytes, *, shape: tuple[int, ...], origin: str, hint: str = HINT
 ) -> npt.NDArray[np.uint8]:
     """Read an idx file of unsigned bytes that must have the given shape.
 
@@ -25,7 +26,7 @@ def parse_idx(
         content: The whole uncompressed file.
         shape: The dimensions it must declare.
         origin: What to call the file in an error.
-        mend: What to advise in an error.
+        hint: What to advise in an error.
 
     Returns:
         A read-only array over `content`.
@@ -44,19 +45,19 @@ def parse_idx(
     if content[: len(header)] != header:
         raise UserError(
             f"{origin}: starts with {content[: len(header)].hex() or 'nothing'}; expected "
-            f"{header.hex()}, an idx file of unsigned bytes of shape {shape}. {mend}"
+            f"{header.hex()}, an idx file of unsigned bytes of shape {shape}. {hint}"
         )
     length = len(header) + int(np.prod(shape))
     if len(content) != length:
         raise UserError(
             f"{origin}: holds {'more than' if len(content) > length else 'only'} "
-            f"{min(len(content), length):,} bytes; expected {length:,}. {mend}"
+            f"{min(len(content), length):,} bytes; expected {length:,}. {hint}"
         )
     return np.frombuffer(content, np.uint8, offset=len(header)).reshape(shape)
 
 
 def read_idx(
-    path: Path, *, shape: tuple[int, ...], sha256: str, origin: str = "", mend: str = MEND
+    path: Path, *, shape: tuple[int, ...], sha256: str, origin: str = "", hint: str = HINT
 ) -> npt.NDArray[np.uint8]:
     """Read and verify an idx file, compressed by gzip where its name ends in `.gz`.
 
@@ -66,7 +67,7 @@ def read_idx(
         sha256: SHA-256 of the uncompressed file, in hexadecimal; so compressing it again, as
             distributions do, changes nothing.
         origin: What to call the file in an error, by default its path.
-        mend: What to advise in an error.
+        hint: What to advise in an error.
 
     Returns:
         A read-only array of `shape`.
@@ -82,13 +83,13 @@ def read_idx(
             content = file.read(limit)
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(
-            f"{origin}: cannot be read ({error}); expected an idx file of shape {shape}. {mend}"
+            f"{origin}: cannot be read ({error}); expected an idx file of shape {shape}. {hint}"
         ) from error
-    array = parse_idx(content, shape=shape, origin=origin, mend=mend)
+    array = parse_idx(content, shape=shape, origin=origin, hint=hint)
     digest = hashlib.sha256(content).hexdigest()
     if digest != sha256:
         raise UserError(
             f"{origin}: the content has SHA-256 {digest}; expected {sha256}, so it is damaged or "
-            f"another data set. {mend}"
+            f"another data set. {hint}"
         )
     return array

@@ -4,8 +4,9 @@ import dataclasses
 
 import numpy as np
 import numpy.typing as npt
-from kdist.arguments import as_integer
-from kdist.errors import UserError
+
+from ..arguments import as_integer
+from ..errors import UserError
 
 IMAGE_AXES = ("images", "height", "width", "channels")
 

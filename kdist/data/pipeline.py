@@ -1,4 +1,4 @@
-"""Batches for training and for evaluation, from arrays in memory."""
+"""`tf.data` batches for training and evaluation, from arrays in memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-from kdist.arguments import as_integer
-from kdist.data.augmentation import RandomVariants
-from kdist.errors import UserError
+
+from ..arguments import as_integer
+from ..errors import UserError
+from .augmentation import RandomVariants
 
 # Where tf.data works. TensorFlow would put the images on the first GPU.
 _HOST = "/CPU:0"
@@ -25,30 +26,29 @@ def training_batches(
     shift: float = 0.2,
     whole_pixels: bool = False,
 ) -> Any:
-    """Shuffled, standardized and randomly varied batches; one iteration is one epoch.
+    """Make shuffled, augmented and standardized batches; one iteration is one epoch.
 
-    Every epoch has another order and other variants. They are drawn on the global batch before a
+    Order and augmentation differ from epoch to epoch. They are drawn for the global batch before a
     strategy divides it, so they do not depend on the number of replicas.
 
     Args:
-        images: (images, height, width, channels), kept in memory as they are.
+        images: (images, height, width, channels), kept in memory unchanged.
         labels: Integers, (images,).
-        batch_size: The global batch: images a step, over all replicas. The last batch of an
-            epoch holds what is left.
-        seed: Determines every epoch, together with `tf.random.set_seed` where that is called.
-        standardization: Called with a float32 batch of `images`, their values as they are; returns
-            float32.
-        augment: Vary the images as `random_flip_and_shift` does, before standardization; they are
-            kept as `RandomVariants` keeps them.
-        shift: Longest shift, as there.
-        whole_pixels: Shift by whole pixels, as there.
+        batch_size: The global batch: images per step, over all replicas. The last batch of an
+            epoch has the remaining images.
+        seed: Determines every epoch, together with `tf.random.set_seed` if that is called.
+        standardization: Called with a float32 batch of `images`, not scaled; returns float32.
+        augment: Flip and shift the images as `random_flip_and_shift` does, before standardization.
+            For this they are stored as `RandomVariants` does.
+        shift: Largest shift, as in `random_flip_and_shift`.
+        whole_pixels: Shift by whole pixels, as in `random_flip_and_shift`.
 
     Returns:
         A finite `tf.data.Dataset` of float32 images and int32 labels.
 
     Raises:
-        UserError: When there are no images, not as many labels as images, or `batch_size` is
-            not a positive integer.
+        UserError: If there are no images, the numbers of images and labels differ, or `batch_size`
+            is not an integer of at least 1.
 
     Example:
         >>> train = training_batches(data.train_images, data.train_labels, batch_size=128,
@@ -79,19 +79,19 @@ def evaluation_batches(
     batch_size: int,
     standardization: Callable[[Any], Any],
 ) -> Any:
-    """Standardized batches in the order of the arrays.
+    """Make standardized batches in the order of the arrays.
 
     Args:
         images: As in `training_batches`.
         labels: As in `training_batches`.
         batch_size: As in `training_batches`.
-        standardization: The one measured on the training images.
+        standardization: As in `training_batches`, measured on the training images.
 
     Returns:
         A finite `tf.data.Dataset` of float32 images and int32 labels.
 
     Raises:
-        UserError: As `training_batches`.
+        UserError: As in `training_batches`.
 
     Example:
         >>> test = evaluation_batches(data.test_images, data.test_labels, batch_size=256,
@@ -105,8 +105,8 @@ def evaluation_batches(
 def _check(images: npt.NDArray[Any], labels: npt.NDArray[np.integer], batch_size: int) -> None:
     if len(images) != len(labels) or not len(images):
         raise UserError(
-            f"{len(images)} images and {len(labels)} labels were given; "
-            "expected one label for each image, and at least one image."
+            f"Received {len(images)} images and {len(labels)} labels; "
+            "expected one label per image, and at least one image."
         )
     if (as_integer(batch_size) or 0) < 1:
         raise UserError(f"batch_size={batch_size!r}; expected an integer of at least 1.")
@@ -118,7 +118,7 @@ def _batches(
     labels: npt.NDArray[np.integer],
     standardization: Callable[[Any], Any],
 ) -> Any:
-    """The images as they are, in the order of batches of indices."""
+    """Make batches of the images, not augmented, in the order of batches of indices."""
     with tf.device(_HOST):
         pixels = tf.constant(images)
         targets = tf.constant(labels, tf.int32)

@@ -1,11 +1,12 @@
-"""Where the data sets come from."""
+"""Load data sets from a folder, a cache, the network or the embedded sample."""
 
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kdist.data.download import DownloadError
-from kdist.data.fashion_mnist_files import (
+from ..errors import UserError
+from .download import DownloadError
+from .fashion_mnist_files import (
     FILES,
     NAME,
     IdxFile,
@@ -14,8 +15,7 @@ from kdist.data.fashion_mnist_files import (
     read_folder,
     read_sample,
 )
-from kdist.data.image_data import ImageData
-from kdist.errors import UserError
+from .image_data import ImageData
 
 # Debian's package dataset-fashion-mnist.
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
@@ -31,21 +31,20 @@ def fashion_mnist(
 ) -> ImageData:
     """Load Fashion-MNIST: images of clothing, (28, 28, 1), in 10 classes.
 
-    The full set (60,000 training and 10,000 test images) is taken from the Keras cache
-    (`$KERAS_HOME` or `~/.keras`), or from Debian's package `dataset-fashion-mnist`, or is
-    downloaded (31 MB) into the Keras cache. Without a network the sample is taken that comes
-    with kdist: the first 10,000 training and the first 2,000 test images. One line tells
-    which it was.
+    The full set (60,000 training and 10,000 test images) is read from the Keras cache
+    (`$KERAS_HOME` or `~/.keras`) or from Debian's package `dataset-fashion-mnist`, or downloaded
+    (31 MB) into the Keras cache. Without a network, the sample that comes with kdist is used: the
+    first 10,000 training and the first 2,000 test images. One line says which source was used.
 
     Args:
         data_dir: Folder with the four files of the full set, `train-images-idx3-ubyte` and so
-            on, each compressed (`.gz`) or not. Then nothing else is tried.
-        sample: Take the sample and look no further.
+            on, each compressed (`.gz`) or not. No other source is tried then.
+        sample: Use the embedded sample, without looking for the full set.
         announce: Called with the line that names the source.
 
     Raises:
-        UserError: When `data_dir` does not hold the set, or a file that was found or downloaded
-            is unreadable, truncated or not what its checksum says.
+        UserError: If `data_dir` does not contain the set, or a file is unreadable, truncated or has
+            the wrong checksum.
 
     Example:
         >>> data = kdist.data.fashion_mnist(sample=True)
@@ -65,7 +64,7 @@ def fashion_mnist(
 
 
 def keras_cache() -> Path:
-    """The folder in which `keras.datasets.fashion_mnist` keeps its files."""
+    """Return the folder in which `keras.datasets.fashion_mnist` stores its files."""
     home = os.path.expanduser("~")
     # Keras falls back to /tmp too; each finds what the other has downloaded.
     base = home if os.access(home, os.W_OK) else "/tmp"  # noqa: S108
@@ -84,11 +83,11 @@ def find_fashion_mnist(
     timeout_s: float = 10.0,
     files: tuple[IdxFile, ...] = FILES,
 ) -> ImageData:
-    """Do what `fashion_mnist` does, with the places to look in and the files as arguments."""
+    """Load Fashion-MNIST as `fashion_mnist` does, with all sources as arguments."""
     if data_dir is not None and sample:
         raise UserError(
             f"data_dir={os.fspath(data_dir)!r} and sample=True were both given; "
-            "expected one of them. Leave one out."
+            "expected one of them. Remove one."
         )
     if sample:
         return _sample(announce)
@@ -109,16 +108,16 @@ def find_fashion_mnist(
 def _checked(folder: Path, files: tuple[IdxFile, ...]) -> Path:
     if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
         raise UserError(
-            f"data_dir {str(folder)!r} cannot be read: give yourself the right to (chmod u+rx), or "
-            "leave data_dir out to have the files found or downloaded."
+            f"data_dir {str(folder)!r} cannot be read: change its permissions (chmod u+rx), or "
+            "omit data_dir to have the files found or downloaded."
         )
     missing = missing_files(folder, files)
     if missing:
         problem = f"has no {', '.join(missing)}" if os.path.isdir(folder) else "is not a folder"
         raise UserError(
             f"data_dir {str(folder)!r} {problem}; expected the {len(files)} files of {NAME}, "
-            f"{files[0].name}.gz and so on, compressed or not. Name their folder, or leave "
-            "data_dir out to have them found or downloaded."
+            f"{files[0].name}.gz and so on, compressed or not. Pass their folder, or omit "
+            "data_dir to have them found or downloaded."
         )
     return folder
 

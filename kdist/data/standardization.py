@@ -1,4 +1,4 @@
-"""Images of mean 0 and deviation 1, by the training set's own statistics."""
+"""`Standardization`: scale images to mean 0 and standard deviation 1."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from kdist.data.image_data import IMAGE_AXES
-from kdist.errors import UserError
+
+from ..errors import UserError
+from .image_data import IMAGE_AXES
 
 _CHUNK = 1024  # images at a time, so that a float64 copy of all of them is never made
 
@@ -31,17 +32,17 @@ class Standardization:
 
     @classmethod
     def of(cls, images: npt.NDArray[Any]) -> "Standardization":
-        """Measure mean and deviation over images, height and width.
+        """Measure mean and standard deviation per channel, over images, height and width.
 
         The deviation is the population's (divided by the number of pixels). A channel that has
-        the same value everywhere gets deviation 1, so that it becomes 0 and not NaN.
+        the same value everywhere gets deviation 1, so that it becomes 0 instead of NaN.
 
         Args:
             images: (images, height, width, channels), at least one pixel; only the training
                 images, so that nothing of the test set leaks into training.
 
         Raises:
-            UserError: When there are no images, or they have no four dimensions.
+            UserError: If there are no images, or they do not have four dimensions.
         """
         if images.ndim != len(IMAGE_AXES) or not images.size:
             raise UserError(

@@ -6,49 +6,52 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from kdist import _upstream
-from kdist.compilation import worth_compiling
-from kdist.errors import UserError
 
-from .batch_norm_gradients import across_replicas, on_one_replica
-from .batch_norm_kernels import Kernels, Moments, broadcast_mask
-from .fused_batch_norm import fused_batch_norm, fusible
+from .. import _upstream
+from ..errors import UserError
+from ..ops.batch_norm import Kernels, Moments, broadcast_mask
+from ..ops.batch_norm_gradients import across_replicas, on_one_replica
+from ..ops.compilation import worth_compiling
+from ..ops.fused_batch_norm import fused_batch_norm, fusible
 
 
 @keras.saving.register_keras_serializable(package="kdist")
 class SyncBatchNormalization(keras.layers.BatchNormalization):
-    """Batch normalization whose statistics are those of the global batch.
+    """Batch normalization with the statistics of the global batch.
 
-    Every value of the global batch has the same weight in mean and variance, however many of them
-    a replica got: uneven and empty replicas and masks give the statistics that one replica would
-    have computed. One collective forward and one backward; nothing is sent where there is one
-    replica, and there the layer equals `keras.layers.BatchNormalization` to rounding. Where a
-    channel has no value at all, its moving statistics stay as they are.
+    Every value of the global batch has the same weight in mean and variance, whichever replica it
+    is on: with uneven or empty replicas and masks, the statistics are those that one replica would
+    compute. There is one collective in the forward and one in the backward pass. On one replica
+    there is none, and the layer equals `keras.layers.BatchNormalization` up to rounding. If a
+    channel has no values, its moving statistics do not change.
 
-    Statistics are computed in float32 (float64 for float64 inputs) about the mean, so they hold
-    where the mean is large against the standard deviation.
+    Statistics are computed in float32 (float64 for float64 inputs) about the mean, so they are
+    accurate even if the mean is much larger than the standard deviation.
 
-    With several replicas, or where XLA computes the layer (large fixed shapes on CPUs), gradients
-    cannot be differentiated once more; trying so is an error.
+    With several replicas, or if XLA computes the layer (large fixed shapes on CPUs), second
+    derivatives are not supported and raise an error.
 
-    A `.keras` file with this layer opens once `kdist.layers.SyncBatchNormalization` was named in
-    the program; `kdist.convert_batch_norm(model, to="stock")` makes one that opens without kdist.
+    To open a `.keras` file with this layer, the program has to access
+    `kdist.layers.SyncBatchNormalization` first. For a file that opens without kdist, call
+    `kdist.convert_batch_norm(model, to="stock")` before saving.
 
     Args:
-        axis: The channels' axis, 1 with channels first.
-        synchronized: Always `True`; accepted so that configurations of Keras's layer fit.
-        renorm: Batch renormalization is not offered: `False`.
-        **kwargs: Every other argument of `keras.layers.BatchNormalization`.
+        axis: The channel axis, 1 with channels first.
+        synchronized: Always `True`; accepted for compatibility with configurations of Keras's
+            layer.
+        renorm: Always `False`; batch renormalization is not supported.
+        **kwargs: All other arguments of `keras.layers.BatchNormalization`.
 
     Call arguments:
         inputs: Tensor of rank 2 or more.
-        training: Whether to normalize by the batch's statistics and to update the moving ones,
-            or to normalize by the moving ones. A layer with `trainable = False` does the latter.
-        mask: Booleans of one dimension less than the inputs; `False` positions are left out of
+        training: If true, normalize by the batch's statistics and update the moving statistics;
+            otherwise normalize by the moving statistics. The latter also holds for a layer with
+            `trainable = False`.
+        mask: Booleans with one dimension less than the inputs; `False` positions are excluded from
             the statistics.
 
     Raises:
-        UserError: `renorm=True` or `synchronized=False` was passed, or a mask of a wrong rank.
+        UserError: `renorm=True` or `synchronized=False` was passed, or a mask of the wrong rank.
 
     Example:
         >>> layer = SyncBatchNormalization(momentum=0.9)
@@ -64,7 +67,7 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
     ) -> None:
         if renorm:
             raise UserError(
-                "SyncBatchNormalization got renorm=True, which it does not offer: leave it out, or "
+                "SyncBatchNormalization got renorm=True, which it does not support: remove it, or "
                 "use keras.layers.BatchNormalization(renorm=True, synchronized=True)."
             )
         if not synchronized:
@@ -103,7 +106,7 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
         return tf.cast(y, self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        """Keras's configuration, without batch renormalization."""
+        """Return Keras's configuration, without batch renormalization."""
         return {k: v for k, v in super().get_config().items() if not k.startswith("renorm")}
 
     def _update_moving_statistics(self, moments: Moments) -> None:

@@ -1,6 +1,6 @@
 """Optimizers for large batches, which Keras does not ship."""
 
-from .lars import LARS
-from .novograd import NovoGrad
+import lazy_loader
 
-__all__ = ["LARS", "NovoGrad"]
+# Keras is imported when an optimizer is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""`LARS`: SGD whose steps keep in proportion to the weights, layer by layer."""
+"""`LARS`: momentum SGD whose steps are scaled to the norm of each layer's weights."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,25 +21,25 @@ class LARS(LayerwiseOptimizer):
         v ← momentum · v + learning_rate · λ · (g + β w)
         w ← w - v
 
-    so that no layer changes by more than a fixed share of itself, however large the learning rate.
-    Where ‖w‖ or ‖g‖ is 0, λ is 1. Excluded variables get neither λ nor decay: plain momentum.
+    so the size of a layer's step is proportional to its weights and not to its gradient. If ‖w‖ or
+    ‖g‖ is 0, λ is 1. Excluded variables get neither λ nor decay: plain momentum.
 
     Args:
         learning_rate: A rate, a Keras schedule or a callable. As λ is small, rates are larger than
-            SGD's: 1 to 30.
-        momentum: From 0 to below 1.
+            for SGD: 1 to 30.
+        momentum: At least 0 and below 1.
         trust_coefficient: η, above 0.
-        weight_decay_rate: β, an L2 penalty's gradient as in the paper; not Keras's decoupled
-            `weight_decay`, which is refused.
-        nesterov: Look ahead by one more momentum step.
+        weight_decay_rate: β, the factor of an L2 penalty's gradient, as in the paper. Keras's
+            decoupled `weight_decay` is not accepted.
+        nesterov: Whether to use Nesterov momentum.
         exclude: Names (`variable.name`) of variables that get plain momentum.
         epsilon: Added to λ's divisor.
         name: The optimizer's name.
-        **kwargs: As any Keras optimizer takes: `clipnorm`, `use_ema`,
+        **kwargs: Arguments of any Keras optimizer: `clipnorm`, `use_ema`,
             `gradient_accumulation_steps`, ….
 
     Raises:
-        UserError: An argument out of its range.
+        UserError: An argument is out of range.
 
     Example:
         ```python

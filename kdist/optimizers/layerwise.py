@@ -1,4 +1,4 @@
-"""What optimizers share that treat each layer by the norm of its gradient."""
+"""Base class of optimizers that scale each layer's step by the norm of its gradient."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,15 +11,15 @@ from .arguments import checked_names, checked_number
 
 
 class LayerwiseOptimizer(keras.optimizers.Optimizer):
-    """A momentum for every variable, a decay inside it, and variables that are excluded.
+    """Base class with a momentum per variable, weight decay inside it, and excluded variables.
 
     Args:
         learning_rate: A rate, a Keras schedule or a callable.
-        weight_decay_rate: The decay of the paper.
-        exclude: Names (`variable.name`) of variables that are treated otherwise.
+        weight_decay_rate: The weight decay of the paper.
+        exclude: Names (`variable.name`) of variables that are treated differently.
         name: The optimizer's name.
-        options: Keras's own arguments; `weight_decay`, which shrinks the weights outside the
-            momentum, where the papers do not, is refused.
+        options: Keras's own arguments. `weight_decay` is not accepted: it shrinks the weights
+            outside the momentum, unlike in the papers.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class LayerwiseOptimizer(keras.optimizers.Optimizer):
         self.excluded = [variable.name in self.exclude for variable in variables]
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments, for saving."""
+        """Return the arguments, for saving."""
         config: dict[str, Any] = super().get_config()
         del config["weight_decay"]
         return config | {
@@ -56,14 +56,14 @@ class LayerwiseOptimizer(keras.optimizers.Optimizer):
 
 
 def whole_gradient(gradient: Any, variable: Any) -> Any:
-    """The gradient as one tensor, for its norm: that of an embedding comes as some rows."""
+    """Convert a gradient to a dense tensor; that of an embedding consists of some rows."""
     return tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
 
 
 def _refuse_weight_decay(options: Mapping[str, Any]) -> None:
-    """Keras's decay is outside the momentum, where neither paper has it."""
+    """Reject Keras's `weight_decay`, which is outside the momentum, unlike in both papers."""
     if options.get("weight_decay") is not None:
         raise UserError(
-            f"received weight_decay={options['weight_decay']!r}, by which Keras shrinks the weights"
-            " outside the momentum; the paper's decay is weight_decay_rate"
+            f"received weight_decay={options['weight_decay']!r}, with which Keras shrinks weights"
+            " outside the momentum: pass weight_decay_rate, the paper's weight decay"
         )

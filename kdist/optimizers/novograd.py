@@ -12,30 +12,30 @@ from .layerwise import LayerwiseOptimizer, whole_gradient
 
 @keras.saving.register_keras_serializable(package="kdist")
 class NovoGrad(LayerwiseOptimizer):
-    """Normalized gradients by layer: large batches with little tuning, half of Adam's memory.
+    """NovoGrad: normalizes gradients by layer, for large batches, with half of Adam's memory.
 
     With w the weights of a layer, g their gradient and d `weight_decay_rate`, a step is
 
-        v ← beta_2 · v + (1 - beta_2) · ‖g‖²        (one number a layer; ‖g‖² at its first step)
+        v ← beta_2 · v + (1 - beta_2) · ‖g‖²        (one number per layer; first ‖g‖²)
         m ← beta_1 · m + (g / (√v + epsilon) + d w)
         w ← w - learning_rate · m
 
     Args:
-        learning_rate: A rate, a Keras schedule or a callable. The paper's are about 0.01 to 0.05.
-        beta_1: Momentum, from 0 to below 1.
-        beta_2: How slowly the norm's average follows, from 0 to below 1.
+        learning_rate: A rate, a Keras schedule or a callable. The paper uses about 0.01 to 0.05.
+        beta_1: Momentum, at least 0 and below 1.
+        beta_2: Decay of the norm's moving average, at least 0 and below 1.
         epsilon: Added to √v, above 0.
-        weight_decay_rate: d, decoupled from the norm and inside the momentum, as in the paper; not
-            Keras's `weight_decay`, which stands outside it and is refused.
-        grad_averaging: Take 1 - `beta_1` of what is added to m, as Adam does: steps are smaller by
-            that factor.
-        exclude: Names (`variable.name`) of variables that do not decay.
+        weight_decay_rate: d, decoupled from the norm and inside the momentum, as in the paper.
+            Keras's `weight_decay`, which is outside the momentum, is not accepted.
+        grad_averaging: Multiply what is added to m by 1 - `beta_1`, as Adam does: steps are smaller
+            by that factor.
+        exclude: Names (`variable.name`) of variables without weight decay.
         name: The optimizer's name.
-        **kwargs: As any Keras optimizer takes: `clipnorm`, `use_ema`,
+        **kwargs: Arguments of any Keras optimizer: `clipnorm`, `use_ema`,
             `gradient_accumulation_steps`, ….
 
     Raises:
-        UserError: An argument out of its range.
+        UserError: An argument is out of range.
 
     Example:
         ```python
@@ -82,7 +82,7 @@ class NovoGrad(LayerwiseOptimizer):
         ]
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
-        """Change one variable."""
+        """Update one variable."""
         gradient = whole_gradient(gradient, variable)
         index = self._get_variable_index(variable)
         momentum, squared_norm = self.momentums[index], self.squared_norms[index]
@@ -99,7 +99,7 @@ class NovoGrad(LayerwiseOptimizer):
         self.assign_sub(variable, ops.cast(learning_rate, variable.dtype) * momentum)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments, for saving."""
+        """Return the arguments, for saving."""
         return super().get_config() | {
             "beta_1": self.beta_1,
             "beta_2": self.beta_2,

@@ -7,9 +7,10 @@ from statistics import median
 
 from scipy.stats import binomtest
 
-from ..sweep.time_to_target import TimeToTarget, time_to_target
-from .trials import Trial, by_group
-from .wording import accuracy, count, rate, seconds
+from ..analysis.time_to_target import TimeToTarget, time_to_target
+from ..charts.formatting import accuracy, rate, seconds
+from ..runs.text import count
+from .results import Result, by_group
 
 
 @dataclass(frozen=True)
@@ -29,17 +30,17 @@ class Headline:
     sure: str
 
 
-def headlines(trials: Sequence[Trial]) -> list[Headline]:
+def headlines(results: Sequence[Result]) -> list[Headline]:
     """Best accuracy, images a second and time to the target; what was not measured is left out."""
-    found = (_best_accuracy(trials), _fastest(trials), _soonest(trials))
+    found = (_best_accuracy(results), _fastest(results), _soonest(results))
     return [headline for headline in found if headline]
 
 
-def _best_accuracy(trials: Sequence[Trial]) -> Headline | None:
-    told = [trial for trial in trials if trial.accuracy is not None]
+def _best_accuracy(results: Sequence[Result]) -> Headline | None:
+    told = [result for result in results if result.accuracy is not None]
     if not told:
         return None
-    best = max(told, key=lambda trial: trial.accuracy or 0.0)
+    best = max(told, key=lambda result: result.accuracy or 0.0)
     sure = ""
     if best.validation_images and best.accuracy is not None:
         right = round(min(best.accuracy, 1.0) * best.validation_images)
@@ -59,12 +60,14 @@ def _best_accuracy(trials: Sequence[Trial]) -> Headline | None:
     )
 
 
-def _fastest(trials: Sequence[Trial]) -> Headline | None:
-    told = [trial for trial in trials if trial.images_per_sec is not None]
+def _fastest(results: Sequence[Result]) -> Headline | None:
+    told = [result for result in results if result.images_per_sec is not None]
     if not told:
         return None
     # The fastest of many single measurements is the luckiest: settings are compared.
-    groups = {tuple(g): median(trial.images_per_sec or 0.0 for trial in g) for g in by_group(told)}
+    groups = {
+        tuple(g): median(result.images_per_sec or 0.0 for result in g) for g in by_group(told)
+    }
     group, speed = max(groups.items(), key=lambda one: one[1])
     best, ends = group[0], [one.images_per_sec or 0.0 for one in group]
     if len(group) > 1:
@@ -80,15 +83,15 @@ def _fastest(trials: Sequence[Trial]) -> Headline | None:
     )
 
 
-def _soonest(trials: Sequence[Trial]) -> Headline | None:
-    told = [t for t in trials if t.target is not None and t.duration is not None]
+def _soonest(results: Sequence[Result]) -> Headline | None:
+    told = [t for t in results if t.target is not None and t.duration is not None]
     if not told:
         return None
     # Times to different targets cannot be compared.
-    target = Counter(trial.target for trial in told).most_common(1)[0][0]
+    target = Counter(result.target for result in told).most_common(1)[0][0]
     title = f"Time to accuracy above {target:g}"
-    groups = by_group([trial for trial in told if trial.target == target])
-    timed = [(trials_to_target(group), group) for group in groups]
+    groups = by_group([result for result in told if result.target == target])
+    timed = [(results_to_target(group), group) for group in groups]
     reached = [(time, group) for time, group in timed if time.median is not None]
     if not reached:
         got_there = sum(time.reached for time, _ in timed)
@@ -99,20 +102,20 @@ def _soonest(trials: Sequence[Trial]) -> Headline | None:
         return Headline(title, "not reached", of, "Half of a setting's runs have to get there.")
     time, group = min(reached, key=lambda one: one[0].median or 0.0)
     of = f"{_named(group)}: {group[0].facts}"
-    return Headline(title, seconds(time.median), of, how_sure(time))
+    return Headline(title, seconds(time.median), of, confidence_text(time))
 
 
-def _named(group: Sequence[Trial]) -> str:
+def _named(group: Sequence[Result]) -> str:
     return group[0].name if len(group) == 1 else f"{len(group)} runs like {group[0].name}"
 
 
-def trials_to_target(trials: Sequence[Trial]) -> TimeToTarget:
-    """The time to the target of trials that differ in seed only; each has a duration."""
-    durations = [trial.duration for trial in trials if trial.duration is not None]
-    return time_to_target(durations, [trial.reached for trial in trials])
+def results_to_target(results: Sequence[Result]) -> TimeToTarget:
+    """The time to the target of results that differ in seed only; each has a duration."""
+    durations = [result.duration for result in results if result.duration is not None]
+    return time_to_target(durations, [result.reached for result in results])
 
 
-def how_sure(time: TimeToTarget) -> str:
+def confidence_text(time: TimeToTarget) -> str:
     """The confidence interval in words, and what it rests on."""
     if time.runs == 1:
         return "One run: no interval. Several seeds would tell one."

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..errors import UserError
-from ..sweep.results import read_sweep
-from .run_record import FILES, RunRecord, read_run
-from .sweep_record import SWEEP_FILE, SweepRecord
-from .typed_numbers import TypedNumbers, read_typed_numbers
-from .wording import readable
+from ..runs.run_record import FILES, RunRecord, read_run
+from ..runs.text import sanitize_text
+from ..sweep.results import SWEEP_FILE, read_sweep
+from ..sweep.sweep_record import SweepRecord
+from .csv_measurements import CsvMeasurements, read_csv_measurements
 
-_Record = TypeVar("_Record", RunRecord, SweepRecord, TypedNumbers)
+_Record = TypeVar("_Record", RunRecord, SweepRecord, CsvMeasurements)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class LeftOut:
     @classmethod
     def of(cls, path: Path, reason: object) -> "LeftOut":
         """Put into words that UTF-8 can hold."""
-        return cls(readable(str(path)), readable(str(reason)))
+        return cls(sanitize_text(str(path)), sanitize_text(str(reason)))
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -47,13 +47,13 @@ class Sources:
 
     runs: list[RunRecord] = dataclasses.field(default_factory=list)
     sweeps: list[SweepRecord] = dataclasses.field(default_factory=list)
-    typed: list[TypedNumbers] = dataclasses.field(default_factory=list)
+    typed: list[CsvMeasurements] = dataclasses.field(default_factory=list)
     left_out: list[LeftOut] = dataclasses.field(default_factory=list)
 
     @property
     def all_runs(self) -> list[RunRecord]:
         """The run folders, those of sweeps too."""
-        return [*self.runs, *(run for sweep in self.sweeps for run in sweep.runs)]
+        return [*self.runs, *(run for sweep in self.sweeps for run in sweep.runs.values())]
 
 
 def find_sources(paths: Sequence[str]) -> Sources:
@@ -118,7 +118,7 @@ def _is_record(path: Path) -> bool:
 def _add(sources: Sources, path: Path) -> None:
     try:
         if not path.is_dir():
-            sources.typed.append(read_typed_numbers(path))
+            sources.typed.append(read_csv_measurements(path))
         elif (path / SWEEP_FILE).is_file():
             sweep = SweepRecord.of(read_sweep(path))
             sources.sweeps.append(sweep)
@@ -141,7 +141,7 @@ def _told_apart(records: list[_Record]) -> list[_Record]:
         if counts[record.name] > 1:
             while length < len(parts) and any(o[-length:] == parts[-length:] for o in others):
                 length += 1
-            named.append(dataclasses.replace(record, name=readable("/".join(parts[-length:]))))
+            named.append(dataclasses.replace(record, name=sanitize_text("/".join(parts[-length:]))))
         else:
             named.append(record)
     return named

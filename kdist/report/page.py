@@ -7,7 +7,7 @@ from typing import Any
 import jinja2
 import vl_convert
 
-from .chart_style import DARK, LIGHT, config
+from ..charts.style import DARK, LIGHT, config
 from .report import Report
 
 GENERATOR = '<meta name="generator" content="kdist report">'

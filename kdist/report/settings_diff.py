@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .run_record import RunRecord
-from .wording import setting
+from ..charts.formatting import setting
+from ..runs.run_record import RunRecord
+from ..training.settings import FOLDERS
 
-# Where a run's files are is no setting of the run.
-_PATHS = ("run_dir", "log_dir", "data_dir")
 _FACTS = (
     "global_batch",
     "learning_rate",
@@ -20,7 +19,7 @@ _FACTS = (
 
 def run_settings(run: RunRecord) -> dict[str, str]:
     """The settings and circumstances of a run, in words."""
-    values: dict[str, Any] = {k: v for k, v in run.settings.items() if k not in _PATHS}
+    values: dict[str, Any] = {k: v for k, v in run.settings.items() if k not in FOLDERS}
     values["replicas"] = run.summary.get("replicas")  # the settings may leave it open
     values |= {name: run.summary[name] for name in _FACTS if name in run.summary}
     names = run.summary.get("device_names")

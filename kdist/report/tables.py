@@ -1,17 +1,14 @@
 """The report's tables, as text."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .accuracy_figures import group_time
+from ..charts.formatting import MISSING, accuracy, rate, seconds
+from ..runs.run_record import RunRecord
+from ..sweep.experiment import ResultsTable
+from .csv_measurements import CsvMeasurements
 from .inputs import LeftOut
-from .run_record import RunRecord
-from .scaling_figures import bases
 from .settings_diff import differing, run_settings
-from .speed_figures import round_fits, series_fit
-from .sweep_record import Group, SweepRecord
-from .typed_numbers import TypedNumbers
-from .wording import NOTHING, accuracy, rate, seconds
 
 # Up to so many runs stand side by side; more stand below each other.
 _SIDE_BY_SIDE = 4
@@ -72,7 +69,7 @@ def runs_table(runs: Sequence[RunRecord]) -> Table:
         about = [
             Cell(run.name, "run"),
             Cell(_model(run)),
-            Cell(str(run.summary.get("data", NOTHING))),
+            Cell(str(run.summary.get("data", MISSING))),
         ]
         about.append(Cell("interrupted" if run.summary.get("interrupted") else "complete"))
         rows.append([*about, *(Cell(number, "number") for number in numbers)])
@@ -104,7 +101,7 @@ def diff_table(runs: Sequence[RunRecord], baseline: RunRecord) -> Table | None:
         return None
     heads = [Cell(baseline.name, "run"), *(Cell(run.name, "run") for run in ordered[1:])]
     columns = [
-        [Cell(one.get(name, NOTHING), "changed" if one.get(name) != settings[0].get(name) else "")]
+        [Cell(one.get(name, MISSING), "changed" if one.get(name) != settings[0].get(name) else "")]
         for name in names
         for one in settings
     ]
@@ -124,76 +121,21 @@ def diff_table(runs: Sequence[RunRecord], baseline: RunRecord) -> Table | None:
     )
 
 
-def sweep_table(sweep: SweepRecord) -> Table:
-    """A line for each setting of a sweep, medians over seeds or rounds."""
-    one_replica = bases(sweep.groups) if sweep.kind == "scaling" else {}
-    words = "Series; Batch a replica; Replicas; Global batch; Points; Images/s; Least; Most"
-    words += {
-        "throughput": "; Milliseconds a step",
-        "scaling": "; Share of the ideal",
-        "accuracy": "; Best val. accuracy; Least accuracy; Time to target; 95 % interval;"
-        " Got there; Noise scale",
-    }[sweep.kind]
-    rows = []
-    for group in sweep.groups:
-        speeds, speed = group.values("images_per_sec"), group.median("images_per_sec")
-        least, most = group.values("images_per_sec_low"), group.values("images_per_sec_high")
-        numbers = [f"{n:,.0f}" for n in (group.batch_size, group.replicas, group.global_batch)]
-        numbers += [f"{len(group.rows):,}", rate(speed)]
-        numbers.append(rate(min([*speeds, *least], default=None)))
-        numbers.append(rate(max([*speeds, *most], default=None)))
-        if sweep.kind == "throughput":
-            numbers.append(f"{1000 * group.images_per_step / speed:.3g}" if speed else NOTHING)
-        elif sweep.kind == "scaling":
-            ideal = one_replica.get(group.series, 0.0) * group.replicas
-            numbers.append(f"{speed / ideal:.0%}" if speed and ideal else NOTHING)
-        else:
-            found = group.values("best_val_accuracy")
-            time = group_time(group)
-            numbers += [accuracy(group.median("best_val_accuracy"))]
-            numbers += [accuracy(min(found, default=None)), seconds(time.median if time else None)]
-            ends = f"{seconds(time.low)} to {seconds(time.high)}" if time else NOTHING
-            numbers += [ends, f"{time.reached} of {time.runs}" if time else NOTHING]
-            numbers.append(rate(group.median("noise_scale")))
-        rows.append([Cell(group.series), *(Cell(number, "number") for number in numbers)])
-    note = "Medians over the points of a setting, which differ in seed or round."
-    return Table(title="Results", columns=_heading(words), rows=rows, note=note)
-
-
-def fit_table(points: Sequence[Group]) -> Table | None:
-    """The fitted step time of each series; `None` where no series has two batch sizes."""
-    rows = []
-    for series in dict.fromkeys(group.series for group in points):
-        groups = [group for group in points if group.series == series]
-        fit = series_fit(groups)
-        if fit is not None:
-            replicas, several = groups[0].replicas, round_fits(groups)
-            numbers = (
-                _among([1000 * one.overhead_seconds for one in (fit, *several)], "{:.3g}".format),
-                _among([one.images_per_sec for one in (fit, *several)], rate),
-                _among(
-                    [one.batch_of_diminishing_returns() / replicas for one in (fit, *several)],
-                    "{:,.0f}".format,
-                ),
-            )
-            rows.append([Cell(series), *(Cell(number, "number") for number in numbers)])
-    if not rows:
-        return None
-    words = "Series; Overhead, milliseconds a step; Images/s at most; Batch a replica where"
+def results_table(table: ResultsTable) -> Table:
+    """A sweep's table; columns with a cell that begins with a digit are of numbers."""
+    kinds = [
+        "number" if any(text.lstrip("-")[:1].isdigit() for text in column) else ""
+        for column in zip(*table.rows, strict=True)
+    ]
+    heads = [name[:1].upper() + name[1:] for name in table.columns]
     return Table(
-        title="Fitted step time",
-        columns=_heading(f"{words} doubling gains under 5 %"),
-        rows=rows,
-        note="seconds = overhead + images / rate, by least squares of relative errors; in brackets"
-        " the least and most of fits to single rounds.",
+        title=table.title,
+        columns=[Cell(name, kind) for name, kind in zip(heads, kinds, strict=True)],
+        rows=[
+            [Cell(text, kind) for text, kind in zip(row, kinds, strict=True)] for row in table.rows
+        ],
+        note=table.note,
     )
-
-
-def _among(values: Sequence[float], form: Callable[[float], str]) -> str:
-    """The first value, and the ends of the others where there are two or more."""
-    of_all, *others = values
-    ends = f" ({form(min(others))} to {form(max(others))})" if len(others) > 1 else ""
-    return form(of_all) + ends
 
 
 def failed_table(rows: Sequence[Mapping[str, object]]) -> Table | None:
@@ -201,13 +143,13 @@ def failed_table(rows: Sequence[Mapping[str, object]]) -> Table | None:
     if not rows:
         return None
     cells = [
-        [Cell(str(row["name"])), Cell(str(row["error"] or "no reason told"), "words")]
+        [Cell(str(row["name"])), Cell(str(row["error"] or "no reason given"), "words")]
         for row in rows
     ]
     return Table(title="Points that failed", columns=_heading("Point; Error", after=2), rows=cells)
 
 
-def typed_table(typed: TypedNumbers) -> Table:
+def measurements_table(typed: CsvMeasurements) -> Table:
     """The numbers as they were typed in."""
     rows = [
         [
@@ -217,7 +159,7 @@ def typed_table(typed: TypedNumbers) -> Table:
         ]
         for row in typed.rows
     ]
-    columns = _heading("Batch a replica; Replicas; Images/s")
+    columns = _heading("Batch per replica; Replicas; Images/s")
     return Table(title="Numbers", columns=columns, rows=rows)
 
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from ..atomic_files import atomic_write, explain_write_errors
 from ..errors import UserError
-from ..whole_files import write_whole
 from .inputs import LeftOut, find_sources
 from .page import GENERATOR, render_page
 from .report import make_report
 
 _FIRST_CHARACTERS = 2000
+_HINT = "pass another --output"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,22 +57,18 @@ def write_report(paths: Sequence[str], *, output: str, baseline: str | None = No
     folder = page.with_name(f"{page.stem}-charts")
     before = _pictures_before(page)
     report = make_report(find_sources(paths), baseline=baseline)
-    try:
+    pictures: dict[str, bytes] = {}
+    with explain_write_errors(page, hint=_HINT):
         folder.mkdir(parents=True, exist_ok=True)
-        pictures: dict[str, bytes] = {}
         for figure in report.figures:
             pictures |= figure.pngs(report.data)
         for name, content in pictures.items():
-            write_whole(folder / name, content)
-        write_whole(page, render_page(report, pictures=folder.name))
+            atomic_write(folder / name, content)
+        atomic_write(page, render_page(report, pictures=folder.name))
         for name in before - set(pictures):
             (folder / name).unlink(missing_ok=True)
         if not any(folder.iterdir()):
             folder.rmdir()
-    except OSError as error:
-        raise UserError(
-            f"cannot write {error.filename}: {error.strerror}; pass --output"
-        ) from error
     return Written(
         page=page, pictures=[folder / name for name in pictures], left_out=report.left_out
     )
@@ -79,12 +76,10 @@ def write_report(paths: Sequence[str], *, output: str, baseline: str | None = No
 
 def _pictures_before(page: Path) -> set[str]:
     """The PNG files of the report that is to be replaced; a file of something else is refused."""
-    try:
+    with explain_write_errors(page, hint=_HINT):
         if not page.exists():
             return set()
         text = page.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise UserError(f"cannot write {page}: {error.strerror}; pass another --output") from error
     if GENERATOR not in text[:_FIRST_CHARACTERS]:
         raise UserError(f"{page} is no report of kdist's: pass another --output, or remove it")
     folder = re.escape(quote(f"{page.stem}-charts"))

@@ -1,4 +1,4 @@
-"""Runs the points of a sweep that have not run yet, and tells how it goes."""
+"""Runs the points of a sweep that have not run yet, and shows the progress."""
 
 import dataclasses
 import shutil
@@ -7,21 +7,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from .experiment import Experiment, Point, Row
-from .point_run import OUT_OF_MEMORY
+from ..analysis.groups import Row
+from .experiment import Experiment, Point
 from .progress import Progress
 from .results import read_point
+from .run_point import OUT_OF_MEMORY
 from .sweep_folder import SweepFolder
 
-# Without these there is nothing to sum up of a point that is done.
-_TIMED = ("images_per_sec", "images_per_sec_low", "images_per_sec_high", "images_per_step")
-_NEEDED = {
-    "throughput": _TIMED,
-    "scaling": _TIMED,
-    "accuracy": ("seconds", "epochs", "reached_target"),
-}
-
-RunPoint = Callable[[Point, Path, str], Row]
+RunPoint = Callable[[Point, Path, type[Experiment]], Row]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,7 +25,7 @@ class Outcome:
         rows: Of all points that ended, those of earlier calls too, in the order of the points.
         left: How many points have not run.
         interrupted: Whether Ctrl-C ended it.
-        stopped: Why it could not go on; empty where it could.
+        stopped: Why it stopped early; empty where it did not.
     """
 
     rows: list[Row]
@@ -58,7 +51,7 @@ def run_sweep(
     Args:
         experiment: What is to be run.
         folder: The sweep's.
-        run_point: Runs one point in its empty folder, as `kdist.sweep.point_run.run_point`.
+        run_point: Runs one point in its empty folder, as `kdist.sweep.run_point.run_point`.
         console: Takes the table and the lines about the progress.
         retry_failed: Run points again that failed in an earlier call.
 
@@ -76,10 +69,10 @@ def run_sweep(
                 progress.begin(point)
                 row = _without_memory(point, points, rows)
                 path = folder.clear_point(point.name)
-                row = row or run_point(point, path, experiment.kind)
+                row = row or run_point(point, path, type(experiment))
                 folder.write_point(row)
                 rows[point.name] = row
-                folder.write_rows(_in_order(points, rows))
+                folder.write_rows(_in_order(points, rows), experiment.columns())
                 progress.end(row)
         except KeyboardInterrupt:
             interrupted = True
@@ -106,31 +99,28 @@ def why_stopped(error: OSError, folder: SweepFolder) -> str:
 def _earlier(
     experiment: Experiment, folder: SweepFolder, console: Console, retry_failed: bool
 ) -> dict[str, Row]:
-    """The rows of points that ended in an earlier call; what is no row of theirs is told."""
+    """The rows of points that ended in an earlier call; folders without one are named."""
     rows: dict[str, Row] = {}
     points = {point.name: point for point in experiment.points()}
     for path in sorted(folder.path.glob("points/*")):
-        row = read_point(path)
+        row = read_point(path, experiment.kind)
         if not isinstance(row, str):
-            row = _checked(row, points.get(path.name), experiment.kind)
+            row = _checked(row, points.get(path.name))
         if isinstance(row, str):
             again = "; it is run again" if path.name in points else ""
-            console.print(f"Left out: {path.name}: {row}{again}", markup=False, highlight=False)
+            console.print(f"Skipped: {path.name}: {row}{again}", markup=False, highlight=False)
         elif not (retry_failed and row["status"] == "failed"):
             rows[path.name] = row
     return rows
 
 
-def _checked(row: Row, point: Point | None, kind: str) -> Row | str:
+def _checked(row: Row, point: Point | None) -> Row | str:
     """The row, or why it is not one of `point`."""
     if point is None:
         return "not a point of this sweep"
-    for name, value in {"kind": kind, **point.axes}.items():
+    for name, value in point.axes.items():
         if row[name] != value:
             return f"point.json has {name} {row[name]!r}, not {value!r}"
-    missing = [name for name in _NEEDED[kind] if row[name] is None]
-    if row["status"] == "done" and missing:
-        return f"point.json has no {missing[0]}"
     return row
 
 

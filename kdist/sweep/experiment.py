@@ -1,13 +1,16 @@
-"""What every kind of sweep is made of: points to run, and what their rows come to."""
+"""`Experiment`: a kind of sweep, all of it: points, columns, summary, tables and figures."""
 
+import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich.table import Table
+from ..analysis.groups import Row
+from .columns import POINT, RUN, Columns
 
-Row = dict[str, Any]
+if TYPE_CHECKING:
+    from ..charts.figure import Figures
+    from ..runs.run_record import RunRecord
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -18,58 +21,144 @@ class Point:
         name: Its folder's.
         config: Settings of the run, as `TrainConfig` takes them.
         axes: What it stands for, columns of its row.
-        leave_out: As in `kdist.training.train`.
+        group: Equal for points that are repetitions of each other.
+        ablate: As in `kdist.training.train`.
     """
 
     name: str
     config: Mapping[str, Any]
     axes: Mapping[str, Any]
-    leave_out: tuple[str, ...] = ()
-
-    @property
-    def group(self) -> str:
-        """What the point is a repetition of."""
-        axes = self.axes
-        parts = [axes["mode"], f"batch {axes['batch_size']}"] if "mode" in axes else []
-        parts = parts or [f"batch {axes['batch_size']}"]
-        parts.append(f"replicas {axes['replicas']}")
-        parts += [str(axes[key]) for key in ("lr_rule", "variant") if key in axes]
-        return ", ".join(parts)
+    group: str
+    ablate: tuple[str, ...] = ()
 
 
-class Experiment(Protocol):
-    """A kind of sweep with its settings."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ResultsTable:
+    """A table of results, for a terminal and for a page.
 
-    @property
-    def kind(self) -> str:
-        """`"throughput"`, `"accuracy"` or `"scaling"`."""
+    Attributes:
+        title: What it shows.
+        columns: Its heading.
+        rows: The cells' text, each row as long as the heading.
+        note: A sentence or two below it.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Experiment(abc.ABC):
+    """A kind of sweep with its settings, the fields: equal settings are the same sweep.
+
+    A new kind is a subclass in a file of its own and a line in `kinds.py`. What is computed from
+    rows are class methods, as a report has rows and settings but no experiment to run.
+
+    Attributes:
+        kind: Its name, on the command line and in `sweep.json`.
+        axes: The columns that tell its points apart besides batch and replicas.
+        setting: The columns that name a setting; points that agree in them are repetitions.
+        required: The columns that a point has to have when it is done.
+        trains: Whether its runs are whole trainings; others only time a few epochs.
+
+    Args:
+        train: Settings of every run, as `TrainConfig` takes them.
+    """
+
+    kind: ClassVar[str]
+    axes: ClassVar[Columns]
+    setting: ClassVar[tuple[str, ...]]
+    required: ClassVar[tuple[str, ...]]
+    trains: ClassVar[bool] = False
+
+    train: Mapping[str, Any]
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What was asked for, as plain data: equal settings are the same sweep."""
+        """What was asked for, as plain data."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def columns(cls) -> Columns:
+        """All columns of its rows, in the order of `points.csv`."""
+        return {**POINT, **cls.axes, **RUN}
+
+    @property
+    @abc.abstractmethod
+    def repetitions(self) -> int:
+        """How often every setting is run."""
+
+    @abc.abstractmethod
+    def round(self, turn: int) -> list[Point]:
+        """A point for each setting, in order; `turn` is from 0 to `repetitions` - 1."""
 
     def points(self) -> list[Point]:
-        """What is to be run, in order."""
+        """All points, in the order in which they are run."""
+        return [
+            point
+            for turn in range(self.repetitions)
+            for point in alternating_order(self.round(turn), turn)
+        ]
 
-    def measure(self, rows: Sequence[Row]) -> dict[str, Any]:
-        """What the rows of the points that are done come to, as plain data."""
+    @classmethod
+    def group(cls, axes: Mapping[str, Any]) -> str:
+        """The setting of a point or row in words, such as `batch 8, replicas 2`."""
+        words = {"batch_size": "batch ", "replicas": "replicas "}
+        return ", ".join(f"{words.get(name, '')}{axes[name]}" for name in cls.setting)
 
-    def tables(self, measured: Mapping[str, Any]) -> list[Table | str]:
-        """The same for a reader."""
+    @classmethod
+    def is_whole_step(cls, row: Row) -> bool:  # noqa: ARG003 - for experiments that skip parts
+        """Whether the point's steps skipped nothing, so that its speed is that of a training."""
+        return True
 
-    def draw(self, rows: Sequence[Row], measured: Mapping[str, Any], folder: Path) -> list[Path]:
-        """Draw charts into the folder, and return their paths."""
+    @classmethod
+    @abc.abstractmethod
+    def summarize(cls, rows: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Sum up the points that are done, as plain data.
+
+        Args:
+            rows: Of the points that are done, with the required columns.
+            settings: Of the sweep, as `sweep.json` has them.
+        """
+
+    @classmethod
+    @abc.abstractmethod
+    def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
+        """The summary for a reader; a table without rows is not among them."""
+
+    @classmethod
+    @abc.abstractmethod
+    def figures(
+        cls,
+        name: str,
+        rows: Sequence[Row],
+        summary: Mapping[str, Any],
+        *,
+        runs: Mapping[str, "RunRecord"],
+        prefix: str = "",
+    ) -> "Figures":
+        """The charts, and the data that they name.
+
+        Args:
+            name: Of the sweep, for titles; empty where the reader knows.
+            rows: Of the points that are done.
+            summary: What `summarize` returned for them.
+            runs: Run folders by the name of their point, where the experiment trains.
+            prefix: What the figures' ids and the names of their data begin with.
+        """
 
 
-def alike(train: Mapping[str, Any], replicas: Sequence[int]) -> dict[str, Any]:
-    """Settings of runs that differ in nothing but the replicas.
+def common_settings(train: Mapping[str, Any], replicas: Sequence[int]) -> dict[str, Any]:
+    """Settings with which runs differ in nothing but the replicas.
 
-    Unless told, a run compiles its step with XLA on one GPU and on several does not.
+    By default a run compiles its step with XLA on one GPU and on several does not.
     """
-    told = {name: value for name, value in train.items() if (name, value) != ("xla", None)}
-    return {"xla": False, **told} if len(set(replicas)) > 1 else told
+    given = {name: value for name, value in train.items() if (name, value) != ("xla", None)}
+    return {"xla": False, **given} if len(set(replicas)) > 1 else given
 
 
-def there_and_back(groups: Sequence[Point], turn: int) -> list[Point]:
-    """The points of a round, every other round backwards, so that drift hits all alike."""
-    return list(groups)[:: -1 if turn % 2 else 1]
+def alternating_order(points: Sequence[Point], turn: int) -> list[Point]:
+    """The points of a round, every other round backwards, so that drift affects all equally."""
+    return list(points)[:: -1 if turn % 2 else 1]

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from typing import Any
 
-from ..bench.results import machine as describe
 from ..errors import UserError
+from ..performance.hardware import machine as describe
 
 
 def machine() -> dict[str, Any]:
@@ -15,7 +15,7 @@ def machine() -> dict[str, Any]:
     Asked of a process of its own, so that this one holds no memory of a GPU.
 
     Raises:
-        UserError: TensorFlow cannot tell its devices.
+        UserError: TensorFlow cannot list its devices.
     """
     done = subprocess.run(
         [sys.executable, "-m", "kdist", "devices"],
@@ -25,8 +25,8 @@ def machine() -> dict[str, Any]:
     )
     devices = [" ".join(line.split()) for line in done.stdout.splitlines()]
     if done.returncode or not devices:
-        told = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise UserError(f"`kdist devices` fails, and so would every run: {told}")
+        last = (done.stderr.strip().splitlines() or ["it printed no error"])[-1]
+        raise UserError(f"`kdist devices` fails, and so would every run: {last}")
     return {**describe(), "devices": devices}
 
 
@@ -36,7 +36,7 @@ def on_cpu(about: dict[str, Any]) -> bool:
 
 
 def shared_cores_warning(about: dict[str, Any], replicas: int) -> str | None:
-    """What a reader has to know where up to `replicas` replicas are parts of a CPU."""
+    """The warning for figures of up to `replicas` replicas that are parts of a CPU, else `None`."""
     if replicas == 1 or not on_cpu(about):
         return None
     return (

@@ -16,7 +16,8 @@ from rich.progress import (
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from .experiment import Point, Row
+from ..analysis.groups import Row
+from .experiment import Point
 
 # Points take minutes: their pace is that of all of them, not of rich's last half minute.
 _PACE_SECONDS = 30 * 24 * 3600.0
@@ -74,13 +75,13 @@ class Progress:
         self._bar.update(self._task, description=point.name)
 
     def end(self, row: Row) -> None:
-        """Say what came of it."""
+        """Say how it ended."""
         self._bar.advance(self._task)
         if not self._console.is_terminal or row["status"] == "failed":
             left = self._bar.tasks[0].time_remaining
-            told = f", about {left / 60:.1f} minutes left" if left else ""
+            rest = f", about {left / 60:.1f} minutes left" if left else ""
             self._console.print(
-                f"{len(self._rows)} of {len(self._points)}: {row['name']}: {outcome(row)}{told}",
+                f"{len(self._rows)} of {len(self._points)}: {row['name']}: {outcome(row)}{rest}",
                 markup=False,
                 highlight=False,
                 soft_wrap=True,

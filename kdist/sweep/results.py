@@ -6,44 +6,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..analysis.groups import Row
 from ..errors import UserError
+from .columns import invalid_value
+from .kinds import EXPERIMENTS
 
+SWEEP_FILE = "sweep.json"
 SWEEP_FORMAT = 1
 
-KINDS = ("throughput", "accuracy", "scaling")
-
-COLUMNS = (
-    "name",
-    "kind",
-    "status",
-    "error",
-    "batch_size",
-    "replicas",
-    "global_batch",
-    "lr_rule",
-    "learning_rate",
-    "seed",
-    "round",
-    "mode",
-    "variant",
-    "images_per_step",
-    "images_per_sec",
-    "images_per_sec_low",
-    "images_per_sec_high",
-    "seconds",
-    "epochs",
-    "reached_target",
-    "seconds_to_target",
-    "epochs_to_target",
-    "val_accuracy",
-    "best_val_accuracy",
-    "noise_scale",
-    "run_dir",
-)
-"""What a row tells of a point; `None` where it does not apply."""
-
 _STATUSES = ("done", "failed")
-_WORDS = ("name", "kind", "status", "error", "lr_rule", "mode", "variant", "run_dir")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,25 +23,25 @@ class Sweep:
 
     Args:
         path: The folder.
-        kind: `"throughput"`, `"accuracy"` or `"scaling"`.
+        kind: A key of `EXPERIMENTS`.
         settings: What was asked for.
         machine: Where it ran.
-        points: The rows of the points that ended, with the keys of `COLUMNS`, by name.
-        left_out: Folders of points that are not among them, each with the reason.
+        points: The rows of the points that ended, with the columns of the kind, by name.
+        left_out: Folders of points that are skipped, each with the reason.
     """
 
     path: Path
     kind: str
     settings: dict[str, Any]
     machine: dict[str, Any]
-    points: list[dict[str, Any]]
+    points: list[Row]
     left_out: dict[str, str]
 
 
 def read_sweep(path: str | os.PathLike[str]) -> Sweep:
     """Read the folder of a sweep.
 
-    Points whose row is missing (running, or killed), unreadable or foreign are told in `left_out`.
+    Points whose row is missing (running, or killed), unreadable or invalid are in `left_out`.
 
     Args:
         path: The folder, the one with `sweep.json` in it.
@@ -80,10 +51,10 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
     """
     folder = Path(path)
     about = _about(folder)
-    points: list[dict[str, Any]] = []
+    points: list[Row] = []
     left_out: dict[str, str] = {}
     for point in sorted(folder.glob("points/*")):
-        row = read_point(point)
+        row = read_point(point, about["kind"])
         if isinstance(row, str):
             left_out[point.name] = row
         else:
@@ -91,8 +62,8 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
     return Sweep(path=folder, points=points, left_out=left_out, **about)
 
 
-def read_point(folder: Path) -> dict[str, Any] | str:
-    """The row of a point's folder, or why there is none."""
+def read_point(folder: Path, kind: str) -> Row | str:
+    """The row of a point's folder with the columns of its kind, or why there is none."""
     file = folder / "point.json"
     if not folder.is_dir():
         return "not a folder"
@@ -104,18 +75,26 @@ def read_point(folder: Path) -> dict[str, Any] | str:
         return f"point.json cannot be read: {error}"
     if not isinstance(row, dict) or not {"name", "kind", "status"} <= row.keys():
         return "point.json is not a row of a sweep"
-    row = dict.fromkeys(COLUMNS) | row
     if row["name"] != folder.name or row["status"] not in _STATUSES:
         return f"point.json is of {row['name']!r}, status {row['status']!r}"
-    for name in COLUMNS:
-        kinds = str if name in _WORDS else int | float
-        if row[name] is not None and not isinstance(row[name], kinds):
-            return f"point.json has {name} {row[name]!r}"
-    return row
+    if row["kind"] != kind:
+        return f"point.json has kind {row['kind']!r}, not {kind!r}"
+    row = {name: row.get(name) for name in EXPERIMENTS[kind].columns()}
+    return why_invalid(row, kind, file="point.json") or row
+
+
+def why_invalid(row: Row, kind: str, *, file: str) -> str:
+    """Why a row of a file cannot be used: a value of the wrong type, or one that is missing."""
+    experiment = EXPERIMENTS[kind]
+    wrong = invalid_value(row, experiment.columns())
+    if wrong:
+        return f"{file} has {wrong}"
+    missing = [n for n in (*experiment.setting, *experiment.required) if row[n] is None]
+    return f"{file} has no {missing[0]}" if row["status"] == "done" and missing else ""
 
 
 def _about(folder: Path) -> dict[str, Any]:
-    file = folder / "sweep.json"
+    file = folder / SWEEP_FILE
     try:
         about = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -135,8 +114,10 @@ def _about(folder: Path) -> dict[str, Any]:
             " the kdist that wrote it, or sweep anew into another --output"
         )
     parts = {name: about.get(name) for name in ("kind", "settings", "machine")}
-    if parts["kind"] not in KINDS or not all(
-        isinstance(parts[name], dict) for name in ("settings", "machine")
+    if (
+        not isinstance(parts["kind"], str)
+        or parts["kind"] not in EXPERIMENTS
+        or not all(isinstance(parts[name], dict) for name in ("settings", "machine"))
     ):
         raise UserError(
             f"{file} lacks a sweep's kind, settings or machine: pass the folder that kdist sweep"

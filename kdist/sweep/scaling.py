@@ -1,50 +1,57 @@
-"""`kdist sweep scaling`: images a second on one to many replicas, and where the time goes."""
+"""`kdist sweep scaling`: images per second on one to many replicas, and where the time goes."""
 
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich.table import Table
-
+from ..analysis.groups import Row, grouped
+from ..analysis.spread import format_spread, spread
 from ..errors import UserError
-from .experiment import Point, Row, there_and_back
-from .spread import done, failure_lines, failures, grouped, spread, told
-from .throughput import check_batches, check_timed, timed
+from ..runs.text import count
+from .columns import Columns, is_positive, is_text
+from .experiment import Experiment, Point, ResultsTable
+from .throughput import TIMED, check_batches, check_timed, timed_settings
+
+if TYPE_CHECKING:
+    from ..charts.figure import Figures
+    from ..runs.run_record import RunRecord
 
 MODES = ("weak", "strong")
 FULL = "full"
 VARIANTS = {FULL: (), "without collectives": ("collectives",), "without input": ("input",)}
-"""What of a step is left out; the difference to the full step is what it takes."""
+"""The part of a step that each variant skips; the difference to the full step is its time."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ScalingSweep:
-    """Numbers of replicas, weak and strong, in rounds that go there and back.
+class ScalingSweep(Experiment):
+    """Numbers of replicas, weak and strong, in rounds of alternating order.
 
     Every run trains the same model in a new process: tracing falls into the first epoch, which does
     not count, nothing is validated or saved, and XLA compiles the step on no number of replicas, as
-    Keras leaves it out under every strategy.
+    Keras does not under any strategy.
 
     Args:
         train: Settings of every run, as `TrainConfig` takes them.
-        batch_size: Weak: training images a batch and replica.
-        global_batch: Strong: training images a batch, of all replicas.
-        replicas: Numbers of replicas; the least is what the others are compared with.
+        batch_size: Weak: training images per batch and replica.
+        global_batch: Strong: training images per batch, of all replicas.
+        replicas: Numbers of replicas; the others are compared with the smallest.
         modes: `"weak"`, `"strong"` or both.
         epochs: Of each run; the first does not count.
         rounds: How often each point is run.
     """
 
-    train: Mapping[str, Any]
+    kind: ClassVar[str] = "scaling"
+    axes: ClassVar[Columns] = {"round": is_positive, "mode": is_text, "variant": is_text}
+    setting: ClassVar[tuple[str, ...]] = ("mode", "batch_size", "replicas", "variant")
+    required: ClassVar[tuple[str, ...]] = TIMED
+
     batch_size: int
     global_batch: int
     replicas: Sequence[int]
     modes: Sequence[str]
     epochs: int
     rounds: int
-    kind: str = dataclasses.field(default="scaling", init=False)
 
     def __post_init__(self) -> None:
         check_timed(self.epochs)
@@ -60,102 +67,109 @@ class ScalingSweep:
         check_batches(self.train, max(weak, strong))
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def repetitions(self) -> int:
         """See `Experiment`."""
-        names = ("batch_size", "global_batch", "replicas", "modes", "epochs", "rounds")
-        return {"train": dict(self.train)} | {name: getattr(self, name) for name in names}
+        return self.rounds
 
-    def points(self) -> list[Point]:
+    def round(self, turn: int) -> list[Point]:
         """See `Experiment`."""
         return [
-            point
-            for turn in range(self.rounds)
-            for point in there_and_back(
-                [
-                    self._point(mode, replicas, variant, turn)
-                    for mode in self.modes
-                    for replicas in self.replicas
-                    for variant in VARIANTS
-                    if replicas > 1 or "collectives" not in VARIANTS[variant]
-                ],
-                turn,
-            )
+            self._point(mode, replicas, variant, turn)
+            for mode in self.modes
+            for replicas in self.replicas
+            for variant in VARIANTS
+            if replicas > 1 or "collectives" not in VARIANTS[variant]
         ]
 
     def _point(self, mode: str, replicas: int, variant: str, turn: int) -> Point:
         batch = self.batch_size if mode == "weak" else self.global_batch // replicas
-        axes = {"batch_size": batch, "replicas": replicas}
+        run = {"batch_size": batch, "replicas": replicas}
+        place = {"global_batch": batch * replicas, "round": turn + 1}
+        axes: dict[str, Any] = {**run, **place, "mode": mode, "variant": variant}
         return Point(
             name=f"{mode}-r{replicas}-{variant.replace(' ', '-')}-round{turn + 1}",
-            config=timed(self.train, self.replicas, self.epochs) | axes,
-            axes={
-                **axes,
-                "global_batch": batch * replicas,
-                "round": turn + 1,
-                "mode": mode,
-                "variant": variant,
-            },
-            leave_out=VARIANTS[variant],
+            config=timed_settings(self.train, self.replicas, self.epochs) | run,
+            axes=axes,
+            group=self.group(axes),
+            ablate=VARIANTS[variant],
         )
 
-    def measure(self, rows: Sequence[Row]) -> dict[str, Any]:
+    @classmethod
+    def is_whole_step(cls, row: Row) -> bool:
         """See `Experiment`."""
-        ended = done(rows)
-        base = min((row["replicas"] for row in ended), default=0)
-        return {
-            "base_replicas": base,
-            "points": [
-                _measured(mode, replicas, group, _of(ended, mode, base))
-                for (mode, replicas), group in grouped(ended, "mode", "replicas").items()
-                if any(row["variant"] == FULL for row in group)
-            ],
-            "failed": failures(rows),
-        }
+        return bool(row["variant"] == FULL)
 
-    def tables(self, measured: Mapping[str, Any]) -> list[Table | str]:
+    @classmethod
+    def summarize(
+        cls,
+        rows: Sequence[Row],
+        settings: Mapping[str, Any],  # noqa: ARG003 - rows say it all
+    ) -> dict[str, Any]:
         """See `Experiment`."""
-        table = Table(
-            "",
-            "replicas",
-            "batch",
-            "images/s",
-            "efficiency",
-            "step, ms",
-            "compute, ms",
-            "collectives, ms",
-            "input, ms",
-            title="batch a replica; median (least to most round)",
-        )
-        for one in sorted(measured["points"], key=_by_mode):
-            table.add_row(
-                one["mode"],
-                str(one["replicas"]),
-                str(one["batch_size"]),
-                told(one["images_per_sec"], ",.0f"),
-                told(one["efficiency"], ".2f"),
-                told(one["step_seconds"], ".1f", 1e3),
-                format(1e3 * one["compute_seconds"], ".1f"),
-                "none" if one["replicas"] == 1 else told(one["collectives_seconds"], ".1f", 1e3),
-                told(one["input_seconds"], ".1f", 1e3),
+        base = min((row["replicas"] for row in rows), default=0)
+        points = [
+            _point_summary(mode, replicas, group, _of(rows, mode, base))
+            for (mode, replicas), group in grouped(rows, "mode", "replicas").items()
+            if any(row["variant"] == FULL for row in group)
+        ]
+        return {"base_replicas": base, "points": sorted(points, key=_by_mode)}
+
+    @classmethod
+    def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
+        """See `Experiment`."""
+        if not summary["points"]:
+            return []
+        return [
+            ResultsTable(
+                title="Efficiency",
+                columns=(
+                    "mode",
+                    "replicas",
+                    "batch",
+                    "images/s",
+                    "efficiency",
+                    "step, ms",
+                    "compute, ms",
+                    "collectives, ms",
+                    "input, ms",
+                ),
+                rows=[_cells(one) for one in summary["points"]],
+                note="Batch: per replica. Median (min to max round). Efficiency: images/s per"
+                f" replica over those of {count(summary['base_replicas'], 'replica')}. Collectives"
+                " and input: what a step is shorter by without them (a range across 0 is noise);"
+                " compute: the rest.",
             )
-        legend = (
-            "Efficiency: images/s a replica over those of"
-            f" {measured['base_replicas']} replica{'s' * (measured['base_replicas'] > 1)}."
-            " Collectives and input: what a step is shorter by without them (a range across 0 is"
-            " noise); compute: the rest."
-        )
-        return [table, legend, *failure_lines(measured["failed"])]
+        ]
 
-    def draw(
-        self,
-        rows: Sequence[Row],  # noqa: ARG002 - all that is drawn is measured
-        measured: Mapping[str, Any],
-        folder: Path,
-    ) -> list[Path]:
+    @classmethod
+    def figures(
+        cls,
+        name: str,
+        rows: Sequence[Row],  # noqa: ARG003 - the summary has all that is drawn
+        summary: Mapping[str, Any],
+        *,
+        runs: Mapping[str, "RunRecord"],  # noqa: ARG003 - they only time a few epochs
+        prefix: str = "",
+    ) -> "Figures":
         """See `Experiment`."""
-        from .scaling_chart import draw
+        from ..charts.scaling import scaling_figures
 
-        return [draw(measured, folder / "scaling.png")] if measured["points"] else []
+        return scaling_figures(f"{prefix}{cls.kind}", name, summary)
+
+
+def _cells(one: Mapping[str, Any]) -> list[str]:
+    collectives = format_spread(one["collectives_seconds"], ".1f", 1e3)
+    return [
+        one["mode"],
+        f"{one['replicas']:.0f}",
+        f"{one['batch_size']:.0f}",
+        format_spread(one["images_per_sec"], ",.0f"),
+        format_spread(one["efficiency"], ".2f"),
+        format_spread(one["step_seconds"], ".1f", 1e3),
+        format(1e3 * one["compute_seconds"], ".1f"),
+        "none" if one["replicas"] == 1 else collectives,
+        format_spread(one["input_seconds"], ".1f", 1e3),
+    ]
 
 
 def _of(rows: Sequence[Row], mode: str, replicas: int) -> list[Row]:
@@ -166,8 +180,10 @@ def _by_round(rows: Sequence[Row], variant: str) -> dict[int, Row]:
     return {row["round"]: row for row in rows if row["variant"] == variant}
 
 
-def _measured(mode: str, replicas: int, rows: Sequence[Row], base: Sequence[Row]) -> dict[str, Any]:
-    """What the rows of one mode and number of replicas come to, round by round."""
+def _point_summary(
+    mode: str, replicas: int, rows: Sequence[Row], base: Sequence[Row]
+) -> dict[str, Any]:
+    """The summary of one mode and number of replicas, compared round by round."""
     full, alone = _by_round(rows, FULL), _by_round(base, FULL)
     # Ratios and differences within a round, whose runs are near each other in time.
     efficiencies = [
@@ -206,5 +222,5 @@ def _step(row: Row) -> float:
     return float(row["images_per_step"] / row["images_per_sec"])
 
 
-def _by_mode(one: Mapping[str, Any]) -> tuple[int, int]:
-    return MODES.index(one["mode"]), one["replicas"]
+def _by_mode(one: Mapping[str, Any]) -> tuple[bool, str, float]:
+    return one["mode"] != MODES[0], one["mode"], one["replicas"]

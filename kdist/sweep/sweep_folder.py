@@ -1,4 +1,4 @@
-"""`SweepFolder`: where a sweep lies, and how one that was cut short is found again."""
+"""`SweepFolder`: the files of a sweep, and how one that was cut short is found again."""
 
 import contextlib
 import csv
@@ -8,13 +8,13 @@ import io
 import json
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..atomic_files import atomic_write, explain_write_errors
 from ..errors import UserError
-from ..whole_files import write_whole
-from .results import COLUMNS, SWEEP_FORMAT, Sweep, read_sweep
+from .results import SWEEP_FILE, SWEEP_FORMAT, Sweep, read_sweep
 
 RUNS = Path("runs")
 
@@ -23,7 +23,7 @@ _SAME_MACHINE = ("cpu", "cores", "devices")
 
 
 class SweepFolder:
-    """A folder with `sweep.json`, a folder for each point, and what they come to.
+    """A folder with `sweep.json`, a folder for each point, and their summary.
 
     Use `open_folder`, which makes one or finds one.
 
@@ -40,23 +40,23 @@ class SweepFolder:
 
     def write_point(self, row: Mapping[str, Any]) -> None:
         """Write the row of a point that ended."""
-        write_whole(self.point(row["name"]) / "point.json", as_json(row))
+        atomic_write(self.point(row["name"]) / "point.json", as_json(row))
 
-    def write_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write all rows into one table, as CSV and as JSON."""
+    def write_rows(self, rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> None:
+        """Write the columns of all rows into one table, as CSV, and the rows as JSON."""
         text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+        writer = csv.DictWriter(text, list(columns), extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-        write_whole(self.path / "points.csv", text.getvalue())
-        write_whole(self.path / "points.json", as_json(rows))
+        atomic_write(self.path / "points.csv", text.getvalue())
+        atomic_write(self.path / "points.json", as_json(rows))
 
     def write_summary(self, measured: Mapping[str, Any]) -> None:
-        """Write what the rows come to."""
-        write_whole(self.path / "summary.json", as_json(measured))
+        """Write the summary of the rows."""
+        atomic_write(self.path / "summary.json", as_json(measured))
 
     def clear_point(self, name: str) -> Path:
-        """An empty folder for a point; what a run that was cut short left is removed."""
+        """An empty folder for a point; the files of an interrupted run are removed."""
         folder = self.point(name)
         if folder.is_dir():
             shutil.rmtree(folder)
@@ -70,12 +70,8 @@ class SweepFolder:
         Raises:
             UserError: One does already.
         """
-        try:
+        with explain_write_errors(self.path, hint="pass another --output"):
             lock = open(self.path / ".lock", "a", encoding="utf-8")  # noqa: SIM115 - closed below
-        except OSError as error:
-            raise UserError(
-                f"cannot write into {self.path}: {error.strerror}; pass another --output"
-            ) from error
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -127,13 +123,9 @@ def open_folder(
         if found is not None:
             return SweepFolder(found), True
         path = _unused_name()
-    try:
+    with explain_write_errors(path, hint="pass another --output"):
         path.mkdir(parents=True, exist_ok=True)
-        write_whole(path / "sweep.json", as_json({"format": SWEEP_FORMAT, **asked}))
-    except OSError as error:
-        raise UserError(
-            f"cannot make the folder {path}: {error.strerror}; pass another --output"
-        ) from error
+        atomic_write(path / SWEEP_FILE, as_json({"format": SWEEP_FORMAT, **asked}))
     return SweepFolder(path), False
 
 
@@ -167,24 +159,24 @@ def _differences(sweep: Sweep, asked: Mapping[str, Any]) -> list[str]:
     pairs = [(sweep.settings, asked["settings"]), (here, now)]
     train = (sweep.settings.get("train", {}), asked["settings"].get("train", {}))
     return [
-        f"its {name} is {_told(there.get(name))}, not {_told(given.get(name))}"
+        f"its {name} is {_listed(there.get(name))}, not {_listed(given.get(name))}"
         for there, given in [*pairs, train]
         for name in sorted({*there, *given})
         if name != "train" and there.get(name) != given.get(name)
     ]
 
 
-def _told(value: Any) -> str:
+def _listed(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _unfinished(asked: Mapping[str, Any], points: int, retry_failed: bool) -> Path | None:
     """The newest sweep below `runs/` that is the same and has points to run, or to sum up."""
-    for file in sorted(RUNS.glob("sweep-*/sweep.json"), key=_age):
+    for file in sorted(RUNS.glob(f"sweep-*/{SWEEP_FILE}"), key=_age):
         try:
             sweep = read_sweep(file.parent)
         except UserError:
-            continue  # another version's, or broken: no sweep to go on with
+            continue  # another version's, or broken: no sweep to resume
         failed = any(row["status"] == "failed" for row in sweep.points)
         left = len(sweep.points) < points or not _summed_up(file.parent / "summary.json")
         if (left or (failed and retry_failed)) and not _differences(sweep, asked):

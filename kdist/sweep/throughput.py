@@ -1,143 +1,161 @@
-"""`kdist sweep throughput`: images a second against the batch."""
+"""`kdist sweep throughput`: images per second against the batch."""
 
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich.table import Table
-
+from ..analysis.groups import Row, grouped
+from ..analysis.spread import format_spread, spread
+from ..analysis.step_time_fit import StepTimeFit, fit_step_time
 from ..errors import UserError
-from .experiment import Point, Row, alike, there_and_back
-from .spread import done, failure_lines, failures, grouped, spread, told
-from .step_time_fit import StepTimeFit, fit_step_time
+from .columns import Columns, is_positive
+from .experiment import Experiment, Point, ResultsTable, common_settings
+
+if TYPE_CHECKING:
+    from ..charts.figure import Figures
+    from ..runs.run_record import RunRecord
 
 GAIN = 0.05
-"""Doubling the batch has to bring this share of images a second to be worth it."""
+"""Doubling the batch has to bring this share of images per second to be worth it."""
+
+TIMED = ("images_per_sec", "images_per_sec_low", "images_per_sec_high", "images_per_step")
+"""The columns that a timed point has to have."""
+
+TIMED_RUN = {"validate": False, "save_model": False}
+"""Settings of a run that is there for its speed."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ThroughputSweep:
-    """Batch sizes by replicas, a few timed epochs each, in rounds that go there and back.
+class ThroughputSweep(Experiment):
+    """Batch sizes by replicas, a few timed epochs each, in rounds of alternating order.
 
     Args:
         train: Settings of every run, as `TrainConfig` takes them.
-        batch_sizes: Training images a batch and replica.
+        batch_sizes: Training images per batch and replica.
         replicas: Numbers of replicas.
         epochs: Of each run; the first, which holds tracing, does not count.
         rounds: How often each point is run.
     """
 
-    train: Mapping[str, Any]
+    kind: ClassVar[str] = "throughput"
+    axes: ClassVar[Columns] = {"round": is_positive}
+    setting: ClassVar[tuple[str, ...]] = ("batch_size", "replicas")
+    required: ClassVar[tuple[str, ...]] = TIMED
+
     batch_sizes: Sequence[int]
     replicas: Sequence[int]
     epochs: int
     rounds: int
-    kind: str = dataclasses.field(default="throughput", init=False)
 
     def __post_init__(self) -> None:
         check_timed(self.epochs)
         check_batches(self.train, max(self.batch_sizes) * max(self.replicas))
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def repetitions(self) -> int:
         """See `Experiment`."""
-        names = ("batch_sizes", "replicas", "epochs", "rounds")
-        return {"train": dict(self.train)} | {name: getattr(self, name) for name in names}
+        return self.rounds
 
-    def points(self) -> list[Point]:
+    def round(self, turn: int) -> list[Point]:
         """See `Experiment`."""
         return [
-            point
-            for turn in range(self.rounds)
-            for point in there_and_back(
-                [
-                    self._point(batch, replicas, turn)
-                    for replicas in self.replicas
-                    for batch in self.batch_sizes
-                ],
-                turn,
-            )
+            self._point(batch, replicas, turn)
+            for replicas in self.replicas
+            for batch in self.batch_sizes
         ]
 
     def _point(self, batch: int, replicas: int, turn: int) -> Point:
         axes = {"batch_size": batch, "replicas": replicas}
         return Point(
             name=f"b{batch}-r{replicas}-round{turn + 1}",
-            config=timed(self.train, self.replicas, self.epochs) | axes,
+            config=timed_settings(self.train, self.replicas, self.epochs) | axes,
             axes={**axes, "global_batch": batch * replicas, "round": turn + 1},
+            group=self.group(axes),
         )
 
-    def measure(self, rows: Sequence[Row]) -> dict[str, Any]:
+    @classmethod
+    def summarize(
+        cls,
+        rows: Sequence[Row],
+        settings: Mapping[str, Any],  # noqa: ARG003 - rows say it all
+    ) -> dict[str, Any]:
         """See `Experiment`."""
-        points = [
-            {
-                "replicas": replicas,
-                "batch_size": batch,
-                "rounds": len(group),
-                "images_per_sec": _of_epochs(group),
-            }
-            for (replicas, batch), group in sorted(
-                grouped(done(rows), "replicas", "batch_size").items()
-            )
-        ]
-        fits = [_fit(replicas, group) for (replicas,), group in _by_replicas(rows)]
+        fits = [_fit(replicas, group) for (replicas,), group in _groups(rows, "replicas")]
         return {
-            "points": points,
+            "points": [
+                {
+                    "replicas": replicas,
+                    "batch_size": batch,
+                    "rounds": len(group),
+                    "images_per_sec": (speed := _over_epochs(group)),
+                    "step_seconds": _step_seconds(group[0]["images_per_step"], speed),
+                }
+                for (replicas, batch), group in _groups(rows, "replicas", "batch_size")
+            ],
             "fits": [fit for fit in fits if fit is not None],
-            "failed": failures(rows),
         }
 
-    def tables(self, measured: Mapping[str, Any]) -> list[Table | str]:
+    @classmethod
+    def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
         """See `Experiment`."""
-        speeds = Table("replicas", "batch a replica", "images/s (least to most epoch)", "rounds")
-        for one in measured["points"]:
-            speed = told(one["images_per_sec"], ",.0f")
-            speeds.add_row(str(one["replicas"]), str(one["batch_size"]), speed, str(one["rounds"]))
-        fits = Table(
-            "replicas",
-            "overhead of a step, ms",
-            "rate, images/s",
-            f"doubling the batch gains under {GAIN:.0%} from",
-            title="step time = overhead + batch / rate, fitted to all rounds (least to most round)",
+        speeds = ResultsTable(
+            title="Speed",
+            columns=("replicas", "batch per replica", "images/s (min to max epoch)", "rounds"),
+            rows=[
+                (
+                    f"{one['replicas']:.0f}",
+                    f"{one['batch_size']:.0f}",
+                    format_spread(one["images_per_sec"], ",.0f"),
+                    str(one["rounds"]),
+                )
+                for one in summary["points"]
+            ],
         )
-        for fit in measured["fits"]:
-            fits.add_row(
-                str(fit["replicas"]),
-                told(fit["overhead_seconds"], ".1f", 1e3),
-                told(fit["images_per_sec"], ",.0f"),
-                f"{told(fit['batch_of_diminishing_returns'], ',.0f')} images a replica",
-            )
-        return [speeds, *([fits] if measured["fits"] else []), *failure_lines(measured["failed"])]
+        fits = ResultsTable(
+            title="Fitted step time",
+            columns=(
+                "replicas",
+                "overhead per step, ms",
+                "rate, images/s",
+                f"doubling the batch gains under {GAIN:.0%} from",
+            ),
+            rows=[
+                (
+                    f"{fit['replicas']:.0f}",
+                    format_spread(fit["overhead_seconds"], ".1f", 1e3),
+                    format_spread(fit["images_per_sec"], ",.0f"),
+                    f"{format_spread(fit['batch_of_diminishing_returns'], ',.0f')} images"
+                    " per replica",
+                )
+                for fit in summary["fits"]
+            ],
+            note="Step time = overhead + batch / rate, fitted to all rounds; in brackets, min to"
+            " max of the fits to single rounds.",
+        )
+        return [table for table in (speeds, fits) if table.rows]
 
-    def draw(
-        self,
-        rows: Sequence[Row],  # noqa: ARG002 - all that is drawn is measured
-        measured: Mapping[str, Any],
-        folder: Path,
-    ) -> list[Path]:
+    @classmethod
+    def figures(
+        cls,
+        name: str,
+        rows: Sequence[Row],
+        summary: Mapping[str, Any],
+        *,
+        runs: Mapping[str, "RunRecord"],  # noqa: ARG003 - they only time a few epochs
+        prefix: str = "",
+    ) -> "Figures":
         """See `Experiment`."""
-        from .throughput_chart import draw
+        from ..charts.throughput import throughput_figures
 
-        return [draw(measured, folder / "throughput.png")] if measured["points"] else []
-
-
-def _of_epochs(rows: Sequence[Row]) -> dict[str, Any]:
-    """The median of the rounds, with the least and most epoch; one epoch has neither."""
-    low = min(row["images_per_sec_low"] for row in rows)
-    high = max(row["images_per_sec_high"] for row in rows)
-    found = spread(row["images_per_sec"] for row in rows) or {}
-    return found | ({"low": low, "high": high} if low < high or len(rows) > 1 else {})
+        return throughput_figures(f"{prefix}{cls.kind}", name, rows, summary)
 
 
-TIMED = {"validate": False, "save_model": False}
-"""Settings of a run that is there for its speed."""
-
-
-def timed(train: Mapping[str, Any], replicas: Sequence[int], epochs: int) -> dict[str, Any]:
-    """All settings of such runs that their batch and replicas do not make."""
-    return {**alike(train, replicas), **TIMED, "epochs": epochs}
+def timed_settings(
+    train: Mapping[str, Any], replicas: Sequence[int], epochs: int
+) -> dict[str, Any]:
+    """All settings of a timed run but its batch and replicas."""
+    return {**common_settings(train, replicas), **TIMED_RUN, "epochs": epochs}
 
 
 def check_timed(epochs: int) -> None:
@@ -154,40 +172,53 @@ def check_batches(train: Mapping[str, Any], largest: int) -> None:
     images = train.get("subset")
     if images is not None and images < largest:
         raise UserError(
-            f"subset={images} does not fill a global batch of {largest}, whose speed would be told"
-            " wrong: raise it, or leave out the largest batch or number of replicas"
+            f"subset={images} does not fill a global batch of {largest}, whose speed would come out"
+            " wrong: raise it, or drop the largest batch or number of replicas"
         )
 
 
-def _by_replicas(rows: Sequence[Row]) -> list[tuple[tuple[Any, ...], list[Row]]]:
-    return sorted(grouped(done(rows), "replicas").items())
+def _groups(rows: Sequence[Row], *names: str) -> list[tuple[tuple[Any, ...], list[Row]]]:
+    return sorted(grouped(rows, *names).items())
+
+
+def _over_epochs(rows: Sequence[Row]) -> dict[str, Any]:
+    """The median of the rounds, with the slowest and fastest epoch; one epoch has neither."""
+    low = min(row["images_per_sec_low"] for row in rows)
+    high = max(row["images_per_sec_high"] for row in rows)
+    found = spread(row["images_per_sec"] for row in rows) or {}
+    return found | ({"low": low, "high": high} if low < high or len(rows) > 1 else {})
+
+
+def _step_seconds(images: float, speed: Mapping[str, float | None]) -> dict[str, float | None]:
+    seconds = {name: images / rate if rate else None for name, rate in speed.items()}
+    return {"median": seconds["median"], "low": seconds["high"], "high": seconds["low"]}
 
 
 def _fit(replicas: int, rows: Sequence[Row]) -> dict[str, Any] | None:
-    """The fit of all rows, with the least and most of the rounds' own fits."""
+    """The fit of all rows, with the minimum and maximum of the rounds' own fits."""
     whole = _fitted(rows)
     if whole is None:
         return None
     each = [_fitted(group) for group in grouped(rows, "round").values()]
     rounds = [fit for fit in each if fit is not None]
 
-    def told_of(all_rows: float, values: list[float]) -> dict[str, float | None]:
-        if len(values) < 2:  # one round tells no spread
-            return {"median": all_rows, "low": None, "high": None}
-        finite = [value for value in (*values, all_rows) if math.isfinite(value)]
+    def with_ends(value: float, values: list[float]) -> dict[str, float | None]:
+        if len(values) < 2:  # one round has no spread
+            return {"median": value, "low": None, "high": None}
+        finite = [one for one in (*values, value) if math.isfinite(one)]
         return {
-            "median": all_rows,
+            "median": value,
             "low": min(finite, default=math.inf),
             "high": max(finite, default=math.inf),
         }
 
     return {
         "replicas": replicas,
-        "overhead_seconds": told_of(
+        "overhead_seconds": with_ends(
             whole.overhead_seconds, [fit.overhead_seconds for fit in rounds]
         ),
-        "images_per_sec": told_of(whole.images_per_sec, [fit.images_per_sec for fit in rounds]),
-        "batch_of_diminishing_returns": told_of(
+        "images_per_sec": with_ends(whole.images_per_sec, [fit.images_per_sec for fit in rounds]),
+        "batch_of_diminishing_returns": with_ends(
             whole.batch_of_diminishing_returns(GAIN) / replicas,
             [fit.batch_of_diminishing_returns(GAIN) / replicas for fit in rounds],
         ),

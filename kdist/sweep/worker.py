@@ -8,23 +8,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..config import TrainConfig
 from ..errors import UserError
+from ..training.config import TrainConfig
 
 _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Train as the file says: `{"config": …, "leave_out": […], "parent": PID}`."""
+    """Train as the file says: `{"config": …, "ablate": […], "parent": PID}`."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     order: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     _end_with(order["parent"])
-    from ..training import train
+    from ..training.run import train
 
     try:
-        train(
-            TrainConfig.from_dict(order["config"]), verbose=2, leave_out=tuple(order["leave_out"])
-        )
+        train(TrainConfig.from_dict(order["config"]), verbose=2, ablate=tuple(order["ablate"]))
     except UserError as error:
         print(error, file=sys.stderr)
         sys.exit(2)

@@ -1,6 +1,6 @@
-"""Where a run can be watched: Weights & Biases, TensorBoard, a table."""
+"""Track a run with Weights & Biases, TensorBoard or a CSV file."""
 
 import lazy_loader
 
-# wandb takes a second to import, TensorBoard seconds: each is imported when it is asked for.
+# wandb takes a second to import, TensorBoard several: each is imported only when it is used.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

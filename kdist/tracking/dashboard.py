@@ -1,4 +1,4 @@
-"""`kdist dashboard`: a W&B workspace or report as code."""
+"""`kdist dashboard`: make a W&B workspace or report."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ def dashboard(*, project: str, entity: str | None = None, report: bool = False) 
     """Make a new W&B workspace, or a report, that shows a project's runs.
 
     Args:
-        project: The project.
-        entity: Whose it is, a user or a team; the account's default without it.
-        report: Make a report instead.
+        project: The W&B project.
+        entity: The user or team that owns it; by default the account's default entity.
+        report: Make a report instead of a workspace.
 
     Returns:
-        Its address.
+        Its URL.
 
     Raises:
-        UserError: There is no account, W&B is to be offline, or it cannot be reached.
+        UserError: There is no account, W&B is set to be offline, or it cannot be reached.
     """
     import wandb
 
@@ -28,9 +28,9 @@ def dashboard(*, project: str, entity: str | None = None, report: bool = False) 
 
     if wandb_mode() in ("offline", "disabled"):
         raise UserError(
-            "a dashboard is kept on W&B's server, and there is no account to make it with: run"
-            " `wandb login` or set WANDB_API_KEY, leave WANDB_MODE unset, and send offline runs by"
-            " `wandb sync`"
+            "a dashboard is stored on W&B's server, and there is no account to make it with: run"
+            " `wandb login` or set WANDB_API_KEY, leave WANDB_MODE unset, and upload offline runs"
+            " with `wandb sync`"
         )
     try:
         owner = entity or wandb.Api(timeout=SECONDS_TO_REACH_WANDB).default_entity
@@ -39,13 +39,13 @@ def dashboard(*, project: str, entity: str | None = None, report: bool = False) 
     except Exception as error:  # of the network, the server or the account
         problem = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
-            f"W&B did not make the dashboard: {problem}; it takes a network that reaches W&B and an"
-            f" account that may write to {entity or 'its entity'}/{project}"
+            f"W&B did not make the dashboard: {problem}; check that the network reaches W&B and the"
+            f" account may write to {entity or 'its entity'}/{project}"
         ) from error
 
 
 def workspace_of(*, entity: str, project: str) -> Any:
-    """The workspace, a `wandb_workspaces.workspaces.Workspace`, not yet saved."""
+    """Return the workspace, a `wandb_workspaces.workspaces.Workspace`, not yet saved."""
     import wandb_workspaces.workspaces as ws
 
     return ws.Workspace(
@@ -60,7 +60,7 @@ def workspace_of(*, entity: str, project: str) -> Any:
 
 
 def report_of(*, entity: str, project: str) -> Any:
-    """The report, a `wandb_workspaces.reports.v2.Report`, not yet saved."""
+    """Return the report, a `wandb_workspaces.reports.v2.Report`, not yet saved."""
     import wandb_workspaces.reports.v2 as wr
 
     blocks: list[Any] = []

@@ -1,4 +1,4 @@
-"""Metrics within an epoch, every so many steps."""
+"""`EveryBatches`: track metrics within an epoch, every N steps."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from .tracker import Tracker
 
 
 class EveryBatches(Tracker):
-    """Writes metrics each time so many steps have been trained.
+    """Base class of trackers that write metrics every N steps.
 
-    An execution may hold several steps: they are written when it has ended, at its last step.
+    If an execution has several steps, metrics are written at the end of it, for its last step.
 
     Args:
-        title: What it is called in the warning.
-        every: Steps between two writings.
+        title: The tracker's name in warnings.
+        every: Steps between two writes.
     """
 
     def __init__(self, title: str, every: int) -> None:
@@ -28,17 +28,17 @@ class EveryBatches(Tracker):
         raise NotImplementedError
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Count from 0."""
+        """Start counting from 0."""
         self._steps = StepCount()
         super().on_train_begin(logs)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Go on counting."""
+        """Continue counting in a new epoch."""
         self._steps.begin_epoch()
         super().on_epoch_begin(epoch, logs)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Write, if it is time."""
+        """Write the metrics, if they are due."""
         before = self._steps.now
         self._steps.now = now = self._steps.after(batch, self.params)
         if not self._open or now // self.every == before // self.every:
@@ -48,5 +48,5 @@ class EveryBatches(Tracker):
 
 
 def learning_rate(model: keras.Model) -> float:
-    """The next step's."""
+    """Return the learning rate of the next step."""
     return float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))

@@ -1,4 +1,4 @@
-"""Whether a tracker's folder can be written, told before anything is trained."""
+"""Check that a tracker's folder can be written, before training starts."""
 
 import os
 from pathlib import Path
@@ -7,14 +7,14 @@ from ..errors import UserError
 
 
 def check_folder(folder: Path, tracker: str) -> None:
-    """Refuse a folder that cannot be made or written into; nothing is made yet.
+    """Reject a folder that cannot be created or written, without creating it.
 
     Args:
-        folder: It need not exist.
-        tracker: Whose files are to go there.
+        folder: The folder; it need not exist.
+        tracker: The tracker whose files will be written there.
 
     Raises:
-        UserError: It or the folder that it would be made in is no folder, or is not writable.
+        UserError: The folder, or its nearest existing parent, is not a folder or is not writable.
     """
     existing = folder.absolute()
     try:

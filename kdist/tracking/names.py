@@ -1,4 +1,4 @@
-"""The trackers' names, and the settings of `kdist train` that are about them."""
+"""Names of trackers, and checks of the settings that belong to them."""
 
 from collections.abc import Collection, Iterable
 
@@ -16,13 +16,13 @@ _NEEDED = {
 
 
 def tracker_names(names: str | Iterable[str] | None) -> tuple[str, ...]:
-    """The trackers that are asked for, each once, in the order of `TRACKERS`; none without any.
+    """Return the requested trackers, each once, in the order of `TRACKERS`.
 
     Args:
-        names: Names, or names between commas, or both; `None` or `"none"` for no tracker.
+        names: Names, or comma-separated names, or both; `None` or `"none"` for no tracker.
 
     Raises:
-        UserError: An unknown name, or `"none"` beside another.
+        UserError: A name is unknown, or `"none"` is given with another name.
 
     Example:
         >>> tracker_names(["csv,wandb", "wandb"])
@@ -30,25 +30,25 @@ def tracker_names(names: str | Iterable[str] | None) -> tuple[str, ...]:
     """
     parts = [names] if isinstance(names, str) else list(names or ())
     if not all(isinstance(part, str) for part in parts):
-        raise UserError(f"track names trackers ({', '.join(TRACKERS)}), received {names!r}")
+        raise UserError(f"track takes names ({', '.join(TRACKERS)}), received {names!r}")
     asked = {name.strip() for part in parts for name in part.split(",")} - {""}
     unknown = sorted(asked - set(TRACKERS))
     if unknown:
-        raise UserError(f"unknown tracker {', '.join(unknown)}: there are {', '.join(TRACKERS)}")
+        raise UserError(f"unknown tracker {', '.join(unknown)}: known are {', '.join(TRACKERS)}")
     if "none" in asked and len(asked) > 1:
         others = ", ".join(sorted(asked - {"none"}))
-        raise UserError(f"received the tracker none beside {others}: leave one of them out")
+        raise UserError(f"received the tracker none together with {others}: remove one of them")
     return tuple(name for name in TRACKERS if name in asked - {"none"})
 
 
 def first_and_last_step(steps: str | Iterable[int] | None) -> tuple[int, int] | None:
-    """The first and last training step to profile, counted from 1.
+    """Return the first and last training step to profile, counted from 1.
 
     Args:
         steps: `"10,20"`, `(10, 20)`, or one step; `None` for none.
 
     Raises:
-        UserError: Anything else, or steps that are out of order.
+        UserError: `steps` is anything else, or the steps are out of order.
 
     Example:
         >>> first_and_last_step("10,20")
@@ -65,29 +65,32 @@ def first_and_last_step(steps: str | Iterable[int] | None) -> tuple[int, int] | 
     known = [number for number in numbers if number is not None]
     if len(known) != len(parts) or len(known) not in (1, 2):
         raise UserError(
-            f"profile_batches is the first and the last step to profile, such as 10,20; received"
-            f" {steps!r}"
+            f"profile_batches has to be the first and the last step to profile, such as 10,20;"
+            f" received {steps!r}"
         )
     first, last = known[0], known[-1]
     if not 1 <= first <= last:
         raise UserError(
-            f"profile_batches counts steps from 1, the first before the last; received {steps!r}"
+            "profile_batches counts steps from 1, and the first cannot be after the last; received"
+            f" {steps!r}"
         )
     return first, last
 
 
 def check_options(trackers: Collection[str], **options: object) -> None:
-    """Refuse an option whose tracker is not asked for.
+    """Reject an option whose tracker is not requested.
 
     Args:
-        trackers: The trackers that are.
-        options: `every_batches`, `log_model`, `profile_batches`, or the setting's name for them;
-            `None` and `False` ask for nothing.
+        trackers: The requested trackers.
+        options: `every_batches`, `log_model`, `profile_batches`, or the names of their settings;
+            `None` and `False` mean that an option is not used.
 
     Raises:
-        UserError: An option would do nothing.
+        UserError: An option would have no effect.
     """
     for name, value in options.items():
         needed = _NEEDED[name]
         if value not in (None, False) and not set(needed) & set(trackers):
-            raise UserError(f"{name}={value} does nothing without {' or '.join(needed)}: track it")
+            raise UserError(
+                f"{name}={value} does nothing without {' or '.join(needed)}: add it to the trackers"
+            )

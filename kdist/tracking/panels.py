@@ -1,15 +1,15 @@
-"""What the W&B dashboard shows, as plain data: sections of panels, over what `tracking` writes."""
+"""Sections and panels of the W&B dashboard, as plain data."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lines:
-    """Values of each epoch, a line a run.
+    """A line chart of values by epoch, one line per run.
 
     Attributes:
-        title: What stands above.
-        values: Names as in `logs`.
+        title: The panel's title.
+        values: Names of values in `logs`.
     """
 
     title: str
@@ -18,12 +18,12 @@ class Lines:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Points:
-    """One value against another, a point a run.
+    """A scatter plot of a value against a setting, one point per run.
 
     Attributes:
-        title: What stands above.
-        setting: The run's setting across.
-        value: The last value of it in `logs`, upwards.
+        title: The panel's title.
+        setting: The setting on the x axis.
+        value: Name of a value in `logs`; its last value is on the y axis.
     """
 
     title: str
@@ -33,12 +33,12 @@ class Points:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Search:
-    """Settings beside the value that a search is for, a line a trial.
+    """Parallel coordinates of settings and the objective of a search, one line per trial.
 
     Attributes:
-        title: What stands above.
+        title: The panel's title.
         settings: The settings.
-        result: The value in the run's summary.
+        result: Name of the objective in the run's summary.
     """
 
     title: str
@@ -55,18 +55,20 @@ SECTIONS: dict[str, tuple[Panel, ...]] = {
         Lines(title="Learning rate", values=("learning_rate",)),
     ),
     "Speed": (
-        Lines(title="Images a second", values=("images_per_sec",)),
-        Lines(title="Images a second and replica", values=("images_per_sec_per_replica",)),
-        Lines(title="Seconds a step", values=("seconds_per_step",)),
-        Points(title="Images a second by replicas", setting="replicas", value="images_per_sec"),
+        Lines(title="Images per second", values=("images_per_sec",)),
+        Lines(title="Images per second and replica", values=("images_per_sec_per_replica",)),
+        Lines(title="Seconds per step", values=("seconds_per_step",)),
+        Points(title="Images per second by replicas", setting="replicas", value="images_per_sec"),
         Points(
-            title="Images a second by global batch", setting="global_batch", value="images_per_sec"
+            title="Images per second by global batch",
+            setting="global_batch",
+            value="images_per_sec",
         ),
     ),
     "Batch": (
         Lines(title="Gradient noise scale, images", values=("gradient_noise_scale",)),
         Lines(
-            title="Batch norm: how far moving statistics are off",
+            title="Batch norm: error of moving statistics",
             values=("batch_norm_gap", "batch_norm_replica_gap"),
         ),
         Lines(

@@ -1,4 +1,4 @@
-"""A profile of chosen training steps, for TensorBoard's profile dashboard."""
+"""`ProfileSteps`: profile chosen training steps for TensorBoard's profile dashboard."""
 
 import warnings
 from pathlib import Path
@@ -11,12 +11,12 @@ from .tracker import Tracker
 
 
 class ProfileSteps(Tracker):
-    """Profiles the executions that hold the steps from `first` to `last`.
+    """Profiles the executions that contain the steps from `first` to `last`.
 
-    Keras's own callback counts executions instead, each of which may hold many steps.
+    Keras's own callback counts executions instead, each of which may contain many steps.
 
     Args:
-        folder: TensorBoard's folder; the profile goes to its `plugins/profile`.
+        folder: TensorBoard's folder; the profile is written to its `plugins/profile`.
         first: The first step, counted from 1 over all epochs of the fit.
         last: The last one.
     """
@@ -31,18 +31,18 @@ class ProfileSteps(Tracker):
         self._trace: Any = None
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Count from 0."""
+        """Start counting from 0."""
         self._steps = StepCount()
         self._profiling = self._done = False
         super().on_train_begin(logs)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Go on counting."""
+        """Continue counting in a new epoch."""
         self._steps.begin_epoch()
         super().on_epoch_begin(epoch, logs)
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
-        """Start with the execution that holds the first step."""
+        """Start with the execution that contains the first step."""
         if not self._open or self._done:
             return
         with self._guarded("profile"):
@@ -50,12 +50,12 @@ class ProfileSteps(Tracker):
             if last >= self.first and not self._profiling:
                 tf.profiler.experimental.start(str(self.folder))
                 self._profiling = True
-            if self._profiling:  # by this name TensorBoard finds the steps
+            if self._profiling:  # TensorBoard finds the steps by this name
                 self._trace = tf.profiler.experimental.Trace("train", step_num=last, _r=1)
                 self._trace.__enter__()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
-        """Stop with the execution that holds the last step."""
+        """Stop with the execution that contains the last step."""
         self._steps.now = self._steps.after(batch, self.params)
         with self._guarded("profile"):
             self._end_trace()
@@ -63,7 +63,7 @@ class ProfileSteps(Tracker):
                 self._stop()
 
     def close(self, exit_code: int) -> None:
-        """Stop a profile that training ended in; say where there was none."""
+        """Stop a running profile; warn if nothing was profiled."""
         self._end_trace()
         if self._profiling:
             self._stop()

@@ -1,4 +1,4 @@
-"""TensorBoard: scalars and graph through Keras's own callback, and the hyperparameters."""
+"""TensorBoard: scalars and graph with Keras's own callback, plus hyperparameters."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,16 +15,16 @@ _TITLE = "TensorBoard"
 
 
 class TensorBoardTracker(Tracker):
-    """Writes `epoch_<name>` each epoch, the model's graph, and the hyperparameters.
+    """Writes `epoch_<name>` every epoch, the model's graph and the hyperparameters.
 
-    Training and validation are the runs `train` and `validation`, as Keras's callback has them.
-    The hyperparameters are for the HParams dashboard: over the folder of a search it compares the
-    trials.
+    Training and validation are the runs `train` and `validation`, as with Keras's callback. The
+    hyperparameters are for the HParams dashboard, which compares the trials of a search if it is
+    opened on the search's folder.
 
     Args:
-        folder: Where the event files go.
-        hyperparameters: Names and values; numbers, strings and truth values are written.
-        trial: What the set of them is called.
+        folder: The folder for the event files.
+        hyperparameters: Names and values; numbers, strings and booleans are written.
+        trial: Name of this set of hyperparameters.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class TensorBoardTracker(Tracker):
         self.trial = trial
 
     def begin(self) -> list[Any]:
-        """Make Keras's callback, and TensorBoard's own for the hyperparameters."""
+        """Make Keras's callback, and TensorBoard's callback for the hyperparameters."""
         folder = str(self.folder)
         callbacks = [keras.callbacks.TensorBoard(folder)]
         if self.hyperparameters:
@@ -49,11 +49,11 @@ class TensorBoardTracker(Tracker):
 
 
 class TensorBoardBatches(EveryBatches):
-    """Metrics of single steps, `batch_<name>`, in the run `batches`.
+    """Writes metrics within epochs, as `batch_<name>` in the run `batches`.
 
     Args:
         folder: TensorBoard's folder.
-        every: Steps between two writings.
+        every: Steps between two writes.
     """
 
     def __init__(self, folder: Path, every: int) -> None:
@@ -62,7 +62,7 @@ class TensorBoardBatches(EveryBatches):
         self._writer: Any = None
 
     def begin(self) -> list[Any]:
-        """Open a run of its own: TensorBoard reads one file of a run at a time."""
+        """Open a separate run: TensorBoard reads only one file of a run at a time."""
         self._writer = tf.summary.create_file_writer(str(self.folder / "batches"))
         return []
 

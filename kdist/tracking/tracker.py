@@ -1,4 +1,4 @@
-"""`Tracker`: what all trackers share. None of them may stop a training."""
+"""`Tracker`: the base class of all trackers, which may never interrupt training."""
 
 import contextlib
 import warnings
@@ -9,16 +9,17 @@ import keras
 
 
 class Tracker(keras.callbacks.Callback):
-    """Hands a fit to the callbacks that it makes when training begins, until one of them fails.
+    """Forwards training events to callbacks that it creates when training begins.
 
-    It makes them no sooner, so that it can be copied and leaves no file of a fit that never began.
-    Of the hooks it knows those of training and of epochs: Keras waits for the metrics of every
-    execution as soon as a callback looks at batches.
+    If one of them fails, it warns, and training continues without them. Callbacks are created only
+    when training begins, so that a tracker can be copied, and a fit that never starts leaves no
+    files. Only training and epoch events are forwarded: if a callback handles batches, Keras waits
+    for the metrics of every execution.
 
-    A subclass makes callbacks in `begin`, and closes in `close` what they leave open.
+    A subclass makes the callbacks in `begin`, and closes in `close` what they leave open.
 
     Args:
-        title: What it is called in the warning.
+        title: The tracker's name in warnings.
     """
 
     def __init__(self, title: str) -> None:
@@ -28,17 +29,17 @@ class Tracker(keras.callbacks.Callback):
         self._open = False
 
     def begin(self) -> list[Any]:
-        """Make the callbacks that a fit is handed to."""
+        """Return the callbacks to forward events to."""
         return []
 
     def at_epoch_end(self, epoch: int, logs: dict[str, Any]) -> None:
-        """Write what the callbacks do not."""
+        """Write values that the callbacks do not write."""
 
     def close(self, exit_code: int) -> None:
-        """Close what was opened; 0 for training that came to its end."""
+        """Close what was opened; `exit_code` is 0 if training finished."""
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Make the callbacks."""
+        """Make the callbacks and start them."""
         self._open = True
         with self._guarded("start"):
             self._callbacks = self.begin()
@@ -48,13 +49,13 @@ class Tracker(keras.callbacks.Callback):
                 callback.on_train_begin(logs)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Hand it on."""
+        """Forward the event."""
         with self._guarded("begin an epoch"):
             for callback in self._callbacks:
                 callback.on_epoch_begin(epoch, logs)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Hand a copy on: the values are tracked, not changed."""
+        """Forward the event with a copy of `logs`, which trackers must not change."""
         with self._guarded("write an epoch"):
             for callback in self._callbacks:
                 callback.on_epoch_end(epoch, dict(logs or {}))
@@ -62,14 +63,14 @@ class Tracker(keras.callbacks.Callback):
                 self.at_epoch_end(epoch, dict(logs or {}))
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
-        """Close."""
+        """Close the tracker."""
         self.end(0)
 
     def end(self, exit_code: int) -> None:
-        """Close, unless that has been done.
+        """Close the tracker, unless it is closed.
 
         Args:
-            exit_code: 0 for training that came to its end; 255, as in W&B, for Ctrl-C.
+            exit_code: 0 if training finished; 255 after Ctrl-C, as in W&B.
         """
         with self._guarded("end"):
             for callback in self._callbacks:
@@ -91,14 +92,14 @@ class Tracker(keras.callbacks.Callback):
             lines = str(error).strip().splitlines() or [""]
             warnings.warn(
                 f"{self.title} could not {doing} ({type(error).__name__}: {lines[0]}): training"
-                " goes on without it",
+                " continues without it",
                 stacklevel=3,
             )
 
 
 @contextlib.contextmanager
 def ended(callbacks: Iterable[keras.callbacks.Callback]) -> Iterator[None]:
-    """End the trackers among `callbacks` however a fit is left; Keras does at its end only."""
+    """End the trackers among `callbacks` even after an exception; Keras only does so at the end."""
     exit_code = 0
     try:
         yield

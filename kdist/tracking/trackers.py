@@ -1,4 +1,4 @@
-"""`tracking`: names of trackers in, Keras callbacks out."""
+"""`tracking`: make Keras callbacks from the names of trackers."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -9,13 +9,12 @@ from ..arguments import positive_integer
 from ..errors import UserError
 from .folders import check_folder
 from .names import check_options, first_and_last_step, tracker_names
-from .shown_settings import shown_settings
 from .wandb_account import asked_mode
 
 if TYPE_CHECKING:
     import keras
 
-# The trackers are imported inside the function: a wrong name or folder is told before wandb,
+# The trackers are imported inside the function: an invalid name or folder is reported before wandb,
 # TensorFlow and TensorBoard are imported.
 
 
@@ -34,42 +33,46 @@ def tracking(
     tensorboard_folder: str | os.PathLike[str] | None = None,
     verbose: int = 1,
 ) -> list["keras.callbacks.Callback"]:
-    """Keras callbacks by which one run is watched. Put them last in the list.
+    """Make the Keras callbacks that track a run with W&B, TensorBoard or a CSV file.
 
-    What the callbacks before them add to `logs` is tracked too: images a second
-    (`PrintThroughput`), batch-norm gaps (`BatchNormMonitor`), the noise scale
-    (`GradientNoiseScale`). Every value is written once an epoch. A tracker that fails is a warning,
-    once, and training goes on without it.
+    Put them last in the list of callbacks: values that earlier callbacks add to `logs` are tracked,
+    too, such as images per second (`PrintThroughput`), batch norm gaps (`BatchNormMonitor`) and the
+    noise scale (`GradientNoiseScale`). Every value is written once per epoch. If a tracker fails,
+    it warns once, and training continues without it.
 
-    * `"wandb"`: Weights & Biases, through wandb's own callbacks, in `<folder>/wandb`. Online where
-      there is an account (`WANDB_API_KEY`, `wandb login`) and `WANDB_MODE` does not say otherwise,
-      else offline; nobody is ever asked. Neither the command line nor the environment, git state,
-      packages or console are recorded, and code only with `save_code`. A run that is active
-      already is taken, and left open.
+    * `"wandb"`: Weights & Biases, with wandb's own callbacks, in `<folder>/wandb`. The run is
+      online if there is an account (`WANDB_API_KEY`, `wandb login`) and `WANDB_MODE` allows it,
+      otherwise offline; it never prompts. The command line, environment, git state, packages and
+      console are not recorded, and code only with `save_code`. A run that is already active is
+      used, and not closed.
     * `"tensorboard"`: scalars, graph and hyperparameters, in `<folder>/tensorboard`.
     * `"csv"`: `<folder>/history.csv`.
     * `"none"`: nothing.
 
     Args:
-        names: Names, or names between commas.
-        folder: The run's folder; it is made where it is missing.
-        config: What is shown as the run's settings. Of `TrainConfig`'s, paths are left out.
-        group: Under which W&B groups runs, such as the trials of a search.
-        run_name: What the run is called; `folder`'s name by default.
-        every_batches: Also write the metrics each time so many steps have been trained. Keras then
-            waits for the metrics after every execution.
-        log_model: Also keep the model of the best epoch as a W&B artifact.
+        names: Names, or comma-separated names.
+        folder: The run's folder; it is created if it is missing.
+        config: Settings to show for the run. Trackers may publish them, so do not include
+            secrets. Names that end in `_dir` are dropped, as a path may contain a user's name.
+        group: W&B group of the run, such as the name of a search.
+        run_name: Name of the run; by default the name of `folder`.
+        every_batches: Also write the metrics every this many steps. Keras then waits for the
+            metrics after every execution.
+        log_model: Also save the model of the best epoch as a W&B artifact.
         profile_batches: First and last step, counted from 1, to profile for TensorBoard.
-        hyperparameters: Those of a trial; `config` takes their place where they are missing.
-        objective: A value of `logs` and `"max"` or `"min"`: its best so far is the W&B run's
-            summary `objective`.
-        save_code: Also send the main script to W&B.
-        tensorboard_folder: TensorBoard's folder, if not the one in `folder`.
-        verbose: 0 does not say where the W&B run is.
+        hyperparameters: Hyperparameters of a trial; by default `config`.
+        objective: Name of a value in `logs`, and `"max"` or `"min"`. Its best value so far is
+            `objective` in the W&B run's summary.
+        save_code: Also upload the main script to W&B.
+        tensorboard_folder: TensorBoard's folder; by default `<folder>/tensorboard`.
+        verbose: 0 does not print where the W&B run is.
+
+    Returns:
+        The callbacks; an empty list for no trackers.
 
     Raises:
-        UserError: An unknown tracker, a value out of range, an option without its tracker, a
-            folder that cannot be written, or a `WANDB_MODE` that wandb does not know.
+        UserError: A tracker is unknown, a value is out of range, an option is given without its
+            tracker, a folder cannot be written, or `WANDB_MODE` is invalid.
 
     Example:
         ```python
@@ -81,25 +84,21 @@ def tracking(
     steps = first_and_last_step(profile_batches)
     if every_batches is not None:
         every_batches = positive_integer(
-            "every_batches", every_batches, mend="pass steps between two writings"
+            "every_batches", every_batches, hint="pass the number of steps between two writes"
         )
     check_options(
         chosen, every_batches=every_batches, log_model=log_model, profile_batches=profile_batches
     )
     if objective is not None and (len(objective) != 2 or objective[1] not in ("max", "min")):
         raise UserError(
-            f'objective is a value\'s name and "max" or "min", received {objective!r}: pass for'
+            f'objective has to be a name and "max" or "min", received {objective!r}: pass for'
             ' example ("val_accuracy", "max")'
         )
     path = Path(folder)
-    shown = shown_settings(config)
-    name = run_name or path.resolve().name
     board = path / "tensorboard" if tensorboard_folder is None else Path(tensorboard_folder)
-    folders = {"wandb": path / "wandb", "tensorboard": board, "csv": path}
-    if "wandb" in chosen:
-        asked_mode()
-    for tracker in chosen:
-        check_folder(folders[tracker], tracker)
+    _check_folders(chosen, {"wandb": path / "wandb", "tensorboard": board, "csv": path})
+    name = run_name or path.resolve().name
+    shown = {key: value for key, value in config.items() if not key.endswith("_dir")}
     callbacks: list[Any] = []
     if "wandb" in chosen:
         from .wandb_tracker import WandbBatches, WandbTracker
@@ -107,7 +106,7 @@ def tracking(
         callbacks.append(
             WandbTracker(
                 path,
-                config=shown | dict(hyperparameters or {}),
+                config={**shown, **(hyperparameters or {})},
                 group=group,
                 name=name,
                 job_type="train" if hyperparameters is None else "trial",
@@ -119,17 +118,38 @@ def tracking(
         )
         callbacks += [WandbBatches(every_batches)] if every_batches is not None else []
     if "tensorboard" in chosen:
-        from .profile_steps import ProfileSteps
-        from .tensorboard_tracker import TensorBoardBatches, TensorBoardTracker
-
         values = shown if hyperparameters is None else hyperparameters
-        callbacks.append(TensorBoardTracker(board, hyperparameters=values, trial=name))
-        callbacks += [TensorBoardBatches(board, every_batches)] if every_batches is not None else []
-        if steps is not None:
-            callbacks.append(ProfileSteps(board, first=steps[0], last=steps[1]))
+        callbacks += _tensorboard(board, values, name, every_batches, steps)
     if "csv" in chosen:
         from ..callbacks import SaveTrainingData
 
         path.mkdir(parents=True, exist_ok=True)
         callbacks.append(SaveTrainingData(path / "history.csv", verbose=0))
+    return callbacks
+
+
+def _check_folders(chosen: Iterable[str], folders: Mapping[str, Path]) -> None:
+    if "wandb" in chosen:
+        asked_mode()
+    for tracker in chosen:
+        check_folder(folders[tracker], tracker)
+
+
+def _tensorboard(
+    folder: Path,
+    hyperparameters: Mapping[str, Any],
+    trial: str,
+    every_batches: int | None,
+    profiled: tuple[int, int] | None,
+) -> list[Any]:
+    from .profile_steps import ProfileSteps
+    from .tensorboard_tracker import TensorBoardBatches, TensorBoardTracker
+
+    callbacks: list[Any] = [
+        TensorBoardTracker(folder, hyperparameters=hyperparameters, trial=trial)
+    ]
+    if every_batches is not None:
+        callbacks.append(TensorBoardBatches(folder, every_batches))
+    if profiled is not None:
+        callbacks.append(ProfileSteps(folder, first=profiled[0], last=profiled[1]))
     return callbacks

@@ -1,4 +1,4 @@
-"""Whether a W&B run can be online, without ever asking."""
+"""Find out whether a W&B run can be online, without prompting the user."""
 
 import os
 from collections.abc import Mapping
@@ -10,28 +10,29 @@ _OLDER = {"run": "online", "dryrun": "offline"}
 
 
 def asked_mode(environment: Mapping[str, str] = os.environ) -> str:
-    """What `WANDB_MODE` asks for; `""` without it.
+    """Return the mode that `WANDB_MODE` requests; `""` if it is not set.
 
     Raises:
-        UserError: It is none of wandb's modes.
+        UserError: It is not one of wandb's modes.
     """
     asked = environment.get("WANDB_MODE", "")
     mode = _OLDER.get(asked, asked)
     if mode not in _MODES:
         raise UserError(
-            f"WANDB_MODE is one of {', '.join(_MODES[1:])}; received {asked}: set another, or none"
+            f"WANDB_MODE has to be one of {', '.join(_MODES[1:])}; received {asked}: change or"
+            " unset it"
         )
     return mode
 
 
 def wandb_mode(environment: Mapping[str, str] = os.environ) -> str:
-    """`"online"`, `"offline"`, `"shared"` or `"disabled"`: as asked; else by the account.
+    """Return the mode of a run: `"online"`, `"offline"`, `"shared"` or `"disabled"`.
 
-    An account is what wandb itself finds: `WANDB_API_KEY`, an identity token, the netrc file, its
-    settings.
+    Without `WANDB_MODE` a run is online if wandb finds an account: `WANDB_API_KEY`, an identity
+    token, the netrc file, or its settings. Without an account it is offline.
 
     Raises:
-        UserError: As `asked_mode`.
+        UserError: As in `asked_mode`.
     """
     mode = asked_mode(environment)
     if mode in ("offline", "disabled"):
@@ -40,11 +41,11 @@ def wandb_mode(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def has_account() -> bool:
-    """Whether wandb finds credentials; those that will not do count as none."""
+    """Whether wandb finds valid credentials."""
     import wandb
 
     try:
         return bool(wandb.login(prompt=False, verify=False))
     except wandb.errors.AuthenticationError as error:
-        wandb.termwarn(f"{error}; the run is kept offline")
+        wandb.termwarn(f"{error}; the run is saved offline")
         return False

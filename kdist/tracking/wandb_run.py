@@ -1,4 +1,4 @@
-"""Begins a W&B run that records what it is given and nothing besides."""
+"""Start a W&B run that records only what it is given."""
 
 import os
 import secrets
@@ -13,17 +13,18 @@ import wandb
 from .wandb_account import wandb_mode
 
 PROJECT = "kdist"
-# `wandb.init` tries for so long to reach the server, and a run's end to send what is left: a lost
-# network costs a training a minute, not its end. What was not sent is kept, for `wandb sync`.
+# Time limits for `wandb.init` to reach the server, and for the end of a run to upload the rest: a
+# lost network delays training by a minute and does not stop it. What was not uploaded is kept, for
+# `wandb sync`.
 INIT_SECONDS = 20
 FINISH_SECONDS = 60
 
 
 def private_settings(*, save_code: bool = False) -> dict[str, Any]:
-    """Settings by which wandb collects nothing by itself.
+    """Return settings that stop wandb from collecting anything by itself.
 
-    By default it records the command line, the environment's packages and git's remotes, the
-    user's name, what is printed, and reads the main script: any may hold a key.
+    By default it records the command line, installed packages, git remotes, the user's name,
+    printed output and the main script, any of which may contain a key.
     """
     return {
         "console": "off",
@@ -48,18 +49,18 @@ def begin_run(
     job_type: str | None = None,
     save_code: bool = False,
 ) -> Any:
-    """Begin a run, online if there is an account and the server answers, else offline.
+    """Start a run, online if there is an account and the server answers, otherwise offline.
 
     Args:
-        folder: Its files go to `<folder>/wandb`.
-        config: Its settings.
-        group: Its group.
-        name: Its name.
-        job_type: What kind of run it is.
-        save_code: Whether the main script is sent too.
+        folder: The files are written to `<folder>/wandb`.
+        config: Settings of the run.
+        group: Group of the run.
+        name: Name of the run.
+        job_type: Kind of run.
+        save_code: Whether to upload the main script, too.
 
     Returns:
-        The `wandb.Run`, which is `wandb.run` then.
+        The `wandb.Run`, which is then also `wandb.run`.
     """
     mode = wandb_mode()
     settings = private_settings(save_code=save_code) | {"root_dir": str(folder.absolute())}
@@ -72,7 +73,7 @@ def begin_run(
         except Exception as error:
             problem = (str(error).splitlines() or [type(error).__name__])[0]
             warnings.warn(
-                f"W&B cannot be reached ({problem}): the run is kept offline", stacklevel=2
+                f"W&B cannot be reached ({problem}): the run is saved offline", stacklevel=2
             )
             mode = "offline"
             if run_id is not None:  # an empty file, which `wandb sync` would send as a run

@@ -1,4 +1,4 @@
-"""Weights & Biases: a run an epoch at a time, through wandb's own Keras callbacks."""
+"""Weights & Biases: track a run epoch by epoch with wandb's own Keras callbacks."""
 
 import math
 from collections.abc import Mapping
@@ -16,24 +16,24 @@ _TITLE = "W&B"
 
 
 class WandbTracker(Tracker):
-    """Keeps a W&B run: config, the metrics of each epoch, the best model, the objective.
+    """Tracks a run with W&B: settings, metrics of each epoch, the best model and the objective.
 
-    The values of an epoch are `epoch/<name>` over `epoch/epoch`, from 0, as wandb's
-    `WandbMetricsLogger` has them.
+    The values of an epoch are `epoch/<name>` over `epoch/epoch`, counted from 0, as with wandb's
+    `WandbMetricsLogger`.
 
     Args:
-        folder: The run's files go to `<folder>/wandb`.
-        config: What is shown as its settings; the replicas are added.
-        group: Under which W&B groups it.
-        name: What it is called.
-        job_type: What kind of run it is.
-        objective: A value of `logs` and `"max"` or `"min"`: its best so far is `objective` in the
-            run's summary.
-        log_model: Keep the model of each epoch that was the best so far as an artifact: by the
-            objective, without one by `val_loss`; of every epoch, where there is no value. The file
-            opens where kdist is imported.
-        save_code: Also send the main script.
-        verbose: 0 does not say where the run is.
+        folder: The run's files are written to `<folder>/wandb`.
+        config: Settings of the run; the number of replicas is added.
+        group: Group of the run.
+        name: Name of the run.
+        job_type: Kind of run.
+        objective: Name of a value in `logs`, and `"max"` or `"min"`. Its best value so far is
+            `objective` in the run's summary.
+        log_model: Save the model as an artifact after each epoch that is the best so far, by the
+            objective or, without one, by `val_loss`; after every epoch if there is no such value.
+            Opening the file requires kdist to be imported.
+        save_code: Also upload the main script.
+        verbose: 0 does not print where the run is.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class WandbTracker(Tracker):
         self._checkpoint: Any = None
 
     def begin(self) -> list[Any]:
-        """Begin the run, or take the one that is active."""
+        """Start the run, or use the active one."""
         config = {"replicas": self.model.distribute_strategy.num_replicas_in_sync} | self.config
         if self.objective is not None:
             config["objective"] = " ".join(reversed(self.objective))
@@ -77,7 +77,7 @@ class WandbTracker(Tracker):
             self._run = begin_run(self.folder, config=config, **self.run_options)
         else:
             self._run = wandb.run
-            # What it has already stays, such as a sweep's parameters.
+            # Values that it already has are kept, such as a sweep's parameters.
             missing = {n: v for n, v in config.items() if n not in self._run.config}
             self._run.config.update(missing)
         if self.log_model:
@@ -88,7 +88,7 @@ class WandbTracker(Tracker):
         return [WandbMetricsLogger("epoch")]
 
     def at_epoch_end(self, epoch: int, logs: dict[str, Any]) -> None:
-        """Keep the best so far: the objective's value and, if it is asked for, the model."""
+        """Save the best so far: the objective's value and, if requested, the model."""
         name, direction = self.objective or ("val_loss", "min")
         value = float(logs.get(name, math.nan))
         better = value > self._best if direction == "max" else value < self._best
@@ -96,17 +96,17 @@ class WandbTracker(Tracker):
             self._best = value
             if self.objective is not None and not math.isnan(value):
                 self._run.summary["objective"] = value
-            # With wandb's own `save_best_only` the best model is kept again under the name of
+            # With wandb's own `save_best_only` the best model is saved again under the name of
             # every later epoch.
             if self._checkpoint is not None:
                 self._checkpoint.on_epoch_end(epoch, logs)
 
     def close(self, exit_code: int) -> None:
-        """Finish the run, if it is the tracker's, and say where it is."""
+        """Finish the run, if the tracker started it, and print where it is."""
         run, self._run = self._run, None
         if run is None or not self._own:
             return
-        where = f"kept in {Path(run.dir).parent}; `wandb sync` sends it"
+        where = f"saved in {Path(run.dir).parent}; upload it with `wandb sync`"
         if not run.offline:
             where = run.url
         run.finish(exit_code=exit_code)
@@ -115,9 +115,9 @@ class WandbTracker(Tracker):
 
 
 class WandbBatches(EveryBatches):
-    """Metrics of single steps: `batch/<name>` over `batch/batch_step`, the steps trained.
+    """Tracks metrics within epochs: `batch/<name>` over `batch/batch_step`, the steps trained.
 
-    wandb's own logger counts executions, of several steps each, and has the epochs on no axis of
+    wandb's own logger counts executions, of several steps each, and gives the epochs no axis of
     their own when it writes batches.
     """
 
@@ -125,7 +125,7 @@ class WandbBatches(EveryBatches):
         super().__init__(_TITLE, every)
 
     def begin(self) -> list[Any]:
-        """Give the batches an axis of their own, in the run that `WandbTracker` began."""
+        """Give the batches their own axis, in the run that `WandbTracker` started."""
         if wandb.run is not None:
             wandb.define_metric("batch/batch_step")
             wandb.define_metric("batch/*", step_metric="batch/batch_step")

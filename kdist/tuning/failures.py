@@ -1,4 +1,4 @@
-"""Why a trial failed, in a line."""
+"""Recognize failed trials and explain them in one line."""
 
 import math
 import os
@@ -13,7 +13,7 @@ from .parallel import ENDED_BY
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a trial failed, in a line."""
+    """Explain in one line why a trial failed."""
     if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
         return "out of memory"
     if isinstance(error, keras_tuner.errors.FailedTrialError):
@@ -30,7 +30,7 @@ def fail_unless_finite(results: Any, objective: str) -> None:
         objective: The name of its objective.
 
     Raises:
-        keras_tuner.FailedTrialError: It is not finite.
+        keras_tuner.FailedTrialError: The objective is not finite.
     """
     for result in results if isinstance(results, list) else [results]:
         value = result.get(objective) if isinstance(result, Mapping) else result
@@ -39,10 +39,10 @@ def fail_unless_finite(results: Any, objective: str) -> None:
 
 
 def fail_if_it_ended_a_process(trial_id: str) -> None:
-    """Fail the trial during which the process ended that this one has taken the place of.
+    """Fail the trial during which the previous process of this worker died.
 
     Raises:
-        keras_tuner.errors.FailedTrialError: It is this one.
+        keras_tuner.errors.FailedTrialError: It is this trial.
     """
     ended, _, reason = os.environ.get(ENDED_BY, "").partition("=")
     if ended == trial_id:

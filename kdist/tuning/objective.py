@@ -1,4 +1,4 @@
-"""What a search makes large or small, and what a trial that misses the target counts."""
+"""Objectives of a search, and the score of a trial that misses its target."""
 
 import dataclasses
 import math
@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from ..errors import UserError
 
-#: The time budget of a trial that never reached the target counts so many times: the penalized
-#: average runtime (PAR10) of algorithm configuration, Hutter et al. 2009, "ParamILS", section 3.
+#: Factor on the time budget of a trial that never reached the target: the penalized average runtime
+#: (PAR10) of algorithm configuration, Hutter et al. 2009, "ParamILS", section 3.
 PENALTY = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """A metric and whether more (`"max"`) or less (`"min"`) of it is better."""
+    """A metric, and whether larger (`"max"`) or smaller (`"min"`) values are better."""
 
     metric: str
     direction: str
@@ -27,41 +27,41 @@ OBJECTIVES = {
 
 
 def find_objective(name: str) -> Objective:
-    """The objective of this name.
+    """Return the objective of this name.
 
     Raises:
-        UserError: There is none.
+        UserError: The name is unknown.
     """
     if name not in OBJECTIVES:
-        raise UserError(f"objective is one of {', '.join(OBJECTIVES)}; received {name}")
+        raise UserError(f"objective has to be one of {', '.join(OBJECTIVES)}; received {name}")
     return OBJECTIVES[name]
 
 
 def check_time_budget(metric: str, time_budget: float | None) -> None:
-    """Refuse a search for seconds to a target that has no time budget.
+    """Reject the objective `seconds_to_target` without a time budget.
 
     Raises:
-        UserError: It has none.
+        UserError: There is no time budget.
     """
     if metric == OBJECTIVES["seconds_to_target"].metric and time_budget is None:
         raise UserError(
-            f"the objective {metric} takes a time budget, received none: pass --time-budget, the"
-            " seconds that a trial has at most; one that misses the target counts ten times that"
+            f"the objective {metric} needs a time budget, received none: pass --time-budget, the"
+            " maximum seconds per trial; a trial that misses the target scores ten times that"
         )
 
 
 def seconds_to_target(
     met_seconds: float | None, *, budget: float, best: float, target: float
 ) -> float:
-    """Seconds until the target was met; ten times the budget, and more, where it was not.
+    """Return the seconds until the target was met, or at least ten times the budget if it was not.
 
     Args:
-        met_seconds: When it was met, `None` for never.
-        budget: Seconds that every trial has at most: the same for all, lest one that fails fast
-            counts less than one that comes close.
-        best: The best accuracy there was.
-        target: The accuracy to beat. Of two trials that missed it, the one that came closer counts
-            less.
+        met_seconds: Seconds until it was met; `None` if it never was.
+        budget: Maximum seconds per trial, the same for all trials: otherwise a trial that fails
+            fast would score better than one that comes close to the target.
+        best: The best accuracy of the trial.
+        target: The accuracy to beat. Of two trials that missed it, the one that came closer has the
+            smaller score.
     """
     if met_seconds is not None:
         return met_seconds
@@ -69,7 +69,7 @@ def seconds_to_target(
 
 
 def best_epoch(history: Mapping[str, Sequence[float]], objective: Objective) -> dict[str, float]:
-    """The metrics of the epoch that was best by `objective`.
+    """Return the metrics of the best epoch by `objective`.
 
     Raises:
         UserError: The metric is not in the history.
@@ -77,7 +77,7 @@ def best_epoch(history: Mapping[str, Sequence[float]], objective: Objective) -> 
     if not history.get(objective.metric):
         raise UserError(
             f"the objective is {objective.metric}, but training reported"
-            f" {', '.join(history) or 'nothing'}: compile the model with the metric, and give"
+            f" {', '.join(history) or 'nothing'}: compile the model with the metric, and pass"
             " validation data"
         )
     values = history[objective.metric]

@@ -1,45 +1,50 @@
-"""KerasTuner's oracles, which choose the trials, made to survive a kill."""
+"""KerasTuner's oracles, which choose the trials, made resumable after a kill."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import keras_tuner
 
-from ..whole_files import write_whole
+from .._upstream.keras_tuner import (
+    HookedOracle,
+    begin_brackets,
+    oracle_file,
+    run_next,
+    trial_file,
+)
+from ..atomic_files import atomic_write
 
 
-class _Resumable(keras_tuner.Oracle):
-    """What KerasTuner 1.4.8 leaves open when its process is killed, closed.
+class _Resumable(HookedOracle):
+    """Makes an oracle of KerasTuner 1.4.8 resumable after its process was killed.
 
-    Its files are written in place, so a kill may leave half of one; a finished trial stays among
-    the ongoing ones until the next is made, and would be run again; and a trial whose file was
-    written before the oracle's is counted but never run.
+    KerasTuner writes its files in place, so a kill may leave an incomplete one. A finished trial
+    stays among the ongoing ones until the next one is made, and would run again. A trial whose file
+    was written before the oracle's is counted but never run.
     """
 
     max_failures: int | None = None
 
     def save(self) -> None:
-        """Write the oracle's state."""
-        write_whole(Path(self._get_oracle_fname()), json.dumps(self.get_state()))
+        """Write the state of the oracle."""
+        atomic_write(oracle_file(self), json.dumps(self.get_state()))
 
-    def _save_trial(self, trial: Any) -> None:
-        folder = Path(self._get_trial_dir(trial.trial_id))
-        write_whole(folder / "trial.json", json.dumps(trial.get_state()))
+    def write_trial(self, trial: Any) -> None:
+        """Write the state of a trial."""
+        atomic_write(trial_file(self, trial.trial_id), json.dumps(trial.get_state()))
 
     def reload(self) -> None:
-        """Read the state, and line up the trials that were not finished."""
+        """Read the state, and schedule the unfinished trials."""
         super().reload()
         for trial_id in set(self.trials) - set(self.start_order):
             del self.trials[trial_id]
         unfinished = [self.trials[i] for i in self.start_order if self.trials[i].status in _OPEN]
         for trial in unfinished:
             trial.metrics = type(trial.metrics)()
-        # It is popped from the end.
-        self._retry_queue = [trial.trial_id for trial in reversed(unfinished)]
+        run_next(self, [trial.trial_id for trial in unfinished])
 
     def populate_space(self, trial_id: str) -> dict[str, Any]:
-        """The values of a new trial; none after too many failures in a row."""
+        """Return the values of a new trial; stop after too many failures in a row."""
         last = [self.trials[i].status for i in self.end_order[-(self.max_failures or 1) :]]
         if self.max_failures and last == ["FAILED"] * self.max_failures:
             return {"status": "STOPPED", "values": None}
@@ -47,7 +52,7 @@ class _Resumable(keras_tuner.Oracle):
         return values
 
     def get_best_trials(self, num_trials: int = 1) -> list[Any]:
-        """The best finished trials; who reached the target comes before who did not."""
+        """Return the best finished trials; those that missed the target come last."""
         # Keras's pads the list with failed trials, of which no model can be loaded.
         finished = [trial for trial in self.trials.values() if trial.status == "COMPLETED"]
         sign = -1 if self.objective.direction == "max" else 1
@@ -63,29 +68,26 @@ _OPEN = ("RUNNING", "INVALID")
 
 
 class RandomSearchOracle(_Resumable, keras_tuner.oracles.RandomSearchOracle):
-    """Draws every trial at random."""
+    """Random search: draws every trial independently."""
 
 
 class BayesianOptimizationOracle(_Resumable, keras_tuner.oracles.BayesianOptimizationOracle):
-    """Fits a Gaussian process to the trials so far, after some at random."""
+    """Bayesian optimization: random trials first, then a Gaussian process fitted to the results."""
 
 
 class HyperbandOracle(_Resumable, keras_tuner.oracles.HyperbandOracle):
-    """Trains many trials for few epochs, and the best of them further.
+    """Hyperband: trains many trials for a few epochs, and the best of them for more.
 
     Args:
-        min_epochs: Epochs that a trial is granted at least; beyond the warm-up, as a rate that is
-            still rising tells nothing.
-        **kwargs: As for KerasTuner's.
+        min_epochs: Minimum epochs per trial. It should exceed the warm-up: results are meaningless
+            while the learning rate is still rising.
+        **kwargs: As for `keras_tuner.oracles.HyperbandOracle`.
     """
 
     def __init__(self, *, min_epochs: int = 1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.min_epochs = min_epochs
-        # As its constructor does, which has no such argument.
-        self._current_bracket = self._get_num_brackets() - 1
-        self._brackets: list[Any] = []
-        self._start_new_bracket()
+        begin_brackets(self)  # again: KerasTuner's constructor has no min_epochs
 
 
 def make_oracle(
@@ -99,22 +101,34 @@ def make_oracle(
     seed: int = 0,
     max_failures: int | None = None,
 ) -> keras_tuner.Oracle:
-    """The oracle of a search.
+    """Make the oracle that chooses the trials of a `ReplicaTuner`.
 
     Args:
         kind: `"random"`, `"bayesian"` or `"hyperband"`.
         objective: A `keras_tuner.Objective`.
-        max_trials: Trials at most; `None` (Hyperband only) as many as its brackets have.
-        max_epochs: Of the trials that Hyperband trains longest.
-        min_epochs: Of those that it trains least.
-        factor: Hyperband's.
-        seed: Of the draws.
-        max_failures: Failed trials in a row after which no more are made; `None` for no limit.
+        max_trials: Maximum number of trials; `None` (Hyperband only) for all of its brackets.
+        max_epochs: Epochs of the trials that Hyperband trains longest.
+        min_epochs: Epochs of the trials that Hyperband trains shortest.
+        factor: Hyperband's reduction factor.
+        seed: Seed of the random draws.
+        max_failures: Failed trials in a row after which the search stops; `None` for no limit.
+
+    Returns:
+        A KerasTuner oracle that can be resumed after its process was killed.
+
+    Example:
+        ```python
+        objective = keras_tuner.Objective("val_accuracy", "max")
+        oracle = kdist.tuning.make_oracle(
+            "random", objective=objective, max_trials=20, max_epochs=10
+        )
+        tuner = kdist.tuning.ReplicaTuner(oracle, build, strategy=strategy, directory="runs")
+        ```
     """
     options: dict[str, Any] = {
         "objective": objective,
         "seed": seed + 1,  # KerasTuner takes 0 for "any"
-        # Counted above instead: KerasTuner raises before the trial is written.
+        # Counted in `populate_space`: KerasTuner would raise before the trial is written.
         "max_consecutive_failed_trials": 2**31,
     }
     oracle: Any

@@ -1,4 +1,4 @@
-"""Several trials at once: KerasTuner's chief and its workers, each a process."""
+"""Run several trials at once: KerasTuner's chief and its workers, each in its own process."""
 
 import os
 import queue
@@ -11,36 +11,37 @@ from pathlib import Path
 
 from ..errors import UserError
 from .pinning import Pin, pin_workers
+from .role import role_variables
 from .search import Search
 from .search_folder import SearchFolder
 
 _LOOPBACK = "127.0.0.1"
 _CHIEF = "chief"
 
-#: A trial and why its process ended, as `trial=reason`, for the process that takes its place.
+#: A trial and why its process ended, as `trial=reason`, for the process that replaces it.
 ENDED_BY = "KDIST_TUNE_ENDED_BY"
 
 
 def running_marker(folder: Path, tuner_id: str) -> Path:
-    """The file that names the trial of a worker, so that it is known should its process die."""
+    """Return the path of the file that names a worker's trial, in case its process dies."""
     return folder / f"{tuner_id}.running"
 
 
 def run_parallel(
     search: Search, folder: SearchFolder, *, announce: Callable[[str], None] = print
 ) -> None:
-    """Run the trials that are left, on each share of the devices one at a time.
+    """Run the remaining trials, several at once, each on its own devices.
 
-    A worker that dies is started again, and its trial is recorded as failed.
+    A worker that dies is replaced, and its trial is recorded as failed.
 
     Args:
         search: The settings, with `per_trial`.
-        folder: Of the search, open.
-        announce: Takes lines about the processes.
+        folder: The folder of the search, open.
+        announce: Called with lines about the processes.
 
     Raises:
-        UserError: Devices or port that will not do; or the chief or every worker ended before
-            its time. The same command goes on then.
+        UserError: Devices or port are invalid, or the chief or every worker ended too early. The
+            same command then resumes the search.
     """
     pins = pin_workers(
         per_trial=search.per_trial or 1,
@@ -49,14 +50,14 @@ def run_parallel(
         cores=sorted(os.sched_getaffinity(0)),
     )
     port = free_port(search.port)
-    announce(f"Trials at once: {len(pins)}, each on {search.per_trial} of the devices")
+    announce(f"Trials at once: {len(pins)}, devices per trial: {search.per_trial}")
     for marker in folder.trials.glob("*.running"):
         marker.unlink()
     _Processes(folder, port, pins, announce).run()
 
 
 class _Processes:
-    """The chief and the workers of one search, from their start to their end."""
+    """The processes of one search: a chief and its workers."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class _Processes:
         self._ended: queue.Queue[tuple[str, int]] = queue.Queue()
 
     def run(self) -> None:
-        """Start them, and return once the workers have ended."""
+        """Start the processes, and return when all workers have ended."""
         try:
             self._start(_CHIEF, Pin(gpus="-1", cores=()), {})
             for name, pin in self.pins.items():
@@ -82,11 +83,11 @@ class _Processes:
                 name, code = self._ended.get()
                 del self.running[name]
                 if name == _CHIEF and code == 0:
-                    return  # it waits for every worker that has asked for a trial
+                    return  # the chief waits for every worker that has requested a trial
                 if name == _CHIEF:
                     raise UserError(
-                        f"the chief of the search ended with exit code {code}: mend what it may"
-                        " say above, and run the same command to go on"
+                        f"the chief of the search ended with exit code {code}: fix the errors"
+                        " above, if any, and run the same command to resume"
                     )
                 if code:
                     self._replace(name, code)
@@ -100,9 +101,7 @@ class _Processes:
         environment = {
             **os.environ,
             "CUDA_VISIBLE_DEVICES": pin.gpus,
-            "KERASTUNER_TUNER_ID": name,
-            "KERASTUNER_ORACLE_IP": _LOOPBACK,
-            "KERASTUNER_ORACLE_PORT": str(self.port),
+            **role_variables(name, ip=_LOOPBACK, port=self.port),
             "no_grpc_proxy": _LOOPBACK,
             **more,
         }
@@ -121,12 +120,12 @@ class _Processes:
 
     def _replace(self, name: str, code: int) -> None:
         marker = running_marker(self.folder.trials, name)
-        if not marker.exists():  # no trial's fault
+        if not marker.exists():  # it was not running a trial
             self.announce(f"{name} ended with exit code {code}")
             if not set(self.running) - {_CHIEF}:
                 raise UserError(
-                    f"every worker of the search ended, the last with exit code {code}: mend what"
-                    " it says above, and run the same command to go on"
+                    f"every worker of the search ended, the last with exit code {code}: fix the"
+                    " errors above, and run the same command to resume"
                 )
             return
         trial = marker.read_text(encoding="utf-8")
@@ -144,13 +143,13 @@ def _await_end(process: "subprocess.Popen[bytes]") -> int:
 
 
 def command(folder: Path, pin: Pin) -> list[str]:
-    """The process of a chief or worker."""
+    """Return the command line of a chief or worker process."""
     cores = ",".join(map(str, pin.cores))
     return [sys.executable, "-m", "kdist.tuning.worker", str(folder), cores]
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs' names, as in `CUDA_VISIBLE_DEVICES`."""
+    """Return the visible GPUs, by their names in `CUDA_VISIBLE_DEVICES`."""
     import tensorflow as tf
 
     found = len(tf.config.list_physical_devices("GPU"))
@@ -159,10 +158,10 @@ def visible_gpus() -> list[str]:
 
 
 def free_port(port: int | None) -> int:
-    """A port of the loopback on which nobody listens: `port`, or any.
+    """Return a free port of the loopback interface: `port`, or any if it is `None`.
 
     Raises:
-        UserError: It is taken.
+        UserError: `port` is in use or invalid.
     """
     # gRPC itself would share a port with another chief.
     with socket.socket() as attempt:
@@ -172,7 +171,7 @@ def free_port(port: int | None) -> int:
             attempt.bind((_LOOPBACK, port or 0))
         except (OSError, OverflowError) as error:
             raise UserError(
-                f"port {port} cannot be had ({error}): pass another --port, or none for a free one"
+                f"cannot use port {port} ({error}): pass another --port, or none for a free one"
             ) from error
         number: int = attempt.getsockname()[1]
         return number

@@ -1,4 +1,4 @@
-"""Which devices and cores each worker of a search gets."""
+"""Assign devices and cores to the workers of a search."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from ..errors import UserError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pin:
-    """What one worker sees.
+    """Devices and cores of one worker.
 
     Attributes:
         gpus: Value of `CUDA_VISIBLE_DEVICES`; `"-1"` hides all.
@@ -26,18 +26,18 @@ def pin_workers(
     gpus: Sequence[str],
     cores: Sequence[int],
 ) -> list[Pin]:
-    """Divide the devices among as many workers as they suffice for.
+    """Divide the devices among as many workers as possible.
 
     Args:
-        per_trial: Devices a worker.
-        devices: Devices in all; `None` takes every GPU. Without GPUs these are logical CPUs,
-            which share the machine's cores.
+        per_trial: Devices per worker.
+        devices: Total number of devices; `None` uses every GPU. Without GPUs these are logical
+            CPUs, which share the machine's cores.
         gpus: The GPUs' names, as in `CUDA_VISIBLE_DEVICES`.
-        cores: The cores that this process may run on. Each worker gets a share of its own, unless
-            there are fewer cores than workers.
+        cores: The cores that this process may run on. Each worker gets its own cores, unless there
+            are fewer cores than workers.
 
     Raises:
-        UserError: There are not so many devices, or too few for one worker.
+        UserError: There are fewer devices than requested, or too few for one worker.
 
     Example:
         >>> pin_workers(per_trial=1, devices=2, gpus=[], cores=[0, 1])
@@ -45,8 +45,8 @@ def pin_workers(
     """
     if devices is None and not gpus:
         raise UserError(
-            f"received per_trial={per_trial} without a GPU: pass --devices N, so that the CPU"
-            " stands in for N devices"
+            f"received per_trial={per_trial} without a GPU: pass --devices N to split the CPU into"
+            " N devices"
         )
     count = len(gpus) if devices is None else devices
     if gpus and count > len(gpus):
@@ -57,7 +57,7 @@ def pin_workers(
     workers = count // per_trial
     if not workers:
         raise UserError(
-            f"per_trial={per_trial} devices are more than the {count} there are: lower --per-trial"
+            f"per_trial={per_trial} is more than the {count} available devices: lower --per-trial"
         )
     return [
         Pin(

@@ -1,4 +1,4 @@
-"""`ReplicaTuner`: KerasTuner's tuner, with every trial on a strategy's replicas."""
+"""`ReplicaTuner`: a KerasTuner tuner whose trials train on a strategy's replicas."""
 
 import json
 import sys
@@ -11,11 +11,12 @@ from typing import Any
 import keras
 import keras_tuner
 
+from .._upstream.keras_tuner import HookedTuner, oracle_file
+from ..atomic_files import atomic_write
 from ..callbacks import PrintThroughput, PrintTotalTime, StopAtAccuracy
 from ..callbacks.resumable import ResumableCallback
-from ..strategy import MirroredStrategy
+from ..distribute.mirrored_strategy import MirroredStrategy
 from ..tracking.tracker import ended
-from ..whole_files import write_whole
 from .failures import fail_if_it_ended_a_process, fail_unless_finite, reason_of
 from .objective import Objective, best_epoch, check_time_budget, seconds_to_target
 from .parallel import running_marker
@@ -28,34 +29,36 @@ from .trial_callbacks import (
     weights_file,
 )
 
-# Epochs in a row that none has, for a time budget without a target.
+# A patience that is never reached, for a time budget without a target.
 _NEVER = sys.maxsize
 _IDLE_SECONDS = 1.0
 
 CallbackMaker = Callable[[str, int, Mapping[str, Any]], Sequence[keras.callbacks.Callback]]
 
 
-class ReplicaTuner(keras_tuner.Tuner):
-    """Tunes on the replicas of one strategy, which all trials share.
+class ReplicaTuner(HookedTuner):
+    """A `keras_tuner.Tuner` that trains every trial on the replicas of one strategy.
 
-    A `keras_tuner.Tuner` (`search`, `get_best_models`, `results_summary` are its own) whose models
-    are made by `strategy.build`, so that batch norms are synchronized; whose failed trials
-    (out of memory, a loss of NaN, any exception) are recorded in their folder's `failure.txt` and
-    skipped; and whose trials that Hyperband promotes go on with their optimizer where they stopped.
+    `search`, `get_best_models` and `results_summary` are KerasTuner's. The differences:
+
+    * Models are made with `strategy.build`, so batch norms are synchronized.
+    * Failed trials (out of memory, a NaN loss, any exception) are recorded in `failure.txt` in
+      their folder and skipped.
+    * Trials that Hyperband promotes resume where they stopped, with their optimizer's state.
 
     Args:
-        oracle: As `make_oracle` gives it.
+        oracle: The result of `make_oracle`.
         hypermodel: A `keras_tuner.HyperModel`, or a function from `HyperParameters` to a compiled
             model.
-        strategy: Where the trials are trained.
-        seed: Of the weights and the dropout; every execution of a trial adds one.
+        strategy: The strategy that trains the trials.
+        seed: Seed of the weights and the dropout; every further execution of a trial adds one.
         target_accuracy: With the objective `"seconds_to_target"`: a trial stops when its
             `val_accuracy` beats this in `patience` epochs in a row.
-        patience: See there.
-        time_budget: Seconds after which a trial is stopped, at the end of an epoch.
-        make_callbacks: Takes a trial's name, the execution from 0 and its values, and returns more
-            callbacks.
-        announce: Takes a line when a trial begins and when it has ended; `None` for no lines.
+        patience: See `target_accuracy`.
+        time_budget: Seconds after which a trial is stopped at the end of an epoch.
+        make_callbacks: A function from a trial's name, the number of the execution (from 0) and the
+            hyperparameter values to additional callbacks.
+        announce: Called with a line when a trial starts and ends; `None` for no lines.
         **kwargs: `directory`, `project_name`, `executions_per_trial`, … of `keras_tuner.Tuner`.
 
     Example:
@@ -101,55 +104,53 @@ class ReplicaTuner(keras_tuner.Tuner):
         super().__init__(
             oracle=oracle, hypermodel=hypermodel, distribution_strategy=strategy, **kwargs
         )
-        # The search may have been begun under another tuner id, by a chief.
-        if (
-            self.oracle is oracle
-            and not oracle.trials
-            and Path(oracle._get_oracle_fname()).exists()
-        ):
+        # The search may have been started under another tuner id, by a chief.
+        if self.oracle is oracle and not oracle.trials and oracle_file(oracle).exists():
             oracle.reload()
 
     def save(self) -> None:
-        """Write the tuner's and, unless a chief has it, the oracle's state."""
-        if not self._is_worker():
+        """Write the state of the tuner and, unless a chief has it, of the oracle."""
+        if not self.is_worker:
             self.oracle.save()
-        write_whole(Path(self._get_tuner_fname()), "{}")
+        atomic_write(self.tuner_file, "{}")
 
-    def _populate_initial_space(self) -> None:
+    def declare_space(self) -> None:
+        """Declare the search space to the oracle."""
         if getattr(self.hypermodel, "declares_all", False):  # so that no model need be built
             hp = self.oracle.get_space()
             self.hypermodel.declare_hyperparameters(hp)
             self.oracle.update_space(hp)
             return
         with self.distribution_strategy.scope():
-            super()._populate_initial_space()
+            super().declare_space()
 
-    def _build_hypermodel(self, hp: Any) -> keras.Model:
+    def make_model(self, hp: Any) -> keras.Model:
+        """Build and compile a model on the strategy's replicas."""
         keras.utils.set_random_seed(self.seed + self._execution)
         model = self.distribution_strategy.build(lambda: self.hypermodel.build(hp))
-        self._override_compile_args(model)
+        self.use_tuners_compile_arguments(model)
         return model
 
     def _load(self, model: keras.Model, trial_id: str, path: Path) -> None:
         with self.distribution_strategy.scope():
             if not model.built:
-                config = Path(self._get_build_config_fname(trial_id)).read_text(encoding="utf-8")
+                config = self.build_config_file(trial_id).read_text(encoding="utf-8")
                 model.build_from_config(json.loads(config))
-            if not model.optimizer.built:  # else Keras leaves its variables out
+            if not model.optimizer.built:  # otherwise Keras skips its variables
                 model.optimizer.build(model.trainable_variables)
             model.load_weights(path)
 
     def load_model(self, trial: Any) -> keras.Model:
-        """The trial's model with the weights of its best epoch."""
-        model = self._try_build(trial.hyperparameters)
-        self._load(model, trial.trial_id, Path(self._get_checkpoint_fname(trial.trial_id)))
+        """Return a trial's model with the weights of its best epoch."""
+        model = self.prepare_model(trial.hyperparameters)
+        self._load(model, trial.trial_id, self.checkpoint_file(trial.trial_id))
         return model
 
     def run_trial(self, trial: Any, *args: Any, **kwargs: Any) -> Any:
         """Train the trial's model `executions_per_trial` times.
 
         Raises:
-            keras_tuner.errors.FailedTrialError: Whatever went wrong with this trial.
+            keras_tuner.errors.FailedTrialError: The trial failed, for any reason.
         """
         values = trial.hyperparameters.values
         if "tuner/epochs" in values:
@@ -167,21 +168,23 @@ class ReplicaTuner(keras_tuner.Tuner):
             raise
         except Exception as error:
             reason = reason_of(error)
-            write_whole(failure, f"{reason}\n\n{traceback.format_exc()}")
+            atomic_write(failure, f"{reason}\n\n{traceback.format_exc()}")
             raise keras_tuner.errors.FailedTrialError(reason) from None
 
-    def _try_run_and_update_trial(self, trial: Any, *args: Any, **kwargs: Any) -> None:
-        # KerasTuner prints a traceback for every failed trial, and takes a lost chief for one.
+    def run_and_set_status(self, trial: Any, *args: Any, **kwargs: Any) -> None:
+        """Run a trial, report its results to the oracle, and set its status."""
+        # KerasTuner prints a traceback for every failed trial, and treats a lost chief as one.
         try:
-            self._run_and_update_trial(trial, *args, **kwargs)
+            self.run_and_report(trial, *args, **kwargs)
             trial.status = "COMPLETED"
         except keras_tuner.errors.FailedTrialError as error:
             trial.status = "FAILED"
             trial.message = str(error)
 
-    def _build_and_fit_model(
+    def train_once(
         self, trial: Any, *args: Any, callbacks: Sequence[Any] = (), **kwargs: Any
     ) -> Any:
+        """Build and fit the model of a trial: one of its executions."""
         hp = trial.hyperparameters
         folder = Path(self.get_trial_dir(trial.trial_id))
         total = PrintTotalTime(verbose=0)
@@ -207,7 +210,7 @@ class ReplicaTuner(keras_tuner.Tuner):
         if "tuner/trial_id" in hp.values:
             resume_callbacks(Path(self.get_trial_dir(hp.values["tuner/trial_id"])), kept)
         with ended(more):  # also of a trial that fails
-            history = super()._build_and_fit_model(
+            history = super().train_once(
                 trial, *args, callbacks=[*own, *more, *callbacks], **kwargs
             )
         self._execution += 1
@@ -228,30 +231,31 @@ class ReplicaTuner(keras_tuner.Tuner):
         objective = Objective(self.oracle.objective.name, self.oracle.objective.direction)
         return {**best_epoch(history.history, objective), **metrics}
 
-    def _try_build(self, hp: Any) -> keras.Model:
-        model = super()._try_build(hp)
+    def prepare_model(self, hp: Any) -> keras.Model:
+        """Build and compile a model; a trial that Hyperband promoted gets its trained weights."""
+        model = super().prepare_model(hp)
         if "tuner/trial_id" in hp.values:
             parent = hp.values["tuner/trial_id"]
             self._load(model, parent, weights_file(Path(self.get_trial_dir(parent))))
         return model
 
     def pre_create_trial(self) -> None:
-        """Wait a second where the oracle had no trial for now; KerasTuner would ask at once."""
+        """Wait a second if the oracle had no trial; KerasTuner would ask again immediately."""
         if self._idle:
             time.sleep(_IDLE_SECONDS)
         self._idle = True
 
     def on_trial_begin(self, trial: Any) -> None:
-        """Say what is tried."""
+        """Announce the trial's hyperparameters."""
         self._idle = False
         self._began = time.perf_counter()
         marker = self._running_marker()
         if marker is not None:
-            write_whole(marker, trial.trial_id)
+            atomic_write(marker, trial.trial_id)
         self._announce(f"trial {trial.trial_id}: {describe(trial.hyperparameters.values)}")
 
     def on_trial_end(self, trial: Any) -> None:
-        """Say what it came to."""
+        """Announce the trial's result."""
         super().on_trial_end(trial)
         marker = self._running_marker()
         if marker is not None:
@@ -265,8 +269,8 @@ class ReplicaTuner(keras_tuner.Tuner):
         self._announce(f"trial {trial.trial_id}: {outcome} ({seconds:.1f} seconds)")
 
     def _running_marker(self) -> Path | None:
-        return running_marker(Path(self.project_dir), self.tuner_id) if self._is_worker() else None
+        return running_marker(Path(self.project_dir), self.tuner_id) if self.is_worker else None
 
 
 def _quiet(line: str) -> None:
-    """Say nothing."""
+    """Ignore the line."""

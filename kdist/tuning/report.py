@@ -1,12 +1,12 @@
-"""The table and the chart of a search's trials, and the files that it leaves."""
+"""Report a search: the table and chart of its trials, and the files with its results."""
 
 import csv
 import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..whole_files import write_whole
-from .importance import importance
+from ..analysis.rank_correlation import importance
+from ..atomic_files import atomic_write
 from .objective import find_objective
 from .results import TrialResult, best_first, best_settings, read_trials
 from .search import Search
@@ -17,16 +17,16 @@ _WIDE = 1000
 
 
 def report(search: Search, folder: SearchFolder, *, announce: Callable[[str], None]) -> None:
-    """Write `trials.csv`, `trials.png` and `best.json`, and tell what the search came to.
+    """Write `trials.csv`, `trials.png` and `best.json`, and announce the results.
 
     Args:
-        search: Its settings.
-        folder: Of the search.
-        announce: Takes the table and the lines below it.
+        search: The settings of the search.
+        folder: The folder of the search.
+        announce: Called with the table and the lines below it.
     """
     trials = read_trials(folder, search)
     ranked = best_first(trials, find_objective(search.objective))
-    write_whole(folder.path / "trials.csv", trials_csv(trials))
+    atomic_write(folder.path / "trials.csv", trials_csv(trials))
     failed = [trial for trial in trials if trial.status == "FAILED"]
     announce(trials_table(trials, search))
     for trial in failed:
@@ -41,8 +41,8 @@ def report(search: Search, folder: SearchFolder, *, announce: Callable[[str], No
     announce(f"Best trial: {best.trial_id}, {search.objective} {best.score:.4g}")
     if not best.reached:
         announce(
-            f"No trial beat the target accuracy of {search.config.target_accuracy:g}; the seconds"
-            " of those are ten times what they trained, and more."
+            f"No trial beat the target accuracy of {search.config.target_accuracy:g}; such trials"
+            " score at least ten times the time budget."
         )
     path = folder.path / "best.json"
     announce(
@@ -53,7 +53,7 @@ def report(search: Search, folder: SearchFolder, *, announce: Callable[[str], No
 
 
 def trials_csv(trials: Sequence[TrialResult]) -> str:
-    """A line a trial: name, status, score by the objective, hyperparameters, metrics, failure."""
+    """Format the trials as CSV: name, status, score, hyperparameters, metrics, failure."""
     names = _columns([trial.values for trial in trials])
     metrics = [name for name in _columns([trial.metrics for trial in trials]) if name not in names]
     text = io.StringIO()
@@ -69,7 +69,7 @@ def trials_csv(trials: Sequence[TrialResult]) -> str:
 
 
 def trials_table(trials: Sequence[TrialResult], search: Search) -> str:
-    """The trials, the best first, and below each hyperparameter its rank correlation."""
+    """Format the trials as a table, best first, with each hyperparameter's rank correlation."""
     from rich.console import Console
     from rich.table import Table
 
@@ -95,11 +95,22 @@ def trials_table(trials: Sequence[TrialResult], search: Search) -> str:
 
 
 def _draw(trials: Sequence[TrialResult], search: Search, folder: SearchFolder) -> None:
-    from .chart import draw_trials
+    from ..charts.search import search_figure
 
-    part = folder.path / ".trials.png"
-    draw_trials(trials, search, part)
-    part.replace(folder.path / "trials.png")
+    finished = [trial for trial in trials if trial.score is not None]
+    values, scores = (
+        [trial.values for trial in finished],
+        [trial.score or 0.0 for trial in finished],
+    )
+    (figure,), data = search_figure(
+        "trials",
+        search.objective,
+        scores,
+        values,
+        importance(values, scores),
+        direction=find_objective(search.objective).direction,
+    )
+    atomic_write(folder.path / f"{figure.id}.png", figure.png(data))
 
 
 def _columns(rows: Sequence[dict[str, Any]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a search came to: read from its folder, without TensorFlow."""
+"""Results of a search, read from its folder without TensorFlow."""
 
 import dataclasses
 import json
@@ -10,22 +10,22 @@ from .objective import Objective, find_objective
 from .search import Search
 from .search_folder import SearchFolder
 
-# How the search was watched and where it ran; a run may be elsewhere.
+# How the search was tracked and where it ran: not settings of the best run.
 _OF_THE_SEARCH = ("track", "track_batches", "log_model", "profile_batches", "run_dir", "log_dir")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrialResult:
-    """A trial.
+    """The result of a trial.
 
     Attributes:
-        trial_id: Its name.
-        status: `"COMPLETED"`, `"FAILED"`, or what KerasTuner calls a trial that has not ended.
-        score: Of the objective; `None` unless completed.
-        values: Its hyperparameters, as settings where it is a WideResNet; those that Hyperband
-            adds begin with `tuner/`.
+        trial_id: KerasTuner's name of the trial.
+        status: `"COMPLETED"`, `"FAILED"`, or KerasTuner's status of an unfinished trial.
+        score: The value of the objective; `None` unless completed.
+        values: Its hyperparameters; for the WideResNet as settings. Those that Hyperband adds begin
+            with `tuner/`.
         metrics: Means over the executions: the objective, `seconds`, `epochs`, …
-        failure: Why it failed, in a line.
+        failure: Why it failed, in one line.
     """
 
     trial_id: str
@@ -37,19 +37,19 @@ class TrialResult:
 
     @property
     def reached(self) -> bool:
-        """Whether every execution reached the target, where there is one."""
+        """Whether every execution reached the target; true if there is none."""
         return self.metrics.get("reached", 1.0) >= 1.0
 
 
 def read_trials(
     folder: SearchFolder, search: Search, *, order: str = "start_order"
 ) -> list[TrialResult]:
-    """The trials of a search so far, in the order in which they began.
+    """Read the trials of a search so far, in the order in which they started.
 
     Args:
-        folder: Of the search.
-        search: Its settings.
-        order: `"end_order"` for those that have ended, in the order in which they did.
+        folder: The folder of the search.
+        search: The settings of the search.
+        order: `"end_order"` for the finished trials only, in the order in which they ended.
     """
     oracle = folder.read("trials/oracle.json") or {order: []}
     return [_read_trial(folder.trials / f"trial_{trial_id}", search) for trial_id in oracle[order]]
@@ -80,16 +80,16 @@ def _read_trial(folder: Path, search: Search) -> TrialResult:
 
 
 def best_first(trials: list[TrialResult], objective: Objective) -> list[TrialResult]:
-    """The completed trials, the best first; who missed the target comes after who reached it."""
+    """Sort the completed trials, best first; those that missed the target come last."""
     sign = -1 if objective.direction == "max" else 1
     finished = [trial for trial in trials if trial.score is not None]
     return sorted(finished, key=lambda trial: (not trial.reached, sign * (trial.score or 0.0)))
 
 
 def best_settings(search: Search, trials: list[TrialResult]) -> dict[str, Any] | None:
-    """Settings of the best trial, for `kdist train --config`; `None` where none was completed.
+    """Return the best trial's settings, for `kdist train --config`; `None` if none was completed.
 
-    Of a `build(hp)` of the user they are its hyperparameters.
+    For the user's own `build(hp)` it returns the hyperparameters.
     """
     from .trial_config import trial_config
 
@@ -106,7 +106,7 @@ def best_settings(search: Search, trials: list[TrialResult]) -> dict[str, Any] |
 
 
 def describe(values: Mapping[str, Any]) -> str:
-    """The values of a trial in a line."""
+    """Format the hyperparameters of a trial in one line."""
     shown = {name: value for name, value in values.items() if not name.startswith("tuner/")}
     if values.get("tuner/epochs"):
         shown["epochs"] = f"{values['tuner/initial_epoch']} to {values['tuner/epochs']}"

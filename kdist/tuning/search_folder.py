@@ -1,4 +1,4 @@
-"""`SearchFolder`: the files of a search, which a resumed one has to fit."""
+"""`SearchFolder`: the files of a search."""
 
 import fcntl
 import json
@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from ..atomic_files import atomic_write, explain_write_errors
 from ..errors import UserError
-from ..whole_files import write_whole
 from .search import Search, differences
 
 
 class SearchFolder:
     """The folder of one search.
 
-    Holds `search.json` (its settings), what KerasTuner writes below `trials/`, and what the
-    search comes to: `best.json`, `trials.csv`, `trials.png`.
+    It contains `search.json` (the settings), KerasTuner's files in `trials/`, and the results:
+    `best.json`, `trials.csv` and `trials.png`.
 
     Args:
-        path: The folder, which may be missing.
+        path: The folder, which need not exist.
     """
 
     def __init__(self, path: str) -> None:
@@ -27,64 +27,65 @@ class SearchFolder:
 
     @property
     def trials(self) -> Path:
-        """KerasTuner's own folder: `oracle.json`, and a folder a trial."""
+        """KerasTuner's own folder: `oracle.json`, and one folder per trial."""
         return self.path / "trials"
 
     def open(self, search: Search) -> bool:
-        """Make the folder, or take up the search that is in it.
+        """Create the folder, or resume the search in it.
 
-        Nobody else can open it until `close`, or the end of the process, however it ends.
+        No other process can open it until `close` or the end of this process.
 
         Returns:
             Whether a search is resumed.
 
         Raises:
-            UserError: Another search is in it, or something else; it is being run; or it cannot
-                be written. Nothing is changed then.
+            UserError: The folder contains another search or other files, its search is running, or
+                it cannot be written. Nothing is changed then.
         """
         settings = json.loads(json.dumps(search.to_dict()))
-        try:
-            before = self.read("search.json")
-            if (
-                before is None
-                and self.path.is_dir()
-                and not all(map(_is_ours, self.path.iterdir()))
-            ):
-                raise UserError(
-                    f"the folder {self.path} is not empty and holds no search: pass another"
-                    " --output"
-                )
-            if before is not None and (changed := differences(before, settings)):
-                raise UserError(
-                    f"the folder {self.path} holds another search ({'; '.join(changed)}): pass"
-                    " another --output, or the settings that it was begun with"
-                )
+        with explain_write_errors(self.path, hint="pass another --output"):
+            resumed = self._holds(settings)
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / ".lock").open("w", encoding="utf-8")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self.close()
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                self.close()
+                raise UserError(
+                    f"another kdist tune is running in {self.path}: wait until it ends, or pass"
+                    " another --output"
+                ) from error
+            self.write_json("search.json", settings)
+        return resumed
+
+    def _holds(self, settings: Mapping[str, Any]) -> bool:
+        """Whether the folder contains a search with these settings; raises for other contents."""
+        before = self.read("search.json")
+        if before is None:
+            if self.path.is_dir() and not all(map(_is_ours, self.path.iterdir())):
+                raise UserError(
+                    f"the folder {self.path} is not empty and contains no search: pass another"
+                    " --output"
+                )
+            return False
+        changed = differences(before, settings)
+        if changed:
             raise UserError(
-                f"another kdist tune is running in {self.path}: wait for its end, or pass another"
-                " --output"
-            ) from error
-        except OSError as error:
-            raise UserError(
-                f"cannot use the folder {self.path}: {error.strerror}; pass another --output"
-            ) from error
-        self.write_json("search.json", settings)
-        return before is not None
+                f"the folder {self.path} contains another search ({'; '.join(changed)}): pass"
+                " another --output, or the settings that it was started with"
+            )
+        return True
 
     def close(self) -> None:
-        """Let others open it."""
+        """Release the folder, so that other processes can open it."""
         if self._lock is not None:
             self._lock.close()
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """The contents of a JSON file, `None` where there is none.
+        """Read a JSON file; `None` if it does not exist.
 
         Raises:
-            UserError: It is no JSON.
+            UserError: It is not valid JSON.
         """
         path = self.path / name
         if not path.exists():
@@ -96,10 +97,12 @@ class SearchFolder:
         return found
 
     def write_json(self, name: str, values: Mapping[str, Any]) -> None:
-        """Write `values` to the file `name`, whole or not at all."""
-        write_whole(self.path / name, json.dumps(values, indent=2) + "\n")
+        """Write `values` to the file `name` atomically."""
+        atomic_write(self.path / name, json.dumps(values, indent=2) + "\n")
 
 
 def _is_ours(path: Path) -> bool:
     # What a kill leaves before the settings are written.
-    return path.name == ".lock" or path.name.startswith(".search.json.")
+    return path.name == ".lock" or (
+        path.name.startswith(".") and path.name.endswith(".search.json")
+    )

@@ -1,4 +1,4 @@
-"""The search space of the WideResNet: which settings are tried, as plain data."""
+"""`SearchSpace`: the settings of the WideResNet to tune, as plain data."""
 
 import dataclasses
 import json
@@ -9,32 +9,25 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..arguments import as_integer, as_real
-from ..config import TrainConfig
 from ..errors import UserError
+from ..training.config import TrainConfig
+from ..training.fields import field_names
+from ..training.settings import FOLDERS, Output, Stopping
 
-#: Every setting but these can be tuned; a search has one of each.
+#: Settings that cannot be tuned, and why.
 NOT_TUNED = {
-    "dataset": "all trials see the same data",
-    "data_dir": "all trials see the same data",
-    "subset": "all trials see the same data",
+    **dict.fromkeys(("dataset", "data_dir", "subset"), "all trials use the same data"),
     "replicas": "one strategy trains all trials",
-    "seed": "it would be chosen by luck",
+    "seed": "the best seed is the luckiest, not the best setting",
     "validate": "every trial is validated",
-    "noise_scale": "it is how runs are watched",
-    "save_model": "a search keeps the models itself",
-    "target_accuracy": "it is the aim, not a way to it",
-    "target_train_accuracy": "it is the aim, not a way to it",
-    "patience": "it is the aim, not a way to it",
-    "time_budget": "it is the aim, not a way to it",
-    "track": "it is how runs are watched",
-    "track_batches": "it is how runs are watched",
-    "log_model": "it is how runs are watched",
-    "profile_batches": "it is how runs are watched",
-    "run_dir": "the search has a folder of its own",
-    "log_dir": "the search has a folder of its own",
+    "noise_scale": "it only measures and does not change training",
+    "save_model": "a search saves the models itself",
+    **dict.fromkeys(field_names(Stopping) - {"epochs"}, "it defines the target of the search"),
+    **dict.fromkeys(field_names(Output) - FOLDERS, "it only tracks and does not change training"),
+    **dict.fromkeys(field_names(Output) & FOLDERS, "the search has a folder of its own"),
 }
 
-#: For the WideResNet, from rates that hardly move it to such that it diverges with.
+#: For the WideResNet. Learning rates range from too small to diverging.
 DEFAULT_SPACE: dict[str, Any] = {
     "base_lr": {"min": 0.001, "max": 0.05, "sampling": "log"},
     "batch_size": [16, 32, 64, 128],
@@ -52,7 +45,7 @@ _MOST_CHECKED = 1000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Range:
-    """Numbers from `least` to `most`, both included; whole ones where `whole`."""
+    """Numbers from `least` to `most`, both included; integers if `whole`."""
 
     least: float
     most: float
@@ -61,7 +54,7 @@ class Range:
     whole: bool
 
     def samples(self) -> Iterator[float]:
-        """The ends, and of whole numbers also those between, up to a thousand."""
+        """Yield the ends; for integers also those between, up to a thousand."""
         value = self.least
         for _ in range(_MOST_CHECKED if self.whole else 1):
             if value > self.most:
@@ -75,8 +68,8 @@ class Range:
             yield self.most
 
     def decode(self, value: float) -> float:
-        """The number that KerasTuner's stands for."""
-        # KerasTuner sends float32 from chief to worker: the same run in both cases.
+        """Convert KerasTuner's value into the setting's."""
+        # KerasTuner sends float32 from chief to worker: rounding makes the runs the same.
         return value if self.whole else float(f"{value:.6g}")
 
 
@@ -87,17 +80,17 @@ class Choice:
     values: tuple[Any, ...]
 
     def samples(self) -> Iterator[Any]:
-        """All of them."""
+        """Iterate over all values."""
         return iter(self.values)
 
     @property
     def as_text(self) -> bool:
-        """Whether KerasTuner, which takes values of one type only, is given JSON instead."""
+        """Whether values are passed to KerasTuner as JSON, as it takes values of one type only."""
         return len({type(value) for value in self.values}) > 1 or None in self.values
 
     def decode(self, value: Any) -> Any:
-        """The choice that KerasTuner's value stands for."""
-        if isinstance(value, float):  # in float32 where it came from a chief
+        """Convert KerasTuner's value into the choice."""
+        if isinstance(value, float):  # a chief sends float32
             return min(self.values, key=lambda choice: abs(choice - value))
         return json.loads(value) if isinstance(value, str) and value not in self.values else value
 
@@ -106,13 +99,13 @@ class SearchSpace:
     """The settings of `TrainConfig` that a search varies, each with its choices or range.
 
     Args:
-        ranges: For each setting a list of choices, or a mapping with `min` and `max` and, where
-            wanted, `step` and `sampling` (`"linear"`, `"log"`, `"reverse_log"`; with `"log"` a step
-            is a factor). As `tomllib` and `json` read them.
+        ranges: For each setting a list of choices, or a mapping with `min` and `max` and optionally
+            `step` and `sampling` (`"linear"`, `"log"`, `"reverse_log"`; with `"log"` a step is a
+            factor), as `tomllib` and `json` read them.
         base: The other settings.
 
     Raises:
-        UserError: An unknown setting, one that cannot be tuned, or values that a run would refuse.
+        UserError: A setting is unknown or cannot be tuned, or a value is invalid for a run.
 
     Example:
         >>> space = SearchSpace({"batch_size": [32, 64]}, base=TrainConfig())
@@ -126,7 +119,7 @@ class SearchSpace:
         unknown = sorted(set(ranges) - set(known))
         if unknown:
             raise UserError(
-                f"unknown hyperparameter {', '.join(unknown)} in the search space: there are"
+                f"unknown hyperparameter {', '.join(unknown)} in the search space: available are"
                 f" {', '.join(tunable)}"
             )
         for name in ranges:
@@ -144,7 +137,8 @@ class SearchSpace:
                 try:
                     TrainConfig.from_dict({**base.to_dict(), **first, name: value})
                 except UserError as error:
-                    raise UserError(f"the search space of {name} holds {value}: {error}") from error
+                    problem = f"the search space of {name} contains {value}: {error}"
+                    raise UserError(problem) from error
 
     def declare(self, hp: Any) -> None:
         """Declare the space to KerasTuner's `HyperParameters`."""
@@ -162,7 +156,7 @@ class SearchSpace:
                 hp.Choice(name, list(part.values))
 
     def decode(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings that KerasTuner's values of a trial stand for."""
+        """Convert KerasTuner's values of a trial into settings."""
         return {name: part.decode(values[name]) for name, part in self.dimensions.items()}
 
 
@@ -172,51 +166,56 @@ def _read(name: str, given: Any, hint: Any) -> Range | Choice:
         return _read_range(name, given, kinds)
     if not isinstance(given, list | tuple) or not given:
         raise UserError(
-            f"the search space of {name} is a list of choices, or a table with min and max;"
+            f"the search space of {name} has to be a list of choices, or a table with min and max;"
             f" received {given!r}"
         )
     nested = [value for value in given if isinstance(value, list | tuple | Mapping)]
     if nested:
-        raise UserError(f"the search space of {name} holds {nested[0]!r}: give single values")
-    # A float setting takes 0 and 0.5 alike, KerasTuner one type only.
+        raise UserError(f"the search space of {name} contains {nested[0]!r}: pass single values")
+    # A float setting takes both 0 and 0.5; KerasTuner takes one type only.
     if float in kinds:
         given = [as_real(value) if as_real(value) is not None else value for value in given]
     if len({(type(value), value) for value in given}) < len(given):
-        raise UserError(f"the search space of {name} has a choice twice: {list(given)}")
+        raise UserError(f"the search space of {name} has a repeated choice: {list(given)}")
     return Choice(tuple(given))
 
 
 def _read_range(name: str, given: Mapping[str, Any], kinds: tuple[Any, ...]) -> Range:
     whole = int in kinds
     if not whole and float not in kinds:
-        raise UserError(f"{name} has no range: give its choices as a list, received {dict(given)}")
+        raise UserError(f"{name} has no range: list its choices instead, received {dict(given)}")
     unknown = sorted(set(given) - set(_RANGE_KEYS))
     if unknown or not {"min", "max"} <= set(given):
         raise UserError(
-            f"the range of {name} has min and max, and may have step and sampling; received"
+            f"the range of {name} needs min and max, and may have step and sampling; received"
             f" {', '.join(map(str, given))}"
         )
     read = as_integer if whole else as_real
     numbers = {key: read(given[key]) for key in ("min", "max", "step") if key in given}
     for key, number in numbers.items():
         if number is None or not math.isfinite(number):
-            kind = "whole number" if whole else "finite number"
-            raise UserError(f"{key} of {name}'s range is a {kind}, received {given[key]!r}")
+            kind = "an integer" if whole else "a finite number"
+            raise UserError(f"{key} of {name}'s range has to be {kind}, received {given[key]!r}")
     least, most, step = (typing.cast(Any, numbers.get(key)) for key in ("min", "max", "step"))
     sampling = given.get("sampling", "linear")
     if sampling not in _SAMPLINGS:
         raise UserError(
-            f"sampling of {name}'s range is one of {', '.join(_SAMPLINGS)}; received {sampling}"
+            f"sampling of {name}'s range has to be one of {', '.join(_SAMPLINGS)}; received"
+            f" {sampling}"
         )
     if not least < most:
-        raise UserError(f"min of {name}'s range is below its max, received {least} and {most}")
+        raise UserError(
+            f"min of {name}'s range has to be below its max, received {least} and {most}"
+        )
     if sampling != "linear" and not least > 0:
-        raise UserError(f"{name}'s range with sampling={sampling} begins above 0, received {least}")
+        raise UserError(
+            f"min of {name}'s range with sampling={sampling} has to be above 0, received {least}"
+        )
     if step is not None and not step > (0 if sampling == "linear" else 1):
         what = (
-            "is above 0"
+            "has to be above 0"
             if sampling == "linear"
-            else f"with sampling={sampling} is a factor above 1"
+            else f"with sampling={sampling} has to be a factor above 1"
         )
         raise UserError(f"step of {name}'s range {what}, received {step}")
     return Range(least=least, most=most, step=step, sampling=sampling, whole=whole)

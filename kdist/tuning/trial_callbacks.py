@@ -1,4 +1,4 @@
-"""Callbacks of a trial: it fails on NaN, and keeps what a promoted trial goes on from."""
+"""Callbacks of a trial: fail on NaN, log seconds to target, and save the state for resuming."""
 
 import json
 import math
@@ -9,16 +9,16 @@ from typing import Any
 import keras
 import keras_tuner
 
-from ..callbacks.early_stopping import StopAtAccuracy
+from ..atomic_files import atomic_path, atomic_write
 from ..callbacks.resumable import ResumableCallback
-from ..whole_files import write_whole
+from ..callbacks.stop_at_accuracy import StopAtAccuracy
 
 
 class FailOnNaN(keras.callbacks.Callback):
-    """Ends the trial as failed once the loss of an epoch is no finite number."""
+    """Fails the trial when the loss of an epoch is NaN or infinite."""
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Look at the losses."""
+        """Check the losses."""
         for name in ("loss", "val_loss"):
             value = (logs or {}).get(name)
             if value is not None and not math.isfinite(value):
@@ -28,10 +28,10 @@ class FailOnNaN(keras.callbacks.Callback):
 
 
 class LogSecondsToTarget(keras.callbacks.Callback):
-    """Puts the seconds to the target into `logs`, once it is reached.
+    """Adds the seconds to the target to `logs` once it is reached.
 
     Args:
-        stop: Comes before it.
+        stop: The callback that measures them; it has to come earlier in the list.
     """
 
     def __init__(self, stop: StopAtAccuracy) -> None:
@@ -39,20 +39,20 @@ class LogSecondsToTarget(keras.callbacks.Callback):
         self.stop = stop
 
     def on_epoch_end(self, _: int, logs: dict[str, Any] | None = None) -> None:
-        """Look whether it is."""
+        """Add the seconds if the target is reached."""
         if self.stop.reached and logs is not None:
             logs["seconds_to_target"] = self.stop.met_seconds
 
 
 class KeepState(keras.callbacks.Callback):
-    """Keeps weights, optimizer and callbacks after every epoch, for Hyperband's next round.
+    """Saves weights, optimizer and callbacks after every epoch, for Hyperband's next round.
 
-    KerasTuner keeps the weights of the best epoch alone, so that a promoted trial would begin
-    with a fresh optimizer, and its learning rate with another warm-up.
+    KerasTuner saves only the weights of the best epoch, so a promoted trial would start with a new
+    optimizer and repeat the warm-up of its learning rate.
 
     Args:
-        folder: Where the two files are written.
-        callbacks: Those whose state is kept, by name.
+        folder: The folder for the two files.
+        callbacks: The callbacks whose state is saved, by name.
     """
 
     def __init__(self, folder: Path, callbacks: Mapping[str, ResumableCallback]) -> None:
@@ -62,20 +62,19 @@ class KeepState(keras.callbacks.Callback):
 
     def on_epoch_end(self, *_: Any) -> None:
         """Write the files."""
-        part = self.folder / ".state.weights.h5"
-        self.model.save_weights(part)  # the optimizer's variables too
-        part.replace(weights_file(self.folder))
+        with atomic_path(weights_file(self.folder)) as part:
+            self.model.save_weights(part)  # the optimizer's variables too
         states = {name: callback.get_state() for name, callback in self.callbacks.items()}
-        write_whole(self.folder / "state.json", json.dumps(states))
+        atomic_write(self.folder / "state.json", json.dumps(states))
 
 
 def weights_file(folder: Path) -> Path:
-    """Where `KeepState` keeps the weights."""
+    """Return the path where `KeepState` saves the weights."""
     return folder / "state.weights.h5"
 
 
 def resume_callbacks(folder: Path, callbacks: Mapping[str, ResumableCallback]) -> None:
-    """Give callbacks the states that `KeepState` kept in `folder`."""
+    """Restore the states of callbacks that `KeepState` saved in `folder`."""
     states = json.loads((folder / "state.json").read_text(encoding="utf-8"))
     for name, callback in callbacks.items():
         callback.set_state(states[name])

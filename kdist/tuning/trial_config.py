@@ -1,25 +1,26 @@
-"""From the values of a trial to the settings of a run."""
+"""Convert the hyperparameters of a trial into the settings of a run."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from ..config import TrainConfig
 from ..scaling import scale_learning_rate
+from ..training.config import TrainConfig
 
 
 def trial_config(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
-    """The settings with which a trial trains, and `kdist train` again.
+    """Return the settings of a trial, with which `kdist train` can repeat it.
 
-    A learning rate is drawn for one replica with the batch of `base`. It follows the trial's own
-    batch by `lr_rule`, so that the two can be drawn apart: a rate that is good with a batch of 32
-    is not tried as it is with 256. The rule for the replicas comes after it, in the run.
+    Learning rates are drawn for one replica with the `batch_size` of `base`. They are scaled to the
+    trial's own batch size by `lr_rule`, so that rate and batch size can be drawn independently: a
+    rate that suits a batch of 32 is not tried unchanged with 256. The run itself scales the rate to
+    the number of replicas.
 
     Args:
-        base: The settings that are not tuned; `batch_size` is the one that rates are drawn for.
-        values: Settings of the trial, as `SearchSpace.decode` gives them.
+        base: The settings that are not tuned. Learning rates are drawn for its `batch_size`.
+        values: Settings of the trial, from `SearchSpace.decode`.
 
     Raises:
-        UserError: Settings that do not go together, such as Adam with a momentum.
+        UserError: Settings are incompatible, such as Adam with a momentum.
 
     Example:
         >>> trial_config(TrainConfig(), {"base_lr": 0.01, "batch_size": 64}).base_lr

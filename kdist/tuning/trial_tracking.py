@@ -1,11 +1,11 @@
-"""The trackers of a search: a run for each execution of a trial, all of one group."""
+"""Trackers of a search: one run per execution of a trial, all in one group."""
 
 import shutil
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..scaling import scale_learning_rate
 from ..tracking.trackers import tracking
+from ..training.plan import make_plan
 from .objective import find_objective
 from .search import Search
 from .search_folder import SearchFolder
@@ -15,13 +15,13 @@ from .trial_config import trial_config
 def trial_trackers(
     search: Search, folder: SearchFolder, *, replicas: int
 ) -> Callable[[str, int, Mapping[str, Any]], list[Any]] | None:
-    """From a trial's name, the execution from 0 and its values to its trackers.
+    """Make the `make_callbacks` of a `ReplicaTuner` that returns trackers.
 
     Args:
-        search: The settings; `None` is returned where they ask for no tracker.
-        folder: Of the search. A run's files are in `tracking-<execution>` of its trial's folder;
-            what a run that was cut short left there is removed.
-        replicas: Of a trial.
+        search: The settings; if they request no tracker, the result is `None`.
+        folder: The folder of the search. A run's files are in `tracking-<execution>` in its trial's
+            folder; files of an interrupted run are removed.
+        replicas: Number of replicas per trial.
     """
     config = search.config
     if not config.trackers:
@@ -32,26 +32,12 @@ def trial_trackers(
         run = folder.trials / f"trial_{trial_id}" / f"tracking-{execution}"
         shutil.rmtree(run, ignore_errors=True)
         name = f"{folder.path.name}-{trial_id}"
-        drawn: dict[str, Any] = dict(values)
-        settings = dict(drawn)
-        batch = drawn.get("batch_size", config.batch_size)
-        if search.model is None:
-            drawn = search.search_space().decode(values)
-            chosen = trial_config(config, drawn)
-            batch = chosen.batch_size
-            settings = chosen.to_dict()
-            settings["learning_rate"] = scale_learning_rate(
-                chosen.base_lr,
-                replicas=replicas,
-                rule=chosen.lr_rule,
-                optimizer=chosen.optimizer,
-            )
-        settings |= {"replicas": replicas, "global_batch": replicas * batch}
+        drawn = dict(values) if search.model is not None else search.search_space().decode(values)
         return list(
             tracking(
                 *config.trackers,
                 folder=run,
-                config=settings,
+                config=_shown_settings(search, drawn, replicas=replicas),
                 group=folder.path.name,
                 run_name=f"{name}-{execution}" if search.executions_per_trial > 1 else name,
                 every_batches=config.track_batches,
@@ -64,3 +50,18 @@ def trial_trackers(
         )
 
     return trackers
+
+
+def _shown_settings(search: Search, drawn: Mapping[str, Any], *, replicas: int) -> dict[str, Any]:
+    """Return a trial's settings for a dashboard; for a user's model its hyperparameters."""
+    if search.model is not None:
+        batch = drawn.get("batch_size", search.config.batch_size)
+        return {**drawn, "replicas": replicas, "global_batch": replicas * batch}
+    config = trial_config(search.config, drawn)
+    plan = make_plan(config, replicas=replicas)
+    return {
+        **config.shareable(),
+        "learning_rate": plan.learning_rate,
+        "replicas": replicas,
+        "global_batch": plan.global_batch,
+    }

@@ -1,4 +1,4 @@
-"""`UserHyperModel`: a user's `build(hp)`, its batch and learning rate scaled to the replicas."""
+"""`UserHyperModel`: a user's `build(hp)`, with batch and learning rate scaled to the replicas."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,28 +6,42 @@ from typing import Any
 import keras
 import keras_tuner
 
-from ..config import TrainConfig
+from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
 from ..scaling import scale_learning_rate
-from ..strategy import MirroredStrategy
+from ..training.config import TrainConfig
 
-#: The hyperparameter that takes the place of the batch size given, if `build(hp)` has it.
+#: The hyperparameter that replaces the given batch size, if `build(hp)` has it.
 BATCH_SIZE = "batch_size"
 
 
 class UserHyperModel(keras_tuner.HyperModel):
-    """Makes models by a function, and trains them on arrays.
+    """A KerasTuner hypermodel from a `build(hp)` function, trained on arrays.
 
-    A batch holds `batch_size` samples a replica. The learning rate that the model was compiled
-    with is taken for one replica and the `batch_size` of `base`, and scaled by `lr_rule` to the
-    trial's batch of all replicas. A learning rate that is a schedule is left alone.
+    A batch has `batch_size` samples per replica. The learning rate that the model was compiled with
+    is meant for one replica with the `batch_size` of `base`. It is scaled by `lr_rule` to the
+    trial's global batch. A learning rate schedule is not scaled.
 
     Args:
-        build: From `HyperParameters` to a compiled model. Where it has a hyperparameter
-            `batch_size`, that is the trial's.
-        data: `(x, y), (x_val, y_val)`; `None` where nothing is trained.
-        base: For its `batch_size`, `epochs` and `lr_rule`.
-        strategy: Where the models are made.
+        build: A function from `HyperParameters` to a compiled model. If it declares a
+            hyperparameter `batch_size`, that is the trial's batch size.
+        data: `(x, y), (x_val, y_val)`; `None` if nothing will be trained.
+        base: The settings; only `batch_size`, `epochs` and `lr_rule` are used.
+        strategy: The strategy that trains the models.
+
+    Example:
+        ```python
+        def build(hp):
+            hp.Choice("batch_size", [32, 64])
+            model = keras.Sequential([keras.layers.Dense(hp.Int("units", 8, 64))])
+            model.compile(keras.optimizers.SGD(0.01), "mse")
+            return model
+
+
+        strategy = kdist.MirroredStrategy(replicas=2)
+        data = (x, y), (x_val, y_val)
+        hypermodel = kdist.tuning.UserHyperModel(build, data, TrainConfig(epochs=5), strategy)
+        ```
     """
 
     def __init__(
@@ -44,7 +58,7 @@ class UserHyperModel(keras_tuner.HyperModel):
         self.strategy = strategy
 
     def build(self, hp: Any) -> keras.Model:
-        """Make the model, and scale its learning rate."""
+        """Build the model, and scale its learning rate."""
         model = self._user_build(hp)
         if not isinstance(model, keras.Model) or model.optimizer is None:
             raise UserError(
@@ -54,7 +68,7 @@ class UserHyperModel(keras_tuner.HyperModel):
         optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
         if not isinstance(
             optimizer.get_config()["learning_rate"], dict
-        ):  # a schedule has a configuration of its own
+        ):  # the configuration of a schedule is a dictionary
             optimizer.learning_rate = scale_learning_rate(
                 float(optimizer.learning_rate.numpy()),
                 global_batch=self.global_batch(hp),
@@ -65,7 +79,7 @@ class UserHyperModel(keras_tuner.HyperModel):
         return model
 
     def global_batch(self, hp: Any) -> int:
-        """Samples a step of a trial, over all replicas."""
+        """Return the samples per step of a trial, over all replicas."""
         batch: int = hp.values.get(BATCH_SIZE, self.base.batch_size)
         replicas: int = self.strategy.num_replicas_in_sync
         return batch * replicas

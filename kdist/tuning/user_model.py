@@ -1,4 +1,4 @@
-"""A user's `build(hp)` and data, from a file named on the command line."""
+"""Load a user's `build(hp)` and data from a file named on the command line."""
 
 import importlib.util
 import sys
@@ -11,28 +11,28 @@ from ..errors import UserError
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """`("my_model.py", "build")` for `"my_model.py:build"`.
+    """Split `"my_model.py:build"` into `("my_model.py", "build")`.
 
     Raises:
-        UserError: It has another form, or there is no such file.
+        UserError: The name has another form, or the file does not exist.
     """
     path, _, function = name.rpartition(":")
     if not path.endswith(".py") or not function.isidentifier():
-        raise UserError(f"a model is named as FILE.py:FUNCTION, received {name}")
+        raise UserError(f"a model has to be given as FILE.py:FUNCTION, received {name}")
     if not Path(path).is_file():
         raise UserError(f"there is no file {path}: pass FILE.py:FUNCTION")
     return path, function
 
 
 def load_functions(name: str, data: str) -> tuple[Callable[[Any], Any], Callable[[], Any]]:
-    """The functions that make a model and its data.
+    """Load the functions that make a model and its data.
 
     Args:
         name: `"FILE.py:FUNCTION"`.
-        data: The function of the same file for the data.
+        data: Name of the function in the same file that returns the data.
 
     Raises:
-        UserError: The file has no such functions. What goes wrong inside of it is raised as it is.
+        UserError: The file has no such functions. Exceptions raised by the file are passed on.
     """
     path, function = split_name(name)
     module = _load(Path(path))
@@ -42,7 +42,7 @@ def load_functions(name: str, data: str) -> tuple[Callable[[Any], Any], Callable
     if not callable(make_data):
         raise UserError(
             f"{path} has no function {data}(): write one that returns (x, y), (x_val, y_val), or"
-            " name it by --data"
+            " name it with --data"
         )
     return build, make_data
 
@@ -52,17 +52,17 @@ def _load(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise UserError(f"{path} cannot be imported: pass a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.resolve().parent))  # for what stands beside it
+    sys.path.insert(0, str(path.resolve().parent))  # for modules beside it
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
 
 
 def checked_data(data: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """The training and validation arrays that a data function returned.
+    """Check the result of a data function: training and validation arrays.
 
     Raises:
-        UserError: It returned something else.
+        UserError: It is something else.
     """
     try:
         (x, y), (x_val, y_val) = data

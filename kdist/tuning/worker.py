@@ -1,4 +1,4 @@
-"""The process of a chief or worker: `python -m kdist.tuning.worker FOLDER CORES`."""
+"""Entry point of a chief or worker process: `python -m kdist.tuning.worker FOLDER CORES`."""
 
 import json
 import logging
@@ -8,29 +8,30 @@ import threading
 from pathlib import Path
 
 from ..errors import UserError
+from .role import read_role
 from .run import run_trials
 from .search import Search
 from .search_folder import SearchFolder
 
 
 def main() -> None:
-    """Run the search's trials as KerasTuner's environment variables say."""
+    """Run the search's trials in the role given by KerasTuner's environment variables."""
     path, cores = sys.argv[1:]
     threading.Thread(target=_end_with_the_starter, daemon=True).start()
     if cores:  # before TensorFlow counts them
         os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    name = os.environ["KERASTUNER_TUNER_ID"]
+    role = read_role(os.environ)
     search = Search.from_dict(json.loads(Path(path, "search.json").read_text(encoding="utf-8")))
 
     def announce(line: str) -> None:
-        if name != "chief":
-            print(f"{name}: {line}", flush=True)
+        if not role.is_chief:
+            print(f"{role.tuner_id}: {line}", flush=True)
 
     try:
-        run_trials(search, SearchFolder(path), announce=announce)
+        run_trials(search, SearchFolder(path), role, announce=announce)
     except UserError as error:
-        sys.exit(f"{name}: {error}")
+        sys.exit(f"{role.tuner_id}: {error}")
 
 
 def _end_with_the_starter() -> None:

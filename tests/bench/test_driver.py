@@ -3,7 +3,7 @@ import sys
 
 import pytest
 from kdist.bench import driver
-from kdist.bench.races import KERAS, ONE, Contestant, Race, tiny
+from kdist.bench.benchmarks import KERAS, ONE, Benchmark, Candidate, tiny
 
 # Speaks a worker's protocol without TensorFlow, and notes each of its turns in a file.
 WORKER = """
@@ -22,31 +22,31 @@ for _ in sys.stdin if end not in said else ():
 
 
 @pytest.fixture
-def race(monkeypatch, tmp_path):
-    """A function from contestants' names and ends to their outcomes, lines and turns."""
+def benchmark(monkeypatch, tmp_path):
+    """A function from candidates' names and ends to their outcomes, lines and turns."""
     notes = tmp_path / "notes"
     notes.touch()
 
-    def command(contestant):
-        end = contestant.settings["end"]
-        return [sys.executable, "-c", WORKER, contestant.name, str(notes), end]
+    def command(candidate):
+        end = candidate.settings["end"]
+        return [sys.executable, "-c", WORKER, candidate.name, str(notes), end]
 
     monkeypatch.setattr(driver, "command", command)
 
     def run(rounds=4, **ends):
-        contestants = [
-            Contestant(name=name, program="", settings={"end": end}) for name, end in ends.items()
+        candidates = [
+            Candidate(name=name, workload="", settings={"end": end}) for name, end in ends.items()
         ]
         lines = []
-        race = Race(title="race", contestants=contestants)
-        outcomes = driver.run_race(race, rounds=rounds, announce=lines.append)
+        benchmark = Benchmark(title="benchmark", candidates=candidates)
+        outcomes = driver.run_benchmark(benchmark, rounds=rounds, announce=lines.append)
         return outcomes, lines, notes.read_text().split()
 
     return run
 
 
-def test_every_other_round_goes_backwards(race):
-    outcomes, _, turns = race(a="", b="", c="")
+def test_every_other_round_goes_backwards(benchmark):
+    outcomes, _, turns = benchmark(a="", b="", c="")
     assert "".join(turns) == "abccbaabccba"
     assert outcomes["b"].seconds == [1, 2, 3, 4]
     assert outcomes["b"].facts == {"images": 10}
@@ -55,30 +55,30 @@ def test_every_other_round_goes_backwards(race):
 
 
 @pytest.mark.parametrize(("end", "why"), [("skip", "no library"), ("fail", "ValueError: no")])
-def test_who_cannot_take_part_is_left_out_with_the_reason(race, end, why):
-    outcomes, lines, turns = race(rounds=2, a="", b=end)
+def test_a_candidate_that_cannot_run_is_skipped_with_the_reason(benchmark, end, why):
+    outcomes, lines, turns = benchmark(rounds=2, a="", b=end)
     assert turns == ["a", "a"]
     assert outcomes["b"].left_out == why
     assert outcomes["b"].seconds == []
-    assert f"  left out: {why}" in lines
+    assert f"  skipped: {why}" in lines
 
 
-def test_who_dies_does_not_stop_the_others(race):
-    outcomes, lines, turns = race(a="die", b="")
+def test_a_candidate_that_dies_does_not_stop_the_others(benchmark):
+    outcomes, lines, turns = benchmark(a="die", b="")
     assert turns == ["a", "b", "b", "b", "b"]
     assert outcomes["a"].left_out == "its process ended with exit code 3"
     assert len(outcomes["b"].seconds) == 4
 
 
-def test_a_race_of_nobody_has_no_rounds(race):
-    _, lines, turns = race(a="skip")
+def test_a_benchmark_of_nobody_has_no_rounds(benchmark):
+    _, lines, turns = benchmark(a="skip")
     assert turns == []
     assert not any("round" in line for line in lines)
 
 
-def test_workers_end_with_the_race(race):
+def test_workers_end_with_the_benchmark(benchmark):
     before = set(os.listdir("/proc"))
-    race(a="", b="")
+    benchmark(a="", b="")
     new = [pid for pid in os.listdir("/proc") if pid.isdigit() and pid not in before]
     assert not [pid for pid in new if _parent(pid) == str(os.getpid())]
 
@@ -101,18 +101,18 @@ def test_the_fastest_by_median():
 
 
 def test_stock_contestants_import_tensorflow_first():
-    stock, *_, own = (driver.command(contestant)[2] for contestant in tiny().contestants)
+    stock, *_, own = (driver.command(candidate)[2] for candidate in tiny().candidates)
     assert stock.startswith("import tensorflow; ")
     assert own.startswith("from kdist")
 
 
 def test_real_workers_train(monkeypatch):
-    """Stock Keras and kdist in processes of their own, the smallest of the real races."""
-    race = tiny()
-    race.contestants[:] = [c for c in race.contestants if c.name in (KERAS, ONE)]
-    for contestant in race.contestants:
-        contestant.settings.update(batch=4, steps=8)
-    outcomes = driver.run_race(race, rounds=1, announce=lambda line: None)
+    """Stock Keras and kdist in processes of their own, the smallest of the real benchmarks."""
+    benchmark = tiny()
+    benchmark.candidates[:] = [c for c in benchmark.candidates if c.name in (KERAS, ONE)]
+    for candidate in benchmark.candidates:
+        candidate.settings.update(batch=4, steps=8)
+    outcomes = driver.run_benchmark(benchmark, rounds=1, announce=lambda line: None)
     for outcome in outcomes.values():
         assert not outcome.left_out
         assert outcome.seconds[0] > 0

@@ -3,8 +3,8 @@ import json
 
 import pytest
 from kdist.bench import results, runs
+from kdist.bench.benchmarks import MATMUL, Benchmark, Comparison, batch_sweep, training
 from kdist.bench.driver import Outcome
-from kdist.bench.races import MATMUL, Comparison, Race, batch_sweep, training
 from kdist.errors import UserError
 
 
@@ -36,9 +36,11 @@ def test_no_ratio_without_both(missing):
 
 
 @pytest.fixture
-def races():
-    race = Race(
-        title="a race", contestants=[], comparisons=[Comparison(name="a", bases=("b",), goal=3)]
+def benchmarks():
+    benchmark = Benchmark(
+        title="a comparison",
+        candidates=[],
+        comparisons=[Comparison(name="a", bases=("b",), goal=3)],
     )
     outcomes = {
         "a": Outcome(facts={"images": 100, "flops_per_image": 4e6}, seconds=[0.5], peak_mib=812.4),
@@ -46,30 +48,30 @@ def races():
         "c": Outcome(left_out="no library"),
         MATMUL: Outcome(facts={"operations": 4e9}, seconds=[2.0]),
     }
-    return [results.as_json(race, outcomes)]
+    return [results.as_json(benchmark, outcomes)]
 
 
-TABLE = """**a race**
+TABLE = """**a comparison**
 
-| | a second | utilization | memory, MiB |
+| | per second | utilization | memory, MiB |
 | --- | --- | --- | --- |
 | a | 200 images | 40% | 812 |
 | b | 100 images | 20% |  |
-| c | left out: no library | | |
+| c | skipped: no library | | |
 | matrix product | 2 GFLOP |  |  |
 
-| ratio of speeds, median (least to most) | | aimed at |
+| ratio of speeds, median (min to max) | | aimed at |
 | --- | --- | --- |
 | a : b | 2.00 (2.00 to 2.00) | 3 |"""
 
 
-def test_the_table(races):
-    assert results.table(races) == TABLE
+def test_the_table(benchmarks):
+    assert results.table(benchmarks) == TABLE
 
 
-def test_a_written_file_shows_the_same_table(races, tmp_path):
+def test_a_written_file_shows_the_same_table(benchmarks, tmp_path):
     path = tmp_path / "new" / "bench.json"
-    results.write(path, races, {"quick": True})
+    results.write(path, benchmarks, {"quick": True})
     assert runs.show(str(path)) == TABLE
     content = json.loads(path.read_text())
     assert content["machine"]["cores"] >= 1
@@ -94,41 +96,41 @@ def test_a_missing_file_is_refused(tmp_path):
 
 
 def test_nothing_runs_where_nothing_can_be_written(monkeypatch):
-    monkeypatch.setattr(runs, "run_race", None)
+    monkeypatch.setattr(runs, "run_benchmark", None)
     with pytest.raises(UserError, match="pass another --output"):
         runs.bench(output="/proc/version/bench.json")
 
 
 def test_comparisons_are_among_those_who_run():
-    for race in (
+    for benchmark in (
         training(16, 1, 128, 4),
         training(16, 4, 128, 1),
         training(10, 1, 64, 2, few=True),
     ):
-        names = {contestant.name for contestant in race.contestants}
-        assert all({one.name, one.bases[0]} <= names for one in race.comparisons)
-        assert len(names) == len(race.contestants)
+        names = {candidate.name for candidate in benchmark.candidates}
+        assert all({one.name, one.bases[0]} <= names for one in benchmark.comparisons)
+        assert len(names) == len(benchmark.candidates)
 
 
 def test_the_sweep_has_the_labs_batches():
-    races = batch_sweep(["stock Keras"], 16, 1)
-    assert [race.contestants[0].settings["batch"] for race in races] == [
+    benchmarks = batch_sweep(["stock Keras"], 16, 1)
+    assert [benchmark.candidates[0].settings["batch"] for benchmark in benchmarks] == [
         *(8, 16, 32, 64, 128, 256, 512, 700)
     ]
-    assert {len(race.contestants) for race in races} == {1}
+    assert {len(benchmark.candidates) for benchmark in benchmarks} == {1}
 
 
 def test_the_quick_run_and_what_it_writes(monkeypatch, tmp_path):
-    """Which races are run, in order; whatever was raced is on disk after each."""
+    """Which benchmarks are run, in order; whatever was compared is on disk after each."""
     seen, sizes = [], []
     path = tmp_path / "bench.json"
 
-    def run_race(race, *, rounds, announce):
+    def run_benchmark(benchmark, *, rounds, announce):
         sizes.append(len(json.loads(path.read_text())["races"]) if path.exists() else 0)
-        seen.append((race.title, rounds))
-        return {contestant.name: outcome(1.0) for contestant in race.contestants}
+        seen.append((benchmark.title, rounds))
+        return {candidate.name: outcome(1.0) for candidate in benchmark.candidates}
 
-    monkeypatch.setattr(runs, "run_race", run_race)
+    monkeypatch.setattr(runs, "run_benchmark", run_benchmark)
     text = runs.bench(quick=True, output=str(path), announce=lambda line: None)
     assert [title for title, _ in seen] == [
         "two dense layers, batch 32",
@@ -143,7 +145,7 @@ def test_the_quick_run_and_what_it_writes(monkeypatch, tmp_path):
 def test_a_prediction_takes_what_was_measured(monkeypatch):
     facts = {"steps": 4, "gradient_bytes": 1e6, "batch_norms": 13, "images": 512}
     measured = Outcome(facts=facts, seconds=[2.0, 2.4, 2.2])
-    monkeypatch.setattr(runs, "run_race", lambda race, **_: {runs.ONE: measured})
+    monkeypatch.setattr(runs, "run_benchmark", lambda benchmark, **_: {runs.ONE: measured})
     link = dataclasses.replace(runs.Link(name="x", latency_seconds=0.0, bytes_per_second=1e6))
     (step,) = runs.predict([2], link, announce=lambda line: None)
     assert step.compute_seconds == pytest.approx(0.55)  # the median of three, of four steps

@@ -5,14 +5,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.callbacks import BatchNormMonitor
-from kdist.callbacks.batch_norm_gaps import (
+from kdist.batch_norm.diagnosis import (
     LayerGap,
     diagnosis,
     mean_distance,
     replica_distance,
     variance_distance,
 )
+from kdist.callbacks import BatchNormMonitor
 from kdist.errors import UserError
 from kdist.layers import SyncBatchNormalization
 
@@ -91,14 +91,14 @@ def off(**known):
             off(kept=0.2, values=2, unchanged=True, frozen=True),
             "never updated, as the layer is fro",
         ),
-        (off(kept=0.2, values=2, unchanged=True), "never updated; pass training"),
+        (off(kept=0.2, values=2, unchanged=True), "never updated; pass the training"),
         (off(kept=0.2, values=2, replicas=0.3), r"differ by 0\.30 between replicas"),
         (near(name="off", replicas=0.3), "the replicas drifted"),
-        (off(kept=0.2, values=2), "momentum is too high for so few steps, 20 % of"),
+        (off(kept=0.2, values=2), "momentum is too high for so few steps, so 20 % of"),
         (off(kept=0.05, values=99, apart=0.6), r"replicas' rows differ by 0\.60 and the layer is"),
         (
             off(kept=0.05, values=15, apart=0.4),
-            "the batch per replica is too small, 15 values a channel",
+            "the batch per replica is too small, 15 values per channel",
         ),
         (off(kept=0.05, values=16), "the weights change faster"),
         (near(name="off", mean=float("nan")), "NaN or infinite"),
@@ -203,7 +203,7 @@ def the_line(capsys):
 
 def test_statistics_that_lag(capsys):
     monitored(one_norm(stock_norm()), data(mean=3.0))
-    assert "momentum is too high for so few steps, 98 % of" in the_line(capsys)
+    assert "momentum is too high for so few steps, so 98 % of" in the_line(capsys)
 
 
 def test_replicas_that_drifted(capsys):
@@ -217,7 +217,7 @@ def test_a_batch_per_replica_that_is_too_small(capsys):
     train = data(16)
     batch = tuple(part[:2] for part in train)
     monitored(one_norm(stock_norm(momentum=0.5)), train, batch=batch, batch_size=2)
-    assert "the batch per replica is too small, 2 values a channel" in the_line(capsys)
+    assert "the batch per replica is too small, 2 values per channel" in the_line(capsys)
 
 
 def test_a_frozen_layer(capsys):
@@ -239,7 +239,7 @@ class NotInTraining(keras.layers.Layer):
 
 def test_training_that_is_not_passed(capsys):
     monitored(one_norm(NotInTraining), data(mean=3.0))
-    assert "never updated; pass training on" in the_line(capsys)
+    assert "never updated; pass the training argument" in the_line(capsys)
 
 
 def test_no_line_when_statistics_fit(capsys):
@@ -419,5 +419,5 @@ def test_a_batch_that_the_model_does_not_take_is_refused_before_an_epoch():
 
 
 def test_a_model_without_batch_norm_is_refused():
-    with pytest.raises(UserError, match=r"has no keras\.layers\.BatchNormalization.*leave"):
+    with pytest.raises(UserError, match=r"has no keras\.layers\.BatchNormalization.*remove"):
         monitored(one_norm(keras.layers.LayerNormalization), data())

@@ -175,7 +175,7 @@ def test_its_state_survives_json_and_is_taken_up_by_the_next_fit(callback_class)
 
 def test_a_state_that_is_not_its_own_is_refused(callback_class):
     callback, _ = make(callback_class)
-    with pytest.raises(UserError, match=f"{callback_class.__name__} holds .*get_state"):
+    with pytest.raises(UserError, match=f"{callback_class.__name__} has the keys .*get_state"):
         callback.set_state({"something": 1})
 
 

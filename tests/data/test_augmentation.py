@@ -197,7 +197,7 @@ def test_batches_and_images_of_unknown_size():
 
 @pytest.mark.parametrize("shift", [-0.1, 1.5, math.nan])
 def test_a_shift_out_of_range_is_an_error(shift):
-    with pytest.raises(UserError, match="expected a part of height and width, from 0 to 1"):
+    with pytest.raises(UserError, match="expected a fraction of height and width, from 0 to 1"):
         random_flip_and_shift(tf.zeros((1, 4, 4, 1)), seed=(1, 2), shift=shift)
 
 

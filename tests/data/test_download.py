@@ -110,7 +110,7 @@ def test_a_server_that_does_not_answer_is_a_reason(tmp_path):
 
 def test_a_place_that_cannot_be_written_is_a_reason(url, tmp_path):
     (tmp_path / "taken").touch()
-    with pytest.raises(DownloadError, match=r"cannot write to .*taken: "):
+    with pytest.raises(DownloadError, match=r"cannot write .*taken: "):
         download(f"{url}/file", tmp_path / "taken" / "file", verify=accept)
     (tmp_path / "folder" / "inside").mkdir(parents=True)
     with pytest.raises(DownloadError, match=r"cannot write .*folder: Is a directory"):

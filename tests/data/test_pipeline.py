@@ -5,10 +5,11 @@ import functools
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.config import TrainConfig
 from kdist.data import Standardization, evaluation_batches, fashion_mnist, training_batches
 from kdist.errors import UserError
-from kdist.run_parts import make_pipelines
+from kdist.training.config import TrainConfig
+from kdist.training.pipelines import make_pipelines
+from kdist.training.plan import make_plan
 
 COUNT = 21
 IMAGES = np.random.default_rng(0).integers(0, 256, (COUNT, 6, 8, 2), np.uint8)
@@ -138,7 +139,7 @@ def test_a_batch_size_that_is_none_is_an_error(make, batch_size):
 @BOTH
 @pytest.mark.parametrize("count", [0, 20])
 def test_labels_that_do_not_match_are_an_error(make, count):
-    with pytest.raises(UserError, match="expected one label for each image"):
+    with pytest.raises(UserError, match="expected one label per image"):
         make(images=IMAGES[:count], labels=LABELS if count else LABELS[:0])
 
 
@@ -152,6 +153,6 @@ def test_shifts_by_whole_pixels_make_no_new_values(whole_pixels):
 def test_a_runs_setting_decides_on_whole_pixels(whole_pixels):
     config = TrainConfig(dataset="sample", batch_size=256, shift=0.1, whole_pixels=whole_pixels)
     data = fashion_mnist(sample=True, announce=lambda _: None).subset(256)
-    training, _ = make_pipelines(config, data, replicas=1)
+    training, _ = make_pipelines(config, data, make_plan(config, replicas=1))
     images, _ = epoch(training)
     assert (len(np.unique(images)) <= 256) == whole_pixels

@@ -178,7 +178,8 @@ def test_a_download_of_something_else_is_an_error_and_is_not_kept(places):
     fill(server)
     (server / "train-labels-idx1-ubyte.gz").write_bytes(b"<html>Please log in</html>")
     with pytest.raises(
-        UserError, match=r"server/train-labels-idx1-ubyte\.gz: cannot be read .*Nothing was kept"
+        UserError,
+        match=r"server/train-labels-idx1-ubyte\.gz: cannot be read .*The download was deleted",
     ) as caught:
         find(places, [])
     assert ".download-" not in str(caught.value)

@@ -6,10 +6,10 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kdist.compilation import SMALLEST_COMPILED_SAMPLE, worth_compiling
 from kdist.errors import UserError
 from kdist.layers import SyncBatchNormalization
-from kdist.layers.batch_norm_compilation import _compiled
+from kdist.ops.batch_norm_compilation import _compiled
+from kdist.ops.compilation import SMALLEST_COMPILED_SAMPLE, worth_compiling
 
 STOCK = keras.layers.BatchNormalization
 LARGE = (16, 16, 8)  # compiled by XLA on CPUs

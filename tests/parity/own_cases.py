@@ -164,6 +164,85 @@ def clipped_by_hand() -> keras.Model:
     return model
 
 
+class AccumulatedByHand(GuideStep):
+    """Adds up the gradients of two batches in variables of its own, as tutorials have it."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.batches = tf.Variable(0, trainable=False)
+        self.sums = [tf.Variable(tf.zeros_like(w), trainable=False) for w in self.weights_()]
+        self.seen = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+    def weights_(self) -> list[keras.Variable]:
+        return [w for w in self.trainable_variables if w.shape]
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        self.batches.assign_add(1)
+        with tf.GradientTape() as tape:
+            loss = ops.mean(squared_errors(y, self(x, training=True)))
+        for total, gradient in zip(self.sums, tape.gradient(loss, self.weights_()), strict=True):
+            total.assign_add(gradient)
+        self.seen.assign_add(ops.cast(ops.shape(x)[0], self.seen.dtype))
+        tf.cond(self.batches % 2 == 0, self.apply_sums, lambda: None)
+        return {"loss": loss, "seen": tf.convert_to_tensor(self.seen)}
+
+    def apply_sums(self) -> None:
+        self.optimizer.apply([tf.identity(total) for total in self.sums], self.weights_())
+        for total in self.sums:
+            total.assign(tf.zeros_like(total))
+
+
+class SharpnessAware(GuideStep):
+    """Takes the gradient where the loss around the weights is largest (Foret et al. 2021)."""
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        weights = self.trainable_variables
+        with tf.GradientTape() as tape:
+            loss = ops.mean(squared_errors(y, self(x, training=True)))
+        gradients = kdist.sum_gradients(tape.gradient(loss, weights))
+        scale = 0.05 / (tf.linalg.global_norm(gradients) + 1e-12)
+        for weight, gradient in zip(weights, gradients, strict=True):
+            weight.assign_add(gradient * scale)
+        with tf.GradientTape() as tape:
+            loss = ops.mean(squared_errors(y, self(x, training=True)))
+        around = tape.gradient(loss, weights)
+        for weight, gradient in zip(weights, gradients, strict=True):
+            weight.assign_sub(gradient * scale)
+        self.optimizer.apply(around, weights)
+        return {"loss": loss}
+
+
+class Averages(layers.Layer):
+    """Keeps running averages of a sum and of a mean over the samples."""
+
+    def build(self, shape: Any) -> None:
+        self.sum = self.add_weight(shape=(8,), initializer="zeros", trainable=False)
+        self.mean = self.add_weight(shape=(8,), initializer="zeros", trainable=False)
+
+    def call(self, x: Any) -> Any:
+        self.sum.assign(0.9 * self.sum + 0.1 * ops.sum(x, axis=0))
+        self.mean.assign_sub(0.1 * (self.mean - ops.mean(x, axis=0)))
+        return x
+
+
+class MeanOfBatches(keras.metrics.Metric):
+    """A mean over batches, whatever their sizes."""
+
+    def __init__(self, name: str = "mean_of_batches") -> None:
+        super().__init__(name=name)
+        self.total = self.add_variable((), "zeros", name="total")
+        self.count = self.add_variable((), "zeros", name="count")
+
+    def update_state(self, y: Any, predictions: Any, sample_weight: Any = None) -> None:
+        self.total.assign_add(ops.mean(predictions[:, 0]))
+        self.count.assign_add(1)
+
+    def result(self) -> Any:
+        return self.total / self.count
+
+
 def sample_by_sample(kind: type[keras.Model]) -> keras.Model:
     inputs = keras.Input((6,))
     hidden = layers.Dense(8, activation="tanh", activity_regularizer="l2")(inputs)
@@ -355,6 +434,14 @@ CASES: dict[str, Case] = {
     "own_step_clipped_by_hand_uneven": uneven(
         Case(model=clipped_by_hand), compile=lambda: {"metrics": None}, scored=False
     ),
+    "own_step_accumulated_by_hand_uneven": of(
+        AccumulatedByHand, compile=lambda: {"metrics": None}, scored=False
+    ),
+    "own_step_sharpness_aware_uneven": of(
+        SharpnessAware, compile=lambda: {"metrics": None}, scored=False
+    ),
+    "own_averages_in_a_layer_uneven": uneven(Case(model=lambda: behind_hidden(Averages))),
+    "own_mean_of_batches_uneven": of(keras.Model, compile=lambda: {"metrics": [MeanOfBatches()]}),
     "own_objective_handed_on_uneven": uneven(Case(model=lambda: sample_by_sample(HandingOn))),
     "own_loss_of_the_mean_uneven": of(keras.Model, compile=lambda: {"loss": from_the_mean}),
     "own_sum_objective_eagerly": of(

@@ -111,34 +111,36 @@ def test_float8_trains_as_on_one_replica(replicas):
         np.testing.assert_allclose(other, variable, rtol=tolerance, atol=tolerance)
 
 
-class Counting(layers.Layer):
-    """Keeps a running sum of what it has seen."""
+class Largest(layers.Layer):
+    """Keeps the largest value that it has seen."""
 
     def __init__(self, of_all):
-        super().__init__(name="counting")
+        super().__init__(name="largest")
         self.of_all = of_all
         self.seen = self.add_weight(shape=(), initializer="zeros", trainable=False)
 
     def call(self, x):
         values = kdist.gather(x) if self.of_all else x
-        self.seen.assign_add(ops.sum(ops.abs(values)))
+        self.seen.assign(ops.maximum(self.seen, ops.max(values)))
         return x
 
 
-def counting(of_all):
+def with_largest(of_all):
     inputs = keras.Input((6,))
-    return keras.Model(inputs, small_models.classes()(Counting(of_all)(inputs)))
+    return keras.Model(inputs, small_models.classes()(Largest(of_all)(inputs)))
 
 
 def test_a_state_that_differs_is_named_after_the_epoch():
     options = {"loss": "sparse_categorical_crossentropy"}
-    with pytest.warns(match="^counting: its state is another on each replica"):
-        trained(cpus(2), lambda: counting(False), samples.classes(27), **options)
+    with pytest.warns(match="^largest: its state differs between replicas"):
+        trained(cpus(2), lambda: with_largest(False), samples.classes(27), **options)
 
 
 @pytest.mark.usefixtures("float64")
 def test_a_state_of_gathered_rows_is_that_of_one_replica():
-    check(lambda: counting(True), samples.classes(27), 3, loss="sparse_categorical_crossentropy")
+    check(
+        lambda: with_largest(True), samples.classes(27), 3, loss="sparse_categorical_crossentropy"
+    )
 
 
 def test_the_mean_over_replicas_of_whole_numbers_is_tensorflows():

@@ -80,9 +80,9 @@ def test_small_batches_of_unsynchronized_batch_norm_are_warned_of(train, replica
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         train(model)
-    (message,) = [str(one.message) for one in caught if "a channel" in str(one.message)]
+    (message,) = [str(one.message) for one in caught if "per channel" in str(one.message)]
     assert message.startswith(
-        f"first_norm, second_norm: batch normalization over {14 // replicas} values a channel on"
+        f"first_norm, second_norm: batch normalization over {14 // replicas} values per channel on"
         f" each replica, as the global batch of 14 is divided over {replicas}."
     )
     assert ("synchronize it" in message) == (replicas > 1)
@@ -136,6 +136,49 @@ def fit_with_warnings(model):
         fit(model)
         fit(model)
     return [str(one.message) for one in caught if one.category is UserWarning]
+
+
+class KeptNorms(own_cases.GuideStep):
+    """Writes the norm of each replica's own gradients."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.norm = tf.Variable(0.0, trainable=False)
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = keras.ops.mean(own_cases.squared_errors(y, self(x, training=True)))
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.norm.assign(tf.linalg.global_norm(gradients))
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return {"loss": loss}
+
+
+class SteppingSometimes(own_cases.GuideStep):
+    def train_step(self, data):
+        x, y = data
+        weights = self.trainable_variables
+        with tf.GradientTape() as tape:
+            loss = keras.ops.mean(own_cases.squared_errors(y, self(x, training=True)))
+        gradients = tape.gradient(loss, weights)
+        finite = tf.math.is_finite(loss)
+        tf.cond(finite, lambda: self.optimizer.apply(gradients, weights), lambda: None)
+        return {"loss": loss}
+
+
+def test_what_differs_by_replica_and_is_written_is_named_by_its_line():
+    model = compiled(kdist.MirroredStrategy(replicas=2), lambda: own_cases.own(KeptNorms))
+    (message,) = fit_with_warnings(model)
+    assert "global_norm(gradients)" in message
+    assert "written into a variable" in message
+    assert "kdist.sum_gradients(" in message
+
+
+def test_gradients_that_a_condition_would_sum_are_refused_by_name():
+    model = compiled(kdist.MirroredStrategy(replicas=2), lambda: own_cases.own(SteppingSometimes))
+    with pytest.raises(UserError, match=r"optimizer\.apply adds up .*kdist\.sum_gradients"):
+        fit(model)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def page_file(tmp_path_factory):
         write_sweep(folder / "in" / kind, kind, rows)
     (folder / "lab.csv").write_text("batch_size,images_per_sec\n32,100\n64,150\n")
     with pytest.MonkeyPatch.context() as patch:  # PNG files have a test of their own
-        patch.setattr("kdist.report.figure.Figure.pngs", lambda figure, data: {})
+        patch.setattr("kdist.charts.figure.Figure.pngs", lambda figure, data: {})
         paths = [str(folder / "in"), str(folder / "lab.csv")]
         return write_report(paths, output=str(folder / "report.html")).page
 
@@ -83,7 +83,7 @@ def test_in_a_browser(opened, subtests):
     charts = page.locator(".chart")
 
     with subtests.test("every chart is drawn, and told in words"):
-        assert charts.count() == 10
+        assert charts.count() == 11
         for chart in charts.all():
             assert chart.locator("svg .mark-symbol path, svg .mark-line path").count() > 0
             assert chart.get_attribute("role") == "img"

@@ -3,12 +3,12 @@ import math
 import pytest
 from kdist.report.headlines import headlines
 from kdist.report.inputs import find_sources
-from kdist.report.trials import find_trials
+from kdist.report.results import find_results
 from report_folders import accuracy_rows, scaling_rows, throughput_rows, write_run, write_sweep
 
 
 def headlines_of(*paths):
-    found = headlines(find_trials(find_sources([str(path) for path in paths])))
+    found = headlines(find_results(find_sources([str(path) for path in paths])))
     return {one.title.split()[0]: one for one in found}
 
 
@@ -82,7 +82,7 @@ def test_one_timed_epoch_has_no_spread(tmp_path):
 
 def test_a_step_with_a_part_left_out_is_no_headline(tmp_path):
     found = headlines_of(write_sweep(tmp_path / "s", "scaling", scaling_rows()))
-    assert found["Images"].of.startswith("2 runs like weak-r4-round0-0:")
+    assert found["Images"].of.startswith("2 runs like weak-r4-round1-0:")
 
 
 def test_typed_numbers(tmp_path):

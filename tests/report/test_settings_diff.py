@@ -1,6 +1,6 @@
-from kdist.report.run_record import read_run
 from kdist.report.settings_diff import differing, run_settings, shared
 from kdist.report.tables import diff_table
+from kdist.runs.run_record import read_run
 from report_folders import write_run
 
 

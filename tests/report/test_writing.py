@@ -88,7 +88,7 @@ def test_what_was_written_is_told(written):
 
 @pytest.mark.parametrize("name", ["report", "my report (2), 报告"])
 def test_a_report_is_replaced_and_its_charts_with_it(tmp_path, monkeypatch, name):
-    monkeypatch.setattr("kdist.report.figure.Figure.pngs", lambda f, _: {f.files()[0]: b"png"})
+    monkeypatch.setattr("kdist.charts.figure.Figure.pngs", lambda f, _: {f.files()[0]: b"png"})
     output = str(tmp_path / f"{name}.html")
     run = write_run(tmp_path / "a")
     write_report([str(run)], output=output)
@@ -99,7 +99,7 @@ def test_a_report_is_replaced_and_its_charts_with_it(tmp_path, monkeypatch, name
     write_report([str(sweep)], output=output)
     assert sorted(path.name for path in charts.iterdir()) == [
         "mine.png",
-        "sweep-1-images-a-second.png",
+        "sweep-1-throughput-images-per-second.png",
     ]
     failed = [{"status": "failed", "error": "out of memory", "batch_size": 8, "replicas": 1}]
     write_report([str(write_sweep(tmp_path / "f", "throughput", failed))], output=output)

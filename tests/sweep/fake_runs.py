@@ -2,22 +2,21 @@
 
 import io
 
-from kdist.sweep.results import COLUMNS
-from kdist.sweep.sweeping import sweep
+from kdist.sweep.run import sweep
 from kdist.sweep.throughput import ThroughputSweep
 from rich.console import Console
 
 MACHINE = {"cpu": "some CPU", "cores": 2, "devices": ["CPU:0 some CPU"], "date": "2026-11-21"}
 
 
-def done_row(point, kind, /, **values):
+def done_row(point, experiment, /, **values):
     """The row of a point whose steps take 0.1 seconds and 1 ms an image."""
     batch = point.axes["global_batch"]
     rate = batch / (0.1 + batch / 1000)
     speeds = {"images_per_sec_low": 0.9 * rate, "images_per_sec_high": 1.1 * rate}
     return (
-        dict.fromkeys(COLUMNS)
-        | {"name": point.name, "kind": kind, "status": "done", **point.axes}
+        dict.fromkeys(experiment.columns())
+        | {"name": point.name, "kind": experiment.kind, "status": "done", **point.axes}
         | {"images_per_sec": rate, "images_per_step": batch, "seconds": 1.0, "epochs": 3, **speeds}
         | values
     )
@@ -30,14 +29,14 @@ class FakeRuns:
         self.names = []
         self.at = {}
 
-    def __call__(self, point, folder, kind):
+    def __call__(self, point, folder, experiment):
         assert list(folder.iterdir()) == []
         self.names.append(point.name)
         (folder / "run").mkdir()
         what = self.at.get(point.name, {})
         if isinstance(what, BaseException):
             raise what
-        return done_row(point, kind, **what)
+        return done_row(point, experiment, **what)
 
 
 def throughput(**values):

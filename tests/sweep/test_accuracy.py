@@ -1,8 +1,7 @@
-import csv
-
 import pytest
 from fake_runs import FakeRuns, done_row, run
 from kdist.sweep.accuracy import AccuracySweep
+from report_folders import write_run
 
 
 def accuracy(**values):
@@ -41,7 +40,7 @@ def rows_of(experiment, outcomes):
         rows.append(
             done_row(
                 point,
-                "accuracy",
+                AccuracySweep,
                 seconds=seconds + 5 if there else 100.0,
                 epochs=9 if there else 10,
                 reached_target=there,
@@ -55,10 +54,10 @@ def rows_of(experiment, outcomes):
     return rows
 
 
-def test_runs_that_never_got_there_are_counted():
+def test_runs_that_never_reached_the_target_count_as_such():
     experiment = accuracy(lr_rules=["linear"])
     rows = rows_of(experiment, {32: [30.0, 50.0, None], 128: [20.0, None, None]})
-    measured = experiment.measure(rows)
+    measured = experiment.summarize(rows, experiment.settings)
     few, many = measured["groups"]
     assert (few["global_batch"], few["reached"], few["runs"]) == (64, 2, 3)
     assert few["seconds_to_target"]["median"] == 50  # the third takes longer than 100
@@ -84,11 +83,13 @@ def test_tables_and_charts(here):
     assert "0 of 3" in out
     assert "Critical batch by the gradient noise scale: 300 (300 to 300) images" in out
     assert "Failed: b32-r2-none-seed0: ValueError: no" in out
+    charts = ["accuracy.png", "best-accuracy.png"]
+    assert sorted(path.name for path in (here / "out").glob("*.png")) == charts
     folder = here / "out/points/b32-r2-linear-seed0/run"  # one of the curves is there
-    with open(folder / "history.csv", "w", newline="") as file:
-        csv.writer(file).writerows([["seconds", "val_accuracy"], [10, 0.5], [20, 0.9]])
+    folder.rmdir()
+    write_run(folder)
     assert run(FakeRuns(), experiment, output="out")[0] == 0
-    for name in ("accuracy.png", "curves.png"):
+    for name in (*charts, "curves.png"):
         assert (here / "out" / name).read_bytes().startswith(b"\x89PNG")
 
 

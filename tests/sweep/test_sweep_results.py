@@ -2,7 +2,8 @@ import json
 
 import pytest
 from kdist.errors import UserError
-from kdist.sweep.results import COLUMNS, SWEEP_FORMAT, read_sweep
+from kdist.sweep.results import SWEEP_FORMAT, read_sweep
+from kdist.sweep.throughput import ThroughputSweep
 
 ABOUT = {"format": SWEEP_FORMAT, "kind": "throughput", "settings": {"epochs": 3}, "machine": {}}
 
@@ -13,7 +14,10 @@ def write_sweep(folder, **about):
 
 
 def write_point(folder, name, /, **values):
-    row = dict.fromkeys(COLUMNS) | {"name": name, "status": "done"} | values
+    row = dict.fromkeys(ThroughputSweep.columns()) | {"kind": "throughput", "status": "done"}
+    row |= {"name": name, "batch_size": 8, "replicas": 1, "images_per_step": 8}
+    row |= dict.fromkeys(("images_per_sec", "images_per_sec_low", "images_per_sec_high"), 50.0)
+    row |= values
     (folder / "points" / name).mkdir(parents=True)
     (folder / "points" / name / "point.json").write_text(json.dumps(row))
     return row
@@ -21,7 +25,7 @@ def write_point(folder, name, /, **values):
 
 def test_rows_come_back_by_name(tmp_path):
     write_sweep(tmp_path)
-    two, one = (write_point(tmp_path, name, batch_size=8) for name in ("b", "a"))
+    two, one = (write_point(tmp_path, name) for name in ("b", "a"))
     sweep = read_sweep(tmp_path)
     assert sweep.points == [one, two]
     assert (sweep.kind, sweep.settings, sweep.machine) == ("throughput", {"epochs": 3}, {})
@@ -29,11 +33,15 @@ def test_rows_come_back_by_name(tmp_path):
     assert sweep.left_out == {}
 
 
-def test_folders_that_hold_no_row_are_listed_and_left_out(tmp_path):
+def test_folders_that_hold_no_row_are_listed_and_skipped(tmp_path):
     write_sweep(tmp_path)
     write_point(tmp_path, "good")
     write_point(tmp_path, "copied", name="other")
     write_point(tmp_path, "edited", images_per_sec="fast")
+    write_point(tmp_path, "negative", images_per_sec_low=-1.0)
+    write_point(tmp_path, "scaling", kind="scaling")
+    write_point(tmp_path, "speedless", images_per_sec=None)
+    write_point(tmp_path, "failed", images_per_sec=None, status="failed", error="no")
     for name, text in (("broken", '{"name": "br'), ("foreign", '{"epochs": 3}'), ("list", "[]")):
         (tmp_path / "points" / name).mkdir()
         (tmp_path / "points" / name / "point.json").write_text(text)
@@ -44,10 +52,14 @@ def test_folders_that_hold_no_row_are_listed_and_left_out(tmp_path):
     (tmp_path / "points" / "deep").mkdir()
     (tmp_path / "points" / "deep" / "point.json").write_text("[" * 100_000)
     sweep = read_sweep(tmp_path)
-    assert [row["name"] for row in sweep.points] == ["good"]
-    assert list(sweep.left_out) == sorted(
-        ["a file", "binary", "broken", "copied", "deep", "edited", "foreign", "killed", "list"]
-    )
+    assert [row["name"] for row in sweep.points] == ["failed", "good"]
+    assert list(sweep.left_out) == [
+        *("a file", "binary", "broken", "copied", "deep", "edited", "foreign", "killed", "list"),
+        *("negative", "scaling", "speedless"),
+    ]
+    assert "images_per_sec_low -1.0" in sweep.left_out["negative"]
+    assert "kind 'scaling', not 'throughput'" in sweep.left_out["scaling"]
+    assert sweep.left_out["speedless"] == "point.json has no images_per_sec"
     assert "it has not ended" in sweep.left_out["killed"]
     assert "images_per_sec 'fast'" in sweep.left_out["edited"]
     assert "of 'other'" in sweep.left_out["copied"]
@@ -59,6 +71,7 @@ def test_folders_that_hold_no_row_are_listed_and_left_out(tmp_path):
     [
         ({"format": 99}, "has format 99, this kdist reads 1"),
         ({"kind": "speed"}, "lacks a sweep's kind"),
+        ({"kind": []}, "lacks a sweep's kind"),
         ({"settings": None}, "lacks a sweep's kind, settings or machine"),
     ],
 )

@@ -53,6 +53,6 @@ def test_it_says_so_when_the_server_does_not_answer(monkeypatch):
 
     monkeypatch.setattr("kdist.tracking.wandb_account.wandb_mode", lambda: "online")
     monkeypatch.setattr(kdist.tracking.dashboard, "workspace_of", lambda **_: Unsaved())
-    with pytest.raises(UserError, match="no such host; it takes a network.*us/kdist") as error:
+    with pytest.raises(UserError, match="no such host; check that the network.*us/kdist") as error:
         dashboard(project="kdist", entity="us")
     assert "\n" not in str(error.value)

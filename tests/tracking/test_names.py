@@ -25,9 +25,9 @@ def test_none_is_no_tracker(nothing):
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        ("wandb,mlflow", "unknown tracker mlflow: there are wandb, tensorboard, csv, none"),
-        (["none", "csv"], "none beside csv"),
-        ([1], "track names trackers"),
+        ("wandb,mlflow", "unknown tracker mlflow: known are wandb, tensorboard, csv, none"),
+        (["none", "csv"], "none together with csv"),
+        ([1], "track takes names"),
     ],
 )
 def test_other_names_are_refused(names, words):

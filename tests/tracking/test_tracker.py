@@ -72,7 +72,7 @@ def test_a_failure_is_one_warning_and_the_tracker_is_off(fails_at):
     with pytest.warns(UserWarning, match="The recorder could not") as warned:
         fit(tracker)
     assert [str(w.message) for w in warned] == [
-        f"The recorder could not {doing} (OSError: no space left): training goes on without it"
+        f"The recorder could not {doing} (OSError: no space left): training continues without it"
         for doing in [
             {"begin": "start", "epoch": "begin an epoch", "epoch end": "write an epoch"}.get(
                 fails_at, "end"

@@ -46,5 +46,5 @@ def test_a_mode_without_a_server_needs_no_account(asked, mode):
 
 
 def test_an_unknown_mode_is_refused(asked):
-    with pytest.raises(UserError, match="WANDB_MODE is one of online.*received onlin"):
+    with pytest.raises(UserError, match="WANDB_MODE has to be one of online.*received onlin"):
         wandb_mode({"WANDB_MODE": "onlin"})

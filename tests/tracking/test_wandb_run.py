@@ -59,7 +59,7 @@ def test_a_server_that_does_not_answer_is_one_warning_and_an_offline_run(
     calls, errors = begun
     errors.append(wandb.errors.CommError("no such host\nmore"))
     monkeypatch.setattr(wandb_run, "wandb_mode", lambda: "online")
-    with pytest.warns(UserWarning, match=r"reached \(no such host\): the run is kept offline"):
+    with pytest.warns(UserWarning, match=r"reached \(no such host\): the run is saved offline"):
         assert wandb_run.begin_run(tmp_path, config={"a": 1}, group="g") == "the run"
     assert [settings.mode for _, settings, _ in calls] == ["online", "offline"]
     for project, settings, given in calls:

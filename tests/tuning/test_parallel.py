@@ -5,10 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from kdist.config import TrainConfig
 from kdist.errors import UserError
+from kdist.training.config import TrainConfig
 from kdist.tuning import parallel, worker
 from kdist.tuning.pinning import Pin, pin_workers
+from kdist.tuning.role import role_variables
 from kdist.tuning.search import Search
 from kdist.tuning.search_folder import SearchFolder
 
@@ -34,7 +35,7 @@ def test_each_worker_has_devices_and_cores_of_its_own(given, expected):
     [
         ({"per_trial": 1}, "without a GPU: pass --devices N"),
         ({"per_trial": 1, "devices": 3, "gpus": "01"}, "devices=3, but 2 GPUs are visible"),
-        ({"per_trial": 3, "gpus": "01"}, "per_trial=3 devices are more than the 2 there are"),
+        ({"per_trial": 3, "gpus": "01"}, "per_trial=3 is more than the 2 available devices"),
     ],
 )
 def test_devices_that_are_not_there_are_refused(given, words):
@@ -47,7 +48,7 @@ def test_a_port_that_is_taken_is_told():
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(UserError, match=f"port {port} cannot be had"):
+        with pytest.raises(UserError, match=f"cannot use port {port}"):
             parallel.free_port(port)
     assert parallel.free_port(None) > 0
 
@@ -112,7 +113,7 @@ def test_chief_and_workers_are_started_and_the_chief_is_stopped(run):
         ["worker0", "-1", "127.0.0.1"],
         ["worker1", "-1", "127.0.0.1"],
     ]
-    assert lines == ["Trials at once: 2, each on 1 of the devices"]
+    assert lines == ["Trials at once: 2, devices per trial: 1"]
 
 
 def test_the_end_of_the_chief_ends_workers_that_came_too_late(run):
@@ -156,7 +157,8 @@ def data():
 def test_a_users_mistake_is_a_line_of_the_process(tmp_path, monkeypatch):
     search = Search(model=str(tmp_path / "model.py:build"), output=str(tmp_path))
     monkeypatch.setattr("sys.argv", ["worker", str(tmp_path), ""])
-    monkeypatch.setenv("KERASTUNER_TUNER_ID", "worker0")
+    for name, value in role_variables("worker0", ip="127.0.0.1", port=4000).items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr(worker.threading.Thread, "start", lambda thread: None)
     SearchFolder(str(tmp_path)).write_json("search.json", search.to_dict())
     with pytest.raises(SystemExit, match="worker0: there is no file .*model.py"):

@@ -3,9 +3,10 @@ import subprocess
 import sys
 
 import pytest
-from kdist.config import TrainConfig
 from kdist.errors import UserError
-from kdist.tuning.run import least_epochs, tune
+from kdist.training.config import TrainConfig
+from kdist.tuning.loading import least_epochs
+from kdist.tuning.run import tune
 from kdist.tuning.search import Search, check_given, differences
 from kdist.tuning.search_folder import SearchFolder
 
@@ -13,31 +14,31 @@ from kdist.tuning.search_folder import SearchFolder
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"tuner": "grid"}, "tuner is one of random, bayesian, hyperband; received grid"),
-        ({"objective": "speed"}, "objective is one of accuracy, loss, seconds_to_target"),
-        ({"objective": "seconds_to_target"}, "takes a time budget, received none: pass --time-b"),
-        ({"max_trials": 0}, "max_trials is a whole number of at least 1, received 0"),
-        ({"executions_per_trial": 1.5}, "executions_per_trial is a whole number"),
-        ({"factor": 1}, "factor is a whole number of at least 2"),
+        ({"tuner": "grid"}, "tuner has to be one of random, bayesian, hyperband; received grid"),
+        ({"objective": "speed"}, "objective has to be one of accuracy, loss, seconds_to_target"),
+        ({"objective": "seconds_to_target"}, "needs a time budget, received none: pass --time-b"),
+        ({"max_trials": 0}, "max_trials has to be at least 1, received 0"),
+        ({"executions_per_trial": 1.5}, "executions_per_trial has to be an integer"),
+        ({"factor": 1}, "factor has to be at least 2, received 1"),
         ({"factor": 4}, "factor=4 is for Hyperband: pass --tuner hyperband"),
-        ({"data": "images"}, "data=images is a function beside a build"),
+        ({"data": "images"}, "data=images needs your own build"),
         ({"devices": 2}, "devices=2 is for several trials at once: pass --per-trial"),
         ({"port": 4000}, "port=4000 does nothing without --per-trial"),
         ({"config": TrainConfig(validate=False)}, "received validate, but every trial is"),
         ({"config": TrainConfig(noise_scale=True)}, "received noise_scale, which no trial"),
-        ({"per_trial": 3, "devices": 2}, "per_trial=3 devices are more than devices=2"),
-        ({"per_trial": 1, "config": TrainConfig(replicas=2)}, "leave --replicas out"),
+        ({"per_trial": 3, "devices": 2}, "per_trial=3 is more than devices=2"),
+        ({"per_trial": 1, "config": TrainConfig(replicas=2)}, "remove --replicas"),
         ({"config": TrainConfig(run_dir="x")}, "received run_dir"),
         ({"tuner": "hyperband", "space": {"epochs": [1, 2]}}, "epochs cannot be tuned"),
         ({"space": {"depht": [10]}}, "unknown hyperparameter depht"),
-        ({"model": "m.py:build", "space": {"width": [1]}}, "leave --space out"),
+        ({"model": "m.py:build", "space": {"width": [1]}}, "remove --space"),
         (
             {"model": "m.py:build", "config": TrainConfig(depth=10, epochs=2)},
-            "received depth, which m.py:build decides itself: leave it out",
+            "received depth, which m.py:build decides itself: remove it",
         ),
     ],
 )
-def test_a_mistake_is_told(values, words):
+def test_a_mistake_is_named(values, words):
     with pytest.raises(UserError, match=words):
         Search(**values)
 
@@ -91,7 +92,7 @@ def test_a_folder_holds_one_search(tmp_path):
         SearchFolder(str(folder.path)).open(search)
     folder.close()
     before = (folder.path / "search.json").read_bytes()
-    with pytest.raises(UserError, match=r"holds another search \(config.epochs was 3, is 4\)"):
+    with pytest.raises(UserError, match=r"contains another search \(config.epochs was 3, is 4\)"):
         SearchFolder(str(folder.path)).open(Search(config=TrainConfig(epochs=4)))
     assert (folder.path / "search.json").read_bytes() == before
     again = SearchFolder(str(folder.path))
@@ -100,7 +101,7 @@ def test_a_folder_holds_one_search(tmp_path):
 
 
 def test_what_a_kill_leaves_before_the_settings_is_no_hindrance(tmp_path):
-    for name in (".lock", ".search.json.123"):
+    for name in (".lock", ".123.search.json"):
         (tmp_path / name).touch()
     folder = SearchFolder(str(tmp_path))
     assert not folder.open(Search())
@@ -118,7 +119,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path, name):
 def test_a_file_in_the_folders_place_is_told(tmp_path):
     path = tmp_path / "file"
     path.touch()
-    with pytest.raises(UserError, match="cannot use the folder"):
+    with pytest.raises(UserError, match="cannot write .*file: File exists; pass another --output"):
         SearchFolder(str(path)).open(Search())
 
 
@@ -152,7 +153,7 @@ def test_variables_of_kerastuner_go_together(tmp_path, monkeypatch):
 
 def test_a_mode_that_wandb_does_not_know_fails_no_trial(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "of")
-    with pytest.raises(UserError, match="WANDB_MODE is one of .*; received of"):
+    with pytest.raises(UserError, match="WANDB_MODE has to be one of .*; received of"):
         tune(Search(config=TrainConfig(track="wandb"), output=str(tmp_path / "out")))
     assert not (tmp_path / "out").exists()
 

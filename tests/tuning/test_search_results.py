@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kdist.config import TrainConfig
+from kdist.analysis.rank_correlation import importance, ranks
 from kdist.errors import UserError
-from kdist.tuning.importance import importance, ranks
+from kdist.training.config import TrainConfig
 from kdist.tuning.objective import Objective, best_epoch, find_objective, seconds_to_target
 from kdist.tuning.report import report
 from kdist.tuning.results import best_first, best_settings, describe, read_trials

@@ -5,8 +5,8 @@ import keras_tuner
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kdist.config import TrainConfig
 from kdist.errors import UserError
+from kdist.training.config import TrainConfig
 from kdist.tuning.space import DEFAULT_SPACE, NOT_TUNED, Choice, Range, SearchSpace
 from kdist.tuning.trial_config import trial_config
 
@@ -23,24 +23,30 @@ def space(**ranges):
         ({"learning_rate": [0.1]}, "unknown hyperparameter learning_rate in the search space"),
         ({"replicas": [1, 2]}, "replicas cannot be tuned: one strategy trains all trials"),
         ({}, "the search space is empty"),
-        ({"width": 2}, "is a list of choices, or a table with min and max; received 2"),
-        ({"width": []}, "is a list of choices"),
-        ({"width": [1, 1]}, "has a choice twice"),
-        ({"width": [1, [2]]}, r"the search space of width holds \[2\]: give single values"),
-        ({"depth": [10, 12]}, "the search space of depth holds 12: depth is 6n \\+ 4"),
-        ({"depth": {"min": 10, "max": 22, "step": 3}}, "holds 13"),
-        ({"dropout": {"min": 0.0, "max": 1.0}}, "the search space of dropout holds 1.0"),
+        ({"width": 2}, "has to be a list of choices, or a table with min and max; received 2"),
+        ({"width": []}, "has to be a list of choices"),
+        ({"width": [1, 1]}, "has a repeated choice"),
+        ({"width": [1, [2]]}, r"the search space of width contains \[2\]: pass single values"),
+        ({"depth": [10, 12]}, "the search space of depth contains 12: depth has to be 6n \\+ 4"),
+        ({"depth": {"min": 10, "max": 22, "step": 3}}, "contains 13"),
+        ({"dropout": {"min": 0.0, "max": 1.0}}, "the search space of dropout contains 1.0"),
         ({"warmup_epochs": [0, 4]}, "leaves none of epochs=4"),
         ({"optimizer": {"min": 1, "max": 2}}, "optimizer has no range"),
-        ({"wd": {"min": 0.1}}, "has min and max, and may have step and sampling; received min"),
+        ({"wd": {"min": 0.1}}, "needs min and max, and may have step and sampling; received min"),
         ({"wd": {"min": 0.1, "max": 0.2, "steps": 3}}, "received min, max, steps"),
-        ({"wd": {"min": 0.2, "max": 0.1}}, "is below its max, received 0.2 and 0.1"),
-        ({"wd": {"min": "a", "max": 0.1}}, "min of wd's range is a finite number, received 'a'"),
-        ({"width": {"min": 1, "max": 2.5}}, "max of width's range is a whole number"),
-        ({"wd": {"min": 0, "max": 1, "sampling": "log"}}, "begins above 0, received 0"),
-        ({"wd": {"min": 1e-6, "max": 1, "sampling": "log", "step": 1}}, "is a factor above 1"),
-        ({"width": {"min": 1, "max": 4, "step": 0}}, "step of width's range is above 0"),
-        ({"width": {"min": 1, "max": 4, "sampling": "even"}}, "sampling of width's range is one"),
+        ({"wd": {"min": 0.2, "max": 0.1}}, "has to be below its max, received 0.2 and 0.1"),
+        (
+            {"wd": {"min": "a", "max": 0.1}},
+            "min of wd's range has to be a finite number, received 'a'",
+        ),
+        ({"width": {"min": 1, "max": 2.5}}, "max of width's range has to be an integer"),
+        ({"wd": {"min": 0, "max": 1, "sampling": "log"}}, "has to be above 0, received 0"),
+        (
+            {"wd": {"min": 1e-6, "max": 1, "sampling": "log", "step": 1}},
+            "has to be a factor above 1",
+        ),
+        ({"width": {"min": 1, "max": 4, "step": 0}}, "step of width's range has to be above 0"),
+        ({"width": {"min": 1, "max": 4, "sampling": "even"}}, "sampling of width's range has to"),
     ],
 )
 def test_what_cannot_be_searched_is_refused(ranges, words):

@@ -1,5 +1,5 @@
 import pytest
-from kdist.config import TrainConfig
+from kdist.training.config import TrainConfig
 from kdist.tuning import trial_tracking
 from kdist.tuning.search import Search
 from kdist.tuning.search_folder import SearchFolder

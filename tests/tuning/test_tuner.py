@@ -8,9 +8,10 @@ import keras_tuner
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.config import TrainConfig
 from kdist.data import fashion_mnist
 from kdist.errors import UserError
+from kdist.training.config import TrainConfig
+from kdist.training.plan import make_plan
 from kdist.tuning import hypermodel as hypermodel_module
 from kdist.tuning.failures import reason_of
 from kdist.tuning.hypermodel import WideResNetHyperModel
@@ -333,11 +334,13 @@ def test_the_wide_resnet_is_trained_with_the_trials_settings(
 ):
     made = []
 
-    def small(config, data, strategy, *, learning_rate, steps_per_epoch):
-        made.append((config, learning_rate, steps_per_epoch))
+    def small(config, data, strategy, plan):
+        made.append((config, plan.learning_rate, plan.steps_per_epoch(len(data.train_images))))
         model = keras.Sequential([keras.Input(data.image_shape), keras.layers.Flatten()])
         model.add(keras.layers.Dense(data.classes, "softmax"))
-        optimizer = keras.optimizers.SGD(learning_rate, use_ema=config.ema_momentum is not None)
+        optimizer = keras.optimizers.SGD(
+            plan.learning_rate, use_ema=config.ema_momentum is not None
+        )
         model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
         return model
 
@@ -360,9 +363,9 @@ def test_the_wide_resnet_is_trained_with_the_trials_settings(
     assert (config.batch_size, steps) == (32, math.ceil(80 / 32))
     # The weights that are kept are the averages, with which the score was reached.
     model = tuner.get_best_models()[0]
-    from kdist.run_parts import make_pipelines
+    from kdist.training.pipelines import make_pipelines
 
-    _, validation = make_pipelines(config, data, replicas=1)
+    _, validation = make_pipelines(config, data, make_plan(config, replicas=1))
     _, accuracy = model.evaluate(validation, verbose=0)
     assert accuracy == pytest.approx(trial.score)
     state = json.loads((tmp_path / "untitled_project" / "trial_0" / "trial.json").read_text())

@@ -1,9 +1,10 @@
 import json
 
 import pytest
-from kdist.config import TrainConfig
 from kdist.errors import UserError
-from kdist.tuning.run import tune, tuner_of
+from kdist.training.config import TrainConfig
+from kdist.tuning.loading import tuner_of
+from kdist.tuning.run import tune
 from kdist.tuning.search import Search
 from kdist.tuning.search_folder import SearchFolder
 from kdist.tuning.user_model import checked_data, load_functions
@@ -81,7 +82,7 @@ def test_a_folder_of_other_hyperparameters_is_refused(path, tmp_path):
 
 def test_xla_on_several_cpus_is_told_before_the_first_trial(tmp_path):
     config = TrainConfig(dataset="sample", replicas=2, xla=True)
-    with pytest.raises(UserError, match="leave --xla out"):
+    with pytest.raises(UserError, match="without --xla"):
         tune(Search(config=config, output=str(tmp_path / "out")), announce=lambda line: None)
     assert not (tmp_path / "out" / "trials").exists()
 

@@ -1,0 +1,169 @@
+"""`SaveTrainingData`: a run as a CSV file, one row per epoch."""
+
+import csv
+import math
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from ..atomic_files import atomic_path, explain_write_errors
+from ..errors import UserError
+from .epoch_timing import EpochTiming
+from .image_count import count_images
+from .throughput_meter import Clock
+
+COLUMNS = (
+    "epoch",
+    "seconds",
+    "images_per_sec",
+    "loss",
+    "accuracy",
+    "val_loss",
+    "val_accuracy",
+    "learning_rate",
+    "replicas",
+    "global_batch",
+)
+
+
+class SaveTrainingData(EpochTiming):
+    """Writes a CSV file of a run, one row per epoch, as training proceeds.
+
+    An interrupted run keeps the rows of its finished epochs. The columns are `epoch` (from 1),
+    `seconds` (wall clock since training began, validation included), `images_per_sec` (of the
+    epoch's training part), `loss`, `accuracy`, `val_loss`, `val_accuracy`, `learning_rate` (of the
+    next step), `replicas` and `global_batch` (images per step at the start of the epoch), then
+    every other value in `logs`, by name. Values that an epoch does not have are empty.
+
+    A fit that begins at epoch 0 overwrites the file. One that begins later (`initial_epoch`,
+    `keras.callbacks.BackupAndRestore`) or is resumed by `set_state` adds rows to the file: the rows
+    of epochs that are trained again are replaced, and `seconds` continues from the last row kept.
+
+    Args:
+        path: The file. Its folder has to exist.
+        total_images: Images in one epoch; counted by default.
+        verbose: 1 prints at the end where the file is.
+        clock: Returns the time in seconds, from any origin.
+
+    Raises:
+        UserError: If the file cannot be written, or a resumed run finds a file that
+            `SaveTrainingData` did not write.
+
+    Example:
+        ```python
+        model.fit(train, epochs=40, callbacks=[SaveTrainingData("batch_64.csv")])
+        ```
+    """
+
+    initial_state: ClassVar[Mapping[str, Any]] = {**EpochTiming.initial_state, "total_seconds": 0.0}
+    total_seconds: float
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] = "training.csv",
+        total_images: int | None = None,
+        *,
+        verbose: int = 1,
+        clock: Clock = time.perf_counter,
+    ) -> None:
+        self.path = os.fspath(path)
+        self._columns: list[str] = []
+        self._rows: list[dict[str, str]] = []
+        self._begun = self._goes_on = False
+        self._began = 0.0
+        self._global_batch = 0
+        super().__init__(total_images, verbose=verbose, clock=clock)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the state of `EpochTiming`, and the wall-clock seconds."""
+        return super().get_state() | {"total_seconds": self.total_seconds}
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Reject a file that cannot be written, before the first epoch."""
+        self._goes_on, self._begun = self._resumed, False
+        super().on_train_begin(logs)
+        self._began = self.clock() - self.total_seconds
+        hint = "pass a path in a folder that exists"
+        with (
+            explain_write_errors(Path(self.path), hint=hint),
+            open(self.path, "a", encoding="utf-8"),
+        ):
+            pass
+        if self._goes_on:
+            self._read()
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Start the table, or continue the existing one."""
+        super().on_epoch_begin(epoch, logs)
+        self._global_batch = 0
+        if self._begun:
+            return
+        self._begun = True
+        rows = self._read() if epoch or self._goes_on else []
+        # A resumed run that counts its epochs from 0 again adds to all there are.
+        self._rows = [row for row in rows if not epoch or int(row["epoch"]) <= epoch]
+        if self._rows and not self._goes_on:
+            self._began -= float(self._rows[-1]["seconds"])
+        self._write()
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Note the images per step, from the epoch's first execution."""
+        super().on_train_batch_end(batch, logs)
+        if not self._global_batch and self.total_images is None:
+            self._global_batch = math.ceil(count_images(self.model) / self.steps)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Write the epoch's row."""
+        super().on_epoch_end(epoch, logs)
+        self.total_seconds = self.clock() - self._began
+        rate = tf.convert_to_tensor(self.model.optimizer.learning_rate)
+        values = (logs or {}) | {
+            "epoch": epoch + 1,
+            "seconds": f"{self.total_seconds:.3f}",
+            "images_per_sec": "" if self.rate is None else f"{self.rate:.1f}",
+            "learning_rate": float(rate),
+            "replicas": self.model.distribute_strategy.num_replicas_in_sync,
+            "global_batch": self._global_batch or "",
+        }
+        self._rows.append({name: str(value) for name, value in values.items()})
+        if set(values) <= set(self._columns):
+            with open(self.path, "a", newline="", encoding="utf-8") as file:
+                csv.DictWriter(file, self._columns).writerow(self._rows[-1])
+        else:
+            self._write()
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        """Print where the file is."""
+        self.print_line(f"Training data: {self.path}")
+        super().on_train_end(logs)
+
+    def _read(self) -> list[dict[str, str]]:
+        with open(self.path, newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            columns = list(reader.fieldnames or ())
+            if columns and columns[: len(COLUMNS)] != list(COLUMNS):
+                raise UserError(
+                    f"{self.path} does not begin with the columns of SaveTrainingData, so a resumed"
+                    " run cannot add to it: pass another path, or the run's own file"
+                )
+            return list(reader)
+
+    def _write(self) -> None:
+        """Rewrite the whole table atomically, as a new value adds a column."""
+        others = {name for row in self._rows for name in row} - set(COLUMNS)
+        self._columns = [*COLUMNS, *sorted(others)]
+        with (
+            atomic_path(Path(self.path)) as part,
+            open(part, "w", newline="", encoding="utf-8") as file,
+        ):
+            writer = csv.DictWriter(file, self._columns)
+            writer.writeheader()
+            writer.writerows(self._rows)
+
+    def _assign(self, state: Mapping[str, Any]) -> None:
+        super()._assign(state)
+        self.total_seconds = state["total_seconds"]

@@ -1,0 +1,183 @@
+"""`StopAtAccuracy`: stop once the model is good enough, or the time is up."""
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..arguments import positive_integer, positive_number, real_number
+from ..errors import UserError
+from ..runs.target import Streak, beats
+from .resumable import ResumableCallback
+from .throughput_meter import Clock
+
+
+class StopAtAccuracy(ResumableCallback):
+    """Stops training once accuracies beat their targets in several consecutive epochs.
+
+    A value has to be above its target; equal is not enough. Epochs without validation neither count
+    nor break the streak. When it stops training, it prints `Early stopping after epoch 7`, counting
+    epochs from 1 as Keras does. At the end it prints when the target was met,
+    `Target val_accuracy > 0.85 met in epoch 6 after 41.70 seconds` (the first epoch of the streak),
+    or that it never was, with the best value of each metric.
+
+    Args:
+        target: The accuracy to beat in `val_accuracy`, at least 0 and below 1; or a mapping from
+            names in `logs` to targets, such as `{"val_accuracy": 0.85, "accuracy": 0.9}`, all of
+            which have to be beaten in the same epoch.
+        patience: How many validated epochs in a row have to beat the target, at least 1.
+        validation_freq: The `validation_freq` of `fit`; of a list, its first entry. Before that
+            epoch, a missing `val_…` metric is not an error.
+        time_budget: Seconds of training, validation included, after which training stops at the
+            end of the epoch whether the target is met or not; None for no limit.
+        verbose: 0 prints nothing.
+        clock: Returns the time in seconds, from any origin.
+
+    Attributes:
+        targets: The mapping from names in `logs` to targets.
+        streak: How many epochs in a row have beaten the target so far.
+        stopped_epoch: The epoch, counted from 1, after which training was stopped, or None.
+        met_epoch: The first epoch of the current streak, or None.
+        met_seconds: Seconds of training until the end of that epoch, or None.
+        seconds: Seconds of training so far, including those of the run that was resumed.
+
+    Raises:
+        UserError: If an argument is out of range, or, at the end of an epoch, if `logs` lacks a
+            name of `target`.
+
+    Example:
+        ```python
+        stop = StopAtAccuracy(target=0.85, patience=2)
+        model.fit(train, validation_data=test, epochs=40, callbacks=[stop])
+        ```
+    """
+
+    initial_state: ClassVar[Mapping[str, Any]] = {
+        "streak": 0,
+        "seconds": 0.0,
+        "met_epoch": None,
+        "met_seconds": None,
+        "best": {},
+    }
+    streak: int
+    seconds: float
+    met_epoch: int | None
+    met_seconds: float | None
+    best: dict[str, float]
+
+    def __init__(
+        self,
+        target: float | Mapping[str, float] = 0.85,
+        patience: int = 2,
+        *,
+        validation_freq: int = 1,
+        time_budget: float | None = None,
+        verbose: int = 1,
+        clock: Clock = time.perf_counter,
+    ) -> None:
+        super().__init__(verbose=verbose)
+        self.targets = _targets(target)
+        self.patience = positive_integer(
+            "patience", patience, hint="pass how many epochs in a row have to beat the target"
+        )
+        self.validation_freq = positive_integer(
+            "validation_freq", validation_freq, hint="pass the validation_freq given to fit()"
+        )
+        if time_budget is not None:
+            hint = "pass how many seconds training may take"
+            time_budget = positive_number("time_budget", time_budget, hint=hint, finite=False)
+        self.time_budget = time_budget
+        self.clock = clock
+        self.stopped_epoch: int | None = None
+        self._complete_before = False
+        self._began = 0.0
+
+    @property
+    def reached(self) -> bool:
+        """Whether the target was met in `patience` epochs in a row."""
+        return self.streak >= self.patience
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Reset the state of the previous fit, and start the clock."""
+        super().on_train_begin(logs)
+        self.stopped_epoch = None
+        self._complete_before = False
+        self._began = self.clock() - self.seconds
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Compare the epoch with the targets, and stop training if they are met."""
+        super().on_epoch_end(epoch, logs)
+        self.seconds = self.clock() - self._began
+        logs = logs or {}
+        if self._is_complete(epoch, logs):
+            self._compare(epoch, logs)
+        if self.reached:
+            self._stop(epoch)
+        elif self.time_budget is not None and self.seconds >= self.time_budget:
+            self.print_line(f"Time budget of {self.time_budget:g} seconds used up")
+            self._stop(epoch)
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        """Print when the target was met, or that it never was."""
+        goal = ", ".join(f"{name} > {target:g}" for name, target in self.targets.items())
+        if self.reached:
+            self.print_line(
+                f"Target {goal} met in epoch {self.met_epoch} after {self.met_seconds:.2f} seconds"
+            )
+        else:
+            best = ", ".join(f"best {name} {value:.4f}" for name, value in self.best.items())
+            row = f" in {self.patience} epochs in a row" if self.patience > 1 else ""
+            self.print_line(f"Target {goal} never met{row}: {best or 'no epoch was compared'}")
+        super().on_train_end(logs)
+
+    def _compare(self, epoch: int, logs: Mapping[str, Any]) -> None:
+        values = {name: float(logs[name]) for name in self.targets}
+        self.best = {
+            name: float(np.fmax(value, self.best.get(name, -math.inf)))
+            for name, value in values.items()
+        }
+        before = Streak(self.streak, self.met_epoch, self.met_seconds)
+        beaten = beats(values, self.targets)
+        streak = before.after(beaten, epoch=epoch + 1, seconds=self.seconds)
+        self.streak = streak.length
+        self.met_epoch, self.met_seconds = streak.epoch, streak.seconds
+
+    def _stop(self, epoch: int) -> None:
+        self.stopped_epoch = epoch + 1
+        self.model.stop_training = True
+        self.print_line(f"Early stopping after epoch {epoch + 1}")
+
+    def _is_complete(self, epoch: int, logs: Mapping[str, Any]) -> bool:
+        missing = [name for name in self.targets if name not in logs]
+        if not missing:
+            self._complete_before = True
+            return True
+        due = not self._complete_before and (epoch + 1) % self.validation_freq == 0
+        validated = any(name.startswith("val_") for name in logs)
+        if due or validated or not all(name.startswith("val_") for name in missing):
+            raise UserError(
+                f"StopAtAccuracy needs {', '.join(missing)}, but epoch {epoch + 1} reported "
+                f"{', '.join(sorted(logs)) or 'nothing'}: "
+                'pass metrics=["accuracy"] to compile() and validation_data to fit(), or name the '
+                'metric, as in target={"val_top_5": 0.85}; if fit() has a validation_freq, pass it '
+                "to StopAtAccuracy too."
+            )
+        return False
+
+
+def _targets(target: float | Mapping[str, float]) -> dict[str, float]:
+    named = dict(target) if isinstance(target, Mapping) else {"val_accuracy": target}
+    if not named:
+        raise UserError('target is empty: name a metric, as in target={"val_accuracy": 0.85}.')
+    for name, value in named.items():
+        hint = "pass an accuracy such as 0.85"
+        accuracy = real_number(f"target for {name}", value, hint=hint)
+        if not 0 <= accuracy < 1:
+            raise UserError(
+                f"target for {name} is {value!r}, but an accuracy to beat is at least 0 and below "
+                f"1: {hint}."
+            )
+        named[name] = accuracy
+    return named

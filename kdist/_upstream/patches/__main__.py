@@ -1,0 +1,13 @@
+"""`python -m kdist._upstream.patches [PAGE]`: print the table of patches, or renew a page's."""
+
+import sys
+from pathlib import Path
+
+from . import PATCHES
+from .markdown import markdown, with_table
+
+if sys.argv[1:]:
+    path = Path(sys.argv[1])
+    path.write_text(with_table(path.read_text(), PATCHES))
+else:
+    print(markdown(PATCHES), end="")

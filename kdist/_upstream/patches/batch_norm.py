@@ -1,0 +1,43 @@
+"""Keras's own synchronized batch norm, where there is a mask or a replica without a sample."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from ..active_batch import active_batch, check_no_inner_graph
+from ..patching import Patch
+
+
+def _moments(original: Callable[..., Any], layer: Any, inputs: Any, mask: Any) -> Any:
+    """Synchronized where there is a mask too, and without replicas that have no sample."""
+    batch = active_batch()
+    if batch is None or not layer.synchronized:
+        return original(layer, inputs, mask)
+    check_no_inner_graph(f"The layer {layer.name!r}")
+    # As in Keras, where there is a mask.
+    epsilon = 0.0 if mask is None else keras.config.epsilon()
+    mask = tf.ones(tf.shape(inputs)[:-1]) if mask is None else mask
+    weight = tf.cast(keras.ops.broadcast_to(mask[..., None], tf.shape(inputs)), inputs.dtype)
+    weight *= tf.cast(batch.is_nonempty(), weight.dtype)
+    inputs = tf.where(batch.is_nonempty(), inputs, tf.zeros_like(inputs))
+
+    def global_sum(values: Any) -> Any:
+        values = tf.where(weight > 0, values, tf.zeros_like(values))
+        return batch.all_reduce_sum(tf.reduce_sum(values, layer._reduction_axes))
+
+    count = global_sum(weight) + epsilon
+    mean = global_sum(inputs) / count
+    return mean, global_sum(tf.square(inputs - mean)) / count
+
+
+PATCHES = (
+    Patch(
+        owner=keras.layers.BatchNormalization,
+        name="_moments",
+        replacement=_moments,
+        why="`synchronized=True` takes the moments of one replica where there is a mask.",
+        canary="test_a_mask_undoes_synchronization",
+    ),
+)

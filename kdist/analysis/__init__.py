@@ -1,0 +1,1 @@
+"""Statistics of runs: spreads, fits and correlations, from plain numbers."""

@@ -1,0 +1,1 @@
+"""Batch norms found, converted, recalibrated and watched."""

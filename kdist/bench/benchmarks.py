@@ -1,0 +1,194 @@
+"""What `kdist bench` compares: benchmarks and their candidates, as plain data."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..performance.hardware import cpu_flags
+
+LAB_BATCHES = (8, 16, 32, 64, 128, 256, 512, 700)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One way to do some work, in a process of its own.
+
+    Args:
+        name: As in tables.
+        workload: A name of `kdist.bench.workloads.WORKLOADS`.
+        settings: What the workload is given.
+        stock: Import TensorFlow before kdist, so that it makes its own choices.
+        environment: Variables set for the process.
+    """
+
+    name: str
+    workload: str
+    settings: dict[str, Any]
+    stock: bool = False
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A ratio of speeds that a benchmark is run for.
+
+    Args:
+        name: The candidate in question.
+        bases: The others; the fastest of them counts.
+        goal: The smallest ratio aimed at, where there is one.
+    """
+
+    name: str
+    bases: tuple[str, ...]
+    goal: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """Candidates that take turns."""
+
+    title: str
+    candidates: Sequence[Candidate]
+    comparisons: Sequence[Comparison] = ()
+
+
+KERAS, MIRRORED = "stock Keras", "stock MirroredStrategy, two replicas"
+KERAS_ONEDNN = "stock Keras with oneDNN"
+MIRRORED_ONEDNN = "stock MirroredStrategy with oneDNN"
+KERAS_MANY = "stock Keras, 128 steps an execution"
+_ONEDNN = {"TF_ENABLE_ONEDNN_OPTS": "1"}
+ONE, TWO = "kdist, one replica", "kdist, two replicas"
+NO_NORM, BFLOAT16 = "kdist, no batch norm", "kdist, bfloat16"
+EAGER, COMPILED = "PyTorch, eager", "PyTorch, compiled"
+JAX = "Keras on JAX"
+PLAIN = "kdist, one replica, without oneDNN"
+MATMUL = "matrix product"
+
+
+def has_bfloat16() -> bool:
+    """Whether the CPU computes in it, or there is an NVIDIA GPU that does."""
+    return bool({"avx512_bf16", "amx_bf16"} & cpu_flags()) or Path("/dev/nvidia0").exists()
+
+
+def training(depth: int, width: int, batch: int, steps: int, *, few: bool = False) -> Benchmark:
+    """The wide residual network with all candidates, or with `few` only those compared most."""
+    network = {"depth": depth, "width": width, "batch": batch, "steps": steps}
+    everybody = [
+        Candidate(name=KERAS, workload="keras", settings=network, stock=True),
+        Candidate(name=MIRRORED, workload="keras", settings={**network, "replicas": 2}, stock=True),
+        Candidate(
+            name=KERAS_ONEDNN, workload="keras", settings=network, stock=True, environment=_ONEDNN
+        ),
+        Candidate(
+            name=MIRRORED_ONEDNN,
+            workload="keras",
+            settings={**network, "replicas": 2},
+            stock=True,
+            environment=_ONEDNN,
+        ),
+        Candidate(name=ONE, workload="kdist", settings=network),
+        Candidate(name=TWO, workload="kdist", settings={**network, "replicas": 2}),
+        Candidate(name=EAGER, workload="torch", settings=network),
+        Candidate(name=MATMUL, workload="matmul", settings={}),
+    ]
+    if not few:
+        everybody += [
+            Candidate(name=NO_NORM, workload="kdist", settings={**network, "batch_norm": False}),
+            Candidate(name=COMPILED, workload="torch", settings={**network, "compiled": True}),
+            Candidate(
+                name=JAX,
+                workload="keras_on_jax",
+                settings=network,
+                environment={"KERAS_BACKEND": "jax"},
+            ),
+        ]
+        if width > 1 and has_bfloat16():
+            everybody.append(
+                Candidate(
+                    name=BFLOAT16,
+                    workload="kdist",
+                    settings={**network, "precision": "mixed_bfloat16"},
+                )
+            )
+    comparisons = [
+        Comparison(name=ONE, bases=(KERAS,), goal=1.25),
+        Comparison(name=ONE, bases=(KERAS_ONEDNN,)),
+        Comparison(name=TWO, bases=(MIRRORED,), goal=1.35),
+        Comparison(name=TWO, bases=(MIRRORED_ONEDNN,)),
+        Comparison(name=TWO, bases=(ONE,), goal=0.90),
+        Comparison(name=ONE, bases=(EAGER, COMPILED), goal=1.15),
+        Comparison(name=ONE, bases=(NO_NORM,), goal=0.90),
+        Comparison(name=BFLOAT16, bases=(ONE,), goal=1.3),
+    ]
+    names = {candidate.name for candidate in everybody}
+    return Benchmark(
+        title=f"WRN-{depth}-{width}, global batch {batch}",
+        candidates=everybody,
+        comparisons=[c for c in comparisons if {c.name, c.bases[0]} <= names],
+    )
+
+
+def tiny() -> Benchmark:
+    """Two dense layers: what is left is what a step costs besides arithmetic."""
+    settings = {"batch": 32, "steps": 512}
+    return Benchmark(
+        title="two dense layers, batch 32",
+        candidates=[
+            Candidate(name=KERAS, workload="tiny", settings=settings, stock=True),
+            Candidate(
+                name=KERAS_MANY,
+                workload="tiny",
+                settings={**settings, "steps_per_execution": 128},
+                stock=True,
+            ),
+            Candidate(
+                name=ONE, workload="tiny", settings={**settings, "steps_per_execution": "auto"}
+            ),
+            Candidate(
+                name=PLAIN,
+                workload="tiny",
+                settings={**settings, "steps_per_execution": "auto"},
+                environment={"TF_ENABLE_ONEDNN_OPTS": "0"},
+            ),
+        ],
+        comparisons=[
+            Comparison(name=ONE, bases=(KERAS,), goal=3),
+            Comparison(name=ONE, bases=(KERAS_MANY,)),
+            Comparison(name=PLAIN, bases=(KERAS_MANY,)),
+        ],
+    )
+
+
+def inputs() -> Benchmark:
+    """The input pipeline with augmentation alone."""
+    settings = {"batch": 128, "images": 10_000}  # an epoch of the lab's sample
+    return Benchmark(
+        title="augmented images, batch 128",
+        candidates=[
+            Candidate(name=name, workload=workload, settings=settings, stock=workload != "pipeline")
+            for name, workload in (
+                ("kdist.data", "pipeline"),
+                ("ImageDataGenerator", "image_data_generator"),
+                ("PyDataset with Keras's layers", "py_dataset"),
+            )
+        ],
+        comparisons=[
+            Comparison(name="kdist.data", bases=("ImageDataGenerator",), goal=20),
+            Comparison(name="kdist.data", bases=("PyDataset with Keras's layers",)),
+        ],
+    )
+
+
+def batch_sweep(names: Sequence[str], depth: int, width: int) -> list[Benchmark]:
+    """The lab's batch sizes for some of the candidates of `training`."""
+    benchmarks = []
+    for batch in LAB_BATCHES:
+        everybody = training(depth, width, batch, max(2, 1024 // batch)).candidates
+        benchmarks.append(
+            Benchmark(
+                title=f"WRN-{depth}-{width}, global batch {batch}",
+                candidates=[c for c in everybody if c.name in names],
+            )
+        )
+    return benchmarks

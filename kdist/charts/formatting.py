@@ -1,0 +1,42 @@
+"""How the report writes numbers and names."""
+
+from typing import Any
+
+MISSING = "\N{EN DASH}"
+"""Stands where there is no number."""
+
+
+def accuracy(value: float | None) -> str:
+    """Four digits, as Keras prints it."""
+    return MISSING if value is None else f"{value:.4f}"
+
+
+def rate(value: float | None) -> str:
+    """Three digits at least: `1,235`, `12.3`."""
+    if value is None:
+        return MISSING
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def seconds(value: float | None) -> str:
+    """With its unit: `0.0213 s`, `41.7 s`, `12.3 min`, `3.4 h`."""
+    if value is None:
+        return MISSING
+    if value < 600:
+        return f"{value:.1f} s" if value >= 10 else f"{value:.3g} s"
+    return f"{value / 60:.1f} min" if value < 7200 else f"{value / 3600:.1f} h"
+
+
+def setting(value: Any) -> str:
+    """As it stands in a settings file; nothing is a dash."""
+    if value is None:
+        return MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(setting(one) for one in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {setting(one)}" for name, one in value.items())
+    return str(value)

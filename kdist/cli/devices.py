@@ -1,0 +1,23 @@
+"""`kdist devices`: parses and calls."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ..training.config import TrainConfig
+
+
+def devices(
+    *,
+    replicas: Annotated[
+        int | None, Parameter(help="As for train; every GPU, else the CPU by default.")
+    ] = None,
+) -> None:
+    """List the devices that a strategy would use."""
+    TrainConfig(replicas=replicas)  # refuses a wrong number before TensorFlow is imported
+    from ..distribute.mirrored_strategy import MirroredStrategy
+    from ..performance.hardware import device_names
+
+    strategy = MirroredStrategy(replicas=replicas)
+    for device, name in zip(strategy.devices, device_names(strategy.devices), strict=True):
+        print(f"{device}  {name}")

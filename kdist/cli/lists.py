@@ -1,0 +1,43 @@
+"""Lists on the command line, such as `8,16,32`."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import UserError
+
+
+def parse_whole_numbers(option: str, text: str) -> list[int]:
+    """The numbers of a list such as `8,16,32`, each once, in order of size.
+
+    Raises:
+        UserError: A part is no integer of at least 1, or comes twice.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    wrong = [part for part in parts if not re.fullmatch("0*[1-9][0-9]{0,8}", part)]
+    if wrong:
+        raise UserError(
+            f"{option} got {wrong[0]!r} in {text!r}: pass integers of at least 1 with commas"
+            " between, such as 1,2,4"
+        )
+    return sorted(_once(option, [int(part) for part in parts]))
+
+
+def parse_names(option: str, text: str, known: Sequence[str]) -> list[str]:
+    """The names of a list such as `linear,sqrt`.
+
+    Raises:
+        UserError: A name is not among those known, or comes twice.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    wrong = [part for part in parts if part not in known]
+    if wrong:
+        raise UserError(f"{option} takes {', '.join(known)}, received {wrong[0]!r}")
+    return _once(option, parts)
+
+
+def _once(option: str, values: list[Any]) -> list[Any]:
+    twice = [value for value in values if values.count(value) > 1]
+    if twice:
+        raise UserError(f"{option} got {twice[0]} twice: pass every value once")
+    return values

@@ -1,0 +1,216 @@
+"""`kdist sweep`: parses and calls, no logic."""
+
+import dataclasses
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Group, Parameter
+from cyclopts.validators import Number
+
+from ..scaling import RULES
+from ..training.config import TrainConfig
+from ..training.fields import field_names
+from ..training.settings import FOLDERS, Batches, Output, Stopping
+from .lists import parse_names, parse_whole_numbers
+from .options import ConfigFile, Recipe, given, options_of, read_files
+
+app = App(
+    name="sweep",
+    help="Experiments of many runs, and how sure their result is."
+    " Settings of `kdist train` can be given too. A sweep that was cut short resumes when the same"
+    " command is given again.",
+)
+
+# A sweep's runs have folders of their own, and a fixed place for each file.
+_OWN_FOLDERS = FOLDERS & field_names(Output)
+# What a run for its speed has no use for, or the sweep decides.
+_NOT_TIMED = field_names(Batches, Stopping) | {"validate", "save_model"} | _OWN_FOLDERS
+_NOT_COMPARED = {"batch_size", "replicas", "seed", "lr_rule", "validate"} | _OWN_FOLDERS
+# An accuracy sweep says so itself where neither a file nor an option does.
+_AIMS = ("target_accuracy", "patience", "epochs", "base_lr")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SweepOptions:
+    """Options of every sweep.
+
+    Attributes:
+        output: Folder; a sweep begun in it resumes. `runs/sweep-<date>` by default.
+        fresh: Begin anew, whatever was cut short.
+        retry_failed: Run failed points again.
+    """
+
+    output: str | None = None
+    fresh: Annotated[bool, Parameter(negative=())] = False
+    retry_failed: Annotated[bool, Parameter(negative=())] = False
+
+
+_TIMED_OPTIONS = options_of(TrainConfig, without=_NOT_TIMED)
+_ACCURACY_OPTIONS = options_of(TrainConfig, without=_NOT_COMPARED)
+
+if TYPE_CHECKING:
+    from typing import Any as AccuracyOptions
+    from typing import Any as TimedOptions
+else:
+    TimedOptions, AccuracyOptions = _TIMED_OPTIONS, _ACCURACY_OPTIONS
+
+Sweep = Annotated[SweepOptions, Parameter(name="*", group=Group("Sweep", sort_key=-1))]
+Timed = Annotated[TimedOptions, Parameter(name="*")]
+BatchSizes = Annotated[str, Parameter(help="Training images per batch and replica.")]
+Replicas = Annotated[str, Parameter(help="Numbers of replicas, with commas between.")]
+Rounds = Annotated[int, Parameter(help="How often each point is run.", validator=Number(gte=1))]
+Epochs = Annotated[
+    int, Parameter(help="Epochs of each run; the first is not timed.", validator=Number(gte=2))
+]
+
+_DEFAULTS = SweepOptions()
+_TIMED = _TIMED_OPTIONS()
+_COMPARED = _ACCURACY_OPTIONS()
+
+
+@app.command
+def throughput(
+    *,
+    batch_sizes: BatchSizes = "8,16,32,64,128,256,512,700",
+    replicas: Replicas = "1",
+    epochs: Epochs = 3,
+    rounds: Rounds = 3,
+    sweep: Sweep = _DEFAULTS,
+    config: ConfigFile = None,
+    recipe: Recipe = None,
+    settings: Timed = _TIMED,
+) -> int:
+    """Measure images per second against the batch, and where larger batches stop paying."""
+    train = _train_settings(recipe, config, settings, decided=_NOT_TIMED)
+    batches = parse_whole_numbers("--batch-sizes", batch_sizes)
+    counts = parse_whole_numbers("--replicas", replicas)
+    from ..sweep.throughput import ThroughputSweep
+
+    experiment = ThroughputSweep(
+        train=train, batch_sizes=batches, replicas=counts, epochs=epochs, rounds=rounds
+    )
+    return _run(lambda _: experiment, sweep)
+
+
+@app.command
+def accuracy(
+    *,
+    batch_sizes: BatchSizes = "32,64,128,256,512",
+    lr_rules: Annotated[
+        str,
+        Parameter(
+            help=f"How the rate follows the global batch: {', '.join(RULES)}; several with commas"
+            " between."
+        ),
+    ] = "linear",
+    replicas: Replicas = "1",
+    seeds: Annotated[
+        int,
+        Parameter(
+            help="Runs of each setting; fewer than 7 give no upper end of the interval.",
+            validator=Number(gte=1),
+        ),
+    ] = 7,
+    base_batch: Annotated[
+        int, Parameter(help="Global batch that --base-lr suits.", validator=Number(gte=1))
+    ] = 32,
+    sweep: Sweep = _DEFAULTS,
+    config: ConfigFile = None,
+    recipe: Recipe = None,
+    settings: Annotated[AccuracyOptions, Parameter(name="*")] = _COMPARED,
+) -> int:
+    """Measure seconds and epochs to a target accuracy, counting runs that never got there."""
+    train = _train_settings(recipe, config, settings, decided=_NOT_COMPARED)
+    defaults = TrainConfig().to_dict()
+    train = {name: defaults[name] for name in _AIMS} | train
+    if train.get("time_budget", 0) is None:
+        del train["time_budget"]
+    base_lr = train.pop("base_lr")
+    batches = parse_whole_numbers("--batch-sizes", batch_sizes)
+    counts = parse_whole_numbers("--replicas", replicas)
+    rules = parse_names("--lr-rules", lr_rules, RULES)
+    from ..sweep.accuracy import AccuracySweep
+
+    experiment = AccuracySweep(
+        train=train,
+        batch_sizes=batches,
+        lr_rules=rules,
+        replicas=counts,
+        base_lr=base_lr,
+        base_batch=base_batch,
+        seeds=seeds,
+    )
+    return _run(lambda _: experiment, sweep)
+
+
+@app.command
+def scaling(
+    *,
+    replicas: Annotated[
+        str | None, Parameter(help="Numbers of replicas; 1, 2, 4, ... every GPU by default.")
+    ] = None,
+    batch_size: Annotated[
+        int,
+        Parameter(
+            help="Weak scaling: training images per batch and replica.", validator=Number(gte=1)
+        ),
+    ] = 64,
+    global_batch: Annotated[
+        int | None,
+        Parameter(
+            help="Strong scaling: training images per batch; by default --batch-size times the most"
+            " replicas.",
+            validator=Number(gte=1),
+        ),
+    ] = None,
+    modes: Annotated[
+        str, Parameter(help="weak: same batch per replica; strong: same global batch.")
+    ] = "weak,strong",
+    epochs: Epochs = 3,
+    rounds: Rounds = 3,
+    sweep: Sweep = _DEFAULTS,
+    config: ConfigFile = None,
+    recipe: Recipe = None,
+    settings: Timed = _TIMED,
+) -> int:
+    """Measure the efficiency of 1 to N replicas, and what collectives and input cost."""
+    train = _train_settings(recipe, config, settings, decided=_NOT_TIMED)
+    asked = None if replicas is None else parse_whole_numbers("--replicas", replicas)
+    from ..sweep.machine import replica_counts
+    from ..sweep.scaling import MODES, ScalingSweep
+
+    chosen = parse_names("--modes", modes, MODES)
+
+    def experiment(machine: dict[str, Any]) -> ScalingSweep:
+        counts = asked or replica_counts(machine)
+        return ScalingSweep(
+            train=train,
+            batch_size=batch_size,
+            global_batch=global_batch or batch_size * max(counts),
+            replicas=counts,
+            modes=chosen,
+            epochs=epochs,
+            rounds=rounds,
+        )
+
+    return _run(experiment, sweep)
+
+
+def _train_settings(
+    recipe: str | None, config: str | None, options: Any, *, decided: Collection[str]
+) -> dict[str, Any]:
+    """Settings of the sweep's runs: what a recipe, a file or an option gives, but what it decides.
+
+    Raises:
+        UserError: A setting is out of its range.
+    """
+    files = read_files(recipe, config)
+    settings = {n: value for n, value in files.items() if n not in decided} | given(options)
+    TrainConfig.from_dict(settings)  # refuses what no run would take
+    return settings
+
+
+def _run(experiment_for: Any, options: SweepOptions) -> int:
+    from ..sweep.run import sweep
+
+    return sweep(experiment_for, **vars(options))

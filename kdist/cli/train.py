@@ -1,0 +1,39 @@
+"""`kdist train`: parses and calls, no logic."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from ..training.config import TrainConfig
+from .options import ConfigFile, Recipe, given, options_of, read_files
+
+_OPTIONS = options_of(TrainConfig)
+
+if TYPE_CHECKING:
+    from typing import Any as TrainOptions
+else:
+    TrainOptions = _OPTIONS
+
+_NONE_GIVEN = _OPTIONS()
+
+
+def train(
+    *,
+    config: ConfigFile = None,
+    recipe: Recipe = None,
+    config_from_wandb: Annotated[
+        bool, Parameter(help="Take the settings that a W&B sweep's agent chose.", negative=())
+    ] = False,
+    settings: Annotated[TrainOptions, Parameter(name="*")] = _NONE_GIVEN,
+) -> int:
+    """Train a WideResNet on Fashion-MNIST."""
+    chosen = read_files(recipe, config)
+    if config_from_wandb:
+        from ..training.wandb_agent import sweep_config
+
+        run_config = sweep_config(chosen, given(settings))
+    else:
+        run_config = TrainConfig.from_dict(chosen | given(settings))
+    from ..training.run import train as run
+
+    return 130 if run(run_config).interrupted else 0

@@ -1,0 +1,115 @@
+"""Which devices a strategy runs on, by name, and splitting the CPU into logical ones."""
+
+import os
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import tensorflow as tf
+
+from ..arguments import as_integer
+from ..errors import UserError
+
+# The number of logical CPUs is fixed once TensorFlow has started; idle ones cost nothing, so
+# enough are made for a later strategy of the same process that wants more replicas than the first.
+_LOGICAL_CPUS = 8
+
+
+def first_devices(replicas: int | None) -> list[str]:
+    """Return the names of the first `replicas` devices; `None` means all GPUs or one CPU."""
+    if replicas is not None and as_integer(replicas) is None:
+        raise UserError(f"replicas has to be an integer, received {replicas!r}")
+    if replicas is not None and replicas < 1:
+        raise UserError(f"replicas has to be at least 1, received {replicas}")
+    gpus = len(tf.config.get_visible_devices("GPU"))
+    if not gpus:
+        _split_cpu(replicas)
+        return [f"CPU:{index}" for index in range(replicas or 1)]
+    if replicas is not None and replicas > gpus:
+        raise UserError(
+            f"received replicas={replicas}, but {gpus} GPU{'s are' if gpus > 1 else ' is'} visible:"
+            f" pass replicas={gpus} or fewer, or hide the GPUs (CUDA_VISIBLE_DEVICES=-1) to split"
+            " the CPU instead"
+        )
+    return [f"GPU:{index}" for index in range(replicas or gpus)]
+
+
+def _split_cpu(replicas: int | None) -> None:
+    """Make at least `replicas` logical CPUs; `None` does not split the CPU."""
+    cpu = tf.config.get_visible_devices("CPU")[0]
+    split = tf.config.get_logical_device_configuration(cpu)
+    configured = len(split) if split else 1
+    if replicas is None or (split and replicas <= configured):
+        return
+    try:
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration()] * max(replicas, _LOGICAL_CPUS)
+        )
+    except RuntimeError as error:
+        if replicas == 1:
+            return
+        raise UserError(
+            f"received replicas={replicas}, but TensorFlow has already started with {configured}"
+            f" logical CPU{'s' * (configured > 1)}, and their number is now fixed: move the line"
+            f" {_calling_line()} up, above the first tensor, model or dataset of the program"
+        ) from error
+    _share_cores(replicas)
+
+
+def _share_cores(replicas: int) -> None:
+    """Run each operation on one core if every core has a replica, unless the user set this.
+
+    The operations of all replicas share TensorFlow's threads. An operation divided over all threads
+    waits for parts queued behind those of other replicas (a seventh of a WideResNet's step on two
+    cores).
+    """
+    everywhere = len(os.sched_getaffinity(0)) <= replicas
+    chosen = "TF_NUM_INTRAOP_THREADS" in os.environ
+    if everywhere and not chosen and not tf.config.threading.get_intra_op_parallelism_threads():
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+
+
+def _calling_line() -> str:
+    """Return the line of the user's program that made the strategy."""
+    for frame in reversed(traceback.extract_stack()):
+        path = Path(frame.filename)
+        if path.parent != Path(__file__).parent and path.name != "distribute_lib.py":
+            return (
+                f"`{frame.line or 'kdist.MirroredStrategy(...)'}` ({frame.filename}:{frame.lineno})"
+            )
+    return "`kdist.MirroredStrategy(...)`"
+
+
+def known_devices(devices: Sequence[str]) -> list[str]:
+    """Check device names, and return them as a list."""
+    if isinstance(devices, str) or not isinstance(devices, Sequence):
+        raise UserError(f"devices has to be a list such as ['GPU:0'], received {devices!r}")
+    if not all(isinstance(name, str) for name in devices):
+        raise UserError(f"devices has to be a list such as ['GPU:0'], received {devices!r}")
+    if not devices:
+        raise UserError(
+            "received an empty list of devices: name at least one, or pass None for all"
+        )
+    known = [short_name(device.name) for device in tf.config.list_logical_devices()]
+    known = [name for name in known if device_type(name) in ("CPU", "GPU")]
+    names = [short_name(name) for name in devices]
+    unknown = [name for name, short in zip(devices, names, strict=True) if short not in known]
+    if unknown:
+        raise UserError(
+            f"unknown device {', '.join(unknown)}: available are {', '.join(known)}"
+            " (replicas=N splits the CPU)"
+        )
+    if len(set(names)) < len(names):
+        raise UserError(f"received devices={list(devices)}: name each device only once")
+    return list(names)
+
+
+def short_name(device: str) -> str:
+    """`GPU:0` for `/gpu:0`, `gpu:0` or `/job:localhost/replica:0/task:0/device:GPU:0`."""
+    kind, _, index = device.rpartition(":")
+    return f"{kind.rpartition(':')[2].rpartition('/')[2].upper()}:{index}"
+
+
+def device_type(device: str) -> str:
+    """`GPU` for `GPU:0`."""
+    return device.partition(":")[0]

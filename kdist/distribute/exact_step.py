@@ -1,0 +1,130 @@
+"""The exact step: what one replica would do with the whole global batch.
+
+Every replica computes a loss l_r of its own samples such that the sum of l_r * n_r / n over the
+replicas is the loss of the global batch, where n_r of the n samples are on replica r. Gradients
+are summed over replicas before the optimizer sees them; then every replica runs Keras's own
+optimizer on its own copy of the variables, so clipping, accumulation, averages and the check for
+finite gradients see what they would see on one replica.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from .. import _upstream
+from ..batch_norm.find import moving_statistics
+from .global_batch import GlobalBatch
+from .gradient_norms import GradientNorms, observe_replica
+
+
+def train_step(
+    model: keras.Model, batch: GlobalBatch, data: Any, norms: GradientNorms | None
+) -> Any:
+    """One training step, in replica context; returns the logs that no metric of the model has.
+
+    Args:
+        model: The model.
+        batch: This replica's part of the batch.
+        data: What the step is given on this replica.
+        norms: What measures the gradients, where something does.
+    """
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    with tf.GradientTape() as tape:
+        y_pred, loss = _forward(model, batch, x, y, sample_weight, training=True)
+        # Of values for each sample the tape takes the sum, which replicas' add up to.
+        objective = loss if len(loss.shape) else batch.weight_by_fraction(loss)
+        if model.optimizer is not None:
+            objective = model.optimizer.scale_loss(objective)
+    weights = model.trainable_weights
+    if not weights:
+        warnings.warn("The model does not have any trainable weights.", stacklevel=2)
+    else:
+        own = tape.gradient(objective, weights)
+        gradients = batch.gradients.sum_over_replicas(own, weights)
+        if norms is not None:
+            observe_replica(norms, model, own, gradients, batch.samples, batch.fraction())
+        with _upstream.replica_local_variables(model.optimizer, weights):
+            model.optimizer.apply(gradients, weights)
+    _average_plain_batch_norms(model, batch)
+    return _logs(model, batch, x, y, y_pred, sample_weight)
+
+
+def test_step(model: keras.Model, batch: GlobalBatch, data: Any) -> Any:
+    """One evaluation step, in replica context; returns the logs that no metric of the model has."""
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    y_pred, _ = _forward(model, batch, x, y, sample_weight, training=False)
+    return _logs(model, batch, x, y, y_pred, sample_weight)
+
+
+def predict_step(predict: Callable[[Any], Any], batch: GlobalBatch, data: Any) -> Any:
+    """One prediction step, in replica context."""
+    return batch.drop_padding(predict(data))
+
+
+def own_step(model: keras.Model, step: Callable[[Any], Any], batch: GlobalBatch, data: Any) -> Any:
+    """A step that the model's user wrote, in replica context; returns its logs."""
+    logs = step(data)
+    if step.__name__ == "train_step":
+        _average_plain_batch_norms(model, batch)
+    return _of_all_replicas(batch, logs)
+
+
+def of_any_size(data: Any) -> Any:
+    """The batch without its size in the shape, by which alone a draw for its rows is known."""
+
+    def erased(leaf: Any) -> Any:
+        known = isinstance(leaf, tf.Tensor) and leaf.shape.rank and leaf.shape[0] is not None
+        if tf.executing_eagerly() or not known:
+            return leaf
+        return tf.compat.v1.placeholder_with_default(leaf, [None, *leaf.shape[1:]])
+
+    return keras.tree.map_structure(erased, data)
+
+
+def _forward(
+    model: keras.Model, batch: GlobalBatch, x: Any, y: Any, sample_weight: Any, *, training: bool
+) -> tuple[Any, Any]:
+    y_pred = _upstream.call_model(model, x, training=training)
+    loss = _upstream.compute_loss(model, x, y, y_pred, sample_weight, training=training)
+    mean = tf.reduce_mean(loss) if len(loss.shape) else loss  # with reduction="none"
+    _upstream.loss_tracker(model).update_state(
+        batch.zero_if_empty(mean), sample_weight=batch.samples
+    )
+    return y_pred, loss
+
+
+def _logs(
+    model: keras.Model, batch: GlobalBatch, x: Any, y: Any, y_pred: Any, sample_weight: Any
+) -> Any:
+    """Update the metrics; returns what a model's own `compute_metrics` logs."""
+    logs = model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+    return _of_all_replicas(batch, logs) if batch.has_global_results else {}
+
+
+def _of_all_replicas(batch: GlobalBatch, logs: Any) -> Any:
+    leaves = keras.tree.flatten(logs)
+    numbers = [index for index, leaf in enumerate(leaves) if _is_number(leaf)]
+    if not numbers:
+        return logs
+    for index, mean in zip(numbers, batch.losses.mean([leaves[i] for i in numbers]), strict=True):
+        leaves[index] = mean
+    return keras.tree.pack_sequence_as(logs, leaves)
+
+
+def _is_number(leaf: Any) -> bool:
+    if leaf is None or isinstance(leaf, str):
+        return False
+    return bool(tf.convert_to_tensor(leaf).dtype not in (tf.string, tf.bool))
+
+
+def _average_plain_batch_norms(model: keras.Model, batch: GlobalBatch) -> None:
+    """Keep one set of moving statistics: a file holds those of replica 0 only (keras#14372)."""
+    moving = moving_statistics(model)
+    if moving:
+        for variable, mean in zip(
+            moving, batch.losses.mean([v.value for v in moving]), strict=True
+        ):
+            variable.assign(mean)

@@ -1,0 +1,205 @@
+"""What a number that a step computes is made of, read from TensorFlow's graph.
+
+For Keras's own losses that is known. What a user computes is found here.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from .kinds import Kind, Term, added, divided, multiplied
+from .operations import (
+    ADDED,
+    CONSTANT,
+    DIVIDED,
+    MIXING,
+    PASSED_ON,
+    VALUE_BY_VALUE,
+    is_along_rows,
+    is_zero,
+    keeps_first_axis,
+    slices_first_size,
+    takes_all_rows,
+)
+
+# A tensor's history is followed this far; what is beyond counts by its shape.
+_DEEPEST = 100
+
+
+class GraphReader:
+    """Reads from the operations that made a tensor how it depends on this replica's samples.
+
+    Args:
+        static_rows: Rows of this replica where they are known when the step is traced.
+    """
+
+    def __init__(self, static_rows: int | None) -> None:
+        self._static_rows = static_rows
+        self._known: dict[tuple[int, str], Kind] = {}  # of a condition's graph too
+
+    def mark(self, tensor: Any, kind: Kind) -> None:
+        """Note a tensor's kind, which its operations do not tell."""
+        self._known[_name(tensor)] = kind
+
+    def kind(self, tensor: Any, depth: int = 0) -> Kind:
+        """The kind of a tensor of a graph."""
+        name = _name(tensor)
+        if name not in self._known:
+            self._known[name] = self._read(tensor, depth + 1)
+        return self._known[name]
+
+    def terms(self, tensor: Any, factor: Any = 1.0, depth: int = 0) -> Sequence[Term]:
+        """The summands of a tensor, each of one kind."""
+        kind = self.kind(tensor)
+        operation = tensor.op
+        inputs = operation.inputs
+        if kind is not Kind.OTHER or depth > _DEEPEST:
+            return [Term(tensor, factor, kind)]
+        if operation.type in ("AddV2", "Add", "AddN", "Sub"):
+            signs = [1.0, -1.0] if operation.type == "Sub" else [1.0] * len(inputs)
+            parts = [
+                self.terms(part, factor * sign, depth + 1)
+                for part, sign in zip(inputs, signs, strict=True)
+            ]
+            return [term for part in parts for term in part]
+        if operation.type == "Neg":
+            return self.terms(inputs[0], -1.0 * factor, depth + 1)
+        if operation.type in ("Identity", "IdentityN", "EnsureShape"):
+            return self.terms(inputs[tensor.value_index], factor, depth + 1)
+        if operation.type == "Mul":
+            for constant, other in (inputs, inputs[::-1]):
+                if tf.get_static_value(constant) is not None and not len(constant.shape):
+                    return self.terms(other, factor * constant, depth + 1)
+        # A factor that is no constant may be trained, and its gradient is of the whole.
+        is_divided = operation.type in ("RealDiv", "DivNoNan")
+        if is_divided and tf.get_static_value(inputs[1]) is not None:
+            return self.terms(inputs[0], factor / inputs[1], depth + 1)
+        return [Term(tensor, factor, kind)]
+
+    def _read(self, tensor: Any, depth: int) -> Kind:
+        operation = tensor.op
+        kind, inputs = operation.type, operation.inputs
+        if kind in CONSTANT or tensor.dtype == tf.resource:
+            return Kind.SAME
+        if not inputs:
+            outer = _outside(tensor)
+            return self._by_shape(tensor) if outer is None else self.kind(outer, depth)
+        if depth > _DEEPEST:
+            return Kind.ROWS if self._has_rows(tensor) else Kind.OTHER
+
+        def of(index: int) -> Kind:
+            return self.kind(inputs[index], depth)
+
+        def of_all() -> set[Kind]:
+            return {self.kind(part, depth) for part in inputs}
+
+        if kind in PASSED_ON:
+            moved = of(0) is Kind.ROWS and not self._keeps_rows_first(operation)
+            return Kind.OTHER if moved else of(0)
+        if kind == "IdentityN":
+            return of(tensor.value_index)
+        if kind in ("Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "L2Loss"):
+            return self._reduced(operation, of(0))
+        if kind in ("Shape", "Size"):
+            counts = of(0) is not Kind.SAME and self._has_rows(inputs[0])
+            return Kind.COUNT if counts else Kind.SAME
+        if kind == "StridedSlice" and inputs[0].op.type == "Shape":
+            return of(0) if slices_first_size(operation) else Kind.SAME
+        if kind in ("BroadcastTo", "Tile") and self._has_rows(tensor):
+            return Kind.ROWS if of(0) in (Kind.SAME, Kind.ROWS) else Kind.OTHER
+        if kind == "Range":
+            return Kind.ROWS if of_all() - {Kind.SAME} else Kind.SAME
+        if kind in ADDED or kind in VALUE_BY_VALUE or kind in ("Mul", *DIVIDED):
+            rows = [part for part in inputs if self.kind(part, depth) is Kind.ROWS]
+            if len({part.shape.rank for part in rows}) > 1:
+                return Kind.OTHER  # one is broadcast along the other's samples
+        if kind in ADDED:
+            return added({self.kind(part, depth) for part in inputs if not is_zero(part)})
+        if kind == "Mul":
+            return multiplied(of(0), of(1))
+        if kind in DIVIDED:
+            return divided(of(0), self._divisor(inputs[1], depth))
+        if kind in VALUE_BY_VALUE:
+            return Kind.OTHER if of_all() - {Kind.SAME, Kind.ROWS} else added(of_all())
+        if kind == "Pack" and operation.get_attr("axis") == 0 and of(0) is Kind.ROWS:
+            return Kind.OTHER
+        if kind in ("ConcatV2", "Pack"):
+            return added(of_all() - {Kind.COUNT})
+        if of_all() <= {Kind.SAME}:
+            return Kind.SAME
+        if self._mixes(operation, depth):
+            return Kind.OTHER
+        return Kind.ROWS if self._has_rows(tensor) else Kind.OTHER
+
+    def _has_rows(self, tensor: Any) -> bool:
+        rank = tensor.shape.rank
+        return rank is None or (rank > 0 and tensor.shape[0] in (None, self._static_rows))
+
+    def _by_shape(self, tensor: Any) -> Kind:
+        return Kind.ROWS if self._has_rows(tensor) else Kind.SAME
+
+    def _reduced(self, operation: Any, kind: Kind) -> Kind:
+        how = operation.type
+        if kind is not Kind.ROWS:
+            # Sums and means over other axes of what is a mean already are means too.
+            linear = how in ("Sum", "Mean") or kind is Kind.SAME
+            return kind if linear or (how == "Prod" and kind is Kind.COUNT) else Kind.OTHER
+        axes = 0 if how == "L2Loss" else tf.get_static_value(operation.inputs[1])
+        rank = operation.inputs[0].shape.rank
+        if axes is None or rank is None:
+            return Kind.OTHER
+        if 0 not in np.atleast_1d(axes) % max(rank, 1):
+            return Kind.ROWS
+        return {"Sum": Kind.SUM, "L2Loss": Kind.SUM, "Mean": Kind.MEAN}.get(how, Kind.OTHER)
+
+    def _keeps_rows_first(self, operation: Any) -> bool:
+        kind, inputs = operation.type, operation.inputs
+        if kind == "Transpose":
+            order = tf.get_static_value(inputs[1])
+            return bool(order is not None and order[0] == 0)
+        if kind == "ExpandDims":
+            return tf.get_static_value(inputs[1]) not in (0, -inputs[0].shape.rank - 1)
+        if kind == "Reshape":
+            lead = operation.outputs[0].shape[:1]
+            known = lead[0] if lead.rank else 0
+            return known is None or bool(self._static_rows and known % self._static_rows == 0)
+        return True
+
+    def _divisor(self, tensor: Any, depth: int) -> Kind:
+        value = tf.get_static_value(tensor)
+        if self._static_rows and value is not None and np.ndim(value) == 0:
+            return Kind.COUNT if value == self._static_rows else Kind.SAME
+        return self.kind(tensor, depth)
+
+    def _mixes(self, operation: Any, depth: int) -> bool:
+        """Whether rows of the outcome are made of several samples."""
+        kind, inputs = operation.type, operation.inputs
+        if kind == "MatMul":
+            first, second = (self.kind(part, depth) is not Kind.SAME for part in inputs)
+            return bool(second or (first and operation.get_attr("transpose_a")))
+        if kind == "Einsum":
+            varying = [self.kind(part, depth) is not Kind.SAME for part in inputs]
+            return not keeps_first_axis(operation, varying)
+        if kind in ("Softmax", "LogSoftmax", "TopKV2"):
+            return bool(inputs[0].shape.rank == 1)
+        if kind in ("Cumsum", "Cumprod", "ReverseV2", "Roll", "GatherV2"):
+            axis = inputs[1] if kind in ("Cumsum", "Cumprod", "ReverseV2") else inputs[2]
+            return self.kind(inputs[0], depth) is Kind.ROWS and is_along_rows(axis, inputs[0])
+        if kind in ("StridedSlice", "Slice", "Split", "SplitV", "Unpack"):
+            part = inputs[1] if kind == "Split" else inputs[0]
+            if kind == "Slice" and self.kind(inputs[2], depth) is Kind.COUNT:
+                return False  # as many rows as the batch has
+            return self.kind(part, depth) is Kind.ROWS and not takes_all_rows(operation)
+        return kind in MIXING
+
+
+def _name(tensor: Any) -> tuple[int, str]:
+    return id(tensor.graph), tensor.name
+
+
+def _outside(tensor: Any) -> Any | None:
+    """The tensor outside of a condition or function that this one stands for within it."""
+    captures = getattr(tensor.graph, "captures", ())
+    return next((outer for outer, inner in captures if inner is tensor), None)

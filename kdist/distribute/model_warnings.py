@@ -1,0 +1,163 @@
+"""Warnings about models that depend on the number of replicas or train on too few samples."""
+
+import linecache
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from .. import _upstream
+from ..batch_norm.find import SMALL_BATCH, unsynchronized_batch_norms, values_a_channel
+
+
+def warn_of_inexact(model: keras.Model) -> None:
+    """Warn of layers and steps that make a model depend on the number of replicas."""
+    plain = unsynchronized_batch_norms(model)
+    if plain:
+        warnings.warn(
+            f"{', '.join(layer.name for layer in plain)}: batch normalization uses the samples of"
+            " each replica separately, so the model depends on the number of replicas. Make the"
+            " model with strategy.build(lambda: ...), or fix it with"
+            ' kdist.convert_batch_norm(model, to="synchronized"). Until then, the moving statistics'
+            " are averaged over replicas.",
+            stacklevel=2,
+        )
+    own = _upstream.overridden_steps(model)
+    opaque = [name for name in own if _upstream.own_step(getattr(model, name)) is None]
+    if opaque:
+        warnings.warn(
+            f"the {' and '.join(opaque)} of {type(model).__name__} is not a method, or is a"
+            " @tf.function: kdist cannot adapt it, so the model depends on the number of replicas."
+            " Write it as a method of the model without @tf.function; Keras compiles it anyway.",
+            stacklevel=2,
+        )
+
+
+def warn_of_number(number: Any, named: set[str]) -> None:
+    """Warn of a number in a user's loss that is neither a mean nor a sum.
+
+    Args:
+        number: A scalar tensor.
+        named: Lines of the user's program that were already reported; the number's is added.
+    """
+    _warn_of_line(
+        number,
+        named,
+        "This number is neither a mean nor a sum over the samples of the batch, so on several"
+        " replicas it is averaged, and the model depends on their number. Compute it from the rows"
+        " of all replicas: put kdist.gather(...) around the values it is computed from.",
+    )
+
+
+def warn_of_gradient(gradient: Any, named: set[str]) -> None:
+    """Warn of a gradient that was changed before it was summed over replicas.
+
+    Args:
+        gradient: A tensor that an optimizer is to apply.
+        named: Lines of the user's program that were already reported; the gradient's is added.
+    """
+    _warn_of_line(
+        gradient,
+        named,
+        "This changes each replica's own gradient before the optimizer sums the gradients over"
+        " replicas, so the model depends on their number. Change the sum instead: gradients ="
+        " kdist.sum_gradients(tape.gradient(loss, variables)), or let the optimizer clip"
+        " (clipnorm=, global_clipnorm=, clipvalue=).",
+    )
+
+
+def warn_of_write(value: Any, named: set[str]) -> None:
+    """Warn of a value that differs between replicas and is written into a variable.
+
+    Args:
+        value: A tensor that a step assigns to a variable.
+        named: Lines of the user's program that were already reported; the value's is added.
+    """
+    _warn_of_line(
+        value,
+        named,
+        "This is computed from each replica's own samples and written into a variable, so the"
+        " variable's copies differ. Compute it from the samples of all replicas: gradients ="
+        " kdist.sum_gradients(tape.gradient(loss, variables)), or kdist.gather(...) of values.",
+    )
+
+
+def _warn_of_line(tensor: Any, named: set[str], text: str) -> None:
+    """Warn of a tensor, once per line of the user's program."""
+    line = _line_of(tensor)
+    if line not in named:
+        named.add(line)
+        warnings.warn(f"{line}\n    {text}", stacklevel=3)
+
+
+def _line_of(tensor: Any) -> str:
+    """Return the line that computes a tensor, such as `my_model.py:31: x = tf.sqrt(y)`."""
+    for frame in reversed(tensor.op.traceback):
+        if not frame.filename.startswith(_OF_LIBRARIES):
+            line = linecache.getline(frame.filename, frame.lineno).strip()
+            return f"{frame.filename}:{frame.lineno}: {line}"
+    return f"the operation {tensor.op.type}"
+
+
+_OF_LIBRARIES = tuple(
+    str(Path(origin).parent)
+    for origin in (__file__, keras.__file__, tf.__file__, threading.__file__)
+)
+
+
+def warn_of_differing_copies(model: keras.Model, named: set[str]) -> None:
+    """Warn of layers whose own state has come to differ between replicas.
+
+    Args:
+        model: A model that was trained or evaluated.
+        named: Layers that were already reported; the new ones are added.
+    """
+    differing = {
+        layer.name for layer, variable in _upstream.layer_states(model) if _differs(variable)
+    } - named
+    if differing:
+        named |= differing
+        warnings.warn(
+            f"{', '.join(sorted(differing))}: its state differs between replicas, because each"
+            " replica computes it from its own samples, and only the first replica's is saved."
+            " Compute it from kdist.gather(...) of the values, which are those of all replicas.",
+            stacklevel=2,
+        )
+
+
+def _differs(variable: keras.Variable) -> bool:
+    copies = getattr(variable.value, "values", [])
+    if len(copies) < 2 or not copies[0].dtype.is_floating:
+        return False
+    first, *others = [copy.numpy() for copy in copies]
+    # Sums over replicas are rounded the same; what each replica computes from them may not be.
+    return not all(np.allclose(first, other, rtol=1e-4, equal_nan=True) for other in others)
+
+
+def warn_of_small_batches(model: keras.Model, global_batch: int, replicas: int) -> None:
+    """Warn of batch norms whose statistics come from too few values.
+
+    Args:
+        model: The model that is about to train.
+        global_batch: Samples per full batch, over all replicas.
+        replicas: Number of replicas that the batch is divided over.
+    """
+    samples = -(-global_batch // replicas)
+    counts = {
+        norm.name: values_a_channel(norm, samples) for norm in unsynchronized_batch_norms(model)
+    }
+    small = {name: count for name, count in counts.items() if count and count < SMALL_BATCH}
+    if not small:
+        return
+    synchronize = 'synchronize it with kdist.convert_batch_norm(model, to="synchronized"), '
+    warnings.warn(
+        f"{', '.join(small)}: batch normalization over {min(small.values())} values per channel on"
+        f" each replica, as the global batch of {global_batch} is divided over {replicas}. Fewer"
+        f" than {SMALL_BATCH} values are too noisy: {synchronize * (replicas > 1)}use a larger"
+        ' batch, or replace it with kdist.convert_batch_norm(model, to="group").',
+        stacklevel=2,
+    )

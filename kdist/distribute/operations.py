@@ -1,0 +1,70 @@
+"""TensorFlow's operations: what each does to the rows of a batch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+# Whose outcome is of the kind of what goes in.
+PASSED_ON = {
+    *("Identity", "Cast", "StopGradient", "CheckNumerics", "EnsureShape", "PreventGradient"),
+    *("Reshape", "Squeeze", "ExpandDims", "Neg", "Transpose", "DeepCopy"),
+    *("PlaceholderWithDefault",),
+}
+ADDED = {"AddV2", "Add", "Sub", "AddN", "BiasAdd"}
+DIVIDED = {"RealDiv", "DivNoNan", "Div"}
+VALUE_BY_VALUE = {
+    *("Square", "Sqrt", "Rsqrt", "Reciprocal", "Exp", "Expm1", "Log", "Log1p", "Abs", "Sign"),
+    *("Sigmoid", "Tanh", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Softplus", "Softsign"),
+    *("Pow", "Maximum", "Minimum", "SquaredDifference", "Select", "SelectV2", "Erf", "Floor"),
+    *("Round", "Sin", "Cos", "ClipByValue", "Equal", "NotEqual", "Less", "LessEqual"),
+    *("Greater", "GreaterEqual", "LogicalAnd", "LogicalOr", "LogicalNot", "MulNoNan", "Xlogy"),
+}
+CONSTANT = {"Const", "ReadVariableOp", "VarHandleOp", "VariableV2"}
+# Whose rows are not those of single samples, wherever they work along the batch.
+MIXING = {"Where", "Unique", "UniqueV2", "RandomShuffle", "MatrixInverse", "Qr", "Svd"}
+
+
+def slices_first_size(operation: Any) -> bool:
+    """Whether a slice of a shape has the size of its first axis."""
+    begin = tf.get_static_value(operation.inputs[1])
+    return begin is None or bool(0 in begin)
+
+
+def keeps_first_axis(operation: Any, varying: Sequence[bool]) -> bool:
+    """Whether an einsum's batch is the first axis of what goes in and comes out."""
+    parts, outcome = operation.get_attr("equation").decode().split("->")
+    with_rows = [part for part, varies in zip(parts.split(","), varying, strict=True) if varies]
+    return all(part[:1] == outcome[:1] for part in with_rows)
+
+
+def is_zero(tensor: Any) -> bool:
+    """Whether a tensor is the constant scalar 0."""
+    value = tf.get_static_value(tensor)
+    return value is not None and np.ndim(value) == 0 and value == 0
+
+
+def is_along_rows(axis: Any, tensor: Any) -> bool:
+    """Whether an axis, or one of several, may be the first of a tensor."""
+    values = tf.get_static_value(axis)
+    if values is None or not tensor.shape.rank:
+        return True
+    return bool(0 in np.atleast_1d(values) % tensor.shape.rank)
+
+
+def takes_all_rows(operation: Any) -> bool:
+    """Whether a slice keeps the row of every sample."""
+    kind, inputs = operation.type, operation.inputs
+    if kind == "Unpack":
+        return bool(operation.get_attr("axis") % inputs[0].shape.rank)
+    if kind == "Split":
+        return not is_along_rows(inputs[0], inputs[1])
+    if kind == "SplitV":
+        return not is_along_rows(inputs[2], inputs[0])
+    if kind == "Slice":
+        begin, size = (tf.get_static_value(part) for part in inputs[1:])
+        return begin is not None and size is not None and begin[0] == 0 and size[0] == -1
+    masks = ("begin_mask", "end_mask", "ellipsis_mask")
+    begin, end, ellipsis = (operation.get_attr(name) & 1 for name in masks)
+    return bool(ellipsis or (begin and end))

@@ -1,0 +1,1 @@
+"""Computations on tensors that the layers and the strategy are made of."""

@@ -1,0 +1,87 @@
+"""Batch norm's outputs and moments with their gradients, over one replica or several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from .. import _upstream
+from .batch_norm import Kernels, Moments, merge
+from .batch_norm_compilation import kernel
+from .collectives import all_reduce_sum
+from .compilation import worth_compiling
+from .fused_batch_norm import fused_gradient, gradient_fusible
+
+
+def across_replicas(
+    context: Any, kernels: Kernels, x: Any, gamma: Any, beta: Any, mask: Any
+) -> tuple[Any, Moments]:
+    """Outputs and global moments, in a replica context of several replicas.
+
+    One collective forward and one backward. The gradients of gamma and beta are this replica's
+    own sums, as those of any other weight: adding them up is left to the training step.
+    """
+
+    @tf.custom_gradient
+    def batch_norm(x: Any, gamma: Any, beta: Any) -> Any:
+        present = _upstream.present_samples()
+        local = tf.where(present, kernel(kernels, "local_moments", x)(x, mask), 0)
+        # A sum of tensors that are zero but for one replica's row gathers the rows, in one
+        # collective and without a rendezvous on shapes.
+        own = tf.one_hot(
+            context.replica_id_in_sync_group, context.num_replicas_in_sync, dtype=local.dtype
+        )
+        rows = all_reduce_sum(own[:, None, None] * local)
+        moments = merge(rows)
+        y = kernel(kernels, "normalize", x)(x, moments, gamma, beta)
+
+        def gradient(dy: Any, *_: Any) -> Any:
+            dy = _dense(dy, x)
+            sums = tf.where(present, kernel(kernels, "gradient_sums", x)(dy, x, moments), 0)
+            total = all_reduce_sum(sums)
+            dx = kernel(kernels, "input_gradient", x)(dy, x, moments, gamma, total, mask)
+            return _differentiable_once(dx, sums[1], sums[0])
+
+        return (y, moments), gradient
+
+    outputs: tuple[Any, Moments] = batch_norm(x, gamma, beta)
+    return outputs
+
+
+def on_one_replica(
+    kernels: Kernels, x: Any, gamma: Any, beta: Any, mask: Any
+) -> tuple[Any, Moments]:
+    """Outputs and moments where one replica has the whole batch."""
+    if not worth_compiling(x):
+        return kernels.forward(x, gamma, beta, mask)
+
+    # TensorFlow's own gradient of a compiled function would keep its intermediate values.
+    @tf.custom_gradient
+    def batch_norm(x: Any, gamma: Any, beta: Any) -> Any:
+        y, moments = kernel(kernels, "forward", x)(x, gamma, beta, mask)
+
+        def gradient(dy: Any, *_: Any) -> Any:
+            dy = _dense(dy, x)
+            if gradient_fusible(x, dy, kernels.axis, mask):
+                gradients = fused_gradient(dy, x, moments, gamma, epsilon=kernels.epsilon)
+                return _differentiable_once(*gradients)
+            dx, sums = kernel(kernels, "backward", x)(dy, x, moments, gamma, mask)
+            return _differentiable_once(dx, sums[1], sums[0])
+
+        return (y, moments), gradient
+
+    outputs: tuple[Any, Moments] = batch_norm(x, gamma, beta)
+    return outputs
+
+
+def _dense(dy: Any, x: Any) -> Any:
+    """What follows the layer may give indexed slices (`tf.gather`) or no shape."""
+    return tf.ensure_shape(tf.convert_to_tensor(dy), x.shape)
+
+
+def _differentiable_once(*gradients: Any) -> tuple[Any, ...]:
+    message = (
+        "SyncBatchNormalization has no second derivative; use keras.layers.BatchNormalization."
+    )
+    return tuple(tf.raw_ops.PreventGradient(input=g, message=message) for g in gradients)

@@ -1,0 +1,20 @@
+"""A replica's part of a batch."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+
+def replica_rows(data: Any) -> Any:
+    """This replica's part of a batch that came undivided, as from `train_on_batch`."""
+    context = tf.distribute.get_replica_context()
+    replicas = context.num_replicas_in_sync
+
+    def rows(tensor: Any) -> Any:
+        tensor = tf.convert_to_tensor(tensor)
+        size = -(-tf.shape(tensor)[0] // replicas)
+        start = context.replica_id_in_sync_group * size
+        return tensor[start : start + size]
+
+    return keras.tree.map_structure(lambda leaf: None if leaf is None else rows(leaf), data)

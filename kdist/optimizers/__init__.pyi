@@ -1,0 +1,2 @@
+from .lars import LARS as LARS
+from .novograd import NovoGrad as NovoGrad

@@ -1,0 +1,35 @@
+"""Remove a part of the training step, to measure how long that part takes.
+
+A model trained this way is useless: its replicas drift apart, or it sees only one batch.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+PARTS = ("collectives", "input")
+
+
+class NoCollectives(tf.distribute.ReductionToOneDevice):
+    """Skips sums over replicas within a step: every replica keeps its own value.
+
+    Values that are reduced elsewhere, such as a metric that the host reads, are still reduced.
+    """
+
+    def reduce_implementation(
+        self, reduce_op: Any, per_replica_value: Any, destinations: Any, options: Any
+    ) -> Any:
+        """Return `per_replica_value` unchanged if it would stay on the same devices."""
+        if destinations is per_replica_value:
+            return per_replica_value
+        return super().reduce_implementation(reduce_op, per_replica_value, destinations, options)
+
+
+def same_batch_again(batches: Any) -> Any:
+    """Repeat the first batch instead of shuffling, gathering and augmenting new ones.
+
+    Args:
+        batches: A `tf.data.Dataset` whose number of batches is known.
+    """
+    steps = batches.cardinality()
+    return batches.take(1).cache().repeat(steps).with_options(batches.options())

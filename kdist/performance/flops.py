@@ -1,0 +1,98 @@
+"""Floating-point operations of a model, and the peak rate of a machine."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from .. import _upstream
+
+_TRIES = 5
+
+
+def training_flops(model: keras.Model) -> float:
+    """Count the floating-point operations of training on one sample.
+
+    A multiplication and an addition are two operations. The result is three times the forward pass,
+    as the backward pass computes each product twice: for the gradients of the weights and of the
+    inputs (Kaplan et al. 2020, "Scaling Laws for Neural Language Models", section 2.1).
+    TensorFlow's profiler counts the forward pass: convolutions and dense layers completely, but
+    only the smaller part of attention, as it does not support all of its products.
+
+    Args:
+        model: A built model.
+
+    Returns:
+        The operations; NaN if they cannot be counted: the model is neither Functional nor
+        Sequential, has inputs of unknown shape, or has loops, as in a recurrent layer.
+    """
+    return 3 * _forward_flops(model)
+
+
+def peak_flops_per_second(
+    strategy: tf.distribute.Strategy, *, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Measure the float32 operations per second that matrix multiplication reaches on a strategy.
+
+    This is the best of several tries on the first device, times the number of GPUs. Logical CPUs
+    share one machine and count once.
+
+    Args:
+        strategy: Any strategy, including the default one.
+        clock: Returns the time in seconds.
+    """
+    try:
+        device = strategy.extended.worker_devices[0]
+    except RuntimeError:  # the default strategy has none
+        device = "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0"
+    on_gpus = "GPU" in device.upper()
+    # Large enough that a GPU computes for longer than starting it takes.
+    side, products = (8192, 8) if on_gpus else (2048, 1)
+    with tf.device(device):
+        work = matrix_products(side, products)
+        work()
+        seconds = []
+        for _ in range(_TRIES):
+            begin = clock()
+            work()
+            seconds.append(clock() - begin)
+    devices = strategy.num_replicas_in_sync if on_gpus else 1
+    best = min(seconds)
+    return devices * products * 2.0 * side**3 / best if best > 0 else math.nan
+
+
+def matrix_products(side: int, count: int) -> Callable[[], Any]:
+    """Return a function that computes matrix products one after another, and waits for them.
+
+    Args:
+        side: Rows and columns of the matrices, float32.
+        count: Number of products; each has `2 * side**3` operations.
+    """
+    a = tf.random.stateless_uniform((side, side), (0, 0)) / side
+
+    @tf.function(autograph=False)
+    def work() -> Any:
+        b = a
+        for _ in range(count):
+            b = tf.matmul(a, b)
+        return tf.reduce_sum(b)
+
+    return lambda: work().numpy()
+
+
+def _forward_flops(model: keras.Model) -> float:
+    inputs = _upstream.inputs_of(model)
+    shapes = [x.shape[1:] for x in keras.tree.flatten(inputs)]
+    if not shapes or any(None in shape for shape in shapes):
+        return math.nan
+    specs = keras.tree.map_structure(lambda x: tf.TensorSpec((1, *x.shape[1:]), x.dtype), inputs)
+    forward = tf.function(lambda x: model(x, training=False), autograph=False)
+    graph = forward.get_concrete_function(specs).graph
+    if any("While" in operation.type for operation in graph.get_operations()):
+        return math.nan
+    options = tf.compat.v1.profiler.ProfileOptionBuilder.float_operation()
+    options["output"] = "none"
+    return float(tf.compat.v1.profiler.profile(graph, cmd="op", options=options).total_float_ops)

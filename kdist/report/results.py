@@ -1,0 +1,137 @@
+"""`Result`: what the headlines compare, from a run folder, a row of a sweep or a CSV file."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..analysis.groups import Row
+from ..runs.run_record import RunRecord, finite
+from ..runs.text import count
+from ..sweep.sweep_record import SweepRecord
+from ..training.settings import FOLDERS
+from .inputs import Sources
+
+# What two runs of the same experiment may differ in.
+INCIDENTAL = {"seed"} | FOLDERS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One training, or one measurement of its speed.
+
+    Attributes:
+        name: Of the run or point.
+        facts: Replicas and batch, in words.
+        group: Equal for results that differ in seed only.
+        accuracy: The best validation accuracy.
+        accuracy_epoch: Its epoch, from 1.
+        validation_images: That it was counted on.
+        images_per_sec: The median.
+        rate_spread: From what to what the speed went.
+        rate_basis: What the median is of.
+        target: The accuracy that was aimed at.
+        reached: Whether it was reached.
+        duration: Seconds to the target, or of the whole training where it was not reached.
+    """
+
+    name: str
+    facts: str
+    group: str
+    accuracy: float | None = None
+    accuracy_epoch: int | None = None
+    validation_images: int | None = None
+    images_per_sec: float | None = None
+    rate_spread: tuple[float, float] | None = None
+    rate_basis: str = ""
+    target: float | None = None
+    reached: bool = False
+    duration: float | None = None
+
+
+def find_results(sources: Sources) -> list[Result]:
+    """The results of all runs, sweeps and typed numbers."""
+    results = [_of_run(run) for run in sources.runs]
+    for sweep in sources.sweeps:
+        results += _of_sweep(sweep)
+    for typed in sources.typed:
+        for row in typed.rows:
+            facts = _facts(row["replicas"], row["replicas"] * row["batch_size"])
+            results.append(
+                Result(
+                    name=typed.name,
+                    facts=facts,
+                    group=f"{typed.name} {facts}",
+                    images_per_sec=row["images_per_sec"],
+                    rate_basis="one number, as typed in",
+                )
+            )
+    return results
+
+
+def _facts(replicas: float, global_batch: float) -> str:
+    return f"{count(replicas, 'replica')}, global batch {global_batch:,.0f}"
+
+
+def _of_run(run: RunRecord) -> Result:
+    images = run.fact("validation_images")
+    compared = {k: v for k, v in run.settings.items() if k not in INCIDENTAL}
+    compared |= {"replicas": run.fact("replicas"), "global_batch": run.fact("global_batch")}
+    return Result(
+        name=run.name,
+        facts=_facts(run.fact("replicas") or 1, run.fact("global_batch") or 0),
+        group=json.dumps(compared, sort_keys=True),
+        accuracy=run.best[0] if run.best else None,
+        accuracy_epoch=run.best[1] if run.best else None,
+        validation_images=int(images) if images else None,
+        images_per_sec=run.images_per_sec,
+        rate_spread=(min(run.rates), max(run.rates)) if len(run.rates) > 1 else None,
+        rate_basis=(
+            f"median of {count(len(run.rates), 'epoch')} after the first"
+            if len(run.epochs) > 1
+            else "the first epoch, which holds the tracing of the step"
+        ),
+        target=finite(run.settings.get("target_accuracy")),
+        reached=run.met is not None,
+        duration=run.met.seconds if run.met else run.fact("seconds"),
+    )
+
+
+def _of_sweep(sweep: SweepRecord) -> list[Result]:
+    return [
+        _of_row(
+            sweep, row, sweep.runs.get(row["name"]), f"{sweep.path} {sweep.experiment.group(row)}"
+        )
+        for row in sweep.done
+        if sweep.experiment.is_whole_step(row)  # a step with something left out is no training
+    ]
+
+
+def _of_row(sweep: SweepRecord, row: Row, run: RunRecord | None, key: str) -> Result:
+    settings = run.settings if run else sweep.train_settings
+    images = run.fact("validation_images") if run else None
+    low, high = row.get("images_per_sec_low"), row.get("images_per_sec_high")
+    spread = None if low is None or high is None or low == high else (low, high)
+    replicas = row["replicas"] or 1
+    reached = bool(row["reached_target"]) and row["seconds_to_target"] is not None
+    return Result(
+        name=row["name"] if run is None else run.name,
+        facts=_facts(replicas, row["global_batch"] or row["batch_size"] * replicas),
+        group=key,
+        accuracy=row["best_val_accuracy"],
+        accuracy_epoch=run.best[1] if run and run.best else None,
+        validation_images=int(images) if images else None,
+        images_per_sec=row["images_per_sec"],
+        rate_spread=spread,  # one timed epoch has none
+        rate_basis="a point of the sweep" if spread else "a single measurement",
+        target=finite(settings.get("target_accuracy")) if sweep.experiment.trains else None,
+        reached=reached,
+        duration=row["seconds_to_target"] if reached else row["seconds"],
+    )
+
+
+def by_group(results: Sequence[Result]) -> list[list[Result]]:
+    """Results that differ in seed only, together."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(result.group, []).append(result)
+    return list(groups.values())

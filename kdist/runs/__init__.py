@@ -1,0 +1,1 @@
+"""A run's folder: written by training, read by sweeps and reports."""

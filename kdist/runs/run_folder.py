@@ -1,0 +1,70 @@
+"""`RunFolder`: the files that a run leaves."""
+
+import datetime
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..atomic_files import atomic_path, atomic_write, writable_folder
+from ..errors import UserError
+
+if TYPE_CHECKING:
+    import keras
+
+
+class RunFolder:
+    """A new folder for one run: `config.json`, `history.csv`, `summary.json`, `model.keras`.
+
+    Args:
+        path: The folder; `None` makes `runs/<date>-<time>`. It is made with its parents, and
+            refused when something is in it.
+
+    Raises:
+        UserError: The folder is not empty, not a folder, or cannot be written.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self.path = Path(path) if path is not None else _unused_name()
+        missing = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        self._made: list[Path] = missing
+        writable_folder(self.path, option="--run-dir")
+        if any(self.path.iterdir()):
+            raise UserError(
+                f"the run folder {self.path} is not empty: pass another --run-dir, or remove it"
+            )
+
+    def discard(self) -> None:
+        """Remove what was made for the run, unless something is in it already."""
+        for folder in self._made:
+            if not any(folder.iterdir()):
+                folder.rmdir()
+
+    @property
+    def history(self) -> Path:
+        """The table of the epochs, a line each."""
+        return self.path / "history.csv"
+
+    @property
+    def model(self) -> Path:
+        """The trained model."""
+        return self.path / "model.keras"
+
+    def write_json(self, name: str, values: Mapping[str, Any]) -> None:
+        """Write `values` to the file `name`, whole or not at all."""
+        atomic_write(self.path / name, json.dumps(values, indent=2) + "\n")
+
+    def save_model(self, model: "keras.Model") -> None:
+        """Save the model, whole or not at all."""
+        with atomic_path(self.model) as part:
+            model.save(part)
+
+
+def _unused_name() -> Path:
+    stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    name = Path("runs") / stamp
+    tries = 1
+    while name.exists():
+        tries += 1
+        name = Path("runs") / f"{stamp}-{tries}"
+    return name

@@ -1,0 +1,25 @@
+"""Words of a run's folder, for a reader."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def count(number: float, noun: str) -> str:
+    """`1 run`, `1,200 runs`."""
+    return f"{number:,.0f} {noun}{'' if number == 1 else 's'}"
+
+
+def sanitize_text(value: Any) -> Any:
+    r"""Plain data whose text UTF-8 can hold: a folder's name in another encoding is none.
+
+    Example:
+        >>> sanitize_text(["run-\udcff"])
+        ['run-?']
+    """
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, Mapping):
+        return {sanitize_text(name): sanitize_text(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [sanitize_text(one) for one in value]
+    return value

@@ -1,0 +1,152 @@
+"""Runs one point in a process of its own, and makes its row."""
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from ..analysis.groups import Row
+from ..atomic_files import atomic_write
+from ..errors import UserError
+from ..runs.run_record import RunRecord, read_run
+from .experiment import Experiment, Point
+from .results import why_invalid
+from .sweep_folder import as_json
+
+OUT_OF_MEMORY = "out of memory"
+DISK_FULL = "No space left on device"
+
+_MEMORY_WORDS = re.compile(
+    r"ResourceExhausted|OOM when allocating|OutOfMemory|out of memory|MemoryError|std::bad_alloc"
+    r"|Cannot allocate memory",
+    re.I,
+)
+# What a log's last lines are, where an error came before them.
+_NO_ERROR = re.compile(r"^\s*$|^[IW]\d{4} |^\d{4}-\d\d-\d\d .*: [IW] ")
+_TAIL = 400
+# On a full disk the run's process cannot write that it is full.
+_LEAST_FREE_BYTES = 2**16
+
+
+def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
+    """Run a point in its folder, which is empty.
+
+    The run's own folder is `run/`, what its process prints goes into `output.log` and `errors.log`.
+
+    Args:
+        point: The point.
+        folder: Its folder.
+        experiment: Whose point it is.
+
+    Returns:
+        Its row; a run that failed has the status `"failed"` and an error.
+
+    Raises:
+        OSError: The disk is full, for this process or the run's.
+        KeyboardInterrupt: Ctrl-C; the run's process is ended.
+    """
+    row: Row = dict.fromkeys(experiment.columns())
+    row |= {"name": point.name, "kind": experiment.kind, **point.axes}
+    order = {
+        "config": {**point.config, "run_dir": str(folder / "run")},
+        "ablate": point.ablate,
+        "parent": os.getpid(),
+    }
+    atomic_write(folder / "order.json", as_json(order))
+    code = _run_process(folder)
+    errors = _text(folder / "errors.log")
+    if code and (DISK_FULL in errors or shutil.disk_usage(folder).free < _LEAST_FREE_BYTES):
+        raise OSError(errno.ENOSPC, DISK_FULL)
+    if code:
+        return row | {"status": "failed", "error": explain(code, errors)}
+    try:
+        found = measure(read_run(folder / "run"))
+        finished = row | found | {"status": "done", "run_dir": _relative(folder)}
+        invalid = why_invalid(finished, experiment.kind, file="it")
+        if not invalid:
+            return finished
+    except (UserError, OSError) as error:
+        invalid = str(error)
+    return row | {"status": "failed", "error": f"its run folder cannot be read: {invalid}"}
+
+
+def command(folder: Path) -> list[str]:
+    """The process of the point in `folder`."""
+    return [sys.executable, "-m", "kdist.sweep.worker", str(folder / "order.json")]
+
+
+def _run_process(folder: Path) -> int:
+    with open(folder / "output.log", "wb") as output, open(folder / "errors.log", "wb") as errors:
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            command(folder),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            start_new_session=True,  # Ctrl-C is for the sweep, which ends the run
+        )
+        try:
+            return process.wait()
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+
+
+def explain(code: int, errors: str) -> str:
+    """Why a process ended with `code`, from what it wrote to standard error."""
+    if _MEMORY_WORDS.search(errors):
+        return f"{OUT_OF_MEMORY}: {_first_line(errors, _MEMORY_WORDS)}"
+    if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
+        return f"{OUT_OF_MEMORY}, most likely: its process was killed"
+    lines = [line.strip() for line in errors.splitlines() if not _NO_ERROR.match(line)]
+    last = lines[-1][-_TAIL:] if lines else "it printed no error"
+    by = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    return f"{last} ({by})"
+
+
+def measure(run: RunRecord) -> Row:
+    """The columns that are read from a run's folder.
+
+    Raises:
+        UserError: The run has no epoch, or no images.
+    """
+    images, batch = (int(run.fact(name) or 0) for name in ("training_images", "global_batch"))
+    if not run.epochs or not images or not batch:
+        raise UserError("it has no epoch, or no training images")
+    noise = [value for value in run.values("gradient_noise_scale") if value is not None]
+    # A single epoch holds the tracing of the step, so its speed is none.
+    rates = run.rates if len(run.epochs) > 1 else []
+    return {
+        "global_batch": batch,
+        "images_per_step": images / -(-images // batch),
+        "images_per_sec": run.images_per_sec if rates else None,
+        "images_per_sec_low": min(rates, default=None),
+        "images_per_sec_high": max(rates, default=None),
+        "learning_rate": run.fact("learning_rate"),
+        "seconds": run.epochs[-1]["seconds"],
+        "epochs": len(run.epochs),
+        "reached_target": run.met is not None if run.settings.get("validate") else None,
+        "seconds_to_target": run.met.seconds if run.met else None,
+        "epochs_to_target": run.met.epoch if run.met else None,
+        "val_accuracy": run.fact("val_accuracy"),
+        "best_val_accuracy": run.fact("best_val_accuracy"),
+        "noise_scale": noise[-1] if noise else None,
+    }
+
+
+def _relative(folder: Path) -> str:
+    return f"points/{folder.name}/run"
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+
+def _first_line(text: str, words: re.Pattern[str]) -> str:
+    return next(line.strip() for line in text.splitlines() if words.search(line))[:_TAIL]

@@ -1,0 +1,2 @@
+from .config import TrainConfig as TrainConfig
+from .run import train as train

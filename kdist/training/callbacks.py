@@ -1,0 +1,107 @@
+"""Make the callbacks of a run, in the order in which Keras calls them."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import keras
+
+from ..callbacks import (
+    GradientNoiseScale,
+    PrintThroughput,
+    PrintTotalTime,
+    SaveTrainingData,
+    StopAtAccuracy,
+)
+from ..runs.run_folder import RunFolder
+from ..tracking.trackers import tracking
+from .config import TrainConfig
+from .plan import TrainPlan
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunCallbacks:
+    """The callbacks of a run, two of them by name.
+
+    Attributes:
+        ordered: All callbacks, in order.
+        stop: Stops the run at its target.
+        history: Records the values of every epoch.
+    """
+
+    ordered: Sequence[keras.callbacks.Callback]
+    stop: StopAtAccuracy
+    history: keras.callbacks.History
+
+
+def make_callbacks(
+    config: TrainConfig,
+    plan: TrainPlan,
+    model: keras.Model,
+    folder: RunFolder,
+    *,
+    more: Sequence[keras.callbacks.Callback] = (),
+    verbose: int = 1,
+) -> RunCallbacks:
+    """Make the callbacks of a run.
+
+    Args:
+        config: The settings.
+        plan: Batch and learning rate, shown by the trackers.
+        model: The compiled model.
+        folder: The run folder.
+        more: The caller's own callbacks.
+        verbose: As in `fit`; 0 silences these callbacks, too.
+
+    Raises:
+        UserError: A tracker cannot be used.
+    """
+    line = min(verbose, 1)
+    stop, history = _stop(config, verbose=line), keras.callbacks.History()
+    ordered = [
+        # First, so that the others see the metrics of the averaged weights.
+        *([keras.callbacks.SwapEMAWeights()] if config.ema_momentum is not None else []),
+        PrintThroughput(verbose=line),
+        *([GradientNoiseScale(verbose=line)] if config.noise_scale else []),
+        stop,
+        PrintTotalTime(verbose=line),
+        *more,
+        history,  # after the callbacks above, to record what they add to `logs`
+        SaveTrainingData(folder.history, verbose=0),
+        *_trackers(config, plan, model, folder, verbose=verbose),  # last, to see all of `logs`
+    ]
+    return RunCallbacks(ordered=ordered, stop=stop, history=history)
+
+
+def _stop(config: TrainConfig, *, verbose: int) -> StopAtAccuracy:
+    targets = {"val_accuracy": config.target_accuracy}
+    if config.target_train_accuracy is not None:
+        targets["accuracy"] = config.target_train_accuracy
+    return StopAtAccuracy(
+        targets,
+        config.patience,
+        validation_freq=1 if config.validate else config.epochs + 1,  # never
+        time_budget=config.time_budget,
+        verbose=verbose,
+    )
+
+
+def _trackers(
+    config: TrainConfig, plan: TrainPlan, model: keras.Model, folder: RunFolder, *, verbose: int
+) -> list[keras.callbacks.Callback]:
+    return tracking(
+        *(name for name in config.trackers if name != "csv"),  # which a run has anyway
+        folder=folder.path,
+        config=config.shareable()
+        | {
+            "replicas": plan.replicas,
+            "global_batch": plan.global_batch,
+            "learning_rate": plan.learning_rate,
+            "parameters": model.count_params(),
+            "xla": bool(model.jit_compile),
+        },
+        every_batches=config.track_batches,
+        log_model=config.log_model,
+        profile_batches=config.profile_batches,
+        tensorboard_folder=config.log_dir,
+        verbose=verbose,
+    )

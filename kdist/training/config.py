@@ -1,0 +1,97 @@
+"""`TrainConfig`: all settings of a training run, as plain data."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import UserError
+from ..optimizers.factory import check_momentum
+from ..schedules.lab import LAB_EPOCHS
+from ..tracking.names import check_options, first_and_last_step, tracker_names
+from .fields import check_fields
+from .settings import (
+    SHAREABLE,
+    Batches,
+    Data,
+    Execution,
+    Extras,
+    Model,
+    Optimization,
+    Output,
+    Stopping,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainConfig(Output, Extras, Stopping, Execution, Optimization, Batches, Model, Data):
+    """Settings of one training run, from all groups in `kdist.training.settings`.
+
+    The defaults are those of the course lab.
+
+    Raises:
+        UserError: A value is out of range; the message names the setting.
+
+    Example:
+        >>> TrainConfig(width=4, epochs=2).to_dict()["width"]
+        4
+    """
+
+    def __post_init__(self) -> None:
+        if not (self.track is None or isinstance(self.track, str)):  # as text, see below
+            object.__setattr__(self, "track", ",".join(tracker_names(self.track)))
+        check_fields(self)
+        if (self.depth - 4) % 6:
+            near = 6 * round((self.depth - 4) / 6) + 4
+            raise UserError(
+                f"depth has to be 6n + 4 (10, 16, 22, 28, …), received {self.depth}: try {near}"
+            )
+        check_momentum(self.optimizer, self.momentum)
+        if self.warmup_epochs >= self.epochs:
+            raise UserError(
+                f"warmup_epochs={self.warmup_epochs:g} leaves none of epochs={self.epochs} to train"
+                " at the full learning rate: lower it, or raise epochs"
+            )
+        if self.schedule == "lab" and self.warmup_epochs >= LAB_EPOCHS[0]:
+            raise UserError(
+                f"warmup_epochs={self.warmup_epochs:g} reaches beyond epoch {LAB_EPOCHS[0]}, where"
+                " schedule=lab first lowers the rate: lower it, or choose another schedule"
+            )
+        if self.dataset == "sample" and self.data_dir is not None:
+            raise UserError(
+                f"received dataset=sample and data_dir={self.data_dir}: the sample is embedded;"
+                " remove data_dir, or choose dataset=fashion_mnist"
+            )
+
+        steps = first_and_last_step(self.profile_batches)
+        # As text, so that a settings file holds what a command line does.
+        object.__setattr__(self, "track", ",".join(tracker_names(self.track)) or None)
+        object.__setattr__(self, "profile_batches", steps and f"{steps[0]},{steps[1]}")
+        check_options(
+            self.trackers,
+            track_batches=self.track_batches,
+            log_model=self.log_model,
+            profile_batches=self.profile_batches,
+        )
+
+    @property
+    def trackers(self) -> tuple[str, ...]:
+        """The trackers requested by `track` and `log_dir`."""
+        board = [] if self.log_dir is None else ["tensorboard"]
+        return tracker_names([*tracker_names(self.track), *board])
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "TrainConfig":
+        """Make settings from the result of `to_dict`; an unknown name raises `UserError`."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise UserError(f"unknown setting {', '.join(unknown)}: known are {', '.join(known)}")
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as plain data, ready for JSON."""
+        return dataclasses.asdict(self)
+
+    def shareable(self) -> dict[str, Any]:
+        """Return the settings that a dashboard may show: those of the training, without paths."""
+        return {name: getattr(self, name) for name in self.to_dict() if name in SHAREABLE}

@@ -1,0 +1,190 @@
+"""Fields of settings: their types, bounds and help texts, and checks of their values."""
+
+import dataclasses
+import functools
+import math
+import operator
+import os
+import types
+import typing
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
+
+import docstring_parser
+from annotated_types import Ge, Gt, Le, Lt
+
+from ..arguments import as_integer, as_real
+from ..errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class IsFolder:
+    """Marks a field that is the path of a folder."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Repeatable:
+    """Marks a field whose option may be given several times on the command line."""
+
+
+Folder = Annotated[str, IsFolder()]
+
+_BOUNDS: dict[type, tuple[str, Callable[[Any, Any], bool]]] = {
+    Ge: ("at least", operator.ge),
+    Gt: ("above", operator.gt),
+    Le: ("at most", operator.le),
+    Lt: ("below", operator.lt),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Field:
+    """A setting.
+
+    Attributes:
+        name: Its name.
+        group: Title of its group.
+        help: What it does, in one or two sentences.
+        kind: `bool`, `int`, `float`, `str`, or a `Literal` of its choices.
+        optional: Whether it may be `None`.
+        marks: Bounds (`annotated_types`) and other annotations of its type.
+        default: Its default.
+    """
+
+    name: str
+    group: str
+    help: str
+    kind: Any
+    optional: bool
+    marks: Sequence[Any]
+    default: Any
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Its allowed values; empty if it is not a choice."""
+        return typing.get_args(self.kind) if typing.get_origin(self.kind) is Literal else ()
+
+    @property
+    def bounds(self) -> str:
+        """Its bounds as text, such as `at least 0 and below 1`."""
+        return " and ".join(
+            f"{_BOUNDS[type(mark)][0]} {self._written(_bound(mark))}"
+            for mark in self.marks
+            if type(mark) in _BOUNDS
+        )
+
+    def has(self, mark: type) -> bool:
+        """Whether its type has an annotation of this kind."""
+        return any(isinstance(one, mark) for one in self.marks)
+
+    def check(self, value: Any) -> Any:
+        """Check a value, and return it as plain Python data.
+
+        Raises:
+            UserError: It has the wrong type or is out of bounds; the message names the setting.
+        """
+        if value is None and self.optional:
+            return None
+        if self.choices:
+            if value not in self.choices:
+                raise UserError(
+                    f"{self.name} has to be one of {', '.join(self.choices)}; received {value}"
+                )
+            return value
+        if self.kind is bool:
+            if not isinstance(value, bool):
+                words = "True, False or None" if self.optional else "True or False"
+                raise UserError(f"{self.name} has to be {words}, received {value!r}")
+            return value
+        if self.has(IsFolder):
+            if not isinstance(value, str | os.PathLike):
+                raise UserError(f"{self.name} has to be the path of a folder, received {value!r}")
+            return os.fspath(value)
+        return self._number(value) if self.kind in (int, float) else value
+
+    def _number(self, value: Any) -> int | float:
+        whole = self.kind is int
+        number = as_integer(value) if whole else as_real(value)
+        if number is None:
+            kind = "an integer" if whole else "a number"
+            raise UserError(f"{self.name} has to be {kind}, received {value!r}")
+        limits = [mark for mark in self.marks if type(mark) in _BOUNDS]
+        holds = all(_BOUNDS[type(mark)][1](number, _bound(mark)) for mark in limits)
+        if not holds or not math.isfinite(number):
+            bounds = self.bounds
+            if not whole and not self.has(Lt) and not self.has(Le):
+                bounds = f"{bounds} and finite" if bounds else "finite"
+            raise UserError(f"{self.name} has to be {bounds}, received {self._written(number)}")
+        return number
+
+    def _written(self, number: float) -> str:
+        return format(number, "" if self.kind is int else "g")
+
+
+def _bound(mark: Any) -> Any:
+    return getattr(mark, type(mark).__name__.lower())
+
+
+@functools.cache
+def fields_of(settings: Any) -> tuple[Field, ...]:
+    """Return the settings of a class and its base classes, group by group."""
+    hints = typing.get_type_hints(settings, include_extras=True)
+    defaults = {field.name: field.default for field in dataclasses.fields(settings)}
+    found = []
+    for group in reversed(settings.__mro__):
+        if not dataclasses.is_dataclass(group):
+            continue
+        docs = docstring_parser.parse(group.__doc__ or "")
+        helps = {one.arg_name: " ".join((one.description or "").split()) for one in docs.params}
+        title = (docs.short_description or "").rstrip(".")
+        for name in vars(group).get("__annotations__", {}):
+            if name in defaults:
+                found.append(_field(name, title, helps.get(name, ""), hints[name], defaults[name]))
+    return tuple(found)
+
+
+def _field(name: str, group: str, help_text: str, hint: Any, default: Any) -> Field:
+    kind, marks, optional = _taken_apart(hint)
+    return Field(
+        name=name,
+        group=group,
+        help=help_text,
+        kind=kind,
+        optional=optional,
+        marks=marks,
+        default=default,
+    )
+
+
+def _taken_apart(hint: Any) -> tuple[Any, list[Any], bool]:
+    """Split a type hint into the plain type, its annotations, and whether it may be `None`."""
+    if typing.get_origin(hint) is Annotated:
+        inner, *marks = typing.get_args(hint)
+        kind, others, optional = _taken_apart(inner)
+        return kind, [*marks, *others], optional
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        (inner,) = [one for one in typing.get_args(hint) if one is not type(None)]
+        kind, marks, _ = _taken_apart(inner)
+        return kind, marks, True
+    return hint, [], False
+
+
+def field_names(*groups: type) -> frozenset[str]:
+    """Return the names of all settings in the groups."""
+    return frozenset(field.name for group in groups for field in dataclasses.fields(group))
+
+
+def folder_names(*groups: type) -> frozenset[str]:
+    """Return the names of the settings in the groups that are paths of folders."""
+    return frozenset(f.name for group in groups for f in fields_of(group) if f.has(IsFolder))
+
+
+def check_fields(settings: Any) -> None:
+    """Check every value of a frozen settings object, and convert it to plain Python data.
+
+    Raises:
+        UserError: A value has the wrong type or is out of bounds; the message names the setting.
+    """
+    kind: Any = type(settings)
+    for field in fields_of(kind):
+        object.__setattr__(settings, field.name, field.check(getattr(settings, field.name)))

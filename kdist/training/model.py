@@ -1,0 +1,73 @@
+"""Make and save the compiled model of a run or a tuner's trial."""
+
+from typing import TYPE_CHECKING, Any
+
+from ..data import ImageData
+from ..optimizers.factory import l2_factor, make_optimizer
+from ..runs.run_folder import RunFolder
+from .config import TrainConfig
+from .plan import TrainPlan
+from .schedule import run_schedule
+
+if TYPE_CHECKING:
+    import keras
+
+    from ..distribute.mirrored_strategy import MirroredStrategy
+
+
+def make_model(
+    config: TrainConfig, data: ImageData, strategy: "MirroredStrategy", plan: TrainPlan
+) -> "keras.Model":
+    """Make and compile the WideResNet described by `config`, in the strategy's scope.
+
+    Args:
+        config: The settings.
+        data: The images, for their number, shape and classes.
+        strategy: The strategy that trains the model.
+        plan: The learning rate and the batch.
+    """
+    import keras
+
+    from ..models import WideResNet
+
+    model = strategy.build(
+        lambda: WideResNet(
+            config.depth,
+            config.width,
+            input_shape=data.image_shape,
+            classes=data.classes,
+            stem_pool=config.stem_pool,
+            dropout=config.dropout,
+            weight_decay=l2_factor(config.optimizer, config.wd),
+        )
+    )
+    steps = plan.steps_per_epoch(len(data.train_images))
+    loss: Any = "sparse_categorical_crossentropy"
+    if config.label_smoothing:
+        loss = keras.losses.CategoricalCrossentropy(label_smoothing=config.label_smoothing)
+    with strategy.scope():
+        model.compile(
+            make_optimizer(
+                config.optimizer,
+                run_schedule(config, plan.learning_rate, steps_per_epoch=steps),
+                momentum=config.momentum,
+                wd=config.wd,
+                ema_momentum=config.ema_momentum,
+            ),
+            loss,
+            metrics=["accuracy"],
+            jit_compile="auto" if config.xla is None else config.xla,
+            steps_per_execution="auto",
+        )
+    return model
+
+
+def save_stock_model(model: "keras.Model", folder: RunFolder) -> None:
+    """Save the model in the run folder, as a file that opens without kdist."""
+    from ..batch_norm.convert import convert_batch_norm
+
+    convert_batch_norm(model, to="stock")
+    try:
+        folder.save_model(model)
+    finally:
+        convert_batch_norm(model, to="synchronized")

@@ -1,0 +1,65 @@
+"""Load the images of a run or a tuner's trial, and make their batches."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ..data import ImageData, fashion_mnist
+from .config import TrainConfig
+from .plan import TrainPlan
+
+
+def load_data(config: TrainConfig, *, announce: Callable[[str], None] = print) -> ImageData:
+    """Load the images that `config` selects.
+
+    Args:
+        config: The settings.
+        announce: Called with a line that names their source.
+
+    Raises:
+        UserError: They cannot be found, or `subset` is more than the number of training images.
+    """
+    data = fashion_mnist(
+        data_dir=config.data_dir, sample=config.dataset == "sample", announce=announce
+    )
+    return data if config.subset is None else data.subset(config.subset)
+
+
+def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tuple[Any, Any]:
+    """Make the batches of the training images and of the validation images.
+
+    Args:
+        config: The settings.
+        data: The images.
+        plan: The batches' sizes.
+
+    Returns:
+        Two `tf.data.Dataset`s of (images, labels); with label smoothing the labels are one-hot.
+    """
+    from ..data import Standardization, evaluation_batches, training_batches
+
+    standardization = Standardization.of(data.train_images)
+    training = training_batches(
+        data.train_images,
+        data.train_labels,
+        batch_size=plan.global_batch,
+        seed=config.seed,
+        standardization=standardization,
+        augment=config.augment,
+        shift=config.shift,
+        whole_pixels=config.whole_pixels,
+    )
+    validation = evaluation_batches(
+        data.test_images,
+        data.test_labels,
+        batch_size=plan.validation_batch,
+        standardization=standardization,
+    )
+    if config.label_smoothing:  # Keras supports it for one-hot labels only
+        training, validation = (_one_hot(part, data.classes) for part in (training, validation))
+    return training, validation
+
+
+def _one_hot(batches: Any, classes: int) -> Any:
+    import tensorflow as tf
+
+    return batches.map(lambda images, labels: (images, tf.one_hot(labels, classes)))

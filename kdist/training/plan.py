@@ -1,0 +1,56 @@
+"""`TrainPlan`: batch sizes and learning rate of a run on a number of replicas."""
+
+import dataclasses
+
+from ..scaling import scale_learning_rate
+from .config import TrainConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainPlan:
+    """Batch sizes and learning rate of a run.
+
+    Attributes:
+        replicas: Number of replicas.
+        global_batch: Training images per step, over all replicas.
+        validation_batch: Validation images per step, over all replicas.
+        learning_rate: Learning rate for the global batch.
+    """
+
+    replicas: int
+    global_batch: int
+    validation_batch: int
+    learning_rate: float
+
+    def steps_per_epoch(self, images: int) -> int:
+        """Return the steps per epoch, including a smaller last batch.
+
+        Args:
+            images: Number of training images.
+
+        Example:
+            >>> make_plan(TrainConfig(batch_size=16), replicas=2).steps_per_epoch(97)
+            4
+        """
+        return -(-images // self.global_batch)
+
+
+def make_plan(config: TrainConfig, *, replicas: int) -> TrainPlan:
+    """Compute a run's batch sizes and learning rate.
+
+    Args:
+        config: The settings.
+        replicas: Number of replicas.
+
+    Example:
+        >>> make_plan(TrainConfig(base_lr=0.01, batch_size=16), replicas=2)
+        TrainPlan(replicas=2, global_batch=32, validation_batch=64, learning_rate=0.02)
+    """
+    return TrainPlan(
+        replicas=replicas,
+        global_batch=replicas * config.batch_size,
+        validation_batch=replicas * config.val_batch_size,
+        learning_rate=scale_learning_rate(
+            config.base_lr, replicas=replicas, rule=config.lr_rule, optimizer=config.optimizer
+        ),
+    )

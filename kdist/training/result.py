@@ -1,0 +1,96 @@
+"""`TrainResult`: the result of a run."""
+
+import dataclasses
+import importlib.metadata
+import platform
+from typing import TYPE_CHECKING, Any
+
+from ..data import ImageData
+from ..performance.hardware import device_names
+from ..runs.run_folder import RunFolder
+from ..runs.warm_epochs import median_rate
+from .plan import TrainPlan
+
+if TYPE_CHECKING:
+    import keras
+
+    from ..distribute.mirrored_strategy import MirroredStrategy
+
+_VERSIONS = ("kdist", "tensorflow", "keras", "numpy")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainResult:
+    """The result of a run.
+
+    Attributes:
+        val_accuracy: Validation accuracy after the last complete epoch; `None` if there was none.
+        best_val_accuracy: The best validation accuracy of all epochs.
+        images_per_sec: Training images per second, median over the epochs after the first.
+        seconds: Duration of `fit`, validation included.
+        epochs: Complete epochs trained.
+        reached_target: Whether training stopped because the target accuracy was reached.
+        interrupted: Whether Ctrl-C ended the training.
+        run_dir: The run folder.
+        history: The values of each epoch, by name.
+        model: The trained model.
+    """
+
+    val_accuracy: float | None
+    best_val_accuracy: float | None
+    images_per_sec: float | None
+    seconds: float
+    epochs: int
+    reached_target: bool
+    interrupted: bool
+    run_dir: str
+    history: dict[str, list[float]]
+    model: "keras.Model"
+
+
+def make_result(
+    history: dict[str, list[float]],
+    folder: RunFolder,
+    model: "keras.Model",
+    seconds: float,
+    interrupted: bool,
+    reached_target: bool,
+) -> TrainResult:
+    """Make the result of a run from its history."""
+    accuracies = history.get("val_accuracy", [])
+    return TrainResult(
+        val_accuracy=accuracies[-1] if accuracies else None,
+        best_val_accuracy=max(accuracies, default=None),
+        images_per_sec=median_rate(history.get("images_per_sec", [])),
+        seconds=seconds,
+        epochs=max(map(len, history.values()), default=0),
+        reached_target=reached_target,
+        interrupted=interrupted,
+        run_dir=str(folder.path),
+        history=history,
+        model=model,
+    )
+
+
+def summary(
+    result: TrainResult,
+    strategy: "MirroredStrategy",
+    plan: TrainPlan,
+    data: ImageData,
+) -> dict[str, Any]:
+    """Return the result, hardware and versions as plain data for `summary.json`."""
+    names = [field.name for field in dataclasses.fields(result)]
+    values = {name: getattr(result, name) for name in names if name not in ("history", "model")}
+    return values | {
+        "replicas": plan.replicas,
+        "devices": list(strategy.devices),
+        "device_names": device_names(strategy.devices),
+        "global_batch": plan.global_batch,
+        "learning_rate": plan.learning_rate,
+        "parameters": result.model.count_params(),
+        "data": data.source,
+        "training_images": len(data.train_images),
+        "validation_images": len(data.test_images),
+        "versions": {name: importlib.metadata.version(name) for name in _VERSIONS}
+        | {"python": platform.python_version()},
+    }

@@ -1,0 +1,150 @@
+"""`train`: one training run, from a `TrainConfig` to a `TrainResult` and a run folder."""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..atomic_files import writable_folder
+from ..data import ImageData
+from ..distribute.xla import check_xla, describe_xla
+from ..runs.run_folder import RunFolder
+from .config import TrainConfig
+from .model import make_model, save_stock_model
+from .pipelines import load_data, make_pipelines
+from .plan import TrainPlan, make_plan
+from .precision import precision_scope
+from .result import TrainResult, make_result, summary
+
+if TYPE_CHECKING:
+    import keras
+
+    from ..distribute.mirrored_strategy import MirroredStrategy
+
+# TensorFlow and Keras are imported inside the functions: what the caller has to fix in the
+# settings, the data or the run folder is reported before their import, which takes seconds.
+
+
+def train(
+    config: TrainConfig,
+    *,
+    callbacks: Sequence["keras.callbacks.Callback"] = (),
+    announce: Callable[[str], None] = print,
+    verbose: int = 1,
+    ablate: Collection[str] = (),
+) -> TrainResult:
+    """Train a WideResNet with the settings in `config`.
+
+    Args:
+        config: The settings.
+        callbacks: Additional Keras callbacks. The values that they add to `logs` are saved in
+            `history.csv`.
+        announce: Called with lines that describe the run: devices, batch, learning rate, folder.
+        verbose: As in `fit`; 0 also silences kdist's callbacks.
+        ablate: Parts of a training step to remove, in order to measure how long they take:
+            `"collectives"` or `"input"` (see `kdist.performance.ablation`). The trained model is
+            then useless.
+
+    Returns:
+        The result. The run folder contains `config.json`, `history.csv` (one row per epoch),
+        `summary.json` and `model.keras`, also after Ctrl-C.
+
+    Raises:
+        UserError: Settings, data, devices or run folder are invalid; no file is written then.
+
+    Example:
+        ```python
+        result = kdist.training.train(TrainConfig(width=4, epochs=2, replicas=2))
+        result.val_accuracy
+        ```
+    """
+    folder = RunFolder(config.run_dir)
+    try:
+        if config.log_dir is not None:
+            writable_folder(Path(config.log_dir), option="--log-dir")
+        data = load_data(config, announce=announce)
+        strategy = _make_strategy(config, ablate)
+        with precision_scope(config.precision, strategy.devices):
+            return _train(config, data, folder, strategy, callbacks, announce, verbose, ablate)
+    except BaseException:
+        folder.discard()
+        raise
+
+
+def _make_strategy(config: TrainConfig, ablate: Collection[str]) -> "MirroredStrategy":
+    from ..distribute.mirrored_strategy import MirroredStrategy
+
+    ops = None
+    if "collectives" in ablate:
+        from ..performance.ablation import NoCollectives
+
+        ops = NoCollectives()
+    strategy = MirroredStrategy(replicas=config.replicas, cross_device_ops=ops)
+    if config.xla:
+        check_xla(strategy.devices)
+    return strategy
+
+
+def _train(
+    config: TrainConfig,
+    data: ImageData,
+    folder: RunFolder,
+    strategy: "MirroredStrategy",
+    callbacks: Sequence["keras.callbacks.Callback"],
+    announce: Callable[[str], None],
+    verbose: int,
+    ablate: Collection[str],
+) -> TrainResult:
+    import keras
+
+    from .callbacks import make_callbacks
+    from .interrupts import fit_interruptible
+
+    keras.utils.set_random_seed(config.seed)
+    plan = make_plan(config, replicas=strategy.num_replicas_in_sync)
+    _announce_plan(plan, config, strategy, folder, announce)
+    training, validation = make_pipelines(config, data, plan)
+    model = make_model(config, data, strategy, plan)
+    announce(describe_xla(bool(model.jit_compile), config.xla, strategy.devices))
+    if "input" in ablate:
+        from ..performance.ablation import same_batch_again
+
+        training = same_batch_again(training)
+    made = make_callbacks(config, plan, model, folder, more=callbacks, verbose=verbose)
+    folder.write_json("config.json", config.to_dict())
+    start = time.perf_counter()
+    interrupted = fit_interruptible(
+        model,
+        training,
+        callbacks=made.ordered,
+        announce=announce,
+        shuffle=False,  # the pipeline shuffles
+        validation_data=validation if config.validate else None,
+        epochs=config.epochs,
+        verbose=verbose,
+    )
+    seconds = time.perf_counter() - start
+    if config.save_model:
+        save_stock_model(model, folder)
+    result = make_result(
+        made.history.history, folder, model, seconds, interrupted, made.stop.reached
+    )
+    folder.write_json("summary.json", summary(result, strategy, plan, data))
+    return result
+
+
+def _announce_plan(
+    plan: TrainPlan,
+    config: TrainConfig,
+    strategy: "MirroredStrategy",
+    folder: RunFolder,
+    announce: Callable[[str], None],
+) -> None:
+    announce(f"Devices: {', '.join(strategy.devices)}")
+    announce(f"Replicas: {plan.replicas}")
+    announce(f"Global batch: {plan.global_batch} ({config.batch_size} per replica)")
+    announce(
+        f"Learning rate: {plan.learning_rate:g} ({config.base_lr:g} for one replica,"
+        f" rule {config.lr_rule})"
+    )
+    announce(f"Run folder: {folder.path}")

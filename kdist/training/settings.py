@@ -1,0 +1,178 @@
+"""The settings of a run, in groups. To add a setting, add a field and its help text here.
+
+The command line, settings files and `docs/reference/settings.md` are generated from these classes.
+The group of a setting matters: only the groups in `SHAREABLE` are shown on a dashboard, and those
+of `Output` may change when a run is repeated.
+"""
+
+import dataclasses
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Gt, Le, Lt
+
+from ..optimizers.factory import OptimizerName
+from ..scaling import Rule
+from .fields import Folder, Repeatable, field_names, folder_names
+from .precision import Precision
+
+Count = Annotated[int, Ge(1)]
+Share = Annotated[float, Ge(0), Lt(1)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Data:
+    """Data.
+
+    Attributes:
+        dataset: Data set; `fashion_mnist` falls back to the embedded sample if unavailable.
+        data_dir: Folder with the four Fashion-MNIST files.
+        subset: Train on this many images only (the first ones), and test on at most as many.
+        augment: Randomly flip and shift the training images.
+        shift: Largest shift, as a fraction of height and width.
+        whole_pixels: Shift by whole pixels (the largest shift is rounded), which does not blur.
+    """
+
+    dataset: Literal["fashion_mnist", "sample"] = "fashion_mnist"
+    data_dir: Folder | None = None
+    subset: Count | None = None
+    augment: bool = True
+    shift: Share = 0.2
+    whole_pixels: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Model:
+    """Model.
+
+    Attributes:
+        depth: Layers of the WideResNet, 6n + 4.
+        width: Widening factor of the WideResNet.
+        stem_pool: Halve the images' height and width after the first convolution.
+        dropout: Fraction of the activations to drop inside each block.
+        wd: Factor of the L2 penalty on every kernel; weight decay with AdamW, NovoGrad and LARS.
+    """
+
+    depth: Annotated[int, Ge(10)] = 16
+    width: Count = 10
+    stem_pool: bool = False
+    dropout: Share = 0.01
+    wd: Annotated[float, Ge(0)] = 5e-6
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Batches:
+    """Replicas and batches.
+
+    Attributes:
+        replicas: Number of replicas; by default one per visible GPU. Without a GPU the CPU is
+            split.
+        batch_size: Training images per step and replica.
+        val_batch_size: Validation images per step and replica.
+    """
+
+    replicas: Count | None = None
+    batch_size: Count = 32
+    val_batch_size: Count = 32
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Optimization:
+    """Optimization.
+
+    Attributes:
+        base_lr: Learning rate for one replica.
+        lr_rule: How the learning rate scales with the replicas; `auto` uses the optimizer's rule.
+        optimizer: Optimizer; `momentum` is SGD with momentum 0.9.
+        momentum: Nesterov momentum of SGD, or momentum of LARS; the optimizer's by default.
+        label_smoothing: Fraction of each label that is spread over all classes.
+        ema_momentum: Momentum per step of a moving average of the weights, which is validated and
+            saved instead of them.
+        schedule: Learning rate after the warm-up: constant, decaying to 0, or divided by 10 at
+            epochs 15, 25 and 35 (`lab`).
+        warmup_epochs: Epochs over which the learning rate rises from 0.
+    """
+
+    base_lr: Annotated[float, Gt(0)] = 0.01
+    lr_rule: Rule = "linear"
+    optimizer: OptimizerName = "sgd"
+    momentum: Share | None = None
+    label_smoothing: Share = 0.0
+    ema_momentum: Share | None = None
+    schedule: Literal["constant", "cosine", "linear", "lab"] = "constant"
+    warmup_epochs: Annotated[float, Ge(0)] = 0.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Execution:
+    """Execution.
+
+    Attributes:
+        precision: Number format of the computation.
+        xla: Compile the training step with XLA; by default only on a single GPU.
+        seed: Seed of the weights, the dropout, the order of the images and their augmentation.
+    """
+
+    precision: Precision = "float32"
+    xla: bool | None = None
+    seed: Annotated[int, Ge(0), Le(2**31 - 1)] = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stopping:
+    """Stopping.
+
+    Attributes:
+        epochs: Maximum number of epochs.
+        target_accuracy: Stop once the validation accuracy is above this.
+        target_train_accuracy: Stop only if the training accuracy is above this, too.
+        patience: Epochs in a row that have to meet the targets.
+        time_budget: Stop at the end of the epoch in which training time exceeds this many seconds.
+    """
+
+    epochs: Count = 40
+    target_accuracy: Annotated[float, Gt(0), Lt(1)] = 0.85
+    target_train_accuracy: Annotated[float, Gt(0), Lt(1)] | None = None
+    patience: Count = 2
+    time_budget: Annotated[float, Gt(0)] | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Extras:
+    """Beside training.
+
+    Attributes:
+        validate: Validate after every epoch; otherwise the target accuracy cannot stop the run.
+        noise_scale: Log the gradient noise scale of every epoch.
+        save_model: Save the trained model in the run folder.
+    """
+
+    validate: bool = True
+    noise_scale: bool = False
+    save_model: bool = True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Output:
+    """Output and tracking.
+
+    Attributes:
+        run_dir: New folder for the run's files; `runs/<date>` by default.
+        log_dir: Folder for TensorBoard's files; turns TensorBoard on.
+        track: Trackers (`wandb`, `tensorboard`, `csv`, `none`), separated by commas.
+        track_batches: Also track the metrics within an epoch, every this many steps.
+        log_model: Save the model of the best epoch as a W&B artifact.
+        profile_batches: First and last training step to profile for TensorBoard, such as 10,20.
+    """
+
+    run_dir: Folder | None = None
+    log_dir: Folder | None = None
+    track: Annotated[str, Repeatable()] | None = None
+    track_batches: Count | None = None
+    log_model: bool = False
+    profile_batches: str | None = None
+
+
+FOLDERS = folder_names(Data, Output)
+SHAREABLE = field_names(Data, Model, Batches, Optimization, Execution, Stopping) - FOLDERS
+"""Settings that a dashboard may show. Paths may contain a user's or a company's name, so settings
+of other groups stay private."""

@@ -1,0 +1,171 @@
+"""`load_tuner`, `tuner_of`: the KerasTuner tuner of a search, with the trials so far."""
+
+import contextlib
+import io
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UserError
+from .objective import find_objective
+from .role import Role, read_role
+from .search import Search
+from .search_folder import SearchFolder
+from .space import Range
+from .user_model import checked_data, load_functions
+
+if TYPE_CHECKING:
+    import keras_tuner
+
+    from ..distribute.mirrored_strategy import MirroredStrategy
+    from .replica_tuner import ReplicaTuner
+
+# TensorFlow and Keras are imported inside the functions, as in `kdist.training.run`.
+
+
+def tuner_of(path: str) -> "ReplicaTuner":
+    """Load the tuner of the search in a folder.
+
+    Args:
+        path: The folder: the `--output` of `kdist tune`.
+
+    Returns:
+        A `keras_tuner.Tuner`, with `get_best_models`, `results_summary` and
+        `get_best_hyperparameters`.
+
+    Raises:
+        UserError: There is no search in the folder.
+
+    Example:
+        ```python
+        tuner = kdist.tuning.tuner_of("runs/tune")
+        tuner.results_summary()
+        model = tuner.get_best_models()[0]
+        ```
+    """
+    folder = SearchFolder(path)
+    settings = folder.read("search.json")
+    if settings is None:
+        raise UserError(f"there is no search in {path}: pass the --output of kdist tune")
+    return load_tuner(Search.from_dict(settings), folder, read_role(os.environ))
+
+
+def load_tuner(
+    search: Search,
+    folder: SearchFolder,
+    role: Role,
+    *,
+    announce: Callable[[str], None] = print,
+) -> "ReplicaTuner":
+    """Make the tuner of a search, with the trials in its folder.
+
+    Args:
+        search: The settings.
+        folder: The folder of the search.
+        role: The role of this process.
+        announce: Called with lines about the progress.
+
+    Raises:
+        UserError: Data or model are invalid, or the folder has a different search space.
+    """
+    from ..training.pipelines import load_data
+
+    # Before TensorFlow is imported: it takes seconds, and the data may be missing.
+    data = load_data(search.config, announce=announce) if search.model is None else None
+    from ..distribute.mirrored_strategy import MirroredStrategy
+    from ..distribute.xla import check_xla
+    from .replica_tuner import ReplicaTuner
+    from .trial_tracking import trial_trackers
+
+    config = search.config
+    strategy = MirroredStrategy(replicas=search.replicas)
+    if config.xla:
+        check_xla(strategy.devices)
+    hypermodel: Any
+    if data is None:
+        hypermodel = _user_hypermodel(search, folder, strategy, role)
+    else:
+        from .hypermodel import WideResNetHyperModel
+
+        hypermodel = WideResNetHyperModel(search.search_space(), config, data, strategy)
+    timed = search.objective == "seconds_to_target"
+    with contextlib.redirect_stdout(io.StringIO()):  # KerasTuner prints what it reloads
+        return ReplicaTuner(
+            _oracle(search),
+            hypermodel,
+            strategy=strategy,
+            seed=config.seed,
+            target_accuracy=config.target_accuracy if timed else None,
+            patience=config.patience,
+            time_budget=config.time_budget,
+            make_callbacks=trial_trackers(search, folder, replicas=strategy.num_replicas_in_sync),
+            announce=announce,
+            executions_per_trial=search.executions_per_trial,
+            directory=str(folder.path),
+            project_name=folder.trials.name,
+        )
+
+
+def _oracle(search: Search) -> "keras_tuner.Oracle":
+    import keras_tuner
+
+    from .oracles import make_oracle
+
+    objective = find_objective(search.objective)
+    return make_oracle(
+        search.tuner,
+        objective=keras_tuner.Objective(objective.metric, objective.direction),
+        max_trials=search.max_trials,
+        max_epochs=search.config.epochs,
+        min_epochs=least_epochs(search),
+        factor=search.factor,
+        seed=search.config.seed,
+        max_failures=search.max_failures,
+    )
+
+
+def least_epochs(search: Search) -> int:
+    """Return the minimum epochs per trial for Hyperband: one more than the longest warm-up."""
+    longest = search.config.warmup_epochs
+    if search.model is None:
+        part = search.search_space().dimensions.get("warmup_epochs")
+        if isinstance(part, Range):
+            longest = part.most
+        elif part is not None:
+            longest = max(part.values)
+    return int(longest) + 1
+
+
+def _user_hypermodel(
+    search: Search, folder: SearchFolder, strategy: "MirroredStrategy", role: Role
+) -> "keras_tuner.HyperModel":
+    from .user_hypermodel import UserHyperModel
+
+    build, make_data = load_functions(search.model or "", search.data)
+    # A chief trains nothing. All others report wrong data before the first trial.
+    data = None if role.is_chief else checked_data(make_data())
+    hypermodel = UserHyperModel(build, data, search.config, strategy)
+    if not role.is_worker:
+        _keep_space(hypermodel, folder, strategy)
+    return hypermodel
+
+
+def _keep_space(
+    hypermodel: "keras_tuner.HyperModel", folder: SearchFolder, strategy: "MirroredStrategy"
+) -> None:
+    """Save the hyperparameters of a user's model, or compare them with the saved ones."""
+    import keras_tuner
+
+    hp = keras_tuner.HyperParameters()
+    with strategy.scope():
+        hypermodel.build(hp)
+    space = {"space": hp.get_config()["space"]}
+    before = folder.read("space.json")
+    if before is not None and before != space:
+        was, now = ({part["config"]["name"] for part in one["space"]} for one in (before, space))
+        changed = ", ".join(sorted(was ^ now)) or "their ranges"
+        raise UserError(
+            f"the folder {folder.path} contains a search with other hyperparameters ({changed}):"
+            " pass another --output"
+        )
+    folder.write_json("space.json", space)

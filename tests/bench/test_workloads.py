@@ -1,0 +1,68 @@
+"""What the candidates do; in this process, so one of each kind is enough."""
+
+import keras
+import numpy as np
+import pytest
+from kdist.bench import input_pipelines
+from kdist.bench.workload import Unavailable
+from kdist.bench.workloads import WORKLOADS
+from kdist.models import WideResNet
+
+
+@pytest.mark.parametrize(
+    ("depth", "width", "batch_norms", "gradient_bytes"),
+    # By hand: stem 160, blocks 4,640, 14,432 and 57,536, classifier 650; batch norms 480.
+    [(10, 1, 7, 4 * 77_898)],
+)
+def test_the_network_tells_what_it_sends(depth, width, batch_norms, gradient_bytes):
+    workload = WORKLOADS["keras"](depth=depth, width=width, batch=2, steps=1)
+    assert workload.facts["batch_norms"] == batch_norms
+    assert workload.facts["gradient_bytes"] == gradient_bytes
+    assert workload.facts["images"] == 2
+
+
+def test_kdist_trains_the_same_network(monkeypatch):
+    workload = WORKLOADS["kdist"](depth=10, width=1, batch=4, steps=2)
+    assert workload.work() > 0
+    assert workload.facts["images"] == 8
+
+
+def test_without_batch_norm_nothing_else_is_missing():
+    workload = WORKLOADS["kdist"](depth=10, width=1, batch=2, steps=1, batch_norm=False)
+    assert workload.facts["batch_norms"] == 0
+    model = WideResNet(10, 1, input_shape=(28, 28, 1), classes=10)
+    norms = [x for x in model.layers if isinstance(x, keras.layers.BatchNormalization)]
+    affine = sum(int(np.prod(w.shape)) for layer in norms for w in layer.trainable_weights)
+    assert workload.facts["gradient_bytes"] == 4 * (77_898 - affine)
+
+
+def test_torch_has_the_same_network():
+    torch_training = pytest.importorskip("kdist.bench.torch_training", exc_type=ImportError)
+    for depth, width in ((10, 1), (16, 2)):
+        model = torch_training.wide_resnet(depth, width)
+        ours = WideResNet(depth, width, input_shape=(28, 28, 1), classes=10)
+        weights = sum(parameter.numel() for parameter in model.parameters())
+        assert weights == sum(int(np.prod(w.shape)) for w in ours.trainable_weights)
+
+
+def test_a_missing_library_is_no_failure(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "kdist.bench.torch_training", None)
+    with pytest.raises(Unavailable, match="PyTorch is not installed: pip install"):
+        WORKLOADS["torch"](depth=10, width=1, batch=2, steps=1)
+
+
+def test_the_matrix_product_is_counted():
+    workload = WORKLOADS["matmul"]()
+    assert workload.facts["operations"] == 4 * 2 * 2048**3
+
+
+def test_every_input_pipeline_gives_every_image():
+    for make in (input_pipelines.kdist_data, input_pipelines.py_dataset):
+        workload = make(batch=16, images=40)
+        assert workload.work() > 0
+
+
+def test_a_pipeline_that_loses_images_is_an_error():
+    workload = input_pipelines._reading([(np.zeros((3, 2, 2, 1)), None)], 4)
+    with pytest.raises(RuntimeError, match="3 of 4"):
+        workload.work()

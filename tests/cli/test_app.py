@@ -1,0 +1,226 @@
+import dataclasses
+import json
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import kdist.cli.app
+import pydantic  # noqa: F401 - where it is imported, cyclopts has it check values
+import pytest
+from annotated_types import Ge, Lt
+from cyclopts import App, Parameter
+from kdist.cli.options import given, options_of, read_files
+from kdist.errors import UserError
+from kdist.training.config import TrainConfig
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("tensorflow", "keras", "wandb", "keras_tuner", "altair", "scipy")
+
+
+def run(*arguments, **options):
+    command = [sys.executable, "-m", "kdist", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def imported_by(arguments):
+    code = (
+        "import sys\nsys.argv = ['kdist', *%r]\nfrom kdist.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    print('CODE', end.code)\n"
+        "print('IMPORTED', *[name for name in %r if name in sys.modules])"
+    )
+    code %= (list(arguments), HEAVY)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    return lines[-2], lines[-1], done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["train", "--help"], ["sweep", "scaling", "--help"]]
+)
+def test_help_imports_nothing_heavy(arguments):
+    code, imported, _ = imported_by(arguments)
+    assert code == "CODE 0"
+    assert imported == "IMPORTED"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--width", "0"], "width has to be at least 1, received 0"),
+        (["--depth", "12"], "depth has to be 6n + 4"),
+        (["--lr-rule", "cubic"], 'Invalid value "cubic" for --lr-rule. Choose from: "linear"'),
+        (["--widht", "2"], "Unknown option: --widht. Did you mean --width?"),
+        (["--width", "many"], 'Invalid value for --width: unable to convert "many" into int'),
+        (["--dataset", "sample", "--data-dir", "/data"], "the sample is embedded"),
+        (["--data-dir", "/no/such/folder"], "/no/such/folder"),
+        (["--dataset", "sample", "--subset", "20000"], "20000"),
+        (["--dataset", "sample", "--run-dir", sys.executable], "cannot write"),
+        (["--recipe", "slow"], "recipe has to be one of"),
+        (["--config", "/no/such.toml"], "cannot read the settings in /no/such.toml"),
+        (["--precision", "int8"], 'Choose from: "float32"'),
+        (["--track", "wandb,mlflow"], "unknown tracker mlflow: known are wandb, tensorboard"),
+        (["--config-from-wandb"], "only works in a process started by a W&B sweep's agent"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_2_before_tensorflow(arguments, words):
+    code, imported, stderr = imported_by(["train", *arguments])
+    assert code == "CODE 2"
+    assert imported == "IMPORTED"
+    assert stderr.count("\n") == 1
+    assert stderr.startswith("kdist: error: ")
+    assert words in stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["train", "--width", "many"], ["train", "--no-such"], ["no"]]
+)
+def test_what_cannot_be_parsed_exits_with_2(arguments):
+    code, imported, _ = imported_by(arguments)
+    assert code == "CODE 2"
+    assert imported == "IMPORTED"
+
+
+def test_devices_lists_what_a_strategy_would_use(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["kdist", "devices", "--replicas", "2"])
+    with pytest.raises(SystemExit) as end:
+        kdist.cli.main()
+    assert not end.value.code
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["CPU:0", "CPU:1"]
+
+
+def test_train_from_the_command_line(tmp_path):
+    arguments = "--dataset sample --subset 64 --depth 10 --width 1 --epochs 1 --replicas 2"
+    folder = tmp_path / "run"
+    arguments += " --track wandb,tensorboard --track-batches 1"
+    done = run("train", *arguments.split(), "--run-dir", str(folder), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for line in ("Replicas: 2", "Global batch: 64", "Images/sec: ", "Cumulative training time: "):
+        assert line in done.stdout
+    assert json.loads((folder / "config.json").read_text())["epochs"] == 1
+    assert (folder / "model.keras").exists()
+    assert list((folder / "wandb").rglob("*.wandb"))
+    assert {path.parent.name for path in (folder / "tensorboard").rglob("events*")} == {
+        "tensorboard",
+        "train",
+        "validation",
+        "batches",
+    }
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The configurations that `kdist train` was asked to run, which is not done."""
+    seen = []
+
+    class Done:
+        interrupted = False
+
+    monkeypatch.setattr("kdist.training.run.train", lambda config: seen.append(config) or Done)
+
+    def train(*arguments):
+        monkeypatch.setattr("sys.argv", ["kdist", "train", *arguments])
+        with pytest.raises(SystemExit) as end:
+            kdist.cli.main()
+        assert not end.value.code
+        return seen[-1]
+
+    return train
+
+
+def test_options_win_over_the_file_and_the_file_over_the_recipe(trained, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("width = 2\nepochs = 5\n")
+    recipe = trained("--recipe", "fast")
+    config = trained("--recipe", "fast", "--config", str(path), "--epochs", "40")
+    assert (config.width, config.epochs) == (2, 40)  # 40 is the default, and was given
+    assert (config.schedule, config.momentum) == (recipe.schedule, recipe.momentum)
+    assert recipe != trained()
+
+
+def test_trackers_are_named_one_by_one_or_between_commas(trained, tmp_path):
+    one_by_one = trained("--track", "tensorboard", "--track", "wandb", "--profile-batches", "3")
+    assert one_by_one == trained("--track", "wandb,tensorboard", "--profile-batches", "3,3")
+    assert one_by_one.trackers == ("wandb", "tensorboard")
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(one_by_one.to_dict()))
+    assert trained("--config", str(path)) == one_by_one
+    assert trained("--log-dir", "logs").trackers == ("tensorboard",)
+
+
+def test_without_options_the_labs_settings(trained):
+    assert trained() == TrainConfig()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Extended(TrainConfig):
+    """Additions.
+
+    Attributes:
+        mixup: Strength of MixUp.
+    """
+
+    mixup: Annotated[float, Ge(0), Lt(2)] = 0.1
+
+
+def test_a_new_setting_is_one_field(capsys, tmp_path):
+    """It is an option with its help, can be given in a file, is checked, documented and private."""
+    app = App(result_action="return_value")
+    options = options_of(Extended)
+
+    @app.default
+    def command(*, settings: Annotated[options, Parameter(name="*")] = options()):  # noqa: B008
+        return given(settings)
+
+    app(["--help"])
+    shown = capsys.readouterr().out
+    assert "--mixup FLOAT" in shown
+    assert "Strength of MixUp. [default: 0.1]" in shown
+    assert "Additions" in shown
+    assert "--width INT" in shown
+    assert app(["--mixup", "0.1", "--width", "3"]) == {"mixup": 0.1, "width": 3}
+    path = tmp_path / "mine.toml"
+    path.write_text("mixup = 1\n")
+    config = Extended.from_dict(read_files(None, str(path)))
+    assert config.to_dict()["mixup"] == 1
+    assert "mixup" not in config.shareable()
+    with pytest.raises(UserError, match="mixup has to be at least 0 and below 2, received 2"):
+        Extended(mixup=2)
+    page = runpy.run_path(str(ROOT / "docs" / "settings_page.py"))["page"]([Extended])
+    assert "| `mixup` | Strength of MixUp. | number at least 0 and below 2 | `0.1` |" in page
+
+
+def test_the_page_of_settings_is_current():
+    module = runpy.run_path(str(ROOT / "docs" / "settings_page.py"))
+    page = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
+    assert page == module["page"](), "run python docs/settings_page.py"
+
+
+def test_every_setting_is_an_option(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["kdist", "train", "--help"])
+    with pytest.raises(SystemExit) as end:
+        kdist.cli.main()
+    assert not end.value.code
+    shown = capsys.readouterr().out
+    for field in dataclasses.fields(TrainConfig):
+        assert f"--{field.name.replace('_', '-')} " in shown
+
+
+def test_the_version_is_the_packages(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["kdist", "--version"])
+    with pytest.raises(SystemExit) as end:
+        kdist.cli.main()
+    assert not end.value.code
+    assert capsys.readouterr().out.strip() == kdist.__version__
+
+
+def test_an_interrupted_run_exits_with_130(monkeypatch):
+    class Interrupted:
+        interrupted = True
+
+    monkeypatch.setattr("kdist.training.run.train", lambda config: Interrupted)
+    monkeypatch.setattr("sys.argv", ["kdist", "train", "--epochs", "1"])
+    with pytest.raises(SystemExit) as end:
+        kdist.cli.main()
+    assert end.value.code == 130

@@ -1,0 +1,123 @@
+import kdist.cli
+import pytest
+from kdist.cli.lists import parse_names, parse_whole_numbers
+from kdist.errors import UserError
+from kdist.sweep.throughput import ThroughputSweep
+
+
+@pytest.fixture
+def asked(monkeypatch, capsys):
+    """What `kdist sweep` was asked to run, which is not done; or exit code and error."""
+    seen = []
+
+    def sweep(experiment_for, **options):
+        seen.append((experiment_for({"devices": ["GPU:0 x", "GPU:1 x"]}), options))
+        return 0
+
+    monkeypatch.setattr("kdist.sweep.run.sweep", sweep)
+
+    def run(line):
+        monkeypatch.setattr("sys.argv", ["kdist", "sweep", *line.split()])
+        with pytest.raises(SystemExit) as end:
+            kdist.cli.main()
+        return seen[-1] if not end.value.code else (end.value.code, capsys.readouterr().err)
+
+    return run
+
+
+def test_without_options_the_labs_batches(asked):
+    experiment, options = asked("throughput")
+    assert isinstance(experiment, ThroughputSweep)
+    assert experiment.settings == {
+        "train": {},
+        "batch_sizes": [8, 16, 32, 64, 128, 256, 512, 700],
+        "replicas": [1],
+        "epochs": 3,
+        "rounds": 3,
+    }
+    assert options == {"output": None, "fresh": False, "retry_failed": False}
+
+
+def test_options_of_train_are_taken_too(asked, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("width = 2\ndropout = 0.2\nbatch_size = 9\n")
+    line = f"throughput --batch-sizes 16,8 --depth 10 --no-augment --config {path} --dropout 0.3"
+    experiment, _ = asked(f"{line} --output out --fresh --retry-failed")
+    assert experiment.batch_sizes == [8, 16]
+    assert experiment.train == {"depth": 10, "augment": False, "width": 2, "dropout": 0.3}
+    assert asked("throughput --recipe fast")[0].train["schedule"]
+
+
+def test_accuracy(asked):
+    experiment, _ = asked(
+        "accuracy --batch-sizes 32,128 --lr-rules linear,sqrt --seeds 3 --target-accuracy 0.8"
+        " --time-budget 60 --base-lr 0.1 --base-batch 64 --momentum 0.9"
+    )
+    assert experiment.train == {
+        "momentum": 0.9,
+        "target_accuracy": 0.8,
+        "patience": 2,
+        "epochs": 40,
+        "time_budget": 60,
+    }
+    assert (experiment.base_lr, experiment.base_batch, experiment.seeds) == (0.1, 64, 3)
+    assert experiment.lr_rules == ["linear", "sqrt"]
+
+
+def test_a_files_target_gives_way_to_an_option_only(asked, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("target_accuracy = 0.7\nbase_lr = 0.3\nepochs = 7\n")
+    experiment, _ = asked(f"accuracy --config {path} --epochs 9")
+    assert (experiment.train["target_accuracy"], experiment.train["epochs"]) == (0.7, 9)
+    assert experiment.base_lr == 0.3
+
+
+def test_scaling(asked):
+    experiment, _ = asked("scaling")
+    assert experiment.replicas == [1, 2]  # every GPU
+    assert (experiment.batch_size, experiment.global_batch) == (64, 128)
+    experiment, _ = asked("scaling --replicas 2,1 --global-batch 256 --modes strong --batch-size 8")
+    assert (experiment.batch_size, experiment.global_batch, experiment.modes) == (
+        8,
+        256,
+        ["strong"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("throughput --batch-sizes 8,a", "--batch-sizes got 'a' in '8,a'"),
+        ("throughput --replicas 0", "--replicas got '0'"),
+        ("throughput --batch-sizes 8,8", "--batch-sizes got 8 twice"),
+        ("throughput --depht 10", "Unknown option: --depht. Did you mean --depth?"),
+        ("throughput --depth 12", "depth has to be 6n + 4"),
+        (
+            "throughput --batch-size 8",
+            "--batch-size is not for kdist sweep throughput, which decides it",
+        ),
+        ("throughput --no-validate", "--no-validate is not for kdist sweep throughput"),
+        ("throughput --run-dir x", "--run-dir is not for kdist sweep throughput"),
+        ("throughput --epochs 1", "--epochs"),
+        ("throughput --subset 100", "subset=100 does not fill a global batch of 700"),
+        ("throughput extra", "Unused Tokens: ['extra']"),
+        ("accuracy --lr-rules cubic", "--lr-rules takes linear, sqrt, none, auto"),
+        ("accuracy --seeds 0", "--seeds"),
+        ("scaling --modes strong,odd", "--modes takes weak, strong, received 'odd'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_2(asked, line, words):
+    code, error = asked(line)
+    assert code == 2
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_lists():
+    assert parse_whole_numbers("--replicas", " 4, 1,02 ") == [1, 2, 4]
+    assert parse_names("--modes", "b, a", ("a", "b")) == ["b", "a"]
+    for text in ("", "1,", "1.5", "-1", "1e3"):
+        with pytest.raises(UserError, match="integers of at least 1"):
+            parse_whole_numbers("--replicas", text)
+    with pytest.raises(UserError, match="got a twice"):
+        parse_names("--modes", "a,a", ("a", "b"))

@@ -1,0 +1,93 @@
+import subprocess
+import sys
+
+import kdist
+import pytest
+import tensorflow as tf
+from kdist.distribute import devices
+from kdist.errors import UserError
+
+
+@pytest.mark.parametrize(
+    "name", ["/cpu:1", "CPU:1", "/job:localhost/replica:0/task:0/device:CPU:1"]
+)
+def test_device_names_as_in_tensorflow(name):
+    assert kdist.MirroredStrategy([name]).devices == ("CPU:1",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"replicas": 0}, "at least 1"),
+        ({"replicas": 2.0}, "an integer"),
+        ({"replicas": True}, "an integer"),
+        ({"replicas": 99}, "with 8 logical CPUs"),
+        ({"devices": []}, "empty list"),
+        ({"devices": "CPU:0"}, "has to be a list"),
+        ({"devices": [0, 1]}, "has to be a list"),
+        ({"devices": ["GPU:0"]}, "unknown device GPU:0: available are CPU:0"),
+        ({"devices": ["/cpu:0", "CPU:0"]}, "each device only once"),
+        ({"devices": ["CPU:0"], "replicas": 1}, "one of the two"),
+    ],
+)
+def test_bad_devices_are_refused(arguments, words):
+    with pytest.raises(UserError, match=words):
+        kdist.MirroredStrategy(**arguments)
+
+
+def test_gpus_are_counted(monkeypatch):
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["a", "b"])
+    with pytest.raises(UserError, match="replicas=3, but 2 GPUs are visible"):
+        kdist.MirroredStrategy(replicas=3)
+
+
+def test_a_late_strategy_says_which_line_to_move_up(tmp_path):
+    script = tmp_path / "late.py"
+    script.write_text(
+        "import kdist, tensorflow as tf\n"
+        "tf.zeros(1)\n"
+        "strategy = kdist.MirroredStrategy(replicas=2)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert "move the line `strategy = kdist.MirroredStrategy(replicas=2)`" in done.stderr
+    assert "late.py:3" in done.stderr
+
+
+def test_the_cpu_is_split_once_for_strategies_of_all_sizes():
+    code = (
+        "import kdist, tensorflow as tf\n"
+        "print([len(kdist.MirroredStrategy(replicas=n).devices) for n in (64, 1, 2, 4)])\n"
+        "print(tf.config.threading.get_intra_op_parallelism_threads(), 'thread')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "[64, 1, 2, 4]" in done.stdout, done.stderr
+    assert "1 thread" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("replicas", "cores", "before", "environment", "expected"),
+    [
+        (2, 2, 0, {}, 1),
+        (4, 2, 0, {}, 1),
+        (1, 1, 0, {}, 1),
+        (1, 2, 0, {}, 0),
+        (2, 4, 0, {}, 0),
+        (2, 2, 3, {}, 3),
+        (2, 2, 0, {"TF_NUM_INTRAOP_THREADS": "2"}, 0),
+    ],
+)
+def test_an_operation_keeps_to_its_replicas_core(
+    replicas, cores, before, environment, expected, monkeypatch
+):
+    threads = [before]
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(devices.os, "sched_getaffinity", lambda process: set(range(cores)))
+    threading = tf.config.threading
+    monkeypatch.setattr(threading, "get_intra_op_parallelism_threads", lambda: threads[-1])
+    monkeypatch.setattr(threading, "set_intra_op_parallelism_threads", threads.append)
+    monkeypatch.setattr(tf.config, "set_logical_device_configuration", lambda *split: None)
+    monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda cpu: None)
+    devices.first_devices(replicas)
+    assert threads[-1] == expected

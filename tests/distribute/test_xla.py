@@ -1,0 +1,42 @@
+import re
+
+import pytest
+from kdist.distribute.xla import check_xla, describe_xla
+from kdist.errors import UserError
+
+
+@pytest.mark.parametrize("devices", [["CPU:0"], ["GPU:0"], ["GPU:0", "GPU:1"]])
+def test_where_a_step_can_be_compiled(devices):
+    check_xla(devices)
+    assert describe_xla(True, True, devices) == "XLA: on"
+
+
+def test_logical_cpus_cannot_share_a_compiled_step():
+    with pytest.raises(UserError, match=r"jit_compile=True.* 2 logical CPUs.*--xla"):
+        check_xla(["CPU:0", "CPU:1"])
+
+
+@pytest.mark.parametrize(
+    ("devices", "why"),
+    [
+        (["CPU:0"], "off, .*kernels are faster; --xla"),
+        (["CPU:0", "CPU:1"], "off, .*cannot compile"),
+        (["GPU:0", "GPU:1"], "off, .*several GPUs; --xla"),
+    ],
+)
+def test_what_is_done_where_nobody_asked_is_told_with_the_reason(devices, why):
+    assert re.search(why, describe_xla(False, None, devices))
+
+
+def test_on_one_gpu_it_is_said_to_be_on():
+    assert "on, as in Keras on one GPU; --no-xla" in describe_xla(True, None, ["GPU:0"])
+
+
+@pytest.mark.parametrize(("wanted", "device"), [(True, "CPU:0"), (None, "GPU:0")])
+def test_what_keras_cannot_compile_is_told(wanted, device):
+    assert "off, a layer or" in describe_xla(False, wanted, [device])
+
+
+@pytest.mark.parametrize("devices", [["CPU:0"], ["GPU:0"], ["GPU:0", "GPU:1"]])
+def test_it_can_be_turned_off(devices):
+    assert describe_xla(False, False, devices) == "XLA: off, as requested"

@@ -1,0 +1,162 @@
+"""Hand-made run and sweep folders."""
+
+import csv
+import json
+
+from kdist.sweep.kinds import EXPERIMENTS
+from kdist.sweep.results import SWEEP_FORMAT
+from kdist.training.config import TrainConfig
+
+SUMMARY = {
+    "replicas": 1,
+    "devices": ["CPU:0"],
+    "device_names": ["Old Processor"],
+    "learning_rate": 0.05,
+    "parameters": 78378,
+    "data": "the embedded sample",
+    "training_images": 512,
+    "validation_images": 1000,
+    "interrupted": False,
+    "versions": {"kdist": "0.1.0", "python": "3.11.7"},
+}
+
+
+def write_run(
+    folder, accuracies=(0.5, 0.8, 0.9), *, rates=(50.0, 110.0, 90.0), extra=None, **given
+):
+    """A run folder of `kdist train`; `extra` are more columns, `given` are settings."""
+    folder.mkdir(parents=True)
+    config = TrainConfig(**{"epochs": len(accuracies) or 1, "patience": 1} | given)
+    (folder / "config.json").write_text(json.dumps(config.to_dict()))
+    replicas = config.replicas or 1
+    rows = [
+        {
+            "epoch": at + 1,
+            "seconds": 10.0 * (at + 1),
+            "images_per_sec": rates[at % len(rates)],
+            "loss": 2 - accuracy,
+            "accuracy": accuracy - 0.05,
+            "val_loss": 2.1 - accuracy,
+            "val_accuracy": accuracy,
+            "learning_rate": 0.05,
+            "replicas": replicas,
+            "global_batch": replicas * config.batch_size,
+        }
+        | {name: values[at] for name, values in (extra or {}).items()}
+        for at, accuracy in enumerate(accuracies)
+    ]
+    with (folder / "history.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0] if rows else ["epoch", "seconds"])
+        writer.writeheader()
+        writer.writerows(rows)
+    summary = SUMMARY | {
+        "val_accuracy": accuracies[-1] if accuracies else None,
+        "best_val_accuracy": max(accuracies, default=None),
+        "images_per_sec": 100.0,
+        "seconds": 10.0 * len(accuracies) + 0.5,
+        "epochs": len(accuracies),
+        "replicas": replicas,
+        "global_batch": replicas * config.batch_size,
+    }
+    (folder / "summary.json").write_text(json.dumps(summary))
+    return folder
+
+
+def write_sweep(folder, kind, rows, **about):
+    """A sweep folder with the points `rows`; a row's `run` is the accuracies of its run folder."""
+    folder.mkdir(parents=True)
+    whole = {
+        "format": SWEEP_FORMAT,
+        "kind": kind,
+        "settings": {"train": {"depth": 10, "target_accuracy": 0.85}, "rounds": 2},
+        "machine": {"cpu": "Old Processor", "cores": 2, "devices": ["CPU:0 Old Processor"]},
+    }
+    (folder / "sweep.json").write_text(json.dumps(whole | about))
+    for number, given in enumerate(rows):
+        row = dict.fromkeys(EXPERIMENTS[kind].columns())
+        row |= {"name": f"p{number}", "kind": kind, "status": "done"}
+        row |= {name: value for name, value in given.items() if name != "run"}
+        point = folder / "points" / row["name"]
+        point.mkdir(parents=True)
+        if "run" in given:
+            run = write_run(
+                point / "run", given["run"], batch_size=row["batch_size"], seed=row["seed"] or 0
+            )
+            row["run_dir"] = str(run.relative_to(folder))
+        (point / "point.json").write_text(json.dumps(row))
+    return folder
+
+
+def speeds(rate, spread=0.0):
+    """The columns of a speed whose epochs were up to a share slower and faster."""
+    low, high = rate * (1 - spread), rate * (1 + spread)
+    return {"images_per_sec": rate, "images_per_sec_low": low, "images_per_sec_high": high}
+
+
+def throughput_rows(replicas=(1, 2), batches=(8, 16, 32, 64), rounds=2):
+    """Steps that take 50 ms and 2 ms an image, the second round 10 % slower."""
+    return [
+        {
+            "name": f"b{batch}-r{count}-round{turn + 1}",
+            "batch_size": batch,
+            "replicas": count,
+            "global_batch": batch * count,
+            "round": turn + 1,
+            "images_per_step": batch * count,
+        }
+        | speeds(batch * count / (0.05 + 0.002 * batch * count) / (1 + 0.1 * turn))
+        for turn in range(rounds)
+        for count in replicas
+        for batch in batches
+    ]
+
+
+def accuracy_rows():
+    """Two rules by three batches by three seeds; large batches without a rule learn too little."""
+    rows = []
+    for rule in ("linear", "none"):
+        for batch in (32, 64, 128):
+            for seed in range(3):
+                best = 0.9 - 0.01 * seed - (batch / 1600 if rule == "none" else batch / 6400)
+                there = best > 0.85
+                rows.append(
+                    {
+                        "name": f"b{batch}-{rule}-seed{seed}",
+                        "batch_size": batch,
+                        "replicas": 1,
+                        "global_batch": batch,
+                        "lr_rule": rule,
+                        "seed": seed,
+                        "images_per_sec": 400.0 + batch,
+                        "seconds": 30.5,
+                        "epochs": 3,
+                        "reached_target": there,
+                        "seconds_to_target": 30.0 - seed if there else None,
+                        "epochs_to_target": 3 if there else None,
+                        "val_accuracy": best,
+                        "best_val_accuracy": best,
+                        "noise_scale": 90.0 + batch,
+                        "run": (0.5, 0.7, best),
+                    }
+                )
+    return rows
+
+
+def scaling_rows():
+    """One, two and four replicas, weak scaling, each 10 % below the ideal of the one before."""
+    return [
+        {
+            "name": f"weak-r{count}-round{turn + 1}-{number}",
+            "batch_size": 32,
+            "replicas": count,
+            "global_batch": 32 * count,
+            "mode": "weak",
+            "variant": variant,
+            "round": turn + 1,
+            "images_per_step": 32 * count,
+        }
+        | speeds(100.0 * count * 0.9**at * (1 + 0.02 * turn) * (1 + 0.05 * number))
+        for number, variant in enumerate(("full", "without collectives"))
+        for turn in range(2)
+        for at, count in enumerate((1, 2, 4))
+    ]

@@ -1,0 +1,172 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from kdist.runs.run_record import read_run
+from kdist.sweep.experiment import Point
+from kdist.sweep.run_point import explain, measure, run_point
+from kdist.sweep.scaling import ScalingSweep
+from kdist.sweep.throughput import TIMED_RUN, ThroughputSweep
+from report_folders import write_run
+
+AXES = {"batch_size": 8, "replicas": 1}
+POINT = Point(name="b8", config={"batch_size": 8}, axes=AXES, group="batch 8")
+PYTHON_ERROR = 'Traceback (most recent call last):\n  File "x", line 1\nValueError: no\n'
+OOM = "2026 W x\ntensorflow.errors_impl.ResourceExhaustedError: OOM when allocating [8]\nand more\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "errors", "expected"),
+    [
+        (1, PYTHON_ERROR, "ValueError: no (exit code 1)"),
+        (2, "width is at least 1\n\nI0000 00:00:17 1 port.cc:153] x\n", "width is at least 1 (exi"),
+        (1, OOM, "out of memory: tensorflow.errors_impl.ResourceExhaustedError: OOM when"),
+        (1, "MemoryError\n", "out of memory: MemoryError"),
+        (-9, "", "out of memory, most likely: its process was killed"),
+        (137, PYTHON_ERROR, "out of memory, most likely"),
+        (-11, "", "it printed no error (signal SIGSEGV)"),
+    ],
+)
+def test_why_a_process_ended(code, errors, expected):
+    assert explain(code, errors).startswith(expected)
+
+
+def run_folder(run, *, images=512, **options):
+    """A run folder of three epochs, trained on so many images."""
+    options = {"rates": (100.0, 200.0, 300.0), "patience": 2, "batch_size": 8} | options
+    write_run(run, (0.1, 0.7, 0.8), **options)
+    summary = json.loads((run / "summary.json").read_text())
+    (run / "summary.json").write_text(json.dumps(summary | {"training_images": images}))
+
+
+def test_a_row_is_read_from_the_run_folder(tmp_path):
+    noise = {"gradient_noise_scale": ["nan", 30, 40]}
+    run_folder(tmp_path / "run", images=20, target_accuracy=0.65, extra=noise)
+    row = measure(read_run(tmp_path / "run"))
+    assert (row["images_per_sec"], row["images_per_sec_low"], row["images_per_sec_high"]) == (
+        *(250, 200, 300),  # of the epochs after the first
+    )
+    assert row["images_per_step"] == pytest.approx(20 / 3)
+    # The first of the two epochs in a row that patience asks for.
+    assert (row["epochs_to_target"], row["seconds_to_target"]) == (2, 20)
+    assert (row["epochs"], row["seconds"], row["noise_scale"]) == (3, 30, 40)
+    assert (row["val_accuracy"], row["reached_target"]) == (0.8, True)
+
+
+def test_a_run_that_never_reached_its_target(tmp_path):
+    run_folder(tmp_path / "run", target_accuracy=0.75)  # beaten once, not twice
+    row = measure(read_run(tmp_path / "run"))
+    assert (row["reached_target"], row["epochs_to_target"], row["seconds_to_target"]) == (
+        *(False, None, None),
+    )
+    run_folder(tmp_path / "timed", validate=False)
+    assert measure(read_run(tmp_path / "timed"))["reached_target"] is None
+
+
+def test_the_first_epoch_has_no_speed(tmp_path):
+    write_run(tmp_path / "run", (0.5,))
+    assert measure(read_run(tmp_path / "run"))["images_per_sec"] is None
+
+
+@pytest.fixture
+def process(monkeypatch, tmp_path):
+    """Runs a point whose process is the given Python code."""
+
+    def run(code):
+        monkeypatch.setattr(
+            "kdist.sweep.run_point.command", lambda folder: [sys.executable, "-c", code]
+        )
+        return run_point(POINT, tmp_path, ThroughputSweep)
+
+    return run
+
+
+def test_a_process_that_fails_leaves_a_row_with_its_error(process, tmp_path):
+    row = process("import sys; print('said'); sys.exit('ValueError: no')")
+    assert (row["status"], row["error"]) == ("failed", "ValueError: no (exit code 1)")
+    assert (row["name"], row["batch_size"], row["run_dir"]) == ("b8", 8, None)
+    assert (tmp_path / "output.log").read_text() == "said\n"
+
+
+def test_a_process_killed_for_its_memory(process):
+    row = process("import os; os.kill(os.getpid(), 9)")
+    assert row["error"] == "out of memory, most likely: its process was killed"
+
+
+def test_a_process_that_leaves_no_run_or_half_of_one(process, tmp_path):
+    assert "run folder cannot be read: no run folder" in process("")["error"]
+    run_folder(tmp_path / "run")
+    (tmp_path / "run" / "history.csv").write_text("epoch,seconds\n")
+    assert "run folder cannot be read: it has no epoch" in process("")["error"]
+    (tmp_path / "run" / "summary.json").write_text("[]")
+    assert "run folder cannot be read: foreign: summary.json" in process("")["error"]
+
+
+@pytest.mark.parametrize(
+    ("rates", "words"), [((1.0,), "it has no images_per_sec"), ((1.0, -1.0), "images_per_sec -1.0")]
+)
+def test_a_run_without_a_speed_has_failed(process, tmp_path, rates, words):
+    write_run(tmp_path / "run", (0.5,) * len(rates), rates=rates)
+    row = process("")
+    assert (row["status"], row["images_per_sec"]) == ("failed", None)
+    assert words in row["error"]
+
+
+def test_a_full_disk_is_no_fault_of_the_point(process):
+    with pytest.raises(OSError, match="No space left on device"):
+        process("import sys; sys.exit('OSError: [Errno 28] No space left on device')")
+
+
+def test_ctrl_c_ends_the_process(process, tmp_path):
+    code = "import os, signal, time; print(os.getpid(), flush=True); "
+    code += f"os.kill({os.getpid()}, signal.SIGINT); time.sleep(600)"
+    with pytest.raises(KeyboardInterrupt):
+        process(code)
+    pid = int((tmp_path / "output.log").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_run_is_killed_with_its_sweep():
+    child = "import sys, time; from kdist.sweep.worker import _end_with; "
+    child += "_end_with(int(sys.argv[1])); print('works', flush=True); time.sleep(600)"
+    sweep = "import os, subprocess, sys; "
+    sweep += "subprocess.run([sys.executable, '-c', sys.argv[1], str(os.getpid())])"
+    parent = subprocess.Popen([sys.executable, "-c", sweep, child], stdout=subprocess.PIPE)
+    assert parent.stdout.readline() == b"works\n"
+    parent.send_signal(signal.SIGKILL)
+    assert parent.stdout.read() == b""  # returns once the run has closed it too
+    parent.wait()
+    parent.stdout.close()
+
+
+def test_a_real_run(tmp_path):
+    """Of the real worker, on the tiniest settings."""
+    point = Point(
+        name="b16",
+        config={
+            "dataset": "sample",
+            "subset": 32,
+            "depth": 10,
+            "width": 1,
+            "augment": False,
+            "batch_size": 16,
+            "replicas": 1,
+            "epochs": 2,
+            **TIMED_RUN,
+        },
+        axes={"batch_size": 16, "replicas": 1, "variant": "without input", "mode": "weak"},
+        group="",
+        ablate=("input",),
+    )
+    row = run_point(point, tmp_path, ScalingSweep)
+    assert row["status"] == "done", row["error"]
+    assert (row["global_batch"], row["epochs"], row["kind"]) == (16, 2, "scaling")
+    assert row["images_per_sec"] > 0
+    assert row["reached_target"] is None
+    assert row["run_dir"] == f"points/{tmp_path.name}/run"
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {"config.json", "history.csv", "summary.json"}

@@ -1,0 +1,119 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kdist.errors import UserError
+from kdist.training.config import TrainConfig
+from kdist.training.fields import fields_of
+from kdist.training.settings import FOLDERS
+from kdist.tuning.search import Search
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "depth": st.integers(1, 10).map(lambda n: 6 * n + 4),
+            "width": st.integers(1, 20),
+            "replicas": st.none() | st.integers(1, 8),
+            "base_lr": st.floats(1e-6, 10),
+            "dropout": st.floats(0, 0.99),
+            "lr_rule": st.sampled_from(["linear", "sqrt", "none", "auto"]),
+            "optimizer": st.sampled_from(["sgd", "momentum", "adam", "adamw", "novograd", "lars"]),
+            "time_budget": st.none() | st.floats(1, 1e6),
+            "target_train_accuracy": st.none() | st.floats(0.1, 0.9),
+        },
+    )
+)
+def test_plain_data_and_back(values):
+    config = TrainConfig(**values)
+    assert TrainConfig.from_dict(config.to_dict()) == config
+
+
+def test_numpy_numbers_become_plain_ones():
+    config = TrainConfig(replicas=np.int64(2), seed=np.uint8(3), base_lr=np.float32(0.5))
+    assert json.loads(json.dumps(config.to_dict())) == config.to_dict()
+    assert (config.replicas, config.seed, config.base_lr) == (2, 3, 0.5)
+
+
+def test_the_defaults_are_the_labs():
+    config = TrainConfig()
+    lab = (config.depth, config.width, config.batch_size, config.base_lr, config.epochs, config.wd)
+    assert lab == (16, 10, 32, 0.01, 40, 0.000005)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"depth": 17}, "6n \\+ 4.*received 17: try 16"),
+        ({"depth": 4}, "at least 10"),
+        ({"data_dir": 5}, "data_dir has to be the path of a folder, received 5"),
+        ({"label_smoothing": 1}, "label_smoothing has to be at least 0 and below 1"),
+        ({"ema_momentum": 1.5}, "ema_momentum has to be at least 0 and below 1"),
+        ({"precision": "int8"}, "precision has to be one of float32"),
+        ({"width": 0}, "width has to be at least 1, received 0"),
+        ({"width": 1.5}, "an integer"),
+        ({"batch_size": -1}, "batch_size has to be at least 1"),
+        ({"epochs": 0}, "epochs has to be at least 1"),
+        ({"patience": 0}, "patience has to be at least 1"),
+        ({"replicas": 0}, "replicas has to be at least 1"),
+        ({"subset": 0}, "subset has to be at least 1"),
+        ({"seed": -1}, "seed has to be at least 0"),
+        ({"seed": True}, "an integer"),
+        ({"dropout": 1.0}, "dropout has to be at least 0 and below 1"),
+        ({"momentum": -0.1}, "momentum has to be at least 0"),
+        ({"momentum": 0.9, "optimizer": "adam"}, "momentum=0.9 with optimizer=adam.*remove"),
+        ({"optimizer": "sdg"}, "optimizer has to be one of sgd, momentum"),
+        ({"time_budget": 0}, "time_budget has to be above 0"),
+        ({"target_train_accuracy": 1}, "target_train_accuracy has to be above 0 and below 1"),
+        ({"schedule": "lab", "warmup_epochs": 15}, "reaches beyond epoch 15"),
+        ({"base_lr": 0.0}, "base_lr has to be above 0"),
+        ({"base_lr": float("nan")}, "base_lr has to be above 0"),
+        ({"base_lr": float("inf")}, "base_lr has to be above 0 and finite, received inf"),
+        ({"augment": "no"}, "augment has to be True or False"),
+        ({"log_model": 1}, "log_model has to be True or False"),
+        ({"log_model": True}, "log_model=True does nothing without wandb"),
+        ({"track": "mlflow"}, "unknown tracker mlflow"),
+        ({"track": "wandb", "track_batches": 0}, "track_batches has to be at least 1"),
+        ({"track": "wandb", "profile_batches": "1,2"}, "does nothing without tensorboard"),
+        ({"validate": 1}, "validate has to be True or False, received 1"),
+        ({"base_lr": "0.1"}, "base_lr has to be a number"),
+        ({"wd": -1e-9}, "wd has to be at least 0"),
+        ({"target_accuracy": 85}, "target_accuracy has to be above 0 and below 1, received 85"),
+        ({"dataset": "mnist"}, "dataset has to be one of fashion_mnist, sample"),
+        ({"lr_rule": "cubic"}, "lr_rule has to be one of linear"),
+        ({"schedule": "steps"}, "schedule has to be one of constant"),
+        ({"warmup_epochs": 5, "epochs": 5}, "leaves none of epochs=5"),
+        ({"dataset": "sample", "data_dir": "/data"}, "the sample is embedded"),
+    ],
+)
+def test_values_out_of_range_are_refused(values, words):
+    with pytest.raises(UserError, match=words):
+        TrainConfig(**values)
+
+
+def test_an_unknown_setting_is_named_beside_the_known_ones():
+    with pytest.raises(UserError, match="unknown setting widht: known are dataset.*width"):
+        TrainConfig.from_dict({"widht": 2})
+
+
+def test_every_setting_is_documented_in_a_sentence_of_its_own():
+    for field in [*fields_of(TrainConfig), *fields_of(Search)]:
+        assert field.help.endswith("."), field.name
+        assert field.help[0].isupper() or field.help[0] == "`", field.name
+
+
+def test_what_may_be_shared_holds_no_path():
+    shared = TrainConfig(width=4).shareable()
+    assert shared["width"] == 4
+    assert {"data_dir", "run_dir", "log_dir"} == FOLDERS
+    assert not FOLDERS & set(shared)
+    assert set(shared) == {
+        *("dataset", "subset", "augment", "shift", "whole_pixels", "depth", "width", "stem_pool"),
+        *("dropout", "wd", "replicas", "batch_size", "val_batch_size", "base_lr", "lr_rule"),
+        *("optimizer", "momentum", "label_smoothing", "ema_momentum", "precision", "xla", "seed"),
+        *("schedule", "warmup_epochs", "epochs", "target_accuracy", "target_train_accuracy"),
+        *("patience", "time_budget"),
+    }

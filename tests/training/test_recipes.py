@@ -1,0 +1,52 @@
+import json
+
+import pytest
+from kdist.errors import UserError
+from kdist.training.config import TrainConfig
+from kdist.training.recipes import read_recipe, read_settings, recipe_names
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_is_a_run(name):
+    settings = read_recipe(name)
+    config = TrainConfig.from_dict(settings)
+    assert settings.items() <= config.to_dict().items()
+    # A recipe that changes nothing would be none.
+    assert settings != {}
+
+
+def test_there_is_a_fast_one():
+    assert "fast" in recipe_names()
+
+
+def test_an_unknown_recipe_names_the_known():
+    with pytest.raises(UserError, match="recipe has to be one of .*fast.*; received slow"):
+        read_recipe("slow")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("a.toml", "# why\nwidth = 2\nbase_lr = 0.5\n"), ("a.json", '{"width": 2, "base_lr": 0.5}')],
+)
+def test_settings_from_a_file(name, text, tmp_path):
+    path = tmp_path / name
+    path.write_text(text)
+    assert read_settings(str(path)) == {"width": 2, "base_lr": 0.5}
+
+
+def test_the_settings_of_a_run_folder_are_a_run(tmp_path):
+    config = TrainConfig(width=3, dataset="sample", ema_momentum=0.9)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config.to_dict()))
+    assert TrainConfig.from_dict(read_settings(str(path))) == config
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("a.json", "{"), ("a.json", "[1]"), ("a.toml", "width"), ("a.toml", None)]
+)
+def test_what_is_no_settings_file(name, text, tmp_path):
+    path = tmp_path / name
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UserError, match=name):
+        read_settings(str(path))

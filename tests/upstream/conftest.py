@@ -1,0 +1,9 @@
+import pytest
+import tensorflow as tf
+
+
+@pytest.fixture
+def stock(iterators_released_in_background):
+    """TensorFlow's own strategy over two logical CPUs."""
+    devices = ["/cpu:0", "/cpu:1"]
+    return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())

@@ -1,0 +1,117 @@
+"""What stock Keras does around a step on several replicas: data, iterators, compilation."""
+
+import itertools
+
+import kdist
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from stock_models import linear, of_layer
+
+
+def test_a_generator_loses_batches_to_a_throw_away_iterator(stock):
+    """`_maybe_symbolic_build`: its read-ahead is gone."""
+    seen = []
+
+    class Seen(keras.layers.Layer):
+        def call(self, x):
+            tf.py_function(lambda part: seen.append(float(part[0, 0])), [x], [])
+            return x
+
+    with stock.scope():
+        model = keras.Sequential([keras.Input((1,)), Seen(), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    ones = np.ones((2, 1))
+    batches = ((ones * i, ones) for i in itertools.count())
+    model.fit(batches, steps_per_epoch=4, shuffle=False, verbose=0)
+    assert sorted({*seen}) != [0, 1, 2, 3]
+
+
+def test_a_model_compiled_outside_the_scope_crashes(stock):
+    with stock.scope():
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.1), "mse")
+    with pytest.raises(RuntimeError, match=r"Mixing different tf\.distribute\.Strategy"):
+        model.fit(np.ones((4, 1)), np.ones((4, 1)), verbose=0)
+
+
+def test_keras_leaves_xla_off_under_a_strategy_of_one_gpu(monkeypatch):
+    """`Trainer._resolve_auto_jit_compile`: on without a strategy, off under any."""
+    gpu = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda *_: [gpu])
+    assert linear(tf.distribute.get_strategy()).jit_compile
+    assert not linear(tf.distribute.MirroredStrategy(["/cpu:0"])).jit_compile
+
+
+def test_a_first_batch_that_does_not_divide_crashes(stock):
+    """The mean over replicas that is taken to learn a batch's shape: `MirroredStrategy.reduce`."""
+    model = linear(stock)
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError)):
+        model.fit(np.ones((9, 1)), np.ones((9, 1)), batch_size=3, verbose=0)
+
+
+def test_predict_on_batch_predicts_every_sample_once_a_replica(stock):
+    """A batch that came undivided is given whole to each replica: `ops.replica_rows`."""
+    assert len(linear(stock).predict_on_batch(np.ones((4, 1)))) == 8
+    strategy = kdist.MirroredStrategy(replicas=2)
+    assert len(linear(strategy).predict_on_batch(np.ones((4, 1)))) == 4
+
+
+@pytest.mark.parametrize(("strategy_of", "iterators"), [("stock", 2 * 2 + 1), ("kdist", 2)])
+def test_an_epoch_ends_with_a_spare_iterator(stock, strategy_of, iterators, monkeypatch):
+    """`EpochIterator._enumerate_iterator` makes two, and uses one; one more is peeked at."""
+    made = []
+    strategy = stock if strategy_of == "stock" else kdist.MirroredStrategy(replicas=2)
+    model = linear(strategy)
+    kind = type(strategy.experimental_distribute_dataset(tf.data.Dataset.range(4).batch(2)))
+    original = kind.__iter__
+    monkeypatch.setattr(kind, "__iter__", lambda data: made.append(data) or original(data))
+    x = np.ones((6, 1))
+    model.fit(x, x, batch_size=2, verbose=0)
+    made.clear()
+    history = model.fit(x, x, batch_size=2, epochs=2, verbose=0).history
+    assert len(history["loss"]) == 2
+    assert len(made) == iterators
+
+
+class Counter(keras.layers.Layer):
+    """Counts its calls as it is traced, and as it runs."""
+
+    def build(self, shape):
+        self.traced = 0
+        self.runs = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+    def call(self, x):
+        self.traced += 1
+        self.runs.assign_add(1)
+        return x
+
+
+def counted(steps_per_execution):
+    return of_layer(
+        tf.distribute.get_strategy(), Counter, loss="mse", steps_per_execution=steps_per_execution
+    )
+
+
+def test_several_steps_an_execution_evaluate_more_than_was_asked_for():
+    model = counted(steps_per_execution=2)
+    endless = tf.data.Dataset.from_tensors((np.ones((2, 1)), np.ones((2, 1)))).repeat()
+    model.evaluate(endless, steps=3, verbose=0)
+    assert float(model.layers[0].runs.numpy()) == 4
+
+
+def test_several_steps_an_execution_predict_with_as_many_copies_of_the_model():
+    traced = []
+    for steps in (1, 3):
+        model = counted(steps)
+        before = model.layers[0].traced
+        model.predict(np.ones((6, 1)), batch_size=1, verbose=0)
+        traced.append(model.layers[0].traced - before)
+    assert traced == [1, 3]
+
+
+def test_stock_keras_has_no_auto():
+    model = linear(tf.distribute.get_strategy(), steps_per_execution="auto")
+    with pytest.raises(TypeError):
+        model.fit(np.zeros((16, 1)), np.zeros((16, 1)), batch_size=4, verbose=0)

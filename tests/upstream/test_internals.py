@@ -1,0 +1,62 @@
+"""Private names that are read or called: what kdist relies on."""
+
+import kdist
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from kdist import _upstream
+from stock_models import linear
+
+
+def test_a_built_layer_refuses_a_sublayer_in_the_place_of_its_own():
+    class Owner(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.inner = keras.layers.Dense(1)
+            self.listed = [keras.layers.Dense(2)]
+
+        def call(self, x):
+            return self.listed[0](self.inner(x))
+
+    owner = Owner()
+    owner(np.zeros((1, 3)))
+    with pytest.raises(ValueError, match="cannot add"):
+        owner.inner = keras.layers.Dense(1)
+    new = {id(owner.inner): keras.layers.ReLU(), id(owner.listed[0]): keras.layers.Flatten()}
+    _upstream.replace_sublayers(owner, lambda layer: new.get(id(layer), layer))
+    assert isinstance(owner.inner, keras.layers.ReLU)
+    assert [type(layer).__name__ for layer in _upstream.flatten_layers(owner)] == [
+        "ReLU",
+        "Flatten",
+    ]
+
+
+def test_keras_hands_its_own_steps_to_run(monkeypatch):
+    strategy = kdist.MirroredStrategy(replicas=2)
+    model = linear(strategy)
+    assert _upstream.stock_step(model.train_step) == (model, "train_step")
+    assert _upstream.stock_step(model.test_step) == (model, "test_step")
+    assert _upstream.stock_step(model.predict_step) is None
+    steps, run = [], strategy.run
+
+    def seen(fn, *args, **options):
+        steps.append(_upstream.stock_step(fn))
+        return run(fn, *args, **options)
+
+    monkeypatch.setattr(strategy, "run", seen)
+    model.predict(np.ones((2, 1)), verbose=0)
+    assert {*steps} == {(model, "predict_step")}
+
+
+def test_collectives_fail_in_a_second_strategy():
+    """Why logical CPUs reduce to one device; TensorFlow's default there is collectives."""
+    devices = ["/cpu:0", "/cpu:1"]
+    defaults = tf.distribute.MirroredStrategy(devices)
+    assert not isinstance(defaults.extended._cross_device_ops, tf.distribute.ReductionToOneDevice)
+
+
+def test_an_unknown_keras_is_warned_of_and_the_known_one_is_not():
+    with pytest.warns(UserWarning, match=r"tested with Keras 3\.15, not with 3\.99\.0"):
+        _upstream.warn_of_unknown_keras("3.99.0")
+    _upstream.warn_of_unknown_keras(keras.__version__)

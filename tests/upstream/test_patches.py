@@ -1,0 +1,51 @@
+"""The table of patches: when they are put in, their canaries, their page."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+from kdist._upstream import patching
+from kdist._upstream.patches import PATCHES
+from kdist._upstream.patches.markdown import with_table
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_replaced_functions_keep_their_names_and_are_replaced_once_by_each():
+    class Owner:
+        def method(self):
+            return 1
+
+    def doubled(original, owner):
+        return 2 * original(owner)
+
+    def less(original, owner):
+        return original(owner) - 1
+
+    for replacement in (doubled, doubled, less):
+        patching.replace(Owner, "method", replacement)
+    assert Owner().method() == 1
+    assert Owner.method.__name__ == "method"
+
+
+def test_every_patch_has_a_canary():
+    canaries = {
+        node.name
+        for path in Path(__file__).parent.glob("test_*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert {patch.canary for patch in PATCHES} <= canaries
+
+
+def test_the_page_has_the_table():
+    """Else: python -m kdist._upstream.patches docs/design/keras-patches.md."""
+    page = (ROOT / "docs/design/keras-patches.md").read_text()
+    assert page == with_table(page, PATCHES)
+
+
+def test_importing_kdist_changes_nothing_in_keras_and_tensorflow():
+    script = Path(__file__).with_name("what_imports_change.py")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
