@@ -1,0 +1,47 @@
+"""Which options the commands of `kdist` have, by their `--help`: the only part that asks it."""
+
+import functools
+import os
+import re
+import subprocess
+import sys
+
+SWEEPS = ("throughput", "accuracy", "scaling")
+COMMANDS = ("train", "tune", "bench", "report", "dashboard", "devices", "sweep")
+
+
+def split_command(words):
+    """The command that words begin with, such as `("sweep", "accuracy")`, and its arguments."""
+    command = tuple(words[: 2 if words[:1] == ["sweep"] and len(words) > 1 else 1])
+    return command, words[len(command) :]
+
+
+@functools.cache
+def options_of(command):
+    """The options of a command; a sweep takes those of `kdist train` too.
+
+    Args:
+        command: Its words, such as `("sweep", "accuracy")`.
+    """
+    assert command[0] in COMMANDS, command
+    assert len(command) == 1 or command[1] in SWEEPS, command
+    found = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", _help(command)))
+    return found | options_of(("train",)) if command[0] == "sweep" else found
+
+
+def all_options():
+    """The options of all commands."""
+    commands = [(name,) for name in COMMANDS] + [("sweep", kind) for kind in SWEEPS]
+    return set().union(*map(options_of, commands))
+
+
+def _help(command):
+    wide = {**os.environ, "COLUMNS": "250", "NO_COLOR": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "kdist", *command, "--help"],
+        capture_output=True,
+        text=True,
+        env=wide,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,0 +1,55 @@
+"""The reference documents every public name, and the columns of every table that kdist writes."""
+
+import ast
+import re
+
+import kdist
+import pytest
+from kdist.callbacks.save_training_data import COLUMNS as HISTORY
+from kdist.sweep.kinds import EXPERIMENTS
+from markdown_pages import ROOT, documented_objects
+
+# Of all kinds of sweeps.
+POINTS = {name for kind in EXPERIMENTS.values() for name in kind.columns()}
+
+# Where the modules are documented that `kdist/__init__.pyi` names.
+MODULES = ("callbacks", "data", "errors", "layers", "models", "optimizers", "scaling", "schedules")
+MODULES += ("tracking", "tuning")
+
+
+def names_in_stubs():
+    for stub in sorted((ROOT / "kdist").rglob("*.pyi")):
+        package = ".".join(stub.parent.relative_to(ROOT).parts)
+        for statement in ast.parse(stub.read_text()).body:
+            if isinstance(statement, ast.ImportFrom):
+                yield from (f"{package}.{alias.asname}" for alias in statement.names)
+
+
+def public_names():
+    modules = {f"kdist.{name}" for name in MODULES}
+    names = set(names_in_stubs()) - modules
+    for module in (kdist.callbacks, kdist.models):
+        names |= {f"{module.__name__}.{name}" for name in module.__all__}
+    functions = ast.parse((ROOT / "kdist" / "scaling.py").read_text()).body
+    names |= {
+        f"kdist.scaling.{one.name}"
+        for one in functions
+        if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")
+    }
+    # Documented where it lives.
+    return (names - {"kdist.scale_learning_rate"}) | {"kdist.errors.UserError"}
+
+
+def test_every_public_name_is_documented_once():
+    assert sorted(documented_objects()) == sorted(public_names())
+
+
+@pytest.mark.parametrize(
+    ("heading", "columns"), [("### `history.csv`", HISTORY), ("### `points.csv`", POINTS)]
+)
+def test_columns_are_documented(heading, columns):
+    page = (ROOT / "docs" / "reference" / "run-folder.md").read_text()
+    table = page.split(heading)[1].split("\n\n")[1]
+    first_cells = [line.split("|")[1] for line in table.splitlines()[2:]]
+    documented = [name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)]
+    assert sorted(documented) == sorted(columns)
