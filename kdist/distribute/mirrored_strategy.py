@@ -224,6 +224,8 @@ class MirroredStrategy(tf.distribute.MirroredStrategy, _upstream.StrategyHooks):
         _upstream.distribute(variables, self)
         state.global_batch = global_batch
         if self.num_replicas_in_sync > 1:
+            # Made before the step that uses it: TensorFlow traces a step that makes one twice.
+            _upstream.global_seed(self)
             _upstream.patches.install_for(model)
             if not state.is_prepared:
                 state.is_prepared = True

@@ -83,3 +83,27 @@ def test_what_was_built_outside_the_scope_is_copied_to_every_replica():
         model.fit(x, y, batch_size=3, shuffle=False, verbose=0)
         weights.append(model.get_weights()[0])
     np.testing.assert_allclose(*weights, rtol=1e-5)
+
+
+def test_the_first_step_of_a_process_is_traced_once():
+    """It makes no variable: TensorFlow would trace it once more, at the price of the first time."""
+    keras.backend.clear_session()
+    strategy = kdist.MirroredStrategy(replicas=2)
+    traced = []
+
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = keras.layers.Dense(1)
+
+        def call(self, x):
+            traced.append(x)
+            return self.dense(x)
+
+    with strategy.scope():
+        model = Model()
+        model.compile("sgd", "mse")
+    model(np.ones((4, 1)))
+    traced.clear()
+    model.fit(np.ones((8, 1)), np.ones((8, 1)), batch_size=4, verbose=0)
+    assert len(traced) == 1 + 2  # Keras's symbolic build, and each replica
