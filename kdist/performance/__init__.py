@@ -1,1 +1,1 @@
-"""What the hardware and a model should take, and what is chosen by it."""
+"""Estimate the speed of hardware and models, and choose settings by it."""

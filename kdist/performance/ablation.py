@@ -10,7 +10,7 @@ import tensorflow as tf
 PARTS = ("collectives", "input")
 
 
-class NoCollectives(tf.distribute.ReductionToOneDevice):
+class SkipAllReduce(tf.distribute.ReductionToOneDevice):
     """Skips sums over replicas within a step: every replica keeps its own value.
 
     Values that are reduced elsewhere, such as a metric that the host reads, are still reduced.
@@ -25,7 +25,7 @@ class NoCollectives(tf.distribute.ReductionToOneDevice):
         return super().reduce_implementation(reduce_op, per_replica_value, destinations, options)
 
 
-def same_batch_again(batches: Any) -> Any:
+def repeat_first_batch(batches: Any) -> Any:
     """Repeat the first batch instead of shuffling, gathering and augmenting new ones.
 
     Args:

@@ -49,17 +49,17 @@ def _name(device: str) -> str:
 
 def cpu_flags(cpuinfo: Path = CPUINFO) -> frozenset[str]:
     """Return the CPU's feature flags as Linux names them, e.g. `avx2`; empty if unknown."""
-    return frozenset(_told(cpuinfo, "flags").split())
+    return frozenset(_read_field(cpuinfo, "flags").split())
 
 
 def _cpu_name() -> str:
-    return _told(CPUINFO, "model name") or platform.machine()
+    return _read_field(CPUINFO, "model name") or platform.machine()
 
 
-def _told(cpuinfo: Path, what: str) -> str:
+def _read_field(cpuinfo: Path, name: str) -> str:
     try:
         lines = cpuinfo.read_text(encoding="utf-8").splitlines()
     except OSError:
         return ""
-    told = [line.partition(":")[2].strip() for line in lines if line.startswith(what)]
-    return told[0] if told else ""
+    values = (line.partition(":")[2].strip() for line in lines if line.startswith(name))
+    return next(values, "")

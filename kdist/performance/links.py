@@ -51,7 +51,7 @@ class Link:
 
 _LATENCY = "latency: its src/graph/tuning.cc, commit 01afd20, hwLat, a step of a Simple ring"
 
-# NCCL's own figures, by which it chooses an algorithm: what is reached, not what is advertised.
+# The figures that NCCL chooses an algorithm by: rates that are reached, not those advertised.
 LINKS = MappingProxyType(
     {
         "pcie": Link(
@@ -108,11 +108,13 @@ def choose_link(
     given = {key: value for key, value in stated.items() if value is not None}
     if not given:
         return preset
-    words = {"latency_seconds": "latency", "bytes_per_second": "bandwidth"}
-    told = f"stated {' and '.join(words[key] for key in given)}"
+    nouns = {"latency_seconds": "latency", "bytes_per_second": "bandwidth"}
+    stated_part = f"stated {' and '.join(nouns[key] for key in given)}"
     return dataclasses.replace(
         preset,
-        name=f"{preset.name}, {told}",
-        source=f"{told}; else {preset.source}" if len(given) == 1 else "stated by the caller",
+        name=f"{preset.name}, {stated_part}",
+        source=f"{stated_part}; else {preset.source}"
+        if len(given) == 1
+        else "stated by the caller",
         **given,
     )

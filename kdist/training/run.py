@@ -76,9 +76,9 @@ def _make_strategy(config: TrainConfig, ablate: Collection[str]) -> "MirroredStr
 
     ops = None
     if "collectives" in ablate:
-        from ..performance.ablation import NoCollectives
+        from ..performance.ablation import SkipAllReduce
 
-        ops = NoCollectives()
+        ops = SkipAllReduce()
     strategy = MirroredStrategy(replicas=config.replicas, cross_device_ops=ops)
     if config.xla:
         check_xla(strategy.devices)
@@ -107,9 +107,9 @@ def _train(
     model = make_model(config, data, strategy, plan)
     announce(describe_xla(bool(model.jit_compile), config.xla, strategy.devices))
     if "input" in ablate:
-        from ..performance.ablation import same_batch_again
+        from ..performance.ablation import repeat_first_batch
 
-        training = same_batch_again(training)
+        training = repeat_first_batch(training)
     made = make_callbacks(config, plan, model, folder, more=callbacks, verbose=verbose)
     folder.write_json("config.json", config.to_dict())
     start = time.perf_counter()
