@@ -19,8 +19,8 @@ from ..batch_norm.find import batch_norms
 from ..batch_norm.probe import (
     checked_batch,
     observed_moments,
-    refuse_what_the_model_does_not_take,
-    traceless_loss,
+    check_model_accepts,
+    stateless_loss,
 )
 from ..errors import UserError
 from ..ops.batch_norm import merge
@@ -121,7 +121,7 @@ class BatchNormMonitor(ResumableCallback):
         norms = _required_batch_norms(self.model)
         self._first = {n.path: _moving_statistics(self.model, n) for n in norms if n.built}
         if self.model.built:
-            refuse_what_the_model_does_not_take(self.model, self.batch)
+            check_model_accepts(self.model, self.batch)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Count the steps of the epoch."""
@@ -134,8 +134,8 @@ class BatchNormMonitor(ResumableCallback):
         self.steps += self._steps_of_epoch
         self._steps_of_epoch = 0
         with observed_moments(self.model) as moments:
-            in_training = traceless_loss(self.model, self.batch, training=True)
-        in_inference = traceless_loss(self.model, self.batch, training=False)
+            in_training = stateless_loss(self.model, self.batch, training=True)
+        in_inference = stateless_loss(self.model, self.batch, training=False)
         # A layer that the model does not call has nothing to compare.
         self.gaps = [
             self._gap(norm, moments[norm.path])

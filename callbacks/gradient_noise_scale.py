@@ -102,7 +102,7 @@ class GradientNoiseScale(ResumableCallback):
         self.noise_scale = noise_scale(**self._named_sums)
         if not math.isnan(self.noise_scale):
             self.print_line(f"Gradient noise scale: {self.noise_scale:.0f} images")
-        elif self._named_sums["wholes"]:
+        elif self._named_sums["large_count"]:
             self.print_line("Gradient noise scale: unknown so far, the gradient is too noisy")
         else:
             self.print_line(
@@ -115,7 +115,7 @@ class GradientNoiseScale(ResumableCallback):
         """Print what the value means for the global batch, and stop measuring."""
         if not math.isnan(self.noise_scale):
             sums = self._named_sums
-            global_batch = sums["wholes"] / sums["inverse_whole"]
+            global_batch = sums["large_count"] / sums["large_inverse_sizes"]
             self.print_line(
                 f"More replicas help up to a global batch of about {self.noise_scale:.0f} images;"
                 f" it is {global_batch:.0f}"
@@ -135,42 +135,44 @@ class GradientNoiseScale(ResumableCallback):
 
 def noise_scale(
     *,
-    part: float,
-    inverse_part: float,
-    parts: float,
-    whole: float,
-    inverse_whole: float,
-    wholes: float,
+    small_squared_norms: float,
+    small_inverse_sizes: float,
+    small_count: float,
+    large_squared_norms: float,
+    large_inverse_sizes: float,
+    large_count: float,
 ) -> float:
     """Estimate the simple noise scale, tr(Σ) / |G|², from sums of squared gradient norms.
 
     The squared norm of a gradient over b samples is |G|² + tr(Σ) / b on average: G is the true
     gradient and tr(Σ) the variance of one sample's gradient, summed over weights. Measurements with
-    two values of b, a part of a batch and the whole batch, give two equations for the two unknowns.
+    two values of b, a small and a large batch, give two equations for the two unknowns.
 
     The arguments are the sums that `kdist.distribute.gradient_norms.FIELDS` lists.
 
     Args:
-        part: Sum of the squared norms of the parts' gradients.
-        inverse_part: Sum of 1 / samples over the parts.
-        parts: Number of parts.
-        whole: Sum of the squared norms of the whole batches' gradients.
-        inverse_whole: Sum of 1 / samples over the whole batches.
-        wholes: Number of whole batches.
+        small_squared_norms: Sum of the squared norms of the small batches' gradients.
+        small_inverse_sizes: Sum of 1 / samples over the small batches.
+        small_count: Number of small batches.
+        large_squared_norms: Sum of the squared norms of the large batches' gradients.
+        large_inverse_sizes: Sum of 1 / samples over the large batches.
+        large_count: Number of large batches.
 
     Returns:
         The noise scale in samples; NaN if nothing was measured or the estimate of |G|² is not
         above 0.
 
     Example:
-        >>> halves = {"part": 6.0, "inverse_part": 0.5, "parts": 2}
-        >>> noise_scale(**halves, whole=2.0, inverse_whole=0.125, wholes=1)
+        >>> noise_scale(
+        ...     small_squared_norms=6.0, small_inverse_sizes=0.5, small_count=2,
+        ...     large_squared_norms=2.0, large_inverse_sizes=0.125, large_count=1,
+        ... )
         8.0
     """
-    if not (parts and wholes):
+    if not (small_count and large_count):
         return math.nan
-    small, per_small = part / parts, inverse_part / parts
-    large, per_large = whole / wholes, inverse_whole / wholes
+    small, per_small = small_squared_norms / small_count, small_inverse_sizes / small_count
+    large, per_large = large_squared_norms / large_count, large_inverse_sizes / large_count
     if not per_small > per_large:
         return math.nan
     noise = (small - large) / (per_small - per_large)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from .. import _upstream
 from ..errors import UserError
 from ..ops.batch_norm import Kernels, broadcast_mask
-from ..ops.stateless import mean_loss, traceless
+from ..ops.stateless import mean_loss, stateless_pass
 from .find import batch_norms
 
 _HINT = "pass one batch as fit() takes them, as in batch=(x[:128], y[:128])"
@@ -43,11 +43,11 @@ def checked_batch(batch: Any) -> Any:
     return arrays
 
 
-def refuse_what_the_model_does_not_take(model: keras.Model, batch: Any) -> None:
+def check_model_accepts(model: keras.Model, batch: Any) -> None:
     """Raise `UserError` if a batch of such shapes cannot go through the model."""
     try:
         for training in (False, True):
-            with traceless(model):
+            with stateless_pass(model):
                 x, _, _ = keras.utils.unpack_x_y_sample_weight(_tensors(batch))
                 _upstream.call_model(model, x, training=training)
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
@@ -58,9 +58,9 @@ def refuse_what_the_model_does_not_take(model: keras.Model, batch: Any) -> None:
         ) from error
 
 
-def traceless_loss(model: keras.Model, batch: Any, *, training: bool) -> float:
+def stateless_loss(model: keras.Model, batch: Any, *, training: bool) -> float:
     """Return the model's loss on a batch; no variable of the model changes."""
-    with traceless(model):
+    with stateless_pass(model):
         return float(mean_loss(model, _tensors(batch), training=training))
 
 

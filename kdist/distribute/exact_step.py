@@ -17,7 +17,7 @@ import tensorflow as tf
 from .. import _upstream
 from ..batch_norm.find import moving_statistics
 from .global_batch import GlobalBatch
-from .gradient_norms import GradientNorms, observe_replica
+from .gradient_norms import GradientNorms, measure_replica
 
 
 def train_step(
@@ -45,7 +45,7 @@ def train_step(
         own = tape.gradient(objective, weights)
         gradients = batch.gradients.sum_over_replicas(own, weights)
         if norms is not None:
-            observe_replica(norms, model, own, gradients, batch.samples, batch.fraction())
+            measure_replica(norms, model, own, gradients, batch.samples, batch.fraction())
         with _upstream.replica_local_variables(model.optimizer, weights):
             model.optimizer.apply(gradients, weights)
     _average_plain_batch_norms(model, batch)

@@ -1,4 +1,4 @@
-"""Norms of gradients over parts of a batch and over the whole, gathered while a model trains."""
+"""Norms of gradients over small and large batches, measured while a model trains."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,21 +6,29 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from ..ops.stateless import mean_loss, traceless
+from ..ops.stateless import mean_loss, stateless_pass
 
-FIELDS = ("part", "inverse_part", "parts", "whole", "inverse_whole", "wholes")
-"""Sums over measurements: |gradient|² of parts of a batch, 1 / their samples, and how many parts;
-then the same of whole batches."""
+FIELDS = (
+    "small_squared_norms",
+    "small_inverse_sizes",
+    "small_count",
+    "large_squared_norms",
+    "large_inverse_sizes",
+    "large_count",
+)
+"""Sums over measurements: |gradient|² of small batches, 1 / their samples, and their number; then
+the same for large batches. A large batch is the global batch, a small one is the part of a replica,
+or on one replica a half (B_big and B_small in McCandlish et al. 2018, appendix A.1)."""
 
 
 class GradientNorms:
-    """Fading sums of `FIELDS`, on the model's devices.
+    """Exponentially decaying sums of `FIELDS`, on the model's devices.
 
     Args:
-        model: A model made under a strategy, and its optimizer's present step.
-        smoothing: What is kept of the sums at each measurement, from 0 to below 1.
-        every: On one replica, which has to compute the gradients of two half batches besides its
-            own step's: the steps from one measurement to the next.
+        model: A compiled model made under a strategy.
+        smoothing: Decay of the sums at each measurement, at least 0 and below 1.
+        every: Steps between measurements on one replica, which has to compute the gradients of two
+            half batches in addition to those of its step.
     """
 
     def __init__(self, model: keras.Model, *, smoothing: float, every: int) -> None:
@@ -28,7 +36,7 @@ class GradientNorms:
         self.every = every
         self.first_step = int(_updates(model))
         with model.distribute_strategy.scope():
-            # Every replica adds to its own, without a collective; reading adds them up.
+            # Each replica adds to its local sums without a collective; reading sums over replicas.
             self._sums = tf.Variable(
                 tf.zeros(len(FIELDS), "float64"),
                 trainable=False,
@@ -37,92 +45,96 @@ class GradientNorms:
             )
 
     def add(self, values: Sequence[Any], due: Any = True) -> None:
-        """Take one replica's measurement in, if it is due."""
+        """Add one replica's measurement, if it is due."""
         new = tf.stack([tf.cast(v, "float64") for v in values])
-        faded = self.smoothing * self._sums + new
-        # A gradient that overflowed is skipped, as its step is by a LossScaleOptimizer.
+        updated = self.smoothing * self._sums + new
+        # A gradient that overflowed is skipped, as LossScaleOptimizer skips its step.
         due = tf.logical_and(due, tf.reduce_all(tf.math.is_finite(new)))
-        self._sums.assign(tf.where(due, faded, self._sums))
+        self._sums.assign(tf.where(due, updated, self._sums))
 
     def read(self) -> list[float]:
-        """The sums over replicas, by `FIELDS`."""
+        """Return the sums over replicas, in the order of `FIELDS`."""
         return [float(value) for value in self._sums.read_value().numpy()]
 
     def restore(self, sums: Sequence[float]) -> None:
-        """Go on from what `read` returned."""
+        """Continue from the result of `read`."""
         self._sums.assign(tf.constant(sums, "float64"))
 
 
-def observe_replica(
+def measure_replica(
     norms: GradientNorms,
     model: keras.Model,
-    own: Sequence[Any],
-    summed: Sequence[Any],
+    local_gradients: Sequence[Any],
+    global_gradients: Sequence[Any],
     samples: Any,
-    share: Any,
+    fraction: Any,
 ) -> None:
-    """Measure a step of several replicas, on each of them.
+    """Add the measurement of a step on several replicas; called on each replica.
 
     Args:
-        norms: What takes the measurement in.
+        norms: The sums to add to.
         model: The model that is trained.
-        own: This replica's summands of the global gradient.
-        summed: The global gradient.
-        samples: This replica's.
-        share: This replica's samples as a fraction of the global batch's.
+        local_gradients: This replica's summands of the global gradients.
+        global_gradients: Their sums over replicas.
+        samples: Number of samples on this replica.
+        fraction: The same, as a fraction of the global batch.
     """
     scale = _loss_scale(model)
-    filled = tf.cast(samples > 0, "float64")
-    own_norm = tf.where(samples > 0, _squared_norm(own), 0)
+    count = tf.cast(samples > 0, "float64")
+    local_norm = tf.where(samples > 0, _squared_norm(local_gradients), 0)
     norms.add(
         [
-            # A summand is the mean over the replica's samples, times the share.
-            tf.math.divide_no_nan(own_norm, tf.square(share * scale)),
-            tf.math.divide_no_nan(filled, samples),
-            filled,
-            filled * _squared_norm(summed) / tf.square(scale),
-            tf.math.divide_no_nan(share, samples),
-            filled,
+            # A summand is the mean over the replica's samples, times the fraction.
+            tf.math.divide_no_nan(local_norm, tf.square(fraction * scale)),
+            tf.math.divide_no_nan(count, samples),
+            count,
+            count * _squared_norm(global_gradients) / tf.square(scale),
+            tf.math.divide_no_nan(fraction, samples),
+            count,
         ]
     )
 
 
-def observing_halves(
+def measure_halves(
     norms: GradientNorms, model: keras.Model, step: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:
-    """The step of one replica, with the gradients of both halves of its batch now and then."""
+    """Wrap the step of one replica to measure both halves of every `norms.every`-th batch."""
 
-    def observing(data: Any) -> Any:
+    def measured_step(data: Any) -> Any:
         steps = _updates(model) - norms.first_step
         due = tf.equal(steps % norms.every, 0)
         rows = tf.shape(keras.tree.flatten(data)[0])[0]
         due = tf.logical_and(due, rows > 1)
         nothing = [tf.zeros((), "float64")] * len(FIELDS)
-        norms.add(tf.cond(due, lambda: _of_halves(model, data, rows), lambda: nothing), due)
+        norms.add(
+            tf.cond(due, lambda: _measurement_of_halves(model, data, rows), lambda: nothing), due
+        )
         return step(data)
 
-    unconverted: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert(observing)
+    unconverted: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert(measured_step)
     return unconverted
 
 
-def _of_halves(model: keras.Model, data: Any, rows: Any) -> list[Any]:
+def _measurement_of_halves(model: keras.Model, data: Any, rows: Any) -> list[Any]:
     def gradients_of(half: slice) -> list[Any]:
-        part = keras.tree.map_structure(
+        half_batch = keras.tree.map_structure(
             lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf)[half], data
         )
         with tf.GradientTape() as tape:
             tape.watch(weights)
-            loss = mean_loss(model, part, training=True)
-        found = tape.gradient(loss, weights)
-        return [tf.convert_to_tensor(gradient) for gradient in found if gradient is not None]
+            loss = mean_loss(model, half_batch, training=True)
+        gradients = tape.gradient(loss, weights)
+        return [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
 
     middle = rows // 2
-    with traceless(model) as weights:  # one for both, so that dropout draws differently
+    with stateless_pass(
+        model
+    ) as weights:  # one pass for both halves, so that their dropout differs
         gradients = [gradients_of(half) for half in (slice(None, middle), slice(middle, None))]
     counts = [tf.cast(count, "float64") for count in (middle, rows - middle)]
     total = counts[0] + counts[1]
     first, second = (count / total for count in counts)
-    whole = [
+    whole_batch = [
         tf.cast(first, a.dtype) * a + tf.cast(second, a.dtype) * b
         for a, b in zip(*gradients, strict=True)
     ]
@@ -130,7 +142,7 @@ def _of_halves(model: keras.Model, data: Any, rows: Any) -> list[Any]:
         _squared_norm(gradients[0]) + _squared_norm(gradients[1]),
         1 / counts[0] + 1 / counts[1],
         tf.constant(2, "float64"),
-        _squared_norm(whole),
+        _squared_norm(whole_batch),
         1 / total,
         tf.constant(1, "float64"),
     ]
@@ -142,7 +154,7 @@ def _squared_norm(gradients: Sequence[Any]) -> Any:
 
 
 def _updates(model: keras.Model) -> Any:
-    # A variable, or with accumulation a tensor: several steps are an update then.
+    # A variable; with gradient accumulation, where an update takes several steps, a tensor.
     return tf.cast(tf.convert_to_tensor(model.optimizer.iterations), "int64")
 
 

@@ -14,7 +14,7 @@ from ..errors import UserError
 from ..ops.fused_dropout import fused_dropout_of
 from ..performance import steps_per_execution
 from .devices import device_type, first_devices, known_devices, short_name
-from .gradient_norms import observing_halves
+from .gradient_norms import measure_halves
 from .model_state import ModelState
 from .model_warnings import warn_of_differing_copies, warn_of_inexact, warn_of_small_batches
 from .replica_step import replica_step
@@ -134,7 +134,7 @@ class MirroredStrategy(tf.distribute.MirroredStrategy, _upstream.StrategyHooks):
             state.global_batch = None
         if self.num_replicas_in_sync == 1:
             if name == "train_step" and state.gradient_norms is not None:
-                fn = observing_halves(state.gradient_norms, model, fn)
+                fn = measure_halves(state.gradient_norms, model, fn)
             return super().run(fn, args, kwargs, options)
         attributes = _upstream.ReplicaAttributes([model, *_upstream.flatten_layers(model)])
         step_fn: Any = replica_step(self, model, name, fn, args, attributes)

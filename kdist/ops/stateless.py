@@ -11,7 +11,7 @@ from .. import _upstream
 
 
 @contextlib.contextmanager
-def traceless(model: keras.Model) -> Iterator[list[Any]]:
+def stateless_pass(model: keras.Model) -> Iterator[list[Any]]:
     """Inside, assignments to the model's variables are seen by no one else, and end with it.
 
     Neither moving statistics nor seeds nor metrics change (those of Keras; a raw `tf.Variable` that

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from .arguments import checked_number
-from .layerwise import LayerwiseOptimizer, whole_gradient
+from .layerwise import LayerwiseOptimizer, dense_gradient
 
 
 @keras.saving.register_keras_serializable(package="kdist")
@@ -79,7 +79,7 @@ class LARS(LayerwiseOptimizer):
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Change one variable."""
         rate = ops.cast(learning_rate, variable.dtype)
-        gradient = whole_gradient(gradient, variable)
+        gradient = dense_gradient(gradient, variable)
         index = self._get_variable_index(variable)
         velocity = self.momentums[index]
         if not self.excluded[index]:

@@ -55,7 +55,7 @@ class LayerwiseOptimizer(keras.optimizers.Optimizer):
         }
 
 
-def whole_gradient(gradient: Any, variable: Any) -> Any:
+def dense_gradient(gradient: Any, variable: Any) -> Any:
     """Convert a gradient to a dense tensor; that of an embedding consists of some rows."""
     return tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
 

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from .arguments import checked_number
-from .layerwise import LayerwiseOptimizer, whole_gradient
+from .layerwise import LayerwiseOptimizer, dense_gradient
 
 
 @keras.saving.register_keras_serializable(package="kdist")
@@ -83,7 +83,7 @@ class NovoGrad(LayerwiseOptimizer):
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Update one variable."""
-        gradient = whole_gradient(gradient, variable)
+        gradient = dense_gradient(gradient, variable)
         index = self._get_variable_index(variable)
         momentum, squared_norm = self.momentums[index], self.squared_norms[index]
         now = ops.sum(ops.square(gradient))

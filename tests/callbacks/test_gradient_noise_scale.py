@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kdist.callbacks import GradientNoiseScale, PrintThroughput, gradient_noise_scale
 from kdist.callbacks.gradient_noise_scale import noise_scale
+from kdist.distribute import gradient_norms
 from kdist.errors import UserError
 
 DIMENSION, BATCH = 3, 8
@@ -141,7 +142,7 @@ def test_it_prints_what_it_means(capsys):
     assert lines[2] == f"More replicas help up to a global batch of about {value} images; it is 8"
 
 
-def test_noise_without_a_gradient_is_said(capsys):
+def test_noise_without_a_gradient_is_reported(capsys):
     """Two opposite samples: their mean is 0."""
     x = np.tile([[1.0], [-1.0]], (8, DIMENSION)).astype("float32")
     model, callback = quadratic(2), GradientNoiseScale()
@@ -170,7 +171,7 @@ def test_dropout_is_noise_on_one_replica_too():
     assert values == pytest.approx([1, 1], rel=0.2)
 
 
-def test_gradients_that_overflowed_are_left_out():
+def test_gradients_that_overflowed_are_skipped():
     x = samples(64)
     x[8:16] = 1e30  # their squares overflow
     rest = np.delete(x, np.s_[8:16], axis=0)
@@ -178,7 +179,7 @@ def test_gradients_that_overflowed_are_left_out():
     assert got == pytest.approx(expected_sums, rel=1e-5)
 
 
-def test_nothing_measured_is_told_apart_from_noise(capsys):
+def test_nothing_measured_is_not_reported_as_noise(capsys):
     x = samples(3)
     model, callback = quadratic(1), GradientNoiseScale()
     model.fit(x, x, batch_size=1, verbose=0, callbacks=[callback])
@@ -222,16 +223,18 @@ positive = st.floats(1e-3, 1e3)
 def test_the_estimate_solves_its_two_equations(noise, signal, small, factor):
     big = small * factor
     value = noise_scale(
-        part=2 * (signal + noise / small), inverse_part=2 / small, parts=2,
-        whole=3 * (signal + noise / big), inverse_whole=3 / big, wholes=3,
-    )  # fmt: skip
+        small_squared_norms=2 * (signal + noise / small),
+        small_inverse_sizes=2 / small,
+        small_count=2,
+        large_squared_norms=3 * (signal + noise / big),
+        large_inverse_sizes=3 / big,
+        large_count=3,
+    )
     assert value == pytest.approx(noise / signal, rel=1e-6)
 
 
 def test_nothing_measured_is_not_a_number():
-    assert math.isnan(
-        noise_scale(part=0, inverse_part=0, parts=0, whole=0, inverse_whole=0, wholes=0)
-    )
+    assert math.isnan(noise_scale(**dict.fromkeys(gradient_norms.FIELDS, 0)))
 
 
 def test_the_example_in_the_docstring():
