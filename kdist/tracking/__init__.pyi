@@ -1,1 +1,1 @@
-from .trackers import tracking as tracking
+from .factory import tracking as tracking

@@ -1,5 +1,6 @@
 """`EveryBatches`: track metrics within an epoch, every N steps."""
 
+import abc
 from typing import Any
 
 import keras
@@ -8,7 +9,7 @@ from .step_count import StepCount
 from .tracker import Tracker
 
 
-class EveryBatches(Tracker):
+class EveryBatches(Tracker, abc.ABC):
     """Base class of trackers that write metrics every N steps.
 
     If an execution has several steps, metrics are written at the end of it, for its last step.
@@ -23,9 +24,9 @@ class EveryBatches(Tracker):
         self.every = every
         self._steps = StepCount()
 
+    @abc.abstractmethod
     def write(self, step: int, values: dict[str, Any]) -> None:
         """Write the values of a step, counted from 1 over all epochs of the fit."""
-        raise NotImplementedError
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Start counting from 0."""

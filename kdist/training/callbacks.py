@@ -13,7 +13,7 @@ from ..callbacks import (
     StopAtAccuracy,
 )
 from ..runs.run_folder import RunFolder
-from ..tracking.trackers import tracking
+from ..tracking.factory import tracking
 from .config import TrainConfig
 from .plan import TrainPlan
 

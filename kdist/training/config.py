@@ -94,4 +94,4 @@ class TrainConfig(Output, Extras, Stopping, Execution, Optimization, Batches, Mo
 
     def shareable(self) -> dict[str, Any]:
         """Return the settings that a dashboard may show: those of the training, without paths."""
-        return {name: getattr(self, name) for name in self.to_dict() if name in SHAREABLE}
+        return {name: value for name, value in self.to_dict().items() if name in SHAREABLE}

@@ -139,32 +139,30 @@ def fields_of(settings: Any) -> tuple[Field, ...]:
         title = (docs.short_description or "").rstrip(".")
         for name in vars(group).get("__annotations__", {}):
             if name in defaults:
-                found.append(_field(name, title, helps.get(name, ""), hints[name], defaults[name]))
+                kind, marks, optional = _split_hint(hints[name])
+                found.append(
+                    Field(
+                        name=name,
+                        group=title,
+                        help=helps.get(name, ""),
+                        kind=kind,
+                        optional=optional,
+                        marks=marks,
+                        default=defaults[name],
+                    )
+                )
     return tuple(found)
 
 
-def _field(name: str, group: str, help_text: str, hint: Any, default: Any) -> Field:
-    kind, marks, optional = _taken_apart(hint)
-    return Field(
-        name=name,
-        group=group,
-        help=help_text,
-        kind=kind,
-        optional=optional,
-        marks=marks,
-        default=default,
-    )
-
-
-def _taken_apart(hint: Any) -> tuple[Any, list[Any], bool]:
+def _split_hint(hint: Any) -> tuple[Any, list[Any], bool]:
     """Split a type hint into the plain type, its annotations, and whether it may be `None`."""
     if typing.get_origin(hint) is Annotated:
         inner, *marks = typing.get_args(hint)
-        kind, others, optional = _taken_apart(inner)
+        kind, others, optional = _split_hint(inner)
         return kind, [*marks, *others], optional
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         (inner,) = [one for one in typing.get_args(hint) if one is not type(None)]
-        kind, marks, _ = _taken_apart(inner)
+        kind, marks, _ = _split_hint(inner)
         return kind, marks, True
     return hint, [], False
 

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..tracking.trackers import tracking
+from ..tracking.factory import tracking
 from ..training.plan import make_plan
 from .objective import find_objective
 from .search import Search
