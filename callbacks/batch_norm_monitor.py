@@ -17,9 +17,9 @@ from ..batch_norm.diagnosis import (
 )
 from ..batch_norm.find import batch_norms
 from ..batch_norm.probe import (
+    check_model_accepts,
     checked_batch,
     observed_moments,
-    check_model_accepts,
     stateless_loss,
 )
 from ..errors import UserError
