@@ -10,7 +10,7 @@ import tensorflow as tf
 from ..errors import UserError
 
 
-class LossScaling(Protocol):
+class LossWeighting(Protocol):
     """How what is computed from a replica's samples counts in the global batch's loss."""
 
     def rescale(
@@ -101,7 +101,7 @@ class ActiveBatch(RowPlaces, Protocol):
     """Whether random draws follow the sample's place in the global batch."""
 
     @property
-    def losses(self) -> LossScaling: ...
+    def losses(self) -> LossWeighting: ...
 
     @property
     def gradients(self) -> GradientSums: ...

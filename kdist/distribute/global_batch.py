@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .gradient_sums import GradientSums
-from .loss_scaling import LossScaling
+from .loss_weighting import LossWeighting
 from .metric_state import MetricState
 from .replica_batch import ReplicaBatch
 from .variable_writes import VariableWrites
@@ -45,7 +45,7 @@ class GlobalBatch(ReplicaBatch):
         self.is_own_step = is_own_step
         self.has_global_results = has_global_results
         self.attributes = attributes
-        self.losses = LossScaling(self, warn)
+        self.losses = LossWeighting(self, warn)
         self.gradients = GradientSums(self, may_be_summed=is_own_step, warn=warn_of_gradient)
         self.metrics = MetricState(self)
         self.writes = VariableWrites(

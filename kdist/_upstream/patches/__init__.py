@@ -14,7 +14,7 @@ from . import (
     dropout,
     fit_hooks,
     gradients,
-    loss_scaling,
+    losses,
     merge_call,
     metrics,
     random_draws,
@@ -25,7 +25,7 @@ from . import (
 PATCHES: tuple[Patch, ...] = (
     *fit_hooks.PATCHES,
     *compile_options.PATCHES,
-    *loss_scaling.PATCHES,
+    *losses.PATCHES,
     *gradients.PATCHES,
     *metrics.PATCHES,
     *variables.PATCHES,

@@ -12,7 +12,7 @@ from .kinds import Kind, Term
 from .replica_batch import ReplicaBatch
 
 
-class LossScaling:
+class LossWeighting:
     """Keras's rules for losses, for a part of the batch.
 
     Args:
