@@ -46,7 +46,7 @@ README_CASES = (
     "sample_weight_uneven",
     "loss_sum",
     "loss_mean_with_sample_weight_weighted",
-    "own_mean_loss_uneven",
+    "custom_mean_loss_uneven",
     "two_heads_uneven",
     "weighted_metrics_uneven",
     "masked_gru_uneven",
@@ -63,21 +63,21 @@ README_CASES = (
     "augmentation_uneven",
     "recurrent_dropout_uneven",
     "attention_dropout_uneven",
-    "own_step_uneven",
-    "own_step_fewer_samples_than_replicas",
-    "own_step_clipped_and_accumulated",
-    "own_step_batch_norm",
-    "own_step_sum_uneven",
-    "own_step_gathered_uneven",
-    "own_step_twice",
-    "own_step_scaled",
-    "own_step_concatenated_uneven",
-    "own_sum_objective_uneven",
-    "own_root_objective_uneven",
-    "own_contrastive_loss_uneven",
-    "own_largest_metric_uneven",
-    "own_root_metric_uneven",
-    "own_logs_uneven",
+    "custom_step_uneven",
+    "custom_step_fewer_samples_than_replicas",
+    "custom_step_clipped_and_accumulated",
+    "custom_step_batch_norm",
+    "custom_step_sum_uneven",
+    "custom_step_gathered_uneven",
+    "custom_step_twice",
+    "custom_step_scaled",
+    "custom_step_concatenated_uneven",
+    "custom_sum_objective_uneven",
+    "custom_root_objective_uneven",
+    "custom_contrastive_loss_uneven",
+    "custom_largest_metric_uneven",
+    "custom_root_metric_uneven",
+    "custom_logs_uneven",
     "endpoint_fewer_samples_than_replicas",
     "added_sum_uneven",
     "added_weights_in_known_sizes",
@@ -159,7 +159,7 @@ def _import_cases() -> tuple[Any, Any]:
 def _case_names() -> list[str]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # kdist's own layers have no stock side to compare with.
-    return [name for name in _import_cases()[0].CASES if not name.startswith("own_bn")]
+    return [name for name in _import_cases()[0].CASES if not name.startswith("kdist_bn")]
 
 
 def _run(name: str, kind: str, replicas: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The batch of the step that this thread traces: what the patches of Keras ask."""
+"""`ActiveBatch`: the interface of the patches to the step that the current thread traces."""
 
 import contextlib
 import threading
@@ -11,92 +11,92 @@ from ..errors import UserError
 
 
 class LossWeighting(Protocol):
-    """How what is computed from a replica's samples counts in the global batch's loss."""
+    """Weights a replica's losses so that they add up to the loss of the global batch."""
 
     def rescale(
         self, loss: Any, values: Any, sample_weight: Any, mask: Any, reduction: str | None
     ) -> Any:
-        """From `loss`, the values of this replica reduced, to its part in the global batch's."""
+        """Rescale this replica's reduced loss to its contribution to the global batch's loss."""
 
     def rescale_added(self, loss: Any) -> Any:
-        """The same for what a layer added by `add_loss`."""
+        """Rescale a loss from `add_loss`."""
 
     def rescale_number(self, number: Any) -> Any | None:
-        """A scalar such that the replicas' mean by their share of the samples is the batch's.
+        """Rescale a scalar so that the replicas' mean, weighted by samples, is the global batch's.
 
-        `None` where no scalar of this replica has a part in the batch's.
+        Returns `None` if the scalar is neither a mean nor a sum over the samples.
         """
 
     def rescale_or_warn(self, number: Any) -> Any:
-        """As `rescale_number`; the number itself, and a warning, where there is none."""
+        """Return the result of `rescale_number`; if it is `None`, warn and return the number."""
 
     def weighted_terms(self, target: Any) -> list[tuple[Any, Any]]:
-        """What to take the gradient of, and how each counts in the global batch's."""
+        """Split the target of a gradient into terms, each with its weight in the global batch."""
 
-    def holding_warnings(self) -> contextlib.AbstractContextManager[list[Any]]:
-        """Inside, numbers that would be warned of are put into a list."""
+    def deferred_warnings(self) -> contextlib.AbstractContextManager[list[Any]]:
+        """Collect numbers in a list inside the `with` block, instead of warning about them."""
 
     def warn(self, number: Any) -> None:
-        """Warn of a number that no replica knows its part of."""
+        """Warn about a number that is neither a mean nor a sum over the samples."""
 
 
 class GradientSums(Protocol):
-    """Gradients over replicas."""
+    """Sums gradients over replicas."""
 
     def sum_over_replicas(self, gradients: list[Any], variables: list[Any]) -> list[Any]:
-        """The gradients of the global batch; `None` stays where there is none."""
+        """Return the gradients of the global batch; missing gradients stay `None`."""
 
 
 class MetricState(Protocol):
-    """What metrics keep, each replica a part of it."""
+    """Merges the states of metrics over replicas."""
 
-    def added(self, value: Any) -> Any:
-        """This replica's summand of what is added to a metric's state."""
+    def summand(self, value: Any) -> Any:
+        """Return this replica's summand of a value that is added to a metric's state."""
 
     def is_counted(self, data: Any) -> Any:
-        """Whether a metric on this replica counts what it is updated with."""
+        """Whether a metric on this replica includes the data that it is updated with."""
 
     def all_reduce(self, variables: list[Any], merge: Any) -> list[Any]:
-        """The state of a metric over all replicas; `merge` is its `merge_replicas` or `None`."""
+        """Return a metric's state over all replicas; `merge` is its `merge_replicas` or `None`."""
 
 
 class VariableWrites(Protocol):
-    """What a step writes into variables, of which every replica has a copy."""
+    """Keeps the replicas' copies of a variable equal."""
 
-    def to_be_written(self, value: Any, variable: Any, *, in_layer: bool) -> Any:
-        """From what this replica would write, what all replicas write.
+    def synchronize_write(self, value: Any, variable: Any, *, in_layer: bool) -> Any:
+        """Return the value that all replicas write instead of this replica's value.
 
         Args:
-            value: A tensor.
+            value: This replica's value, a tensor.
             variable: The `tf.Variable` that it is written into.
-            in_layer: Whether a layer writes it, and not a step.
+            in_layer: Whether it is written in a layer's `call`, and not directly in the step.
         """
 
 
 class RowPlaces(Protocol):
-    """Which rows of the global batch a replica has."""
+    """The place of a replica's rows in the global batch."""
 
     static_rows: int | None
-    """Rows of this replica, where they are known when the step is traced."""
+    """Rows of this replica; `None` if unknown when the step is traced."""
     rows: Any
-    """Rows that the layers see: its samples, or 1 where an empty replica is given zeros."""
+    """Rows that layers get: the samples, or 1 if an empty replica gets a row of zeros."""
     first_row: Any
-    """Rows of the global batch on the replicas before this one, int64."""
+    """Total rows of the replicas before this one, int64."""
     global_rows: Any
     """Rows of the global batch, int64."""
 
 
 class ActiveBatch(RowPlaces, Protocol):
-    """A replica's part of a global batch, and how what is computed from it counts in the whole."""
+    """A replica's part of the global batch, with the rules for losses, metrics etc."""
 
     attributes: Any
-    """What this replica keeps in the attributes of layers, a `ReplicaAttributes`."""
+    """This replica's tensors in attributes of layers, a `ReplicaAttributes`."""
     graph: Any
     """The graph that the step is traced in."""
-    is_own_step: bool
-    """Whether the step is one that a user wrote."""
+    is_custom_step: bool
+    """Whether the step is a custom `train_step` or `test_step`."""
     has_global_results: bool
-    """Whether the results of metrics are those of all replicas within the step."""
+    """Whether metrics give the results of all replicas within the step."""
     draws_by_place: bool
     """Whether random draws follow the sample's place in the global batch."""
 
@@ -113,42 +113,42 @@ class ActiveBatch(RowPlaces, Protocol):
     def writes(self) -> VariableWrites: ...
 
     def is_nonempty(self) -> Any:
-        """False where this replica has no sample, and its inputs are not to count."""
+        """Whether this replica has samples, a boolean tensor."""
 
     def fraction(self) -> Any:
-        """This replica's samples as a fraction of the global batch's."""
+        """Return this replica's samples as a fraction of the global batch."""
 
     def zero_if_empty(self, value: Any) -> Any:
-        """The value, or 0 where this replica has no sample."""
+        """Replace a value by 0 if this replica has no samples."""
 
     def all_reduce_sum(self, value: Any) -> Any:
-        """The sum over replicas, which gradients flow through."""
+        """Sum over replicas; gradients flow through it."""
 
     def all_gather(self, tensor: Any) -> Any:
-        """The rows of all replicas, which gradients flow through."""
+        """Return the rows of all replicas; gradients flow through it."""
 
     def mark(self, value: Any, kind: str) -> Any:
-        """Note that a tensor is of this kind (`Kind`'s name in `distribute`), and return it."""
+        """Record the kind of a tensor (a name in `distribute.kinds.Kind`), and return it."""
 
     def mark_rows(self, value: Any) -> None:
-        """Note that a tensor has a row for each sample, unless it is the same on all replicas."""
+        """Record that a tensor has a row per sample, unless it is the same on all replicas."""
 
     def mixes_samples(self, values: Any) -> bool:
-        """Whether values that look like one for each sample are made of several samples."""
+        """Whether values that look like one per sample depend on several samples."""
 
 
-# Replicas are traced in threads of their own, so each sees its own batch.
+# Each replica is traced in its own thread, and has its own batch.
 _thread = threading.local()
 
 
 def active_batch() -> ActiveBatch | None:
-    """The batch of this thread's step; `None` outside of a step on several replicas."""
+    """Return the batch of the current thread's step; `None` outside a step on several replicas."""
     return getattr(_thread, "batch", None)
 
 
 @contextlib.contextmanager
-def activate(batch: ActiveBatch | None) -> Iterator[None]:
-    """Inside, this thread computes a step on `batch`; `None` suspends the one that is active."""
+def activate(batch: ActiveBatch) -> Iterator[None]:
+    """Make `batch` the active batch of the current thread inside the `with` block."""
     before = active_batch()
     _thread.batch = batch
     try:
@@ -157,27 +157,27 @@ def activate(batch: ActiveBatch | None) -> Iterator[None]:
         _thread.batch = before
 
 
-def present_samples() -> Any:
-    """As `ActiveBatch.is_nonempty`; true outside of a step on several replicas."""
+def replica_has_samples() -> Any:
+    """Whether this replica has samples, a boolean tensor; true if there is no active batch."""
     batch = active_batch()
     return batch.is_nonempty() if batch else tf.constant(True)
 
 
 def check_no_inner_graph(what: str) -> None:
-    """Refuse a sum over replicas in a condition, a loop or a function within the step.
+    """Reject a sum over replicas inside a condition, a loop or a function of the step.
 
     Args:
-        what: The name of what would be summed, such as a layer's.
+        what: What needs the sum, for example the name of a layer.
 
     Raises:
-        UserError: The step is traced elsewhere than here.
+        UserError: The current graph is not the step's own graph.
     """
     batch = active_batch()
     if batch is not None and batch.graph is not tf.compat.v1.get_default_graph():
         raise UserError(
-            f"{what} adds up values over replicas inside a condition, a loop or a @tf.function of"
-            " the step, where TensorFlow cannot do it: move it out (a batch norm out of tf.cond,"
-            " out of an RNN's cell; @tf.function off the train_step, which Keras compiles anyway),"
-            " give optimizer.apply what kdist.sum_gradients has summed outside,"
-            ' or keep a batch norm to each replica: kdist.convert_batch_norm(model, to="stock")'
+            f"{what} needs a sum over replicas inside a condition, a loop or a @tf.function of the"
+            " step, where TensorFlow does not support it: move it out (a batch norm out of tf.cond"
+            " or an RNN cell; remove @tf.function from train_step, which Keras compiles anyway),"
+            " call optimizer.apply with gradients that kdist.sum_gradients has summed outside, or"
+            ' do not synchronize the batch norm: kdist.convert_batch_norm(model, to="stock")'
         )

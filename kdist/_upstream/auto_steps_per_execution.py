@@ -1,4 +1,4 @@
-"""`compile(steps_per_execution="auto")`, which Keras 3 does not have."""
+"""Support `compile(steps_per_execution="auto")`, which Keras 3 does not have."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from .hooks import StrategyHooks
 def choose(
     hooks: StrategyHooks, model: keras.Model, iterator: Any, global_batch: int | None
 ) -> None:
-    """Have the strategy choose, for a model and the data that it is about to be trained on."""
+    """Let the strategy choose the steps per execution, once the data are known."""
     auto = hooks.auto_steps(model)
     if auto.chosen is None or auto.is_evaluating:
         return
@@ -18,7 +18,7 @@ def choose(
         auto.chosen[global_batch] = hooks.steps_per_execution(model, global_batch)
     chosen = auto.chosen[global_batch]
     steps = min(chosen, iterator.num_batches or chosen)
-    if iterator.steps_per_epoch:  # where Keras would train on to the end of the last execution
+    if iterator.steps_per_epoch:  # Keras would otherwise train to the end of the last execution
         steps = next(n for n in range(steps, 0, -1) if iterator.steps_per_epoch % n == 0)
     iterator.steps_per_execution = steps
     if steps != model.steps_per_execution:

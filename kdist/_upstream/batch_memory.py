@@ -1,4 +1,4 @@
-"""Batches that own their memory, so that no step writes into a user's arrays."""
+"""Copy batches, so that a step cannot overwrite the user's NumPy arrays."""
 
 from typing import Any
 
@@ -6,23 +6,23 @@ import tensorflow as tf
 
 
 def copy_batches(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """The same batches, copied.
+    """Return a dataset of the same batches, each copied.
 
-    What Python gives to a dataset (`from_generator`, `numpy_function`, Keras's `PyDataset`) may be
-    a tensor on the memory of a NumPy array. TensorFlow knows not to compute in place there, but
-    forgets it for a slice, such as a replica's rows (`SubBuffer` in TensorFlow 2.21's tensor.cc):
-    a step then overwrites the array, and the next epoch trains on what it left. On GPUs a
-    replica's rows are copies anyway.
+    The tensors of a dataset from Python (`from_generator`, `numpy_function`, Keras's `PyDataset`)
+    may share the memory of a NumPy array. TensorFlow does not compute in place on such a tensor,
+    but does on a slice of it, such as the rows of a replica (`SubBuffer` in TensorFlow 2.21's
+    tensor.cc): the step overwrites the array, and the next epoch trains on the overwritten data. On
+    GPUs the rows of a replica are copies anyway.
     """
-    in_a_tuple = type(dataset.element_spec) is tuple
+    is_tuple = type(dataset.element_spec) is tuple
 
-    def copied(*batch: Any) -> Any:
-        copies = tf.nest.map_structure(_copied, batch, expand_composites=True)
-        return copies if in_a_tuple else copies[0]
+    def copy(*batch: Any) -> Any:
+        copies = tf.nest.map_structure(_copy, batch, expand_composites=True)
+        return copies if is_tuple else copies[0]
 
-    return dataset.map(copied)
+    return dataset.map(copy)
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     plain = isinstance(value, tf.Tensor) and value.dtype not in (tf.variant, tf.resource)
     return tf.raw_ops.DeepCopy(x=value) if plain else value

@@ -1,4 +1,4 @@
-"""What Keras's iterators know of the data before a batch is read."""
+"""Find the size and shapes of batches before the first batch is read."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 
 def global_batch_of(iterator: Any, data_batch: Any) -> int | None:
-    """Samples in a full batch of this data; `None` where the data does not say."""
+    """Return the number of samples per full batch; `None` if unknown."""
     if iterator is None:
         return int(keras.tree.flatten(data_batch)[0].shape[0])
     if isinstance(iterator.data_adapter, ArrayDataAdapter):
@@ -21,19 +21,19 @@ def global_batch_of(iterator: Any, data_batch: Any) -> int | None:
 
 
 def _batch_size(dataset: tf.data.Dataset) -> int | None:
-    """What `batch` was given; `element_spec` has it only where incomplete batches are dropped."""
+    """Return the argument of `batch`; `element_spec` has it only with `drop_remainder=True`."""
     if hasattr(dataset, "_batch_size"):
         return int(dataset._batch_size)
     kind = type(dataset).__name__.removeprefix("_").removesuffix("Dataset")
     if kind not in _KEEP_BATCHES:
         return None
-    # A scalar beside a batch, a number to draw by for one, is none.
-    sources = [s for s in dataset._inputs() if kind != "Zip" or not _is_of_scalars(s)]
+    # A dataset of scalars that is zipped with the batches, such as seeds, has no batch size.
+    sources = [s for s in dataset._inputs() if kind != "Zip" or not _has_scalars_only(s)]
     sizes = {_batch_size(source) for source in sources}
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def _is_of_scalars(dataset: tf.data.Dataset) -> bool:
+def _has_scalars_only(dataset: tf.data.Dataset) -> bool:
     shapes = (getattr(leaf, "shape", None) for leaf in keras.tree.flatten(dataset.element_spec))
     return all(shape is not None and shape.rank == 0 for shape in shapes)
 
@@ -44,15 +44,18 @@ _KEEP_BATCHES = (
 )
 
 
-def batch_spec_of(iterator: Any, *, of_any_size: bool) -> Any:
-    """Shapes and types of a batch; `None` where they are not known.
+def batch_spec_of(iterator: Any, *, any_batch_size: bool) -> Any:
+    """Return the shapes and types of a replica's batch; `None` if they are unknown.
 
-    The size is a replica's, which a model that was built for the global batch need not take.
+    Args:
+        iterator: Keras's `EpochIterator`.
+        any_batch_size: Whether to make the batch size unknown. A model that was built for the
+            global batch may reject that of a replica.
     """
 
     def part(leaf: Any) -> Any:
         one = getattr(leaf, "_value_specs", [leaf])[0]
-        if of_any_size and isinstance(one, tf.TensorSpec) and one.shape.rank:
+        if any_batch_size and isinstance(one, tf.TensorSpec) and one.shape.rank:
             return tf.TensorSpec([None, *one.shape[1:]], one.dtype)
         return one
 

@@ -1,4 +1,4 @@
-"""What the patches of Keras ask a strategy."""
+"""`StrategyHooks`: the interface of the patches to a strategy."""
 
 import abc
 from collections.abc import Callable
@@ -11,78 +11,78 @@ import tensorflow as tf
 
 @dataclass
 class AutoSteps:
-    """What `compile(steps_per_execution="auto")` has chosen for a model."""
+    """The choice of `compile(steps_per_execution="auto")` for a model."""
 
     chosen: dict[int | None, int] | None = None
-    """Steps per execution by the global batch; `None` for a model that was not compiled so."""
+    """Steps per execution by global batch; `None` if the model was not compiled with "auto"."""
     is_evaluating: bool = False
-    """Whether an evaluation or a prediction is under way, which takes one step an execution."""
+    """Whether the model is evaluating or predicting, with one step per execution."""
 
 
 class StrategyHooks(abc.ABC):
-    """The hooks of a strategy that the patches call.
+    """Base class of a strategy with hooks for the patches.
 
-    Under any other strategy every patch does what stock Keras does.
+    Under any other strategy, every patch does what stock Keras does.
     """
 
     draws: Literal["by_place", "per_replica"]
-    """Whether draws follow the sample's place in the global batch, or each replica has its own."""
+    """Whether random draws follow the sample's place in the global batch, or differ per replica."""
 
     @property
     @abc.abstractmethod
     def automatic_xla(self) -> bool:
-        """Whether `model.compile(jit_compile="auto")`, Keras's default, may mean XLA."""
+        """Whether `model.compile(jit_compile="auto")`, Keras's default, may turn on XLA."""
 
     @abc.abstractmethod
     def reset(self, model: keras.Model) -> None:
-        """Forget what holds for a model as it was compiled: it is about to be compiled anew."""
+        """Reset what is stored for a model that is about to be compiled again."""
 
     @abc.abstractmethod
     def prepare(self, model: keras.Model, *, global_batch: int | None = None) -> None:
-        """Make ready a model that is about to be trained or evaluated.
+        """Prepare a model that is about to be trained or evaluated.
 
         Called before Keras builds the optimizer and traces its step.
 
         Args:
             model: The model.
-            global_batch: Samples in a full batch of all replicas, where that is known.
+            global_batch: Samples per full batch, over all replicas; `None` if unknown.
         """
 
     @abc.abstractmethod
     def epoch_ended(self, model: keras.Model) -> None:
-        """Look at what an epoch of training or evaluation has left on the replicas."""
+        """Check the replicas' variables after an epoch of training or evaluation."""
 
     @abc.abstractmethod
     def auto_steps(self, model: keras.Model) -> AutoSteps:
-        """What `compile(steps_per_execution="auto")` has chosen for a model."""
+        """Return what `compile(steps_per_execution="auto")` has chosen for a model."""
 
     @abc.abstractmethod
     def steps_per_execution(self, model: keras.Model, global_batch: int | None) -> int:
-        """What `compile(steps_per_execution="auto")` means for batches of this size.
+        """Choose the value of `steps_per_execution="auto"` for batches of this size.
 
         Args:
             model: A model made in the strategy's scope.
-            global_batch: Samples of a step, over all replicas; `None` where that is not known.
+            global_batch: Samples per step, over all replicas; `None` if unknown.
         """
 
     @abc.abstractmethod
     def fused_dropout(
         self, inputs: Any, rate: Any, noise_shape: Any
     ) -> Callable[[Any, Any], Any] | None:
-        """A faster dropout of these inputs, a function of seed and row blocks.
+        """Return a faster dropout of these inputs, a function of seed and row blocks.
 
-        `None` where Keras's own is to compute it.
+        Returns `None` to use Keras's own dropout.
         """
 
 
 def hooks_of(model: keras.Model) -> StrategyHooks | None:
-    """The strategy that a model is trained under, where it has hooks."""
+    """Return the strategy of a model if it has hooks."""
     strategy = model.distribute_strategy
     return strategy if isinstance(strategy, StrategyHooks) else None
 
 
 def replica_hooks() -> StrategyHooks | None:
-    """The strategy whose replica this thread computes, where it has hooks."""
+    """Return the strategy of the current replica context if it has hooks."""
     context = tf.distribute.get_replica_context()
     if context is None or not isinstance(context.strategy, StrategyHooks):
         return None

@@ -1,8 +1,8 @@
-"""KerasTuner's private names: files of its oracles and tuners, and methods that kdist replaces.
+"""Private names of KerasTuner: files of its oracles and tuners, and methods that kdist overrides.
 
-Not imported by the package itself: KerasTuner's import takes a second. `HookedOracle` and
-`HookedTuner` give each private method that KerasTuner calls a public name, to be overridden;
-the public method of the class here does what KerasTuner does.
+The package itself does not import this module, as importing KerasTuner takes a second.
+`HookedOracle` and `HookedTuner` have a public method for each private method that KerasTuner calls.
+It does what KerasTuner does, and can be overridden.
 """
 
 from collections.abc import Sequence
@@ -14,32 +14,32 @@ import keras_tuner
 
 
 def oracle_file(oracle: keras_tuner.Oracle) -> Path:
-    """Where an oracle keeps its state."""
+    """Return the file in which an oracle stores its state."""
     return Path(oracle._get_oracle_fname())
 
 
 def trial_file(oracle: keras_tuner.Oracle, trial_id: str) -> Path:
-    """Where an oracle keeps the state of a trial."""
+    """Return the file in which an oracle stores the state of a trial."""
     return Path(oracle._get_trial_dir(trial_id)) / "trial.json"
 
 
 def run_next(oracle: keras_tuner.Oracle, trial_ids: Sequence[str]) -> None:
-    """Have an oracle hand out these trials again, in this order, before it makes new ones."""
-    oracle._retry_queue = list(reversed(trial_ids))  # it is popped from the end
+    """Make an oracle start these trials again, in this order, before it creates new ones."""
+    oracle._retry_queue = list(reversed(trial_ids))  # popped from the end
 
 
 def begin_brackets(oracle: keras_tuner.oracles.HyperbandOracle) -> None:
-    """Begin Hyperband's brackets, as its constructor does, by the oracle's present settings."""
+    """Begin Hyperband's brackets again, with the oracle's current settings."""
     oracle._current_bracket = oracle._get_num_brackets() - 1
     oracle._brackets = []
     oracle._start_new_bracket()
 
 
 class HookedOracle(keras_tuner.Oracle):
-    """An oracle whose `write_trial` can be overridden; the first base class of two."""
+    """An oracle whose `write_trial` can be overridden; use it as the first base class."""
 
     def write_trial(self, trial: Any) -> None:
-        """Write the state of a trial."""
+        """Save the state of a trial."""
         super()._save_trial(trial)
 
     def _save_trial(self, trial: Any) -> None:
@@ -51,24 +51,24 @@ class HookedTuner(keras_tuner.Tuner):
 
     @property
     def is_worker(self) -> bool:
-        """Whether a chief hands out the trials."""
+        """Whether this process gets its trials from a chief."""
         return bool(self._is_worker())
 
     @property
     def tuner_file(self) -> Path:
-        """Where the tuner keeps its state."""
+        """The file in which the tuner stores its state."""
         return Path(self._get_tuner_fname())
 
     def checkpoint_file(self, trial_id: str) -> Path:
-        """The weights of a trial's best epoch."""
+        """Return the file with the weights of a trial's best epoch."""
         return Path(self._get_checkpoint_fname(trial_id))
 
     def build_config_file(self, trial_id: str) -> Path:
-        """What a trial's model was built with, as JSON."""
+        """Return the file with the build configuration of a trial's model, as JSON."""
         return Path(self._get_build_config_fname(trial_id))
 
     def declare_space(self) -> None:
-        """Tell the oracle the search space, by building models until all of it is known."""
+        """Build models until the whole search space is known to the oracle."""
         super()._populate_initial_space()
 
     def make_model(self, hp: Any) -> keras.Model:
@@ -76,23 +76,23 @@ class HookedTuner(keras_tuner.Tuner):
         return super()._build_hypermodel(hp)
 
     def prepare_model(self, hp: Any) -> keras.Model:
-        """Build and compile a model after memory was freed; refuse what is no model."""
+        """Free memory, then build and compile a model; reject anything that is not a model."""
         return super()._try_build(hp)
 
     def train_once(self, trial: Any, *args: Any, **kwargs: Any) -> Any:
-        """Build and fit the model of a trial: one of its executions."""
+        """Build and fit the model for one execution of a trial."""
         return super()._build_and_fit_model(trial, *args, **kwargs)
 
     def run_and_report(self, trial: Any, *args: Any, **kwargs: Any) -> None:
-        """Run a trial and tell the oracle its results."""
+        """Run a trial, and report its results to the oracle."""
         self._run_and_update_trial(trial, *args, **kwargs)
 
     def run_and_set_status(self, trial: Any, *args: Any, **kwargs: Any) -> None:
-        """`run_and_report`, then set the trial's status; only fatal errors are raised."""
+        """Run and report a trial, and set its status; only fatal errors are raised."""
         super()._try_run_and_update_trial(trial, *args, **kwargs)
 
     def use_tuners_compile_arguments(self, model: keras.Model) -> None:
-        """Compile a model again where the tuner was given an optimizer, loss or metrics."""
+        """Compile a model again if the tuner has an optimizer, loss or metrics."""
         self._override_compile_args(model)
 
     def _populate_initial_space(self) -> None:

@@ -1,4 +1,4 @@
-"""How a function of Keras or TensorFlow is replaced: once, for good, the original at hand."""
+"""`Patch`: replace a function of Keras or TensorFlow."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -11,20 +11,20 @@ TENSORFLOW = "TensorFlow 2.21.0"
 
 @dataclass(frozen=True, kw_only=True)
 class Patch:
-    """A function of Keras or TensorFlow that is replaced, and why.
+    """A function of Keras or TensorFlow that kdist replaces, and why.
 
     Args:
-        owner: The class or module that has the function.
-        name: The function's name there.
-        replacement: Called in its place, with the original function before the arguments.
+        owner: The class or module that contains the function.
+        name: The name of the function.
+        replacement: Called instead, with the original function before the arguments.
         why: What stock Keras or TensorFlow does that is wrong or missing.
-        canary: The test in `tests/upstream/` that fails once upstream no longer does that.
-        seen_in: The version that it was last seen in.
-        issue: The upstream issue, such as `"keras#20582"`; empty where there is none.
-        imported_as: The name by which `owner` has imported the module with the function, which is
-            then replaced for `owner` alone. `None` where the function is the owner's.
-        classes: From a model that is about to be trained, the classes that get the replacement
-            where they define the function. `None`: the owner gets it, as the first strategy is
+        canary: The test in `tests/upstream/` that fails when upstream no longer does this.
+        seen_in: The latest version in which it was seen.
+        issue: The upstream issue, such as `"keras#20582"`; empty if there is none.
+        imported_as: The name under which `owner` imports the module with the function. It is then
+            replaced only for `owner`. `None` if `owner` itself contains the function.
+        classes: Returns, for a model that is about to be trained, the classes in which to replace
+            the function if they define it. `None` replaces it in `owner` when the first strategy is
             made.
     """
 
@@ -40,31 +40,28 @@ class Patch:
 
     @property
     def path(self) -> str:
-        """Where the function is, such as `keras.src.layers.rnn.rnn.RNN.call`."""
+        """The full name of the function, such as `keras.src.layers.rnn.rnn.RNN.call`."""
         owner = self.owner
-        place = (
-            f"{owner.__module__}.{owner.__qualname__}"
-            if isinstance(owner, type)
-            else (owner.__name__)
-        )
-        return ".".join(part for part in (place, self.imported_as, self.name) if part)
+        is_class = isinstance(owner, type)
+        full = f"{owner.__module__}.{owner.__qualname__}" if is_class else owner.__name__
+        return ".".join(part for part in (full, self.imported_as, self.name) if part)
 
     def install(self) -> None:
-        """Put the replacement in its place, unless it is there."""
+        """Replace the function, unless it is already replaced."""
         if self.imported_as is not None:
             replace_in_module(self.owner, self.imported_as, self.name, self.replacement)
         elif self.classes is None:
             replace(self.owner, self.name, self.replacement)
 
     def install_for(self, model: Any) -> None:
-        """Put the replacement into the classes that a model may use."""
+        """Replace the function in the classes that a model may use."""
         for kind in self.classes(model) if self.classes else ():
             if self.name in vars(kind):
                 replace(kind, self.name, self.replacement)
 
 
 def replace(owner: Any, name: str, replacement: Callable[..., Any]) -> None:
-    """Put `replacement(original, *args)` in the place of `owner.name`, once."""
+    """Replace `owner.name` by `replacement(original, *args)`, once."""
     original = getattr(owner, name)
     before = getattr(original, "_kdist_replacements", ())
     if replacement in before:
@@ -79,13 +76,13 @@ def replace(owner: Any, name: str, replacement: Callable[..., Any]) -> None:
 
 
 def subclasses(kind: type) -> list[type]:
-    """Every class that is made from `kind`, those of the user's program too."""
+    """Return all direct and indirect subclasses of a class, including the user's."""
     direct: list[type] = kind.__subclasses__()
     return [*direct, *(one for subclass in direct for one in subclasses(subclass))]
 
 
 class _Overlay:
-    """A module, some of its functions replaced for one of the modules that use it."""
+    """A module with some functions replaced, for one of the modules that import it."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -97,7 +94,7 @@ class _Overlay:
 def replace_in_module(
     user: Any, imported_as: str, name: str, replacement: Callable[..., Any]
 ) -> None:
-    """Replace a function of the module that `user` has imported as `imported_as`, for it alone."""
+    """Replace a function of the module that `user` imports as `imported_as`, only for `user`."""
     module = getattr(user, imported_as)
     if not isinstance(module, _Overlay):
         module = _Overlay(module)

@@ -1,4 +1,4 @@
-"""A replica's own copy of the variables, without the strategy."""
+"""Run code on a replica's local copies of variables, without a strategy."""
 
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from tensorflow.python.distribute import distribute_lib
 
 
 def flatten_optimizers(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
-    """The optimizer and those inside it."""
+    """Return the optimizer and those inside it."""
     inner = [*getattr(optimizer, "_inner_optimizers", [])]  # MultiOptimizer
     if hasattr(optimizer, "inner_optimizer"):  # LossScaleOptimizer
         inner.append(optimizer.inner_optimizer)
@@ -17,7 +17,7 @@ def flatten_optimizers(optimizer: keras.optimizers.Optimizer) -> list[keras.opti
 
 
 def replica_index() -> int:
-    """Index of the replica that this thread traces."""
+    """Return the index of the replica that the current thread traces."""
     return int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
 
 
@@ -25,25 +25,25 @@ def replica_index() -> int:
 def replica_local_variables(
     optimizer: keras.optimizers.Optimizer, variables: Iterable[keras.Variable]
 ) -> Iterator[None]:
-    """Inside, a replica sees only its own copy of the variables, and no strategy.
+    """Use only the replica's local copies of the variables, and no strategy, in the `with` block.
 
-    What then runs is what Keras runs on one replica: no all-reduce, no merge call. Every other
-    replica thread waits meanwhile (TensorFlow resumes one only at a merge call), so swapping
-    the values of shared objects is safe.
+    Keras then does what it does on one replica: no all-reduce, no merge call. The threads of the
+    other replicas wait in the meantime (TensorFlow resumes them only at a merge call), so it is
+    safe to swap the values of shared objects.
     """
     replica = replica_index()
     swapped = [*variables, *optimizer.variables]
     values = [variable._value for variable in swapped]
     optimizers = flatten_optimizers(optimizer)
     strategies = [one._distribution_strategy for one in optimizers]
-    alone = distribute_lib._get_default_strategy()
+    default_strategy = distribute_lib._get_default_strategy()
     try:
         for variable, value in zip(swapped, values, strict=True):
             if isinstance(value, tf.distribute.DistributedValues):
                 variable._value = value.values[replica]
         for one in optimizers:
-            one._distribution_strategy = alone
-        with tf.distribute.ReplicaContext(alone, 0):
+            one._distribution_strategy = default_strategy
+        with tf.distribute.ReplicaContext(default_strategy, 0):
             yield
     finally:
         for variable, value in zip(swapped, values, strict=True):

@@ -1,4 +1,4 @@
-"""Which rows of the global batch a tensor of this replica holds."""
+"""Find the rows of the global batch that belong to a tensor of this replica."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -10,29 +10,29 @@ from .active_batch import RowPlaces
 
 
 class Block(NamedTuple):
-    """Consecutive rows of a tensor that are consecutive in the global batch's tensor too."""
+    """Consecutive rows of a tensor that are also consecutive in the global batch's tensor."""
 
     count: Any
     """Rows of the block on this replica."""
     before: Any
-    """Rows in front of it in the global batch's tensor that are of other blocks, int64."""
+    """Rows of other blocks before this one in the global batch's tensor, int64."""
     first: Any
-    """Its place in the global batch's tensor: `before` and the rows of other replicas, int64."""
+    """Its first row in the global batch's tensor, int64: `before` plus other replicas' rows."""
     total: Any
     """Rows of the block over all replicas, int64."""
 
 
 def row_blocks(batch: RowPlaces, shape: Any, source: Any = None) -> list[Block] | None:
-    """The blocks of a tensor of this shape, in order; `None` where its rows are not the batch's.
+    """Return the blocks of a tensor of this shape; `None` if its rows are not the batch's.
 
-    Rows are the batch's where their number is not known before the step runs, or is the replica's.
-    A tensor may hold several rows a sample (steps, windows), which stay together, or batches one
-    behind the other (`ops.concatenate([fake, real])`): then there are several blocks.
+    Rows are taken for the batch's if their number is unknown before the step runs, or equal to the
+    replica's. A tensor may have several consecutive rows per sample (steps, windows), or contain
+    several batches (`ops.concatenate([fake, real])`): then there are several blocks.
 
     Args:
-        batch: The active one.
+        batch: The active batch.
         shape: The shape, a 1-D integer tensor.
-        source: The tensor that has this shape, where there is one.
+        source: The tensor that has this shape, if there is one.
     """
     known = tensor_util.constant_value_as_shape(shape)
     if not known.rank:
@@ -44,7 +44,7 @@ def row_blocks(batch: RowPlaces, shape: Any, source: Any = None) -> list[Block] 
     blocks: list[Block] = []
     before: Any = 0
     for count in counts:
-        each = _rows_a_sample(batch, count, guess=source is not None)
+        each = _rows_per_sample(batch, count, guess=source is not None)
         if each is None:
             return None
         total = batch.global_rows * each
@@ -53,14 +53,14 @@ def row_blocks(batch: RowPlaces, shape: Any, source: Any = None) -> list[Block] 
     return blocks
 
 
-def _rows_a_sample(batch: RowPlaces, count: Any, *, guess: bool) -> Any:
+def _rows_per_sample(batch: RowPlaces, count: Any, *, guess: bool) -> Any:
     if isinstance(count, int):
-        own = batch.static_rows
-        if not own or count % own or (count != own and not guess):
+        rows = batch.static_rows
+        if not rows or count % rows or (count != rows and not guess):
             return None
-        return count // own
+        return count // rows
     rows = tf.maximum(tf.cast(batch.rows, count.dtype), 1)
-    return tf.cast(-(-count // rows), "int64")  # where it is no multiple, replicas are kept apart
+    return tf.cast(-(-count // rows), "int64")  # rounded up, so that replicas never overlap
 
 
 _UNCHANGED = {"Cast", "Identity", "StopGradient", "EnsureShape", "CheckNumerics"}
@@ -68,10 +68,10 @@ _LONGEST_WALK = 20_000
 
 
 def _concatenated(tensor: Any) -> list[Any] | None:
-    """Rows of the parts that a tensor was concatenated from; empty where it was not.
+    """Return the rows of the parts that a tensor was concatenated from; empty if it was not.
 
-    Walks back through the graph along the rows, which takes microseconds an operation. `None`
-    where the rows are not those of a batch: a shape that begins with another axis.
+    Walks back through the graph along the rows, which takes microseconds per operation. Returns
+    `None` if the rows are not those of a batch: the shape begins with another axis.
 
     Args:
         tensor: The tensor, or its shape as a 1-D integer tensor.
@@ -96,10 +96,10 @@ def _concatenated(tensor: Any) -> list[Any] | None:
             tensor = operation.inputs[1 if kind == "BroadcastTo" else 0]
             is_shape = True
             continue
-        following = next(_along_rows(tensor, operation), None)
-        if following is None:
+        previous = next(_inputs_with_rows(tensor, operation), None)
+        if previous is None:
             return []
-        tensor = following
+        tensor = previous
     return []
 
 
@@ -121,8 +121,8 @@ def _begins_with_rows(operation: Any) -> bool:
     return begin is not None and len(begin) == 1 and begin[0] == 0
 
 
-def _along_rows(tensor: Any, operation: Any) -> Iterator[Any]:
-    """The inputs of an operation that have its output's rows."""
+def _inputs_with_rows(tensor: Any, operation: Any) -> Iterator[Any]:
+    """Yield the inputs of an operation that have the same rows as its output."""
     if operation.type == "Reshape" and not _keeps_rows(operation):
         return
     if operation.type == "Transpose":

@@ -1,4 +1,4 @@
-"""Other layers in the place of a built layer's own."""
+"""Replace the sublayers of a built layer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,25 +9,25 @@ Convert = Callable[[Any], Any]
 
 
 def replace_sublayers(owner: Any, convert: Convert) -> None:
-    """Replace layers in the attributes of a layer, Keras's list of its sublayers included."""
+    """Replace the layers in a layer's attributes, including Keras's list of sublayers."""
     for name, value in list(vars(owner).items()):
-        new = _replaced(value, convert)
+        new = _replace(value, convert)
         if new is not value:
-            # Keras refuses new sublayers in a built layer; this one takes another's place.
+            # Not `setattr`: Keras rejects new sublayers in a built layer.
             object.__setattr__(owner, name, new)
 
 
-def _replaced(value: Any, convert: Convert) -> Any:
-    # Lists and dicts keep their identity, and the place of Keras's own tracking of them.
+def _replace(value: Any, convert: Convert) -> Any:
+    # Lists and dicts are changed in place, so that Keras still tracks them.
     if isinstance(value, keras.Layer):
         return convert(value)
     if isinstance(value, list):
         for index, item in enumerate(value):
-            list.__setitem__(value, index, _replaced(item, convert))
+            list.__setitem__(value, index, _replace(item, convert))
     elif isinstance(value, dict):
         for key, item in value.items():
-            dict.__setitem__(value, key, _replaced(item, convert))
+            dict.__setitem__(value, key, _replace(item, convert))
     elif isinstance(value, tuple) and any(isinstance(item, keras.Layer) for item in value):
-        items = (_replaced(item, convert) for item in value)
+        items = (_replace(item, convert) for item in value)
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     return value

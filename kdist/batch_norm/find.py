@@ -32,7 +32,7 @@ def moving_statistics(model: keras.Model) -> list[keras.Variable]:
     return [variable for norm in norms for variable in (norm.moving_mean, norm.moving_variance)]
 
 
-def values_a_channel(norm: keras.layers.BatchNormalization, samples: int) -> int | None:
+def values_per_channel(norm: keras.layers.BatchNormalization, samples: int) -> int | None:
     """Return how many values per channel the statistics have; `None` if the shape is unknown."""
     shape = (norm.get_build_config() or {}).get("input_shape")
     if shape is None:

@@ -1,1 +1,1 @@
-"""The strategy, and the step that is the same on any number of replicas."""
+"""`MirroredStrategy`, and the step whose result is the same on any number of replicas."""

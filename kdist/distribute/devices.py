@@ -1,4 +1,4 @@
-"""Which devices a strategy runs on, by name, and splitting the CPU into logical ones."""
+"""Choose a strategy's devices by name, and split the CPU into logical devices."""
 
 import os
 import traceback
@@ -10,8 +10,8 @@ import tensorflow as tf
 from ..arguments import as_integer
 from ..errors import UserError
 
-# The number of logical CPUs is fixed once TensorFlow has started; idle ones cost nothing, so
-# enough are made for a later strategy of the same process that wants more replicas than the first.
+# The number of logical CPUs is fixed once TensorFlow has started. Idle ones cost nothing, so there
+# are enough for a later strategy in the same process that uses more replicas than the first.
 _LOGICAL_CPUS = 8
 
 
@@ -57,15 +57,15 @@ def _split_cpu(replicas: int | None) -> None:
 
 
 def _share_cores(replicas: int) -> None:
-    """Run each operation on one core if every core has a replica, unless the user set this.
+    """Run each operation on one core if every core has a replica, unless the user chose otherwise.
 
     The operations of all replicas share TensorFlow's threads. An operation divided over all threads
-    waits for parts queued behind those of other replicas (a seventh of a WideResNet's step on two
-    cores).
+    waits for parts that are queued behind those of other replicas: a seventh of a WideResNet's step
+    on two cores.
     """
-    everywhere = len(os.sched_getaffinity(0)) <= replicas
+    no_idle_core = len(os.sched_getaffinity(0)) <= replicas
     chosen = "TF_NUM_INTRAOP_THREADS" in os.environ
-    if everywhere and not chosen and not tf.config.threading.get_intra_op_parallelism_threads():
+    if no_idle_core and not chosen and not tf.config.threading.get_intra_op_parallelism_threads():
         tf.config.threading.set_intra_op_parallelism_threads(1)
 
 

@@ -1,10 +1,10 @@
-"""The exact step: what one replica would do with the whole global batch.
+"""The exact step: several replicas compute what one replica would compute on the global batch.
 
-Every replica computes a loss l_r of its own samples such that the sum of l_r * n_r / n over the
-replicas is the loss of the global batch, where n_r of the n samples are on replica r. Gradients
-are summed over replicas before the optimizer sees them; then every replica runs Keras's own
-optimizer on its own copy of the variables, so clipping, accumulation, averages and the check for
-finite gradients see what they would see on one replica.
+Each replica computes a loss l_r of its samples such that the sum of l_r * n_r / n over the replicas
+is the loss of the global batch, where n_r of the n samples are on replica r. Gradients are summed
+over replicas before the optimizer is called. Then each replica runs Keras's optimizer on its local
+copy of the variables, so clipping, accumulation, averages and the check for finite gradients get
+the same input as on one replica.
 """
 
 import warnings
@@ -23,18 +23,18 @@ from .gradient_norms import GradientNorms, measure_replica
 def train_step(
     model: keras.Model, batch: GlobalBatch, data: Any, norms: GradientNorms | None
 ) -> Any:
-    """One training step, in replica context; returns the logs that no metric of the model has.
+    """Run one training step in replica context; return the logs that are not metrics of the model.
 
     Args:
         model: The model.
-        batch: This replica's part of the batch.
-        data: What the step is given on this replica.
-        norms: What measures the gradients, where something does.
+        batch: The part of the global batch on this replica.
+        data: The step's input on this replica.
+        norms: Measures the gradients, if not `None`.
     """
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     with tf.GradientTape() as tape:
         y_pred, loss = _forward(model, batch, x, y, sample_weight, training=True)
-        # Of values for each sample the tape takes the sum, which replicas' add up to.
+        # The tape sums the values of a loss with `reduction="none"`, and the replicas' sums add up.
         objective = loss if len(loss.shape) else batch.weight_by_fraction(loss)
         if model.optimizer is not None:
             objective = model.optimizer.scale_loss(objective)
@@ -42,10 +42,11 @@ def train_step(
     if not weights:
         warnings.warn("The model does not have any trainable weights.", stacklevel=2)
     else:
-        own = tape.gradient(objective, weights)
-        gradients = batch.gradients.sum_over_replicas(own, weights)
+        local_gradients = tape.gradient(objective, weights)
+        gradients = batch.gradients.sum_over_replicas(local_gradients, weights)
         if norms is not None:
-            measure_replica(norms, model, own, gradients, batch.samples, batch.fraction())
+            fraction = batch.fraction()
+            measure_replica(norms, model, local_gradients, gradients, batch.samples, fraction)
         with _upstream.replica_local_variables(model.optimizer, weights):
             model.optimizer.apply(gradients, weights)
     _average_plain_batch_norms(model, batch)
@@ -53,35 +54,37 @@ def train_step(
 
 
 def test_step(model: keras.Model, batch: GlobalBatch, data: Any) -> Any:
-    """One evaluation step, in replica context; returns the logs that no metric of the model has."""
+    """Run one evaluation step in replica context; return logs that are not metrics of the model."""
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     y_pred, _ = _forward(model, batch, x, y, sample_weight, training=False)
     return _logs(model, batch, x, y, y_pred, sample_weight)
 
 
 def predict_step(predict: Callable[[Any], Any], batch: GlobalBatch, data: Any) -> Any:
-    """One prediction step, in replica context."""
+    """Run one prediction step in replica context."""
     return batch.drop_padding(predict(data))
 
 
-def own_step(model: keras.Model, step: Callable[[Any], Any], batch: GlobalBatch, data: Any) -> Any:
-    """A step that the model's user wrote, in replica context; returns its logs."""
+def custom_step(
+    model: keras.Model, step: Callable[[Any], Any], batch: GlobalBatch, data: Any
+) -> Any:
+    """Run a custom `train_step` or `test_step` in replica context; return its logs."""
     logs = step(data)
     if step.__name__ == "train_step":
         _average_plain_batch_norms(model, batch)
-    return _of_all_replicas(batch, logs)
+    return _average_over_replicas(batch, logs)
 
 
-def of_any_size(data: Any) -> Any:
-    """The batch without its size in the shape, by which alone a draw for its rows is known."""
+def erase_batch_size(data: Any) -> Any:
+    """Make the first axis of a batch unknown: this marks draws of its shape as one per sample."""
 
-    def erased(leaf: Any) -> Any:
+    def erase(leaf: Any) -> Any:
         known = isinstance(leaf, tf.Tensor) and leaf.shape.rank and leaf.shape[0] is not None
         if tf.executing_eagerly() or not known:
             return leaf
         return tf.compat.v1.placeholder_with_default(leaf, [None, *leaf.shape[1:]])
 
-    return keras.tree.map_structure(erased, data)
+    return keras.tree.map_structure(erase, data)
 
 
 def _forward(
@@ -99,12 +102,12 @@ def _forward(
 def _logs(
     model: keras.Model, batch: GlobalBatch, x: Any, y: Any, y_pred: Any, sample_weight: Any
 ) -> Any:
-    """Update the metrics; returns what a model's own `compute_metrics` logs."""
+    """Update the metrics; return the logs of a custom `compute_metrics`."""
     logs = model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
-    return _of_all_replicas(batch, logs) if batch.has_global_results else {}
+    return _average_over_replicas(batch, logs) if batch.has_global_results else {}
 
 
-def _of_all_replicas(batch: GlobalBatch, logs: Any) -> Any:
+def _average_over_replicas(batch: GlobalBatch, logs: Any) -> Any:
     leaves = keras.tree.flatten(logs)
     numbers = [index for index, leaf in enumerate(leaves) if _is_number(leaf)]
     if not numbers:
@@ -121,7 +124,7 @@ def _is_number(leaf: Any) -> bool:
 
 
 def _average_plain_batch_norms(model: keras.Model, batch: GlobalBatch) -> None:
-    """Keep one set of moving statistics: a file holds those of replica 0 only (keras#14372)."""
+    """Average the moving statistics: only those of replica 0 are saved (keras#14372)."""
     moving = moving_statistics(model)
     if moving:
         for variable, mean in zip(

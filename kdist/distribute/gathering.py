@@ -17,12 +17,11 @@ def gather(rows: Any) -> Any:
 
     Args:
         rows: A tensor or nested structure of tensors, shape `(rows of this replica, ...)`, with one
-            or more rows per sample; the number of rows per sample is the same on every replica.
+            or more rows per sample. All replicas have the same number of rows per sample.
 
     Returns:
-        The same structure with the rows of all replicas, in the batch's order, shape
-        `(rows of all replicas, ...)`, on every replica. On one replica, or outside a step, `rows`
-        itself.
+        The same structure with the rows of all replicas in the order of the batch, shape
+        `(rows of all replicas, ...)`. On one replica, or outside a step, `rows` itself.
 
     Example:
         ```python
@@ -45,9 +44,9 @@ def gather(rows: Any) -> Any:
 def sum_gradients(gradients: Any) -> Any:
     """Sum gradients over replicas, so that a step can change them before applying them.
 
-    `optimizer.apply` normally sums gradients over replicas; the results of this function it applies
-    as they are. Use it if a `train_step` clips, normalizes, stores or otherwise changes gradients
-    in a way that does not commute with a sum.
+    Use it if a custom `train_step` clips, normalizes, stores or otherwise changes gradients in a
+    way that does not commute with a sum. `optimizer.apply` normally sums gradients over replicas,
+    but applies the results of this function as they are.
 
     Args:
         gradients: The result of `tape.gradient(loss, variables)` within a `train_step`; `None`
@@ -64,6 +63,6 @@ def sum_gradients(gradients: Any) -> Any:
         ```
     """
     batch = _upstream.active_batch()
-    if batch is None or not batch.is_own_step:
+    if batch is None or not batch.is_custom_step:
         return gradients
     return batch.gradients.sum_over_replicas(list(gradients), [None] * len(gradients))

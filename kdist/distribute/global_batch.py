@@ -1,4 +1,4 @@
-"""A replica's part of a global batch, and how what is computed from it counts in the whole."""
+"""`GlobalBatch`: a replica's part of the global batch, with the rules for losses, metrics etc."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,19 +11,21 @@ from .variable_writes import VariableWrites
 
 
 class GlobalBatch(ReplicaBatch):
-    """What a step on this replica computes with: the `ActiveBatch` of the patches.
+    """The part of the global batch on one replica during a step: the patches' `ActiveBatch`.
 
     Args:
-        data: What the step is given on this replica, the model's inputs first.
-        counts: Samples of each replica, where that is known before the step runs.
+        data: The step's input on this replica, the model's inputs first.
+        counts: Number of samples on each replica, if known before the step runs.
         draws_by_place: Whether random draws follow the sample's place in the global batch.
-        is_own_step: Whether a user wrote the step.
-        has_global_results: Whether the step computes with the results of metrics.
-        warn: Takes a number that no replica knows its part of.
-        warn_of_gradient: Takes a gradient that was changed so that replicas' no longer add up.
-        warn_of_write: Takes what is written into a variable and differs by replica.
-        attributes: What this replica keeps in attributes of layers.
-        averaged: Identities of variables that the step averages over replicas at its end.
+        is_custom_step: Whether the step is a custom `train_step` or `test_step`.
+        has_global_results: Whether the step uses the results of metrics.
+        warn: Called with a number that is neither a mean nor a sum over the samples.
+        warn_of_gradient: Called with a gradient that was changed, so that the replicas' gradients
+            no longer add up.
+        warn_of_write: Called with a value that differs between replicas and is written into a
+            variable.
+        attributes: This replica's tensors in attributes of layers, a `ReplicaAttributes`.
+        averaged: Ids of variables that the step averages over replicas at its end.
     """
 
     def __init__(
@@ -32,7 +34,7 @@ class GlobalBatch(ReplicaBatch):
         counts: Sequence[int] | None,
         *,
         draws_by_place: bool,
-        is_own_step: bool,
+        is_custom_step: bool,
         has_global_results: bool,
         warn: Callable[[Any], None],
         warn_of_gradient: Callable[[Any], None],
@@ -40,14 +42,14 @@ class GlobalBatch(ReplicaBatch):
         attributes: Any,
         averaged: frozenset[int],
     ) -> None:
-        super().__init__(data, counts, must_not_be_empty=is_own_step)
+        super().__init__(data, counts, must_not_be_empty=is_custom_step)
         self.draws_by_place = draws_by_place
-        self.is_own_step = is_own_step
+        self.is_custom_step = is_custom_step
         self.has_global_results = has_global_results
         self.attributes = attributes
         self.losses = LossWeighting(self, warn)
-        self.gradients = GradientSums(self, may_be_summed=is_own_step, warn=warn_of_gradient)
+        self.gradients = GradientSums(self, may_be_changed=is_custom_step, warn=warn_of_gradient)
         self.metrics = MetricState(self)
         self.writes = VariableWrites(
-            self, is_own_step=is_own_step, averaged=averaged, warn=warn_of_write
+            self, is_custom_step=is_custom_step, averaged=averaged, warn=warn_of_write
         )

@@ -1,4 +1,4 @@
-"""Gradients of the global batch, from each replica's summands."""
+"""`GradientSums`: sum gradients over replicas."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,71 +12,77 @@ from .replica_batch import ReplicaBatch
 
 
 class GradientSums:
-    """Sums of gradients over replicas.
+    """Sums the replicas' gradients to those of the global batch.
 
     Args:
-        part: This replica's.
-        may_be_summed: Whether a user's step may have summed or changed gradients already.
-        warn: Takes a gradient that was changed so that replicas' no longer add up.
+        batch: The part of the global batch on this replica.
+        may_be_changed: Whether a custom step may have summed or changed the gradients.
+        warn: Called with a gradient that was changed, so that the replicas' gradients no longer add
+            up.
     """
 
     def __init__(
-        self, part: ReplicaBatch, *, may_be_summed: bool, warn: Callable[[Any], None]
+        self, batch: ReplicaBatch, *, may_be_changed: bool, warn: Callable[[Any], None]
     ) -> None:
-        self._part = part
-        self._may_be_summed = may_be_summed
+        self._batch = batch
+        self._may_be_changed = may_be_changed
         self._warn = warn
 
     def sum_over_replicas(self, gradients: list[Any], variables: list[Any]) -> list[Any]:
-        """The gradients of the global batch; `None` stays where there is none."""
-        present = [
+        """Return the gradients of the global batch; missing gradients stay `None`."""
+        unsummed = [
             index
             for index, one in enumerate(gradients)
             if one is not None and not self._is_summed(one)
         ]
-        if present:
+        if unsummed:
             _upstream.check_no_inner_graph("optimizer.apply")
-        overwritten = [i for i in present if _upstream.is_overwritten(variables[i])]
-        summed = [i for i in present if i not in overwritten]
-        outcome = list(gradients)
-        own = [self._defined(gradients[index]) for index in summed]
-        for index, total in zip(summed, self._sums(own) if own else [], strict=True):
-            outcome[index] = total
+        overwritten = [i for i in unsummed if _upstream.is_overwritten(variables[i])]
+        to_sum = [i for i in unsummed if i not in overwritten]
+        results = list(gradients)
+        local = [self._zero_if_empty(gradients[index]) for index in to_sum]
+        for index, total in zip(to_sum, self._sums(local) if local else [], strict=True):
+            results[index] = total
         for index in overwritten:
-            # Not a gradient but the variable's next value: with float8 the largest amount seen.
-            value = self._part.zero_if_empty(gradients[index])
-            outcome[index] = tf.reduce_max(all_reduce_sum(self._part.at_own_place(value)), 0)
-        return outcome
+            # Not a gradient but the variable's next value: with float8, the largest absolute value.
+            value = self._batch.zero_if_empty(gradients[index])
+            results[index] = tf.reduce_max(all_reduce_sum(self._batch.in_replica_row(value)), 0)
+        return results
 
     def _is_summed(self, gradient: Any) -> bool:
-        """Whether a user's step has summed a gradient already; a changed one is warned of."""
+        """Whether a custom step has already summed a gradient; warn if it has changed it."""
         dense = isinstance(gradient, tf.Tensor) and not tf.executing_eagerly()
-        if not self._may_be_summed or not dense:
+        if not self._may_be_changed or not dense:
             return False
-        kind = self._part.reader.kind(gradient)
+        kind = self._batch.reader.kind(gradient)
         if kind is Kind.OTHER:
             self._warn(gradient)
         return kind is Kind.SAME
 
-    def _defined(self, gradient: Any) -> Any:
+    def _zero_if_empty(self, gradient: Any) -> Any:
         if isinstance(gradient, tf.IndexedSlices):
-            values = self._part.zero_if_empty(gradient.values)
+            values = self._batch.zero_if_empty(gradient.values)
             return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-        return self._part.zero_if_empty(gradient)
+        return self._batch.zero_if_empty(gradient)
 
     def _sums(self, gradients: list[Any]) -> list[Any]:
-        """Slices that every replica has are added up: Keras takes each for another sample's."""
-        shared = [self._is_of_shared_rows(gradient) for gradient in gradients]
-        own = [g.values if alike else g for g, alike in zip(gradients, shared, strict=True)]
+        """Sum over replicas; add up slices with the same indices on every replica.
+
+        Keras's optimizers would treat each replica's slice as that of another sample.
+        """
+        same_rows = [self._has_same_rows(gradient) for gradient in gradients]
+        local = [g.values if same else g for g, same in zip(gradients, same_rows, strict=True)]
         return [
-            tf.IndexedSlices(total, gradient.indices, gradient.dense_shape) if alike else total
-            for total, gradient, alike in zip(all_reduce_sum(own), gradients, shared, strict=True)
+            tf.IndexedSlices(total, gradient.indices, gradient.dense_shape) if same else total
+            for total, gradient, same in zip(
+                all_reduce_sum(local), gradients, same_rows, strict=True
+            )
         ]
 
-    def _is_of_shared_rows(self, gradient: Any) -> bool:
+    def _has_same_rows(self, gradient: Any) -> bool:
         sparse = isinstance(gradient, tf.IndexedSlices)
         return (
             sparse
             and not tf.executing_eagerly()
-            and self._part.reader.kind(gradient.indices) is Kind.SAME
+            and self._batch.reader.kind(gradient.indices) is Kind.SAME
         )

@@ -1,6 +1,6 @@
-"""What a number that a step computes is made of, read from TensorFlow's graph.
+"""`GraphReader`: find out from TensorFlow's graph how a tensor depends on a replica's samples.
 
-For Keras's own losses that is known. What a user computes is found here.
+For Keras's own losses this is known; for a user's computations it is read from the graph.
 """
 
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .kinds import Kind, Term, added, divided, multiplied
+from .kinds import Kind, Term, kind_of_product, kind_of_quotient, kind_of_sum
 from .operations import (
-    ADDED,
-    CONSTANT,
-    DIVIDED,
-    MIXING,
-    PASSED_ON,
-    VALUE_BY_VALUE,
+    ADDITIONS,
+    CONSTANTS,
+    DIVISIONS,
+    ELEMENTWISE,
+    KIND_PRESERVING,
+    MIXES_ROWS,
     is_along_rows,
     is_zero,
     keeps_first_axis,
@@ -24,46 +24,46 @@ from .operations import (
     takes_all_rows,
 )
 
-# A tensor's history is followed this far; what is beyond counts by its shape.
-_DEEPEST = 100
+# Operations further back than this are not read; such a tensor is judged by its shape.
+_MAX_DEPTH = 100
 
 
 class GraphReader:
-    """Reads from the operations that made a tensor how it depends on this replica's samples.
+    """Reads how a tensor depends on this replica's samples from the operations that computed it.
 
     Args:
-        static_rows: Rows of this replica where they are known when the step is traced.
+        static_rows: Rows of this replica, if known when the step is traced.
     """
 
     def __init__(self, static_rows: int | None) -> None:
         self._static_rows = static_rows
-        self._known: dict[tuple[int, str], Kind] = {}  # of a condition's graph too
+        self._known: dict[tuple[int, str], Kind] = {}  # in all graphs of the step
 
     def mark(self, tensor: Any, kind: Kind) -> None:
-        """Note a tensor's kind, which its operations do not tell."""
+        """Record the kind of a tensor, instead of reading it from the operations."""
         self._known[_name(tensor)] = kind
 
     def kind(self, tensor: Any, depth: int = 0) -> Kind:
-        """The kind of a tensor of a graph."""
+        """Return the kind of a tensor in a graph."""
         name = _name(tensor)
         if name not in self._known:
             self._known[name] = self._read(tensor, depth + 1)
         return self._known[name]
 
     def terms(self, tensor: Any, factor: Any = 1.0, depth: int = 0) -> Sequence[Term]:
-        """The summands of a tensor, each of one kind."""
+        """Split a tensor into its summands, each with its kind."""
         kind = self.kind(tensor)
         operation = tensor.op
         inputs = operation.inputs
-        if kind is not Kind.OTHER or depth > _DEEPEST:
+        if kind is not Kind.OTHER or depth > _MAX_DEPTH:
             return [Term(tensor, factor, kind)]
         if operation.type in ("AddV2", "Add", "AddN", "Sub"):
             signs = [1.0, -1.0] if operation.type == "Sub" else [1.0] * len(inputs)
-            parts = [
-                self.terms(part, factor * sign, depth + 1)
-                for part, sign in zip(inputs, signs, strict=True)
+            return [
+                term
+                for summand, sign in zip(inputs, signs, strict=True)
+                for term in self.terms(summand, factor * sign, depth + 1)
             ]
-            return [term for part in parts for term in part]
         if operation.type == "Neg":
             return self.terms(inputs[0], -1.0 * factor, depth + 1)
         if operation.type in ("Identity", "IdentityN", "EnsureShape"):
@@ -72,7 +72,7 @@ class GraphReader:
             for constant, other in (inputs, inputs[::-1]):
                 if tf.get_static_value(constant) is not None and not len(constant.shape):
                     return self.terms(other, factor * constant, depth + 1)
-        # A factor that is no constant may be trained, and its gradient is of the whole.
+        # A factor that is not constant may be a weight: its gradient depends on the whole product.
         is_divided = operation.type in ("RealDiv", "DivNoNan")
         if is_divided and tf.get_static_value(inputs[1]) is not None:
             return self.terms(inputs[0], factor / inputs[1], depth + 1)
@@ -81,12 +81,12 @@ class GraphReader:
     def _read(self, tensor: Any, depth: int) -> Kind:
         operation = tensor.op
         kind, inputs = operation.type, operation.inputs
-        if kind in CONSTANT or tensor.dtype == tf.resource:
+        if kind in CONSTANTS or tensor.dtype == tf.resource:
             return Kind.SAME
         if not inputs:
-            outer = _outside(tensor)
+            outer = _captured_tensor(tensor)
             return self._by_shape(tensor) if outer is None else self.kind(outer, depth)
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             return Kind.ROWS if self._has_rows(tensor) else Kind.OTHER
 
         def of(index: int) -> Kind:
@@ -95,9 +95,9 @@ class GraphReader:
         def of_all() -> set[Kind]:
             return {self.kind(part, depth) for part in inputs}
 
-        if kind in PASSED_ON:
-            moved = of(0) is Kind.ROWS and not self._keeps_rows_first(operation)
-            return Kind.OTHER if moved else of(0)
+        if kind in KIND_PRESERVING:
+            rows_moved = of(0) is Kind.ROWS and not self._keeps_rows_first(operation)
+            return Kind.OTHER if rows_moved else of(0)
         if kind == "IdentityN":
             return of(tensor.value_index)
         if kind in ("Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "L2Loss"):
@@ -111,22 +111,22 @@ class GraphReader:
             return Kind.ROWS if of(0) in (Kind.SAME, Kind.ROWS) else Kind.OTHER
         if kind == "Range":
             return Kind.ROWS if of_all() - {Kind.SAME} else Kind.SAME
-        if kind in ADDED or kind in VALUE_BY_VALUE or kind in ("Mul", *DIVIDED):
+        if kind in ADDITIONS or kind in ELEMENTWISE or kind in ("Mul", *DIVISIONS):
             rows = [part for part in inputs if self.kind(part, depth) is Kind.ROWS]
             if len({part.shape.rank for part in rows}) > 1:
-                return Kind.OTHER  # one is broadcast along the other's samples
-        if kind in ADDED:
-            return added({self.kind(part, depth) for part in inputs if not is_zero(part)})
+                return Kind.OTHER  # one is broadcast along the other's rows
+        if kind in ADDITIONS:
+            return kind_of_sum({self.kind(part, depth) for part in inputs if not is_zero(part)})
         if kind == "Mul":
-            return multiplied(of(0), of(1))
-        if kind in DIVIDED:
-            return divided(of(0), self._divisor(inputs[1], depth))
-        if kind in VALUE_BY_VALUE:
-            return Kind.OTHER if of_all() - {Kind.SAME, Kind.ROWS} else added(of_all())
+            return kind_of_product(of(0), of(1))
+        if kind in DIVISIONS:
+            return kind_of_quotient(of(0), self._divisor(inputs[1], depth))
+        if kind in ELEMENTWISE:
+            return Kind.OTHER if of_all() - {Kind.SAME, Kind.ROWS} else kind_of_sum(of_all())
         if kind == "Pack" and operation.get_attr("axis") == 0 and of(0) is Kind.ROWS:
             return Kind.OTHER
         if kind in ("ConcatV2", "Pack"):
-            return added(of_all() - {Kind.COUNT})
+            return kind_of_sum(of_all() - {Kind.COUNT})
         if of_all() <= {Kind.SAME}:
             return Kind.SAME
         if self._mixes(operation, depth):
@@ -141,18 +141,18 @@ class GraphReader:
         return Kind.ROWS if self._has_rows(tensor) else Kind.SAME
 
     def _reduced(self, operation: Any, kind: Kind) -> Kind:
-        how = operation.type
+        reduction = operation.type
         if kind is not Kind.ROWS:
-            # Sums and means over other axes of what is a mean already are means too.
-            linear = how in ("Sum", "Mean") or kind is Kind.SAME
-            return kind if linear or (how == "Prod" and kind is Kind.COUNT) else Kind.OTHER
-        axes = 0 if how == "L2Loss" else tf.get_static_value(operation.inputs[1])
+            # A mean stays a mean if it is summed or averaged over its other axes.
+            linear = reduction in ("Sum", "Mean") or kind is Kind.SAME
+            return kind if linear or (reduction == "Prod" and kind is Kind.COUNT) else Kind.OTHER
+        axes = 0 if reduction == "L2Loss" else tf.get_static_value(operation.inputs[1])
         rank = operation.inputs[0].shape.rank
         if axes is None or rank is None:
             return Kind.OTHER
         if 0 not in np.atleast_1d(axes) % max(rank, 1):
             return Kind.ROWS
-        return {"Sum": Kind.SUM, "L2Loss": Kind.SUM, "Mean": Kind.MEAN}.get(how, Kind.OTHER)
+        return {"Sum": Kind.SUM, "L2Loss": Kind.SUM, "Mean": Kind.MEAN}.get(reduction, Kind.OTHER)
 
     def _keeps_rows_first(self, operation: Any) -> bool:
         kind, inputs = operation.type, operation.inputs
@@ -174,7 +174,7 @@ class GraphReader:
         return self.kind(tensor, depth)
 
     def _mixes(self, operation: Any, depth: int) -> bool:
-        """Whether rows of the outcome are made of several samples."""
+        """Whether a row of the result depends on several samples."""
         kind, inputs = operation.type, operation.inputs
         if kind == "MatMul":
             first, second = (self.kind(part, depth) is not Kind.SAME for part in inputs)
@@ -190,16 +190,16 @@ class GraphReader:
         if kind in ("StridedSlice", "Slice", "Split", "SplitV", "Unpack"):
             part = inputs[1] if kind == "Split" else inputs[0]
             if kind == "Slice" and self.kind(inputs[2], depth) is Kind.COUNT:
-                return False  # as many rows as the batch has
+                return False  # it takes as many rows as the batch has
             return self.kind(part, depth) is Kind.ROWS and not takes_all_rows(operation)
-        return kind in MIXING
+        return kind in MIXES_ROWS
 
 
 def _name(tensor: Any) -> tuple[int, str]:
     return id(tensor.graph), tensor.name
 
 
-def _outside(tensor: Any) -> Any | None:
-    """The tensor outside of a condition or function that this one stands for within it."""
+def _captured_tensor(tensor: Any) -> Any | None:
+    """Return the tensor that a condition or function has captured as this placeholder."""
     captures = getattr(tensor.graph, "captures", ())
     return next((outer for outer, inner in captures if inner is tensor), None)

@@ -1,6 +1,7 @@
-"""Kinds of numbers: means over the batch's samples, sums, or neither; and what comes of two.
+"""`Kind`: whether a number is a mean or a sum over samples, and the rules to combine kinds.
 
-A replica's mean counts in the global batch's by its share of the samples, its sum counts whole.
+The global batch's mean is the replicas' means, weighted by their fractions of the samples; its sum
+is the sum of the replicas' sums.
 """
 
 import enum
@@ -11,23 +12,23 @@ class Kind(enum.Enum):
     """How a tensor depends on the samples of this replica."""
 
     SAME = "the same on every replica"
-    ROWS = "a value for each sample, or several"
-    COUNT = "the number of samples, or a multiple"
+    ROWS = "one or several values per sample"
+    COUNT = "the number of samples, or a multiple of it"
     MEAN = "a mean over the samples"
     SUM = "a sum over the samples"
-    OTHER = "something else, which no sum or mean of the replicas' values gives"
+    OTHER = "none of these: it cannot be computed from the replicas' values"
 
 
 class Term(NamedTuple):
-    """A summand of a number: `factor * tensor`, the factor the same on every replica."""
+    """A summand of a number: `factor * tensor`; the factor is the same on every replica."""
 
     tensor: Any
     factor: Any
     kind: Kind
 
 
-def added(kinds: set[Kind]) -> Kind:
-    """The kind of a sum of tensors."""
+def kind_of_sum(kinds: set[Kind]) -> Kind:
+    """Return the kind of a sum of tensors."""
     varying = kinds - {Kind.SAME}
     if not varying:
         return Kind.SAME
@@ -36,8 +37,8 @@ def added(kinds: set[Kind]) -> Kind:
     return varying.pop()
 
 
-def multiplied(one: Kind, other: Kind) -> Kind:
-    """The kind of a product."""
+def kind_of_product(one: Kind, other: Kind) -> Kind:
+    """Return the kind of a product."""
     if Kind.SAME in (one, other):
         return one if other is Kind.SAME else other
     if one is other is Kind.ROWS:
@@ -45,8 +46,8 @@ def multiplied(one: Kind, other: Kind) -> Kind:
     return Kind.SUM if {one, other} == {Kind.MEAN, Kind.COUNT} else Kind.OTHER
 
 
-def divided(dividend: Kind, divisor: Kind) -> Kind:
-    """The kind of a quotient."""
+def kind_of_quotient(dividend: Kind, divisor: Kind) -> Kind:
+    """Return the kind of a quotient."""
     if divisor is Kind.SAME:
         return dividend
     if dividend is Kind.SUM and divisor is Kind.COUNT:

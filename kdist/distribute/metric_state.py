@@ -1,4 +1,4 @@
-"""What metrics keep: each replica a part of the global batch's."""
+"""`MetricState`: the states of metrics over replicas."""
 
 from typing import Any
 
@@ -12,59 +12,59 @@ from .replica_batch import ReplicaBatch
 
 
 class MetricState:
-    """What this replica adds to metrics, and what all replicas have added.
+    """Finds what this replica adds to a metric's state, and merges the states of all replicas.
 
     Args:
-        part: This replica's.
+        batch: The part of the global batch on this replica.
     """
 
-    def __init__(self, part: ReplicaBatch) -> None:
-        self._part = part
+    def __init__(self, batch: ReplicaBatch) -> None:
+        self._batch = batch
 
-    def added(self, value: Any) -> Any:
-        """This replica's summand of what is added to a metric's state.
+    def summand(self, value: Any) -> Any:
+        """Return this replica's summand of a value that is added to a metric's state.
 
-        A mean over its samples counts by their share, and what is the same everywhere, such as 1
-        for a batch, on the first replica alone.
+        A mean over the samples is weighted by the replica's fraction of them. A value that is the
+        same on every replica, such as 1 per batch, is added on the first replica only.
         """
-        part = self._part
+        part = self._batch
         kind = part.reader.kind(value)
         if kind is Kind.MEAN:
             return part.weight_by_fraction(value)
         constant = tf.get_static_value(value)
-        # Of a known size, the number of samples is a constant too.
+        # With a known batch size, the number of samples is a constant, too.
         is_count = constant is not None and (np.any(constant != 1) or part.known_rows == 1)
         if kind is Kind.SAME and not is_count and part.replica:
             return tf.zeros_like(value)
         return value
 
     def is_counted(self, data: Any) -> Any:
-        """Whether a metric on this replica counts what it is updated with."""
+        """Whether a metric on this replica includes the data that it is updated with."""
         if self._is_shared(data):
-            return self._part.replica == 0
-        return self._part.is_nonempty() if self._part.may_be_empty else True
+            return self._batch.replica == 0
+        return self._batch.is_nonempty() if self._batch.may_be_empty else True
 
     def _is_shared(self, data: Any) -> bool:
-        """Whether rows are the same on every replica, such as gathered ones."""
+        """Whether the rows are the same on every replica, for example gathered rows."""
         rows = [x for x in keras.tree.flatten(data) if isinstance(x, tf.Tensor) and x.shape.rank]
         if tf.executing_eagerly() or not rows:
             return False
-        return all(self._part.reader.kind(leaf) is Kind.SAME for leaf in rows)
+        return all(self._batch.reader.kind(leaf) is Kind.SAME for leaf in rows)
 
     def all_reduce(self, variables: list[Any], merge: Any) -> list[Any]:
-        """The state of a metric over all replicas; `merge` is its `merge_replicas` or `None`."""
-        own = [tf.convert_to_tensor(variable.value) for variable in variables]
+        """Return a metric's state over all replicas; `merge` is its `merge_replicas` or `None`."""
+        local = [tf.convert_to_tensor(variable.value) for variable in variables]
         if merge is None:
-            kept = [self._of_kept(v, o) for v, o in zip(variables, own, strict=True)]
-            merged = all_reduce_sum(kept)
+            summands = [self._summand(v, x) for v, x in zip(variables, local, strict=True)]
+            merged = all_reduce_sum(summands)
         else:
-            rows = all_reduce_sum([self._part.at_own_place(value) for value in own])
+            rows = all_reduce_sum([self._batch.in_replica_row(value) for value in local])
             merged = [merge(v, row) for v, row in zip(variables, rows, strict=True)]
-        return [self._part.mark(tf.identity(value), "SAME") for value in merged]
+        return [self._batch.mark(tf.identity(value), "SAME") for value in merged]
 
-    def _of_kept(self, variable: keras.Variable, own: Any) -> Any:
+    def _summand(self, variable: keras.Variable, value: Any) -> Any:
         if variable.aggregation == "mean":
-            return own / self._part.replicas
-        if variable.aggregation == "only_first_replica" and self._part.replica:
-            return tf.zeros_like(own)
-        return own
+            return value / self._batch.replicas
+        if variable.aggregation == "only_first_replica" and self._batch.replica:
+            return tf.zeros_like(value)
+        return value

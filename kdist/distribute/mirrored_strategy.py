@@ -1,4 +1,4 @@
-"""`MirroredStrategy`: the drop-in for `tf.distribute.MirroredStrategy`."""
+"""`MirroredStrategy`: a drop-in replacement for `tf.distribute.MirroredStrategy`."""
 
 import weakref
 from collections.abc import Callable, Sequence
@@ -123,13 +123,13 @@ class MirroredStrategy(tf.distribute.MirroredStrategy, _upstream.StrategyHooks):
         Keras's own train and test steps are replaced by steps that give the same result on several
         replicas as on one with the same global batch.
         """
-        step = _upstream.stock_step(fn) or _upstream.own_step(fn)
+        step = _upstream.stock_step(fn) or _upstream.custom_step(fn)
         if step is None:
             return super().run(fn, args, kwargs, options)
         model, name = step
         state = self.model_state(model)
         if name == "train_step" and state.global_batch is not None:
-            # Here and once per fit, as `prepare` does not know whether the model will train.
+            # Here, once per fit: `prepare` does not know whether the model will be trained.
             warn_of_small_batches(model, state.global_batch, self.num_replicas_in_sync)
             state.global_batch = None
         if self.num_replicas_in_sync == 1:
@@ -143,11 +143,11 @@ class MirroredStrategy(tf.distribute.MirroredStrategy, _upstream.StrategyHooks):
         try:
             outputs = super().run(step_fn, args, kwargs, options)
         finally:
-            attributes.restore()  # no tensor outlives its graph
+            attributes.restore()  # so that no tensor outlives its graph
         if name == "predict_step":
             return outputs
         logs = keras.tree.map_structure(lambda x: self.experimental_local_results(x)[0], outputs)
-        if name == "own_step" or logs:
+        if name == "custom_step" or logs:
             return logs
         with self.scope():
             return model.get_metrics_result()
@@ -203,7 +203,7 @@ class MirroredStrategy(tf.distribute.MirroredStrategy, _upstream.StrategyHooks):
             UserError: The model was made outside the strategy's scope, or requests XLA on devices
                 that do not support it.
         """
-        if _upstream.scope_of(model) is not self:
+        if _upstream.strategy_of(model) is not self:
             raise UserError(
                 f"the model {model.name!r} was made outside the strategy's scope, so its variables"
                 " are on one device only: make it in strategy.build(lambda: ...), or inside"
@@ -215,7 +215,7 @@ class MirroredStrategy(tf.distribute.MirroredStrategy, _upstream.StrategyHooks):
             # Keras would compile around `run`, where XLA fails on several devices.
             model.jit_compile = False
             state.is_jitted = True
-        # What was made outside the scope after all, as in a Sequential built there.
+        # Some may have been made outside the scope, as in a Sequential that was built there.
         variables = [*model.variables]
         variables += [variable for metric in model.metrics for variable in metric.variables]
         for optimizer in _upstream.optimizers_of(model):
@@ -256,7 +256,7 @@ class MirroredStrategy(tf.distribute.MirroredStrategy, _upstream.StrategyHooks):
             for leaf in keras.tree.flatten(value)
             if isinstance(leaf, tf.distribute.DistributedValues)
         ]
-        if _upstream.is_peeking() and not all(map(_can_be_averaged, parts)):
+        if _upstream.is_inferring_shapes() and not all(map(_can_be_averaged, parts)):
             return keras.tree.map_structure(lambda x: self.experimental_local_results(x)[0], value)
         return super().reduce(reduce_op, value, axis)
 

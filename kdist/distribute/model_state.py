@@ -1,4 +1,4 @@
-"""What a strategy keeps of a model that is trained under it."""
+"""`ModelState`: what a strategy stores for a model."""
 
 from dataclasses import dataclass, field
 
@@ -8,22 +8,22 @@ from .gradient_norms import GradientNorms
 
 @dataclass
 class ModelState:
-    """State of a model, as long as the model lives."""
+    """Stored for a model as long as the model exists."""
 
     global_batch: int | None = None
-    """Samples in a full batch of this fit, until its first training step has looked at it."""
+    """Samples per full batch of this fit; `None` once the first training step has checked it."""
     is_prepared: bool = False
-    """Whether the model has been looked at, so that it is warned of once."""
+    """Whether the model has been checked, so that warnings are given only once."""
     warned: set[str] = field(default_factory=set)
-    """Lines of the user's program, and layers, that were warned of."""
+    """Lines of the user's program, and layers, that were already reported."""
     gradient_norms: GradientNorms | None = None
-    """What measures the gradients of its steps, while something does."""
+    """Measures the gradients of its steps, if not `None`."""
     is_jitted: bool = False
-    """Whether its step is compiled by XLA inside `run`."""
+    """Whether its step is compiled with XLA inside `run`."""
     auto_steps: _upstream.AutoSteps = field(default_factory=_upstream.AutoSteps)
-    """What `compile(steps_per_execution="auto")` has chosen."""
+    """The choice of `compile(steps_per_execution="auto")`."""
 
     def reset(self) -> None:
-        """Forget what holds for the model as it was compiled."""
+        """Reset what depends on how the model was compiled."""
         self.is_jitted = False
         self.auto_steps = _upstream.AutoSteps()

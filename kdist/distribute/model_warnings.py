@@ -11,11 +11,11 @@ import numpy as np
 import tensorflow as tf
 
 from .. import _upstream
-from ..batch_norm.find import SMALL_BATCH, unsynchronized_batch_norms, values_a_channel
+from ..batch_norm.find import SMALL_BATCH, unsynchronized_batch_norms, values_per_channel
 
 
 def warn_of_inexact(model: keras.Model) -> None:
-    """Warn of layers and steps that make a model depend on the number of replicas."""
+    """Warn about layers and steps that make a model depend on the number of replicas."""
     plain = unsynchronized_batch_norms(model)
     if plain:
         warnings.warn(
@@ -26,8 +26,8 @@ def warn_of_inexact(model: keras.Model) -> None:
             " are averaged over replicas.",
             stacklevel=2,
         )
-    own = _upstream.overridden_steps(model)
-    opaque = [name for name in own if _upstream.own_step(getattr(model, name)) is None]
+    custom = _upstream.overridden_steps(model)
+    opaque = [name for name in custom if _upstream.custom_step(getattr(model, name)) is None]
     if opaque:
         warnings.warn(
             f"the {' and '.join(opaque)} of {type(model).__name__} is not a method, or is a"
@@ -38,7 +38,7 @@ def warn_of_inexact(model: keras.Model) -> None:
 
 
 def warn_of_number(number: Any, named: set[str]) -> None:
-    """Warn of a number in a user's loss that is neither a mean nor a sum.
+    """Warn about a number in a user's loss that is neither a mean nor a sum.
 
     Args:
         number: A scalar tensor.
@@ -54,7 +54,7 @@ def warn_of_number(number: Any, named: set[str]) -> None:
 
 
 def warn_of_gradient(gradient: Any, named: set[str]) -> None:
-    """Warn of a gradient that was changed before it was summed over replicas.
+    """Warn about a gradient that was changed before it was summed over replicas.
 
     Args:
         gradient: A tensor that an optimizer is to apply.
@@ -71,7 +71,7 @@ def warn_of_gradient(gradient: Any, named: set[str]) -> None:
 
 
 def warn_of_write(value: Any, named: set[str]) -> None:
-    """Warn of a value that differs between replicas and is written into a variable.
+    """Warn about a value that differs between replicas and is written into a variable.
 
     Args:
         value: A tensor that a step assigns to a variable.
@@ -87,7 +87,7 @@ def warn_of_write(value: Any, named: set[str]) -> None:
 
 
 def _warn_of_line(tensor: Any, named: set[str], text: str) -> None:
-    """Warn of a tensor, once per line of the user's program."""
+    """Warn about a tensor, once per line of the user's program."""
     line = _line_of(tensor)
     if line not in named:
         named.add(line)
@@ -97,20 +97,20 @@ def _warn_of_line(tensor: Any, named: set[str], text: str) -> None:
 def _line_of(tensor: Any) -> str:
     """Return the line that computes a tensor, such as `my_model.py:31: x = tf.sqrt(y)`."""
     for frame in reversed(tensor.op.traceback):
-        if not frame.filename.startswith(_OF_LIBRARIES):
+        if not frame.filename.startswith(_LIBRARIES):
             line = linecache.getline(frame.filename, frame.lineno).strip()
             return f"{frame.filename}:{frame.lineno}: {line}"
     return f"the operation {tensor.op.type}"
 
 
-_OF_LIBRARIES = tuple(
+_LIBRARIES = tuple(
     str(Path(origin).parent)
     for origin in (__file__, keras.__file__, tf.__file__, threading.__file__)
 )
 
 
 def warn_of_differing_copies(model: keras.Model, named: set[str]) -> None:
-    """Warn of layers whose own state has come to differ between replicas.
+    """Warn about layers whose state differs between replicas.
 
     Args:
         model: A model that was trained or evaluated.
@@ -134,12 +134,13 @@ def _differs(variable: keras.Variable) -> bool:
     if len(copies) < 2 or not copies[0].dtype.is_floating:
         return False
     first, *others = [copy.numpy() for copy in copies]
-    # Sums over replicas are rounded the same; what each replica computes from them may not be.
+    # Sums over replicas are identical, but what replicas compute from them may be rounded
+    # differently.
     return not all(np.allclose(first, other, rtol=1e-4, equal_nan=True) for other in others)
 
 
 def warn_of_small_batches(model: keras.Model, global_batch: int, replicas: int) -> None:
-    """Warn of batch norms whose statistics come from too few values.
+    """Warn about batch norms whose statistics come from too few values.
 
     Args:
         model: The model that is about to train.
@@ -148,7 +149,7 @@ def warn_of_small_batches(model: keras.Model, global_batch: int, replicas: int) 
     """
     samples = -(-global_batch // replicas)
     counts = {
-        norm.name: values_a_channel(norm, samples) for norm in unsynchronized_batch_norms(model)
+        norm.name: values_per_channel(norm, samples) for norm in unsynchronized_batch_norms(model)
     }
     small = {name: count for name, count in counts.items() if count and count < SMALL_BATCH}
     if not small:

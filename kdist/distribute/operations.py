@@ -1,4 +1,4 @@
-"""TensorFlow's operations: what each does to the rows of a batch."""
+"""TensorFlow's operations by their effect on the rows of a batch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,37 +6,37 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-# Whose outcome is of the kind of what goes in.
-PASSED_ON = {
+# The result has the kind of the input.
+KIND_PRESERVING = {
     *("Identity", "Cast", "StopGradient", "CheckNumerics", "EnsureShape", "PreventGradient"),
     *("Reshape", "Squeeze", "ExpandDims", "Neg", "Transpose", "DeepCopy"),
     *("PlaceholderWithDefault",),
 }
-ADDED = {"AddV2", "Add", "Sub", "AddN", "BiasAdd"}
-DIVIDED = {"RealDiv", "DivNoNan", "Div"}
-VALUE_BY_VALUE = {
+ADDITIONS = {"AddV2", "Add", "Sub", "AddN", "BiasAdd"}
+DIVISIONS = {"RealDiv", "DivNoNan", "Div"}
+ELEMENTWISE = {
     *("Square", "Sqrt", "Rsqrt", "Reciprocal", "Exp", "Expm1", "Log", "Log1p", "Abs", "Sign"),
     *("Sigmoid", "Tanh", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Softplus", "Softsign"),
     *("Pow", "Maximum", "Minimum", "SquaredDifference", "Select", "SelectV2", "Erf", "Floor"),
     *("Round", "Sin", "Cos", "ClipByValue", "Equal", "NotEqual", "Less", "LessEqual"),
     *("Greater", "GreaterEqual", "LogicalAnd", "LogicalOr", "LogicalNot", "MulNoNan", "Xlogy"),
 }
-CONSTANT = {"Const", "ReadVariableOp", "VarHandleOp", "VariableV2"}
-# Whose rows are not those of single samples, wherever they work along the batch.
-MIXING = {"Where", "Unique", "UniqueV2", "RandomShuffle", "MatrixInverse", "Qr", "Svd"}
+CONSTANTS = {"Const", "ReadVariableOp", "VarHandleOp", "VariableV2"}
+# A row of the result may depend on several rows of the input.
+MIXES_ROWS = {"Where", "Unique", "UniqueV2", "RandomShuffle", "MatrixInverse", "Qr", "Svd"}
 
 
 def slices_first_size(operation: Any) -> bool:
-    """Whether a slice of a shape has the size of its first axis."""
+    """Whether a slice of a shape contains the size of the first axis."""
     begin = tf.get_static_value(operation.inputs[1])
     return begin is None or bool(0 in begin)
 
 
 def keeps_first_axis(operation: Any, varying: Sequence[bool]) -> bool:
-    """Whether an einsum's batch is the first axis of what goes in and comes out."""
-    parts, outcome = operation.get_attr("equation").decode().split("->")
-    with_rows = [part for part, varies in zip(parts.split(","), varying, strict=True) if varies]
-    return all(part[:1] == outcome[:1] for part in with_rows)
+    """Whether the batch stays the first axis of an einsum's inputs and result."""
+    inputs, result = operation.get_attr("equation").decode().split("->")
+    with_rows = [part for part, varies in zip(inputs.split(","), varying, strict=True) if varies]
+    return all(part[:1] == result[:1] for part in with_rows)
 
 
 def is_zero(tensor: Any) -> bool:
@@ -46,7 +46,7 @@ def is_zero(tensor: Any) -> bool:
 
 
 def is_along_rows(axis: Any, tensor: Any) -> bool:
-    """Whether an axis, or one of several, may be the first of a tensor."""
+    """Whether an axis, or one of several axes, may be the first axis of a tensor."""
     values = tf.get_static_value(axis)
     if values is None or not tensor.shape.rank:
         return True
@@ -54,7 +54,7 @@ def is_along_rows(axis: Any, tensor: Any) -> bool:
 
 
 def takes_all_rows(operation: Any) -> bool:
-    """Whether a slice keeps the row of every sample."""
+    """Whether a slice keeps the rows of all samples."""
     kind, inputs = operation.type, operation.inputs
     if kind == "Unpack":
         return bool(operation.get_attr("axis") % inputs[0].shape.rank)

@@ -25,7 +25,7 @@ def across_replicas(
 
     @tf.custom_gradient
     def batch_norm(x: Any, gamma: Any, beta: Any) -> Any:
-        present = _upstream.present_samples()
+        present = _upstream.replica_has_samples()
         local = tf.where(present, kernel(kernels, "local_moments", x)(x, mask), 0)
         # A sum of tensors that are zero but for one replica's row gathers the rows, in one
         # collective and without a rendezvous on shapes.

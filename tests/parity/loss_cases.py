@@ -99,11 +99,13 @@ CASES: dict[str, Case] = {
         in_arrays, fit=lambda: {"class_weight": {0: 1.0, 1: 5.0, 2: 0.3}}
     ),
     # Losses and metrics.
-    "own_loss_uneven": uneven(plain, compile=lambda: {"loss": squared_error}),
-    "own_mean_loss_uneven": uneven(plain, compile=lambda: {"loss": mean_squared_error}),
-    "own_objective_uneven": uneven(Case(model=lambda: models.own(models.OwnObjective))),
-    "own_metric_uneven": uneven(Case(model=lambda: models.own(models.OwnMetric))),
-    "own_logs_uneven": uneven(Case(model=lambda: models.own(models.OwnLogs))),
+    "custom_loss_uneven": uneven(plain, compile=lambda: {"loss": squared_error}),
+    "custom_mean_loss_uneven": uneven(plain, compile=lambda: {"loss": mean_squared_error}),
+    "custom_objective_uneven": uneven(
+        Case(model=lambda: models.custom_model(models.CustomObjective))
+    ),
+    "custom_metric_uneven": uneven(Case(model=lambda: models.custom_model(models.CustomMetric))),
+    "custom_logs_uneven": uneven(Case(model=lambda: models.custom_model(models.CustomLogs))),
     "two_heads_uneven": two_heads,
     "two_heads_eagerly": dataclasses.replace(
         two_heads, compile=lambda: {**two_heads.compile(), "run_eagerly": True}
@@ -163,7 +165,7 @@ CASES: dict[str, Case] = {
     "circle_uneven": uneven(
         optimized(lambda: optimizers.SGD(1e-3)), compile=lambda: {"loss": losses.Circle()}
     ),
-    "own_ratio_loss_uneven": uneven(
+    "custom_ratio_loss_uneven": uneven(
         Case(weights=ramp), compile=lambda: {"loss": ratio_of_sums}, samples=ONE_LEFT
     ),
     "losses_as_metrics_uneven": uneven(

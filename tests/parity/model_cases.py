@@ -41,7 +41,7 @@ def kdist_normalization() -> keras.layers.Layer:
     return SyncBatchNormalization()
 
 
-NORMALIZATIONS = {"bn": models.synchronized, "own_bn": kdist_normalization}
+NORMALIZATIONS = {"bn": models.synchronized, "kdist_bn": kdist_normalization}
 
 for _name, _layer in NORMALIZATIONS.items():
     _bn = Case(model=lambda layer=_layer: models.mlp(layer))

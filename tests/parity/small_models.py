@@ -48,7 +48,7 @@ class Subclassed(keras.Model):
         return self.out(self.normalization(self.hidden(x), training=training))
 
 
-class OwnObjective(keras.Model):
+class CustomObjective(keras.Model):
     """Overrides `compute_loss` with a plain mean, in its older signature."""
 
     def compute_loss(
@@ -58,7 +58,7 @@ class OwnObjective(keras.Model):
         return ops.mean(ops.square(target - y_pred)) + sum(self.losses)
 
 
-class OwnLogs(keras.Model):
+class CustomLogs(keras.Model):
     """Adds a figure to the logs, computed from a metric."""
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
@@ -66,7 +66,7 @@ class OwnLogs(keras.Model):
         return {**logs, "doubled": 2 * logs["accuracy"]}
 
 
-class OwnMetric(keras.Model):
+class CustomMetric(keras.Model):
     """Keeps a metric of its own, beside the compiled ones, and logs a whole number."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -79,7 +79,7 @@ class OwnMetric(keras.Model):
         return {**logs, "whole": 3}
 
 
-def own(model: type[keras.Model]) -> keras.Model:
+def custom_model(model: type[keras.Model]) -> keras.Model:
     inputs = keras.Input((6,))
     hidden = layers.Dense(8, activation="tanh", kernel_regularizer="l2")(inputs)
     return model(inputs, classes()(hidden))

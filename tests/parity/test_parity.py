@@ -14,8 +14,8 @@ ON_MORE_REPLICAS = {
         "masked_tagger_weighted_mean",
         "optimizer_LossScaleOptimizer",
         "steps_per_execution_3_uneven",
-        "own_root_objective_uneven",
-        "own_step_sum_uneven",
+        "custom_root_objective_uneven",
+        "custom_step_sum_uneven",
         "position_embedding_clipped_uneven",
     ),
     4: (
@@ -25,15 +25,15 @@ ON_MORE_REPLICAS = {
         "embedding_global_clipnorm_uneven",
         "uneven_last_batch",
         "endpoint_fewer_samples_than_replicas",
-        "own_step_clipped_and_accumulated",
-        "own_step_concatenated_uneven",
+        "custom_step_clipped_and_accumulated",
+        "custom_step_concatenated_uneven",
         "stateful_rnn",
     ),
     8: (
         "bn_fewer_samples_than_replicas",
-        "own_largest_metric_uneven",
-        "own_step_fewer_samples_than_replicas",
-        "own_step_gathered_uneven",
+        "custom_largest_metric_uneven",
+        "custom_step_fewer_samples_than_replicas",
+        "custom_step_gathered_uneven",
     ),
 }
 

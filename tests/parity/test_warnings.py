@@ -2,10 +2,10 @@
 
 import warnings
 
+import custom_cases
 import kdist
 import keras
 import numpy as np
-import own_cases
 import pytest
 import samples
 import small_models
@@ -119,9 +119,9 @@ def test_saved_moving_statistics_score_as_evaluated(replicas, tmp_path):
     assert np.isfinite(before).all()
 
 
-class RootOfLoss(own_cases.GuideStep):
+class RootOfLoss(custom_cases.GuideStep):
     def loss_of(self, x, y, predictions):
-        return keras.ops.sqrt(keras.ops.mean(own_cases.squared_errors(y, predictions)))
+        return keras.ops.sqrt(keras.ops.mean(custom_cases.squared_errors(y, predictions)))
 
 
 class RootAdded(keras.layers.Layer):
@@ -138,7 +138,7 @@ def fit_with_warnings(model):
     return [str(one.message) for one in caught if one.category is UserWarning]
 
 
-class KeptNorms(own_cases.GuideStep):
+class KeptNorms(custom_cases.GuideStep):
     """Writes the norm of each replica's own gradients."""
 
     def __init__(self, *args, **options):
@@ -148,19 +148,19 @@ class KeptNorms(own_cases.GuideStep):
     def train_step(self, data):
         x, y = data
         with tf.GradientTape() as tape:
-            loss = keras.ops.mean(own_cases.squared_errors(y, self(x, training=True)))
+            loss = keras.ops.mean(custom_cases.squared_errors(y, self(x, training=True)))
         gradients = tape.gradient(loss, self.trainable_variables)
         self.norm.assign(tf.linalg.global_norm(gradients))
         self.optimizer.apply(gradients, self.trainable_variables)
         return {"loss": loss}
 
 
-class SteppingSometimes(own_cases.GuideStep):
+class SteppingSometimes(custom_cases.GuideStep):
     def train_step(self, data):
         x, y = data
         weights = self.trainable_variables
         with tf.GradientTape() as tape:
-            loss = keras.ops.mean(own_cases.squared_errors(y, self(x, training=True)))
+            loss = keras.ops.mean(custom_cases.squared_errors(y, self(x, training=True)))
         gradients = tape.gradient(loss, weights)
         finite = tf.math.is_finite(loss)
         tf.cond(finite, lambda: self.optimizer.apply(gradients, weights), lambda: None)
@@ -168,7 +168,7 @@ class SteppingSometimes(own_cases.GuideStep):
 
 
 def test_what_differs_by_replica_and_is_written_is_named_by_its_line():
-    model = compiled(kdist.MirroredStrategy(replicas=2), lambda: own_cases.own(KeptNorms))
+    model = compiled(kdist.MirroredStrategy(replicas=2), lambda: custom_cases.custom(KeptNorms))
     (message,) = fit_with_warnings(model)
     assert "global_norm(gradients)" in message
     assert "written into a variable" in message
@@ -176,16 +176,18 @@ def test_what_differs_by_replica_and_is_written_is_named_by_its_line():
 
 
 def test_gradients_that_a_condition_would_sum_are_refused_by_name():
-    model = compiled(kdist.MirroredStrategy(replicas=2), lambda: own_cases.own(SteppingSometimes))
-    with pytest.raises(UserError, match=r"optimizer\.apply adds up .*kdist\.sum_gradients"):
+    model = compiled(
+        kdist.MirroredStrategy(replicas=2), lambda: custom_cases.custom(SteppingSometimes)
+    )
+    with pytest.raises(UserError, match=r"optimizer\.apply needs a sum .*kdist\.sum_gradients"):
         fit(model)
 
 
 @pytest.mark.parametrize(
     ("make", "line"),
     [
-        (lambda: own_cases.own(RootOfLoss), "return keras.ops.sqrt(keras.ops.mean("),
-        (lambda: own_cases.behind_hidden(RootAdded), "self.add_loss(keras.ops.sqrt("),
+        (lambda: custom_cases.custom(RootOfLoss), "return keras.ops.sqrt(keras.ops.mean("),
+        (lambda: custom_cases.behind_hidden(RootAdded), "self.add_loss(keras.ops.sqrt("),
     ],
     ids=["own step", "added"],
 )
@@ -196,9 +198,9 @@ def test_a_number_that_no_replica_has_a_part_of_is_named_once_by_its_line(make, 
     assert "kdist.gather(" in message
 
 
-@pytest.mark.parametrize("kind", [own_cases.GuideStep, own_cases.SummedByHand])
+@pytest.mark.parametrize("kind", [custom_cases.GuideStep, custom_cases.SummedByHand])
 def test_own_steps_of_means_and_sums_are_not_warned_of(kind):
-    model = compiled(kdist.MirroredStrategy(replicas=2), lambda: own_cases.own(kind))
+    model = compiled(kdist.MirroredStrategy(replicas=2), lambda: custom_cases.custom(kind))
     assert fit_with_warnings(model) == []
 
 
@@ -220,7 +222,7 @@ def test_a_batch_norm_in_a_condition_is_refused_by_name(synchronized):
 
     model = compiled(kdist.MirroredStrategy(replicas=2), make)
     with pytest.raises(
-        UserError, match=r"The layer '\w*batch_normalization\w*' adds up .*tf\.cond"
+        UserError, match=r"The layer '\w*batch_normalization\w*' needs a sum .*tf\.cond"
     ):
         fit(model)
 

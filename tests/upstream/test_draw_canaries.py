@@ -121,7 +121,7 @@ def test_rows_are_shuffled_and_mixed_within_a_replica(make, stock):
     assert (expected != x).any()
 
 
-def test_dropout_keeps_what_it_has_drawn():
+def test_dropout_keeps_its_random_numbers():
     """It draws once, and the gradient multiplies by what was drawn."""
 
     @tf.function
@@ -140,18 +140,18 @@ KEY, COUNTER = tf.constant([7], "uint64"), [3, 0]
 
 
 @pytest.mark.parametrize(
-    ("draw", "counts_a_value"),
+    ("draw", "counts_per_value"),
     [
         (tf.raw_ops.StatelessRandomUniformV2, 1 / 4),
         (tf.raw_ops.StatelessRandomNormalV2, 1 / 4),
         (tf.raw_ops.StatelessTruncatedNormalV2, 64),
     ],
 )
-def test_numbers_are_drawn_from_a_counter(draw, counts_a_value):
+def test_numbers_are_drawn_from_a_counter(draw, counts_per_value):
     """What `draws` relies on, not what it works around: so many counts on come later numbers."""
 
     def drawn(first, count):
-        skipped = [COUNTER[0] + int(first * counts_a_value), COUNTER[1]]
+        skipped = [COUNTER[0] + int(first * counts_per_value), COUNTER[1]]
         counter = tf.constant(skipped, "uint64")
         return draw(shape=[count], key=KEY, counter=counter, alg=1, dtype="float32").numpy()
 

@@ -94,14 +94,14 @@ def counted(steps_per_execution):
     )
 
 
-def test_several_steps_an_execution_evaluate_more_than_was_asked_for():
+def test_several_steps_per_execution_evaluate_more_than_requested():
     model = counted(steps_per_execution=2)
     endless = tf.data.Dataset.from_tensors((np.ones((2, 1)), np.ones((2, 1)))).repeat()
     model.evaluate(endless, steps=3, verbose=0)
     assert float(model.layers[0].runs.numpy()) == 4
 
 
-def test_several_steps_an_execution_predict_with_as_many_copies_of_the_model():
+def test_several_steps_per_execution_copy_the_model_for_prediction():
     traced = []
     for steps in (1, 3):
         model = counted(steps)

@@ -33,7 +33,7 @@ def test_uneven_batches_are_weighted_evenly(stock):
     assert weights == pytest.approx([0.1 * 72 / 2, 0.1 * 72 / 3])
 
 
-def test_losses_and_metrics_of_a_whole_batch_are_taken_for_means(stock):
+def test_losses_and_metrics_that_are_not_means_are_averaged(stock):
     """The parts' values averaged, each counting alike."""
     loss = lambda y, p: keras.ops.max(y) + 0 * keras.ops.sum(p)  # noqa: E731
     model = linear(stock, loss=loss, metrics=[lambda y, p: keras.ops.max(y)])
@@ -51,7 +51,7 @@ class RootOfMean(keras.Sequential):
         return keras.ops.sqrt(keras.ops.mean(keras.ops.square(y - y_pred)))
 
 
-def test_a_users_compute_loss_is_averaged_over_replicas(stock):
+def test_a_custom_compute_loss_is_averaged_over_replicas(stock):
     losses = []
     for strategy in (stock, kdist.MirroredStrategy(replicas=2)):
         with strategy.scope():

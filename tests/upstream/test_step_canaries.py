@@ -48,7 +48,7 @@ class OwnStep(keras.Sequential):
         return {"loss": loss}
 
 
-def test_an_own_step_weighs_uneven_batches_evenly(stock):
+def test_a_custom_step_weights_uneven_batches_evenly(stock):
     # As with Keras's own step, but stock Keras adds the replicas' means up.
     x = np.array([[0.0]] * 6 + [[6.0]])
 
@@ -63,7 +63,7 @@ def test_an_own_step_weighs_uneven_batches_evenly(stock):
     assert on_both(stock, weight) == pytest.approx([0.1 * 72, 0.1 * 72 / 3])
 
 
-def test_numbers_count_alike_however_many_samples_they_are_of(stock):
+def test_scalars_count_equally_whatever_their_number_of_samples(stock):
     rows = np.array([[0.0]] * 6 + [[3.0]])  # the last batch has three, two of them on replica 0
 
     def step(model, data):
@@ -137,7 +137,7 @@ class KeepsItsMean(keras.layers.Layer):
         return x
 
 
-def test_replicas_write_their_own_into_a_layers_state(stock):
+def test_replicas_write_different_layer_states(stock):
     """No warning tells of it either; pytest makes an error of one."""
 
     def means(strategy):
@@ -163,7 +163,7 @@ def test_replicas_share_what_layers_add_to_the_loss(stock):
     assert on_replicas(stock, added) == [pytest.approx(0.02)]  # that of the last, for both
 
 
-def test_a_mask_undoes_synchronization(stock):
+def test_a_mask_disables_synchronization(stock):
     with stock.scope():
         layer = keras.layers.BatchNormalization(synchronized=True, momentum=0.0)
         layer.build((None, 1, 1))

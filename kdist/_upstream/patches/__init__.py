@@ -1,6 +1,6 @@
-"""Every function of Keras and TensorFlow that is replaced: the table, and how it is put in.
+"""The patches: all functions of Keras and TensorFlow that kdist replaces.
 
-`python -m kdist._upstream.patches` prints the table as Markdown.
+`python -m kdist._upstream.patches` prints them as a Markdown table.
 """
 
 import functools
@@ -39,12 +39,12 @@ PATCHES: tuple[Patch, ...] = (
 
 @functools.cache
 def install() -> None:
-    """Put the patches in, once in a process, as the first strategy is made."""
+    """Install the patches, once per process, when the first strategy is made."""
     for patch in PATCHES:
         patch.install()
 
 
 def install_for(model: keras.Model) -> None:
-    """Put those in that are for the classes which a model may use: a program may make new ones."""
+    """Install the patches of the classes that a model may use; called for each model."""
     for patch in PATCHES:
         patch.install_for(model)

@@ -1,4 +1,4 @@
-"""`python -m kdist._upstream.patches [PAGE]`: print the table of patches, or renew a page's."""
+"""`python -m kdist._upstream.patches [PAGE]`: print the table, or update a page's."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Keras's own synchronized batch norm, where there is a mask or a replica without a sample."""
+"""Patch Keras's synchronized batch norm for masks and for replicas without samples."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,12 +11,12 @@ from ..patching import Patch
 
 
 def _moments(original: Callable[..., Any], layer: Any, inputs: Any, mask: Any) -> Any:
-    """Synchronized where there is a mask too, and without replicas that have no sample."""
+    """Synchronize even with a mask, and exclude replicas without samples."""
     batch = active_batch()
     if batch is None or not layer.synchronized:
         return original(layer, inputs, mask)
     check_no_inner_graph(f"The layer {layer.name!r}")
-    # As in Keras, where there is a mask.
+    # As Keras does with a mask.
     epsilon = 0.0 if mask is None else keras.config.epsilon()
     mask = tf.ones(tf.shape(inputs)[:-1]) if mask is None else mask
     weight = tf.cast(keras.ops.broadcast_to(mask[..., None], tf.shape(inputs)), inputs.dtype)
@@ -37,7 +37,7 @@ PATCHES = (
         owner=keras.layers.BatchNormalization,
         name="_moments",
         replacement=_moments,
-        why="`synchronized=True` takes the moments of one replica where there is a mask.",
-        canary="test_a_mask_undoes_synchronization",
+        why="With a mask, `synchronized=True` uses the moments of a single replica.",
+        canary="test_a_mask_disables_synchronization",
     ),
 )

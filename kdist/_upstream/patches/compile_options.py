@@ -1,4 +1,4 @@
-"""`compile`, and the steps that `evaluate` and `predict` take in one execution."""
+"""Patch `compile`, and the steps per execution of `evaluate` and `predict`."""
 
 import inspect
 from collections.abc import Callable
@@ -12,34 +12,34 @@ from ..patching import Patch
 
 
 def _compile(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-    """Knows `steps_per_execution="auto"`, and XLA by itself on the only GPU of a strategy.
+    """Accept `steps_per_execution="auto"`, and turn on XLA automatically on a single GPU.
 
-    One step an execution, until the batches are known. A file says what was asked for, so that
-    what was saved on one GPU is trained on wherever it is opened.
+    Until the batches are known, there is one step per execution. A saved model keeps the requested
+    value, so that a model saved on one GPU can be trained on any devices.
     """
     hooks = hooks_of(model)
     if hooks is None:
         return original(model, *args, **options)
     call = inspect.signature(original).bind(model, *args, **options)
     call.apply_defaults()
-    asked = call.arguments
+    requested = call.arguments
     hooks.reset(model)
-    if asked["steps_per_execution"] == "auto":
+    if requested["steps_per_execution"] == "auto":
         hooks.auto_steps(model).chosen = {}
-        asked["steps_per_execution"] = 1
+        requested["steps_per_execution"] = 1
     xla_is_automatic = (
-        asked["jit_compile"] == "auto" and hooks.automatic_xla and not asked["run_eagerly"]
+        requested["jit_compile"] == "auto" and hooks.automatic_xla and not requested["run_eagerly"]
     )
     if xla_is_automatic:
-        asked["jit_compile"] = bool(model_supports_jit(model))
-    outcome = original(*call.args, **call.kwargs)
+        requested["jit_compile"] = bool(model_supports_jit(model))
+    result = original(*call.args, **call.kwargs)
     if xla_is_automatic:
         model._compile_config.config["jit_compile"] = "auto"
-    return outcome
+    return result
 
 
-def _step_by_step(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-    """Evaluates and predicts one step an execution, and forgets nothing of a fit under way."""
+def _with_single_steps(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
+    """Evaluate or predict with one step per execution, and restore the value of `fit`."""
     hooks = hooks_of(model)
     auto = hooks.auto_steps(model) if hooks else None
     if auto is None or auto.chosen is None or auto.is_evaluating:
@@ -58,11 +58,11 @@ def _step_by_step(original: Callable[..., Any], model: Any, *args: Any, **option
 
 
 def _predict(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-    """Takes one step an execution, and XLA on the only GPU for a model that is not compiled."""
+    """Predict with one step per execution, and with XLA on a single GPU if not compiled."""
     hooks = hooks_of(model)
     if hooks is not None and hooks.automatic_xla and model._jit_compile is None:
         model.jit_compile = bool(model_supports_jit(model))
-    return _step_by_step(original, model, *args, **options)
+    return _with_single_steps(original, model, *args, **options)
 
 
 PATCHES = (
@@ -70,22 +70,22 @@ PATCHES = (
         owner=Trainer,
         name="compile",
         replacement=_compile,
-        why='There is no `steps_per_execution="auto"`, and `jit_compile="auto"` leaves XLA off'
-        " under any strategy, also on its only GPU.",
+        why='Does not support `steps_per_execution="auto"`. `jit_compile="auto"` does not turn on'
+        " XLA under a strategy, even on a single GPU.",
         canary="test_keras_leaves_xla_off_under_a_strategy_of_one_gpu",
     ),
     Patch(
         owner=TensorFlowTrainer,
         name="evaluate",
-        replacement=_step_by_step,
-        why="Evaluates more than the steps that were asked for, to the end of an execution.",
-        canary="test_several_steps_an_execution_evaluate_more_than_was_asked_for",
+        replacement=_with_single_steps,
+        why="Evaluates more steps than requested, up to the end of an execution.",
+        canary="test_several_steps_per_execution_evaluate_more_than_requested",
     ),
     Patch(
         owner=TensorFlowTrainer,
         name="predict",
         replacement=_predict,
-        why="Puts as many copies of the model into the graph as an execution has steps.",
-        canary="test_several_steps_an_execution_predict_with_as_many_copies_of_the_model",
+        why="The graph contains a copy of the model for each step of an execution.",
+        canary="test_several_steps_per_execution_copy_the_model_for_prediction",
     ),
 )

@@ -1,4 +1,4 @@
-"""Dropout: which rows it draws for, and a faster one on CPUs."""
+"""Patch dropout: draw by the sample's place, and use a faster kernel on CPUs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ def _dropout(
     noise_shape: Any = None,
     seed: Any = None,
 ) -> Any:
-    """By the strategy's kernel where it takes the inputs; the rows are those of `inputs`."""
+    """Use the strategy's kernel if it supports the inputs, and draw for the rows of `inputs`."""
     strategy = tf.distribute.get_strategy()
     if not isinstance(strategy, StrategyHooks):
         return original(inputs, rate, noise_shape, seed)
@@ -35,8 +35,8 @@ PATCHES = (
         owner=keras_random,
         name="dropout",
         replacement=_dropout,
-        why="Draws for a shape, which no longer says where the rows are in the global batch; draws"
-        " one number after another on CPUs, and keeps them for the gradient.",
-        canary="test_dropout_keeps_what_it_has_drawn",
+        why="Draws for a shape, which does not tell the rows' place in the global batch; on CPUs it"
+        " draws sequentially, and stores the random numbers for the gradient.",
+        canary="test_dropout_keeps_its_random_numbers",
     ),
 )

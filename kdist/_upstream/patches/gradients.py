@@ -1,7 +1,7 @@
-"""What a user's own training step calls: the tape and the optimizer.
+"""Patch `GradientTape.gradient` and `Optimizer.apply` for custom training steps.
 
-Inside such a step a replica's gradients are its summands of the global batch's, as in kdist's own
-step: the tape weighs what they are taken of, and the optimizer sums them over replicas.
+As in the exact step, a replica's gradients are summands of the global batch's gradients: the tape
+weights the targets by samples, and the optimizer sums the gradients over replicas.
 """
 
 from collections.abc import Callable
@@ -18,10 +18,10 @@ from ..patching import TENSORFLOW, Patch
 from ..replica_local_variables import flatten_optimizers, replica_local_variables
 
 
-def _own_step_batch() -> ActiveBatch | None:
-    """The batch of this thread's step where a user wrote it."""
+def _custom_step_batch() -> ActiveBatch | None:
+    """Return the active batch if the step is a custom one."""
     batch = active_batch()
-    return batch if batch is not None and batch.is_own_step else None
+    return batch if batch is not None and batch.is_custom_step else None
 
 
 def _gradient(
@@ -32,17 +32,17 @@ def _gradient(
     output_gradients: Any = None,
     unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
 ) -> Any:
-    """Of a scalar, the gradient of this replica's summand of the global batch's.
+    """Return the gradient of this replica's summand of a target of the global batch.
 
-    What has a value for each sample stays: its gradient is the sum over this replica's samples.
+    A target with one value per sample is not changed: the tape sums over this replica's samples.
     """
-    batch = _own_step_batch()
+    batch = _custom_step_batch()
     if batch is None or output_gradients is not None:
         return original(tape, target, sources, output_gradients, unconnected_gradients)
     targets, weights = [], []
     for leaf in keras.tree.flatten(target):
-        for part, weight in batch.losses.weighted_terms(leaf):
-            targets.append(part)
+        for term, weight in batch.losses.weighted_terms(leaf):
+            targets.append(term)
             weights.append(weight)
     gradients = original(tape, targets, sources, weights, unconnected_gradients)
     for source, gradient in zip(tf.nest.flatten(sources), tf.nest.flatten(gradients), strict=False):
@@ -54,15 +54,14 @@ def _gradient(
 def _apply(
     original: Callable[..., None], optimizer: Any, grads: Any, trainable_variables: Any = None
 ) -> None:
-    """On each replica's own copy of the variables, with gradients summed over replicas.
+    """Apply gradients, summed over replicas, to each replica's local copies of the variables.
 
-    On the only replica of a strategy too, where the optimizer has conditions: none of them may
-    hold a merge call.
+    Also on a single replica if the optimizer uses `tf.cond`, which must not contain a merge call.
     """
     if replica_hooks() is None:
         return original(optimizer, grads, trainable_variables)
-    batch = _own_step_batch()
-    if batch is None and not _is_alone(optimizer):
+    batch = _custom_step_batch()
+    if batch is None and not _needs_local_variables(optimizer):
         return original(optimizer, grads, trainable_variables)
     variables = list(trainable_variables or optimizer._trainable_variables)
     if batch is not None:
@@ -73,8 +72,8 @@ def _apply(
         return original(optimizer, grads, variables)
 
 
-def _is_alone(optimizer: Any) -> bool:
-    """Whether this is the only replica, and the optimizer has conditions."""
+def _needs_local_variables(optimizer: Any) -> bool:
+    """Whether there is only one replica, and the optimizer uses `tf.cond`."""
     context = tf.distribute.get_replica_context()
     return (
         optimizer.built
@@ -87,14 +86,14 @@ def _is_alone(optimizer: Any) -> bool:
 
 
 def _is_distributed(optimizer: Any) -> bool:
-    """Whether the optimizer has variables, and a copy of each on every replica."""
+    """Whether the optimizer is built, and every replica has copies of its variables."""
     values = [variable._value for variable in optimizer.variables]
     copied = all(isinstance(value, tf.distribute.DistributedValues) for value in values)
     return bool(optimizer.built and copied)
 
 
 def _build(optimizer: Any, variables: list[Any]) -> None:
-    """Makes the optimizer's variables on every replica, at the first step that is traced."""
+    """Make the optimizer's variables on every replica, when the first step is traced."""
     check_no_inner_graph("optimizer.build")
 
     def build(strategy: tf.distribute.Strategy) -> None:
@@ -112,16 +111,16 @@ PATCHES = (
         owner=tf.GradientTape,
         name="gradient",
         replacement=_gradient,
-        why="In a user's own step, takes the gradient of a replica's mean, which counts alike"
-        " however many samples it is of.",
-        canary="test_an_own_step_weighs_uneven_batches_evenly",
+        why="In a custom step, takes the gradient of each replica's mean, and weights all replicas"
+        " equally, whatever their number of samples.",
+        canary="test_a_custom_step_weights_uneven_batches_evenly",
         seen_in=TENSORFLOW,
     ),
     Patch(
         owner=BaseOptimizer,
         name="apply",
         replacement=_apply,
-        why="Crashes where gradients are accumulated or averages overwrite the weights, and clips"
+        why="Crashes with gradient accumulation and with `ema_overwrite_frequency`, and clips"
         " gradients before they are summed over replicas.",
         canary="test_the_optimizer_crashes_on_conditions",
         issue="keras#20582",

@@ -10,35 +10,36 @@ END = "<!-- end -->"
 
 
 def markdown(patches: Iterable[Patch]) -> str:
-    """The table, a row for each run of patches that are there for the same reason."""
+    """Return the table, with one row for consecutive patches with the same reason and canary."""
     lines = [
-        "| replaced | what stock does | issue | seen in | canary |",
+        "| function | what stock Keras or TensorFlow does | issue | seen in | canary |",
         "| --- | --- | --- | --- | --- |",
     ]
     for _, group in itertools.groupby(patches, key=lambda one: (one.why, one.canary)):
-        alike = list(group)
-        first = alike[0]
-        places = "<br>".join(_place(one, first) for one in alike)
-        cells = [places, first.why, _link(first.issue), first.seen_in, f"`{first.canary}`"]
+        patches_of_row = list(group)
+        first = patches_of_row[0]
+        names = "<br>".join(_name(one, first) for one in patches_of_row)
+        cells = [names, first.why, _link(first.issue), first.seen_in, f"`{first.canary}`"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
 def with_table(page: str, patches: Iterable[Patch]) -> str:
-    """A page, the table between its two marks replaced by that of `patches`."""
+    """Return a page with the table between its two marks replaced."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{markdown(patches)}{END}{after}"
 
 
-def _place(patch: Patch, first: Patch) -> str:
-    """The path, or only the name where the first of the row has the same before it."""
+def _name(patch: Patch, first: Patch) -> str:
+    """Return the full name, or the last part of it if the rest is that of the row's first."""
     start = first.path.removesuffix(first.name)
-    alike = patch is not first and patch.path == start + patch.name
-    return f"`{patch.name if alike else patch.path}`{_WHOSE if patch.classes else ''}"
+    shares_start = patch is not first and patch.path == start + patch.name
+    suffix = _IN_SUBCLASSES if patch.classes else ""
+    return f"`{patch.name if shares_start else patch.path}`{suffix}"
 
 
-_WHOSE = " of a model's classes"
+_IN_SUBCLASSES = " in subclasses"
 
 
 def _link(issue: str) -> str:

@@ -1,4 +1,4 @@
-"""The places where one replica's trace stops, and another's begins."""
+"""Patch merge calls, where the trace of one replica pauses and that of another continues."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,16 +10,16 @@ from ..patching import TENSORFLOW, Patch
 
 
 def _merge_call(original: Callable[..., Any], context: Any, *args: Any) -> Any:
-    """Another replica's turn: the layers' attributes are its own until this one resumes."""
+    """Save the layers' attributes, and restore them when this replica continues."""
     batch = active_batch()
     attributes = getattr(batch, "attributes", None)
     if attributes is None:
         return original(context, *args)
-    kept = attributes.kept()
+    snapshot = attributes.snapshot()
     try:
         return original(context, *args)
     finally:
-        attributes.restore(kept)
+        attributes.restore(snapshot)
 
 
 PATCHES = (
@@ -27,8 +27,8 @@ PATCHES = (
         owner=mirrored_run._MirroredReplicaContext,
         name="_merge_call",
         replacement=_merge_call,
-        why="Replicas share what layers keep in attributes, such as added losses, and take turns"
-        " at every collective.",
+        why="Replicas take turns at every collective, and share the tensors that layers store in"
+        " attributes, such as added losses.",
         canary="test_replicas_share_what_layers_add_to_the_loss",
         seen_in=TENSORFLOW,
     ),

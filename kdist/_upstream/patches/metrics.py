@@ -1,4 +1,4 @@
-"""Metrics of several replicas: what they count, and their results within a step."""
+"""Patch metrics for several replicas: their updates, and their results within a step."""
 
 import contextlib
 import threading
@@ -10,34 +10,34 @@ import tensorflow as tf
 from keras.src.backend.common.variables import Variable
 
 from ..active_batch import active_batch
+from ..gathered_batch import compute_on_gathered_batch, is_on_gathered_batch
 from ..patching import Patch, subclasses
-from ..whole_batch import has_whole_batch, on_whole_batch
 
 _thread = threading.local()
 
 
 @contextlib.contextmanager
-def _inside(what: str) -> Iterator[None]:
-    setattr(_thread, what, True)
+def _inside(name: str) -> Iterator[None]:
+    setattr(_thread, name, True)
     try:
         yield
     finally:
-        setattr(_thread, what, False)
+        setattr(_thread, name, False)
 
 
-def _is_inside(what: str) -> bool:
-    return getattr(_thread, what, False)
+def _is_inside(name: str) -> bool:
+    return getattr(_thread, name, False)
 
 
 def is_updating_metric() -> bool:
-    """Whether this thread is in a metric's `update_state`."""
+    """Whether the current thread is in a metric's `update_state`."""
     return _is_inside("update")
 
 
 def _update_reduced(
     original: Callable[..., Any], metric: Any, values: Any, sample_weight: Any = None
 ) -> Any:
-    """A number counts by this replica's share of the samples, not as one update of many."""
+    """Weight a scalar by this replica's fraction of the samples."""
     batch = active_batch()
     if batch and sample_weight is None and not len(getattr(values, "shape", ())):
         values = keras.ops.convert_to_tensor(values)
@@ -51,34 +51,34 @@ def _update_reduced(
 def _update_wrapper(
     original: Callable[..., Any], metric: Any, y_true: Any, y_pred: Any, sample_weight: Any = None
 ) -> Any:
-    """On the global batch where a function gives one number that is no mean over the samples."""
+    """Compute a metric function on the global batch if its result is not a mean over samples."""
     batch = active_batch()
-    if batch is None or has_whole_batch() or isinstance(metric._fn, keras.losses.Loss):
+    if batch is None or is_on_gathered_batch() or isinstance(metric._fn, keras.losses.Loss):
         return original(metric, y_true, y_pred, sample_weight)
     values = keras.ops.convert_to_tensor(metric._fn(y_true, y_pred, **metric._fn_kwargs))
     if len(values.shape) or batch.losses.rescale_number(values) is not None:
         return original(metric, y_true, y_pred, sample_weight)
 
-    def whole(y_true: Any, y_pred: Any, sample_weight: Any) -> None:
+    def update(y_true: Any, y_pred: Any, sample_weight: Any) -> None:
         original(metric, y_true, y_pred, sample_weight)
 
-    return on_whole_batch(batch, whole, y_true, y_pred, sample_weight)
+    return compute_on_gathered_batch(batch, update, y_true, y_pred, sample_weight)
 
 
 def _assign_add(original: Callable[..., Any], variable: Any, value: Any) -> Any:
-    """Adds to a metric's state, a sum over replicas, what counts once in the global batch."""
+    """Add this replica's summand to a metric's state, which is summed over replicas."""
     batch = active_batch()
     is_summed = variable.aggregation == "sum" and is_updating_metric()
     if batch is not None and is_summed and not tf.executing_eagerly():
         converted = variable._convert_to_tensor(value, dtype=variable.dtype)
-        value = batch.metrics.added(converted)
+        value = batch.metrics.summand(converted)
     return original(variable, value)
 
 
 def _update_state(
     original: Callable[..., Any], metric: keras.metrics.Metric, *args: Any, **options: Any
 ) -> Any:
-    """Counts no row of a replica without a sample, and once what every replica has."""
+    """Exclude replicas without samples, and count rows that all replicas have once."""
     batch = active_batch()
     if batch is None or _is_inside("update"):
         return original(metric, *args, **options)
@@ -87,26 +87,26 @@ def _update_state(
         if counted is True:
             return original(metric, *args, **options)
         before = [tf.identity(variable.value) for variable in metric.variables]
-        outcome = original(metric, *args, **options)
+        result = original(metric, *args, **options)
     for variable, value in zip(metric.variables, before, strict=False):
         variable.assign(tf.where(counted, variable.value, value))
-    return outcome
+    return result
 
 
 def _result(original: Callable[..., Any], metric: keras.metrics.Metric) -> Any:
-    """Of all replicas, where a step computes with it or the states are no sums."""
+    """Return the result over all replicas if a step uses it, or if the states are not sums."""
     if _is_inside(f"result of {id(metric)}"):
         return original(metric)
-    own = metric._variables  # those of metrics inside are theirs to merge
-    values = _global_state(metric, own) if own else None
-    state = list(zip(own, values, strict=True)) if values else []
+    variables = metric._variables  # nested metrics merge their own
+    values = _global_state(metric, variables) if variables else None
+    state = list(zip(variables, values, strict=True)) if values else []
     scope = keras.StatelessScope(state_mapping=state) if state else contextlib.nullcontext()
     with _inside(f"result of {id(metric)}"), scope:
         return keras.tree.map_structure(_not_distributed, original(metric))
 
 
 def _not_distributed(result: Any) -> Any:
-    """The value of a variable that a metric gives for its result, which would change later."""
+    """Return the value of a result that is a distributed variable, which would change later."""
     if not isinstance(result, keras.Variable):
         return result
     value = result.value
@@ -138,8 +138,8 @@ def _copies(variable: keras.Variable) -> list[Any]:
     return [tf.convert_to_tensor(copy) for copy in value.values]
 
 
-def _kinds(model: Any) -> Iterable[type]:
-    """Every kind of metric, a user's too: a step may use one that the model does not know."""
+def _metric_classes(model: Any) -> Iterable[type]:
+    """Return all subclasses of `Metric`, even if not in the model: a step may use any."""
     del model
     return subclasses(keras.metrics.Metric)
 
@@ -150,8 +150,8 @@ PATCHES = (
             owner=owner,
             name="update_state",
             replacement=_update_reduced,
-            why="A number counts once on every replica, however many samples it is of.",
-            canary="test_numbers_count_alike_however_many_samples_they_are_of",
+            why="Weights the scalars of all replicas equally, whatever their number of samples.",
+            canary="test_scalars_count_equally_whatever_their_number_of_samples",
         )
         for owner in (keras.metrics.Mean, keras.metrics.Sum)
     ),
@@ -159,30 +159,30 @@ PATCHES = (
         owner=keras.metrics.MeanMetricWrapper,
         name="update_state",
         replacement=_update_wrapper,
-        why="Averages over replicas a function's number that is no mean over samples.",
-        canary="test_losses_and_metrics_of_a_whole_batch_are_taken_for_means",
+        why="Averages metric functions over replicas whose result is not a mean over samples.",
+        canary="test_losses_and_metrics_that_are_not_means_are_averaged",
     ),
     Patch(
         owner=Variable,
         name="assign_add",
         replacement=_assign_add,
-        why="A metric that adds 1 for a batch adds it on every replica.",
+        why="A metric that adds 1 per batch adds it on every replica.",
         canary="test_a_metric_counts_a_batch_once_on_every_replica",
     ),
     Patch(
         owner=keras.metrics.Metric,
         name="update_state",
         replacement=_update_state,
-        why="Counts rows that every replica has, such as gathered ones, once for each replica.",
+        why="Counts rows that all replicas have, such as gathered rows, once per replica.",
         canary="test_rows_that_all_replicas_have_are_counted_by_each",
-        classes=_kinds,
+        classes=_metric_classes,
     ),
     Patch(
         owner=keras.metrics.Metric,
         name="result",
         replacement=_result,
-        why="Within a step, gives the result of one replica.",
+        why="Returns the result of a single replica within a step.",
         canary="test_a_metrics_result_within_a_step_is_one_replicas",
-        classes=_kinds,
+        classes=_metric_classes,
     ),
 )

@@ -1,4 +1,4 @@
-"""Random draws of Keras and TensorFlow, each replica's those of its rows of the global batch."""
+"""Patch random draws: each replica draws for its rows of the global batch."""
 
 import functools
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from keras.src.random.seed_generator import SeedGenerator
 from tensorflow.python.ops import stateless_random_ops
 
 from ..draws import (
-    compute_on_whole,
+    compute_on_all_rows,
     draw_by_counter,
-    draw_of_whole,
+    draw_global_rows,
     drawing_for,
     replica_seed,
 )
@@ -27,17 +27,17 @@ def _next_seed(original: Callable[..., Any], generator: Any, ordered: bool = Tru
 
 
 def _gamma(original: Callable[..., Any], shape: Any, *, alpha: Any, **options: Any) -> Any:
-    return draw_of_whole(original, shape, {"alpha": alpha}, **options)
+    return draw_global_rows(original, shape, {"alpha": alpha}, **options)
 
 
 def _binomial(
     original: Callable[..., Any], shape: Any, *, counts: Any, probs: Any, **options: Any
 ) -> Any:
-    return draw_of_whole(original, shape, {"counts": counts, "probs": probs}, **options)
+    return draw_global_rows(original, shape, {"counts": counts, "probs": probs}, **options)
 
 
 def _poisson(original: Callable[..., Any], shape: Any, *, lam: Any, **options: Any) -> Any:
-    return draw_of_whole(original, shape, {"lam": tf.convert_to_tensor(lam)}, **options)
+    return draw_global_rows(original, shape, {"lam": tf.convert_to_tensor(lam)}, **options)
 
 
 def _multinomial(
@@ -48,7 +48,7 @@ def _multinomial(
         return original(logits, num_samples, seed, **options)
 
     with drawing_for(logits):
-        return draw_of_whole(draw, tf.shape(logits), {"logits": logits})
+        return draw_global_rows(draw, tf.shape(logits), {"logits": logits})
 
 
 def _uniform_int(original: Callable[..., Any], shape: Any, *, minval: Any, **options: Any) -> Any:
@@ -62,31 +62,31 @@ def _of_dtype(original: Callable[..., Any], shape: Any, *, dtype: Any, **options
 
 
 def _shuffle(original: Callable[..., Any], x: Any, axis: int = 0, seed: Any = None) -> Any:
-    """A batch's rows are shuffled over all replicas."""
+    """Shuffle the rows of a batch over all replicas."""
     x = tf.convert_to_tensor(x)
     if axis != 0:
         return original(x, axis, seed)
-    return compute_on_whole(lambda rows: original(rows, 0, seed), x)
+    return compute_on_all_rows(lambda rows: original(rows, 0, seed), x)
 
 
 def _mix(original: Callable[..., Any], layer: Any, data: Any, training: bool = True) -> Any:
-    """Images are mixed with those of all replicas."""
+    """Mix images with those of all replicas."""
     if not training:
         return original(layer, data, training)
-    return compute_on_whole(lambda rows: original(layer, rows, training), data)
+    return compute_on_all_rows(lambda rows: original(layer, rows, training), data)
 
 
-_WHY = "Draws for a sample by its place on a replica, so that all replicas draw the same."
+_WHY = "Draws for a sample by its place on the replica, so all replicas draw the same numbers."
 
 _DRAWS: dict[str, dict[str, Callable[..., Any]]] = {
     "gen_stateless_random_ops_v2": {
         "stateless_random_uniform_v2": functools.partial(_of_dtype, under_xla=True),
         "stateless_random_uniform_int_v2": functools.partial(_uniform_int, under_xla=True),
         "stateless_random_uniform_full_int_v2": functools.partial(_of_dtype, under_xla=True),
-        # XLA makes normal numbers from pairs that lie half a tensor apart.
+        # XLA makes normal numbers from pairs of uniform ones that are half a tensor apart.
         "stateless_random_normal_v2": _of_dtype,
-        # A value that is rejected is drawn again, from 256 numbers that are kept for it.
-        "stateless_truncated_normal_v2": functools.partial(_of_dtype, counts_a_value=64),
+        # A rejected value is drawn again, from 256 numbers that are reserved for it.
+        "stateless_truncated_normal_v2": functools.partial(_of_dtype, counts_per_value=64),
         "stateless_random_gamma_v3": _gamma,
     },
     "gen_stateless_random_ops": {
@@ -101,7 +101,7 @@ PATCHES = (
         owner=SeedGenerator,
         name="next",
         replacement=_next_seed,
-        why="Gives all replicas the same seed, also where each is to draw for itself.",
+        why="Gives all replicas the same seed, even for draws that should differ.",
         canary="test_seeds_are_the_same_on_every_replica",
     ),
     *(
@@ -121,7 +121,7 @@ PATCHES = (
         owner=keras_random,
         name="shuffle",
         replacement=_shuffle,
-        why="Shuffles the rows of each replica among themselves.",
+        why="Shuffles only within each replica.",
         canary="test_rows_are_shuffled_and_mixed_within_a_replica",
     ),
     *(
@@ -129,7 +129,7 @@ PATCHES = (
             owner=layer,
             name="call",
             replacement=_mix,
-            why="Mixes images of the same replica only.",
+            why="Mixes images only within each replica.",
             canary="test_rows_are_shuffled_and_mixed_within_a_replica",
         )
         for layer in (keras.layers.CutMix, keras.layers.MixUp)

@@ -1,4 +1,4 @@
-"""Recurrent layers that keep their states from batch to batch, over several replicas."""
+"""Patch stateful recurrent layers for several replicas."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +10,8 @@ from ..active_batch import active_batch
 from ..patching import Patch
 
 
-class _OwnRows:
-    """Stands for a state: takes the rows of this replica in."""
+class _LocalState:
+    """Replaces a state variable, and receives the rows of this replica."""
 
     def assign(self, rows: Any) -> None:
         self.rows = rows
@@ -25,7 +25,7 @@ def _call(
     mask: Any = None,
     training: bool = False,
 ) -> Any:
-    """The states have a row for each sample of the global batch; a replica continues its own."""
+    """Use this replica's rows of the states, which have a row per sample of the global batch."""
     batch = active_batch()
     if batch is None or not layer.stateful:
         return original(layer, sequences, initial_state, mask, training)
@@ -34,20 +34,20 @@ def _call(
         initial_state = keras.tree.map_structure(
             lambda state: tf.convert_to_tensor(state)[batch.first_row :][: batch.rows], states
         )
-    own = keras.tree.map_structure(lambda _: _OwnRows(), states)
-    vars(layer)["states"] = own  # not by `setattr`, which tracks variables
+    local = keras.tree.map_structure(lambda _: _LocalState(), states)
+    vars(layer)["states"] = local  # not `setattr`, which would track it
     try:
-        sequences = _of_any_size(sequences)
+        sequences = _erase_batch_size(sequences)
         outputs = original(layer, sequences, initial_state, mask, training)
     finally:
         vars(layer)["states"] = states
-    for state, kept in zip(keras.tree.flatten(states), keras.tree.flatten(own), strict=True):
-        state.assign(batch.all_gather(tf.stop_gradient(kept.rows)))
+    for state, new in zip(keras.tree.flatten(states), keras.tree.flatten(local), strict=True):
+        state.assign(batch.all_gather(tf.stop_gradient(new.rows)))
     return outputs
 
 
-def _of_any_size(rows: Any) -> Any:
-    """The layer was built for the rows of all replicas, and refuses others that it knows of."""
+def _erase_batch_size(rows: Any) -> Any:
+    """Make the batch size unknown: the layer was built for the global batch, and checks it."""
     if tf.executing_eagerly():
         return rows
     return tf.compat.v1.placeholder_with_default(rows, [None, *rows.shape[1:]])
@@ -58,8 +58,8 @@ PATCHES = (
         owner=keras.layers.RNN,
         name="call",
         replacement=_call,
-        why="A stateful layer has a state for each row of the global batch, which do not fit the"
-        " rows of one replica.",
+        why="A stateful layer has a state per row of the global batch, which does not fit the rows"
+        " of a replica.",
         canary="test_a_stateful_layer_crashes",
     ),
 )

@@ -1,4 +1,4 @@
-"""What a step writes into variables, of which every replica has a copy of its own."""
+"""Patch assignments to variables in a step, to keep the replicas' copies equal."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ from .metrics import is_updating_metric
 def _write(
     original: Callable[..., Any], variable: Any, update: Any, value: Any, **options: Any
 ) -> Any:
-    """Writes the same on every replica: a sum or a mean over the samples is the global batch's."""
+    """Write the same value on every replica if it is a sum or a mean over the samples."""
     batch = active_batch()
     if (
         batch is not None
@@ -25,7 +25,7 @@ def _write(
         and not is_updating_metric()
     ):
         in_layer = global_state.get_global_attribute("current_call_ctx") is not None
-        value = batch.writes.to_be_written(value, variable, in_layer=in_layer)
+        value = batch.writes.synchronize_write(value, variable, in_layer=in_layer)
     return original(variable, update, value, **options)
 
 
@@ -34,9 +34,9 @@ PATCHES = (
         owner=values,
         name="_on_write_update_replica",
         replacement=_write,
-        why="Writes into a layer's state what each replica computed from its own samples, so that"
-        " the copies differ and a file holds the first.",
-        canary="test_replicas_write_their_own_into_a_layers_state",
+        why="Writes what each replica computed from its own samples into a layer's state: the"
+        " copies differ, and only the first is saved.",
+        canary="test_replicas_write_different_layer_states",
         seen_in=TENSORFLOW,
     ),
 )

@@ -1,9 +1,9 @@
 """What users write themselves, beyond what the parity cases compare."""
 
+import custom_cases
 import kdist
 import keras
 import numpy as np
-import own_cases
 import pytest
 import samples
 import small_models
@@ -62,7 +62,7 @@ def test_a_loss_of_a_value_a_sample_from_the_whole_batch_takes_gathered_rows():
 def test_a_loss_of_structures_that_gives_one_number():
     class OfBoth(keras.losses.Loss):
         def call(self, y_true, y_pred):
-            errors = own_cases.squared_errors(y_true["kind"], y_pred["kind"])
+            errors = custom_cases.squared_errors(y_true["kind"], y_pred["kind"])
             return ops.sqrt(ops.mean(errors)) * ops.mean(ops.square(y_pred["size"]))
 
     class Own(keras.Model):

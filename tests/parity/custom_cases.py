@@ -159,7 +159,7 @@ class ClippedByHand(GuideStep):
 
 
 def clipped_by_hand() -> keras.Model:
-    model = own(ClippedByHand)
+    model = custom(ClippedByHand)
     model.optimizers = [optimizers.Adam(0.01)]
     return model
 
@@ -382,26 +382,26 @@ def stateful() -> keras.Model:
     return keras.Model(inputs, models.classes()(x))
 
 
-def own(kind: type[keras.Model]) -> keras.Model:
+def custom(kind: type[keras.Model]) -> keras.Model:
     inputs = keras.Input((6,))
     hidden = layers.Dense(8, activation="tanh")(inputs)
     return kind(inputs, models.classes()(layers.Dropout(0.2)(hidden)))
 
 
 def of(kind: type[keras.Model], **changes: Any) -> Case:
-    return uneven(Case(model=lambda: own(kind)), **changes)
+    return uneven(Case(model=lambda: custom(kind)), **changes)
 
 
 CASES: dict[str, Case] = {
-    "own_step_uneven": of(GuideStep),
-    "own_step_fewer_samples_than_replicas": of(GuideStep, samples=ONE_LEFT),
-    "own_step_clipped_and_accumulated": of(
+    "custom_step_uneven": of(GuideStep),
+    "custom_step_fewer_samples_than_replicas": of(GuideStep, samples=ONE_LEFT),
+    "custom_step_clipped_and_accumulated": of(
         GuideStep,
         optimizer=lambda: optimizers.Adam(
             0.01, global_clipnorm=0.1, gradient_accumulation_steps=2, use_ema=True
         ),
     ),
-    "own_step_batch_norm": uneven(
+    "custom_step_batch_norm": uneven(
         Case(
             model=lambda: GuideStep(
                 inputs := keras.Input((6,)),
@@ -409,56 +409,58 @@ CASES: dict[str, Case] = {
             )
         )
     ),
-    "own_step_sum_uneven": of(SummedByHand),
-    "own_step_divided_uneven": of(DividedByHand),
-    "own_step_gathered_uneven": of(GatheredRoot),
-    "own_step_in_known_sizes": of(SummedByHand, feed=samples.dropping_dataset),
-    "own_step_twice": of(TwoSteps),
-    "own_step_scaled": of(
+    "custom_step_sum_uneven": of(SummedByHand),
+    "custom_step_divided_uneven": of(DividedByHand),
+    "custom_step_gathered_uneven": of(GatheredRoot),
+    "custom_step_in_known_sizes": of(SummedByHand, feed=samples.dropping_dataset),
+    "custom_step_twice": of(TwoSteps),
+    "custom_step_scaled": of(
         Scaled,
         optimizer=lambda: optimizers.LossScaleOptimizer(optimizers.SGD(0.1)),
         compile=lambda: {"metrics": None},
         scored=False,
     ),
-    "own_step_concatenated_uneven": of(TwiceTheBatch, samples=ONE_LEFT),
-    "own_step_steps_per_execution": of(
+    "custom_step_concatenated_uneven": of(TwiceTheBatch, samples=ONE_LEFT),
+    "custom_step_steps_per_execution": of(
         GuideStep, compile=lambda: {"steps_per_execution": 2}, feed=samples.dataset
     ),
-    "own_sum_objective_uneven": of(SummedObjective),
-    "own_root_objective_uneven": of(RootObjective, samples=ONE_LEFT),
-    "own_drawing_objective_uneven": of(DrawingObjective),
-    "own_pairs_objective_uneven": of(PairsObjective),
-    "own_step_sample_by_sample_uneven": uneven(
+    "custom_sum_objective_uneven": of(SummedObjective),
+    "custom_root_objective_uneven": of(RootObjective, samples=ONE_LEFT),
+    "custom_drawing_objective_uneven": of(DrawingObjective),
+    "custom_pairs_objective_uneven": of(PairsObjective),
+    "custom_step_sample_by_sample_uneven": uneven(
         Case(model=lambda: sample_by_sample(SampleBySample))
     ),
-    "own_step_clipped_by_hand_uneven": uneven(
+    "custom_step_clipped_by_hand_uneven": uneven(
         Case(model=clipped_by_hand), compile=lambda: {"metrics": None}, scored=False
     ),
-    "own_step_accumulated_by_hand_uneven": of(
+    "custom_step_accumulated_by_hand_uneven": of(
         AccumulatedByHand, compile=lambda: {"metrics": None}, scored=False
     ),
-    "own_step_sharpness_aware_uneven": of(
+    "custom_step_sharpness_aware_uneven": of(
         SharpnessAware, compile=lambda: {"metrics": None}, scored=False
     ),
-    "own_averages_in_a_layer_uneven": uneven(Case(model=lambda: behind_hidden(Averages))),
-    "own_mean_of_batches_uneven": of(keras.Model, compile=lambda: {"metrics": [MeanOfBatches()]}),
-    "own_objective_handed_on_uneven": uneven(Case(model=lambda: sample_by_sample(HandingOn))),
-    "own_loss_of_the_mean_uneven": of(keras.Model, compile=lambda: {"loss": from_the_mean}),
-    "own_sum_objective_eagerly": of(
+    "custom_averages_in_a_layer_uneven": uneven(Case(model=lambda: behind_hidden(Averages))),
+    "custom_mean_of_batches_uneven": of(
+        keras.Model, compile=lambda: {"metrics": [MeanOfBatches()]}
+    ),
+    "custom_objective_handed_on_uneven": uneven(Case(model=lambda: sample_by_sample(HandingOn))),
+    "custom_loss_of_the_mean_uneven": of(keras.Model, compile=lambda: {"loss": from_the_mean}),
+    "custom_sum_objective_eagerly": of(
         SummedObjective,
         compile=lambda: {"run_eagerly": True},
         scored=False,
         fit=lambda: {"epochs": 1},
     ),
-    "own_contrastive_loss_uneven": of(
+    "custom_contrastive_loss_uneven": of(
         keras.Model, compile=lambda: {"loss": Contrastive()}, optimizer=lambda: optimizers.SGD(0.01)
     ),
-    "own_constant_loss": uneven(
+    "custom_constant_loss": uneven(
         Case(model=penalized),
         compile=lambda: {"loss": lambda y, p: 0.5, "metrics": None},
     ),
-    "own_largest_metric_uneven": of(keras.Model, compile=lambda: {"metrics": [Largest()]}),
-    "own_root_metric_uneven": of(keras.Model, compile=lambda: {"metrics": [root_of_mean]}),
+    "custom_largest_metric_uneven": of(keras.Model, compile=lambda: {"metrics": [Largest()]}),
+    "custom_root_metric_uneven": of(keras.Model, compile=lambda: {"metrics": [root_of_mean]}),
     "endpoint_fewer_samples_than_replicas": uneven(
         Case(
             model=endpoint,
