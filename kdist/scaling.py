@@ -64,7 +64,7 @@ def scale_learning_rate(
 
     Raises:
         UserError: If `base` is not a finite number above 0, a count is not an integer of at least
-            1, the counts are missing or given twice, or `rule` is none of the four.
+            1, the counts are missing or given twice, or `rule` is unknown.
 
     Example:
         >>> scale_learning_rate(0.01, replicas=4)

@@ -1,1 +1,1 @@
-"""Computations on tensors that the layers and the strategy are made of."""
+"""Computations on tensors, used by the layers and the strategy."""

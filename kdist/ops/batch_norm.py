@@ -1,7 +1,7 @@
-"""The arithmetic of batch norm, on one replica's values and over replicas; no layer, no strategy.
+"""Batch norm's arithmetic on one replica's values, without layers and strategies.
 
-Inside these functions `vector` means one number a channel, shape `(channels,)`, in the accumulation
-dtype. Every sum over values is taken here; what is summed over replicas is left to the caller.
+In these functions a `vector` has one number per channel, shape `(channels,)`, in the accumulation
+dtype. Sums over values are computed here, sums over replicas by the caller.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 
 class Moments(NamedTuple):
-    """Count, mean and biased variance of each channel's values: three vectors."""
+    """Count, mean and biased variance of each channel's values, three vectors."""
 
     count: Any
     mean: Any
@@ -26,7 +26,7 @@ class Kernels:
 
     Args:
         rank: Rank of the inputs.
-        axis: The channels' axis, counted from 0.
+        axis: The channel axis, counted from 0.
         accumulate: Name of the dtype of sums and vectors.
         output: Name of the outputs' dtype.
         epsilon: Added to the variance.
@@ -39,10 +39,10 @@ class Kernels:
     epsilon: float
 
     def local_moments(self, x: Any, mask: Any = None) -> Any:
-        """Count, mean and sum of squared distances from it, of this replica's values.
+        """Return count, mean and sum of squared deviations of this replica's values.
 
         Returns:
-            Shape `(3, channels)`, all zero where there are no values.
+            Shape `(3, channels)`; zeros for channels without values.
         """
         row, channels = self._row(x), x.shape[self.axis]
         values = self._view(x, self.accumulate)
@@ -59,14 +59,14 @@ class Kernels:
         return tf.stack([count, mean, self._sum(squares, row)])
 
     def normalize(self, x: Any, moments: Moments, gamma: Any, beta: Any) -> Any:
-        """`gamma * (x - mean) / sqrt(variance + epsilon) + beta`."""
+        """Return `gamma * (x - mean) / sqrt(variance + epsilon) + beta`."""
         values = self._view(x, self.accumulate)
         scale = gamma * self._inverse_deviation(moments)
         y = (values - self._spread(moments.mean)) * self._spread(scale) + self._spread(beta)
         return tf.reshape(tf.cast(y, self.output), tf.shape(x))
 
     def gradient_sums(self, dy: Any, x: Any, moments: Moments) -> Any:
-        """This replica's gradients of beta and gamma, shape `(2, channels)`."""
+        """Return this replica's gradients of beta and gamma, shape `(2, channels)`."""
         row = self._row(x)
         dy, x = self._view(dy, self.accumulate), self._view(x, self.accumulate)
         products = self._sum(dy * (x - self._spread(moments.mean)), row)
@@ -75,30 +75,30 @@ class Kernels:
     def input_gradient(
         self, dy: Any, x: Any, moments: Moments, gamma: Any, sums: Any, mask: Any = None
     ) -> Any:
-        """The gradient of the inputs from the `gradient_sums` over all replicas.
+        """Return the gradient of the inputs, from the sum of `gradient_sums` over all replicas.
 
-        Each value bears on mean and variance too (Ioffe & Szegedy 2015, section 3), and by them on
-        every output; a masked one does not.
+        Each value, unless masked, also affects mean and variance, and through them every output
+        (Ioffe & Szegedy 2015, section 3).
         """
         dy, values = self._view(dy, self.accumulate), self._view(x, self.accumulate)
         inverse = self._inverse_deviation(moments)
         by_mean, by_deviation = tf.unstack(tf.math.divide_no_nan(sums, moments.count))
         slope = by_deviation * inverse
-        bearing = values * self._spread(slope) + self._spread(by_mean - moments.mean * slope)
+        by_moments = values * self._spread(slope) + self._spread(by_mean - moments.mean * slope)
         if mask is not None:
-            bearing = tf.where(self._view(mask, tf.bool), bearing, 0)
-        dx = self._spread(gamma * inverse) * (dy - bearing)
+            by_moments = tf.where(self._view(mask, tf.bool), by_moments, 0)
+        dx = self._spread(gamma * inverse) * (dy - by_moments)
         return tf.reshape(tf.cast(dx, x.dtype), tf.shape(x))
 
     def forward(self, x: Any, gamma: Any, beta: Any, mask: Any = None) -> tuple[Any, Moments]:
-        """Outputs and moments where this replica's values are all there are."""
+        """Return outputs and moments if there is only one replica."""
         moments = merge(self.local_moments(x, mask)[tf.newaxis])
         return self.normalize(x, moments, gamma, beta), moments
 
     def backward(
         self, dy: Any, x: Any, moments: Moments, gamma: Any, mask: Any = None
     ) -> tuple[Any, Any]:
-        """Input gradient and `gradient_sums` where this replica's values are all there are."""
+        """Return input gradient and `gradient_sums` if there is only one replica."""
         sums = self.gradient_sums(dy, x, moments)
         return self.input_gradient(dy, x, moments, gamma, sums, mask), sums
 
@@ -107,7 +107,7 @@ class Kernels:
         return self.axis == self.rank - 1
 
     def _view(self, x: Any, dtype: Any) -> Any:
-        """`x` as (positions, channels), or as (positions, channels, positions)."""
+        """Reshape `x` to (positions, channels) or (positions, channels, positions)."""
         # XLA's reductions over several axes are three times slower than over one.
         x, shape = tf.cast(x, dtype), tf.shape(x)
         if self._channels_last:
@@ -116,16 +116,16 @@ class Kernels:
         return tf.reshape(x, (before, x.shape[self.axis], after))
 
     def _row(self, x: Any) -> Any:
-        """How many positions `_sum` adds up last: the length of the innermost axis."""
+        """Return how many positions `_sum` adds up last: the length of the innermost axis."""
         return tf.shape(x)[-2] if self._channels_last and self.rank > 2 else 1
 
     def _sum(self, values: Any, row: Any) -> Any:
-        """Sum of a view over positions, in two steps: rounding grows with the length of a sum."""
+        """Sum a view over positions, in two steps to limit the rounding error of long sums."""
         if not self._channels_last:
             return tf.reduce_sum(tf.reduce_sum(values, 2), 0)
         channels = values.shape[1]
-        lines = tf.reshape(values, (-1, row * channels))
-        return tf.reduce_sum(tf.reshape(tf.reduce_sum(lines, 0), (-1, channels)), 0)
+        rows = tf.reshape(values, (-1, row * channels))
+        return tf.reduce_sum(tf.reshape(tf.reduce_sum(rows, 0), (-1, channels)), 0)
 
     def _spread(self, vector: Any) -> Any:
         return vector if self._channels_last else vector[:, tf.newaxis]
@@ -135,11 +135,11 @@ class Kernels:
 
 
 def merge(parts: Any) -> Moments:
-    """Moments of all values, from each replica's `local_moments`, shape `(replicas, 3, channels)`.
+    """Merge the replicas' `local_moments`, shape `(replicas, 3, channels)`, to those of all values.
 
-    Exact for any data and any counts, empty replicas included: Chan, Golub & LeVeque 1983,
-    "Algorithms for Computing the Sample Variance". With no values at all, count, mean and variance
-    are 0.
+    Exact for any data and any counts, including empty replicas: Chan, Golub & LeVeque 1983,
+    "Algorithms for Computing the Sample Variance". Without any values, count, mean and variance are
+    0.
     """
     counts, means, squares = tf.unstack(parts, axis=1)
     count = tf.reduce_sum(counts, 0)
@@ -149,5 +149,5 @@ def merge(parts: Any) -> Moments:
 
 
 def broadcast_mask(mask: Any, x: Any) -> Any:
-    """A mask of one dimension less than the inputs, as booleans of the inputs' shape."""
+    """Broadcast a mask without channel axis to the shape of the inputs, as booleans."""
     return tf.broadcast_to(tf.cast(mask, tf.bool)[..., tf.newaxis], tf.shape(x))

@@ -1,4 +1,4 @@
-"""Which of batch norm's kernels are compiled by XLA."""
+"""Compile batch norm's kernels with XLA where that is faster."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .compilation import compiled, worth_compiling
 
 
 def kernel(kernels: Kernels, name: str, x: Any) -> Callable[..., Any]:
-    """The method `name` of `kernels`, compiled where that pays for inputs `x`."""
+    """Return the method `name` of `kernels`, compiled if that is faster for inputs `x`."""
     if worth_compiling(x):
         return _compiled(kernels, name, tuple(x.shape[1:]))
     method: Callable[..., Any] = getattr(kernels, name)
     return method
 
 
-# Shared by all layers with samples of one shape, and one for each shape: TensorFlow warns of a
-# function that is traced for many.
+# One function per sample shape, shared by all layers: TensorFlow warns about a function that is
+# traced for many shapes.
 @functools.lru_cache(maxsize=256)
 def _compiled(kernels: Kernels, name: str, sample: tuple[int, ...]) -> Callable[..., Any]:
     del sample

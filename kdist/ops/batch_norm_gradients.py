@@ -1,4 +1,4 @@
-"""Batch norm's outputs and moments with their gradients, over one replica or several."""
+"""Batch norm's outputs and moments with their gradients, on one or several replicas."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from .fused_batch_norm import fused_gradient, gradient_fusible
 def across_replicas(
     context: Any, kernels: Kernels, x: Any, gamma: Any, beta: Any, mask: Any
 ) -> tuple[Any, Moments]:
-    """Outputs and global moments, in a replica context of several replicas.
+    """Return outputs and global moments, in a replica context with several replicas.
 
-    One collective forward and one backward. The gradients of gamma and beta are this replica's
-    own sums, as those of any other weight: adding them up is left to the training step.
+    There is one collective in the forward and one in the backward pass. The gradients of gamma and
+    beta are this replica's sums, like those of any weight: the training step sums over replicas.
     """
 
     @tf.custom_gradient
     def batch_norm(x: Any, gamma: Any, beta: Any) -> Any:
-        present = _upstream.replica_has_samples()
-        local = tf.where(present, kernel(kernels, "local_moments", x)(x, mask), 0)
-        # A sum of tensors that are zero but for one replica's row gathers the rows, in one
-        # collective and without a rendezvous on shapes.
-        own = tf.one_hot(
+        nonempty = _upstream.replica_has_samples()
+        local = tf.where(nonempty, kernel(kernels, "local_moments", x)(x, mask), 0)
+        # A sum of tensors that are zero outside the replica's row gathers all rows in a single
+        # collective, without exchanging shapes.
+        own_row = tf.one_hot(
             context.replica_id_in_sync_group, context.num_replicas_in_sync, dtype=local.dtype
         )
-        rows = all_reduce_sum(own[:, None, None] * local)
+        rows = all_reduce_sum(own_row[:, None, None] * local)
         moments = merge(rows)
         y = kernel(kernels, "normalize", x)(x, moments, gamma, beta)
 
         def gradient(dy: Any, *_: Any) -> Any:
             dy = _dense(dy, x)
-            sums = tf.where(present, kernel(kernels, "gradient_sums", x)(dy, x, moments), 0)
+            sums = tf.where(nonempty, kernel(kernels, "gradient_sums", x)(dy, x, moments), 0)
             total = all_reduce_sum(sums)
             dx = kernel(kernels, "input_gradient", x)(dy, x, moments, gamma, total, mask)
             return _differentiable_once(dx, sums[1], sums[0])
@@ -52,11 +52,11 @@ def across_replicas(
 def on_one_replica(
     kernels: Kernels, x: Any, gamma: Any, beta: Any, mask: Any
 ) -> tuple[Any, Moments]:
-    """Outputs and moments where one replica has the whole batch."""
+    """Return outputs and moments if one replica has the whole batch."""
     if not worth_compiling(x):
         return kernels.forward(x, gamma, beta, mask)
 
-    # TensorFlow's own gradient of a compiled function would keep its intermediate values.
+    # TensorFlow's gradient of a compiled function would store its intermediate values.
     @tf.custom_gradient
     def batch_norm(x: Any, gamma: Any, beta: Any) -> Any:
         y, moments = kernel(kernels, "forward", x)(x, gamma, beta, mask)
@@ -76,7 +76,7 @@ def on_one_replica(
 
 
 def _dense(dy: Any, x: Any) -> Any:
-    """What follows the layer may give indexed slices (`tf.gather`) or no shape."""
+    """Convert a gradient, which may be indexed slices (`tf.gather`) or have no shape."""
     return tf.ensure_shape(tf.convert_to_tensor(dy), x.shape)
 
 

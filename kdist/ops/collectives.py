@@ -8,15 +8,15 @@ from .. import _upstream
 
 
 def all_reduce_sum(values: Any) -> Any:
-    """The sum over replicas of a tensor, or of each tensor of a list; no gradient flows through.
+    """Sum a tensor, or each tensor of a list, over replicas; no gradient flows through it.
 
-    TensorFlow's own `all_reduce` walks back from the sum through the graphs of all replicas, to
-    look for variables in them: in every layer anew, so that tracing takes time by depth squared.
-    `tf.stop_gradient` ends that walk (`custom_gradient._get_dependent_variables`).
+    To find variables, TensorFlow's `all_reduce` walks back from the sum through the graphs of all
+    replicas. It does so again for each layer, so the time of tracing is quadratic in depth.
+    `tf.stop_gradient` ends this walk (`custom_gradient._get_dependent_variables`).
     """
     _upstream.check_no_inner_graph("A layer or the step")
     context = tf.distribute.get_replica_context()
-    stopped = tf.nest.map_structure(_stopped, values)
+    stopped = tf.nest.map_structure(_stop_gradient, values)
     total = context.all_reduce(tf.distribute.ReduceOp.SUM, stopped)
     batch = _upstream.active_batch()
     if batch is not None:
@@ -25,7 +25,7 @@ def all_reduce_sum(values: Any) -> Any:
 
 
 def differentiable_all_reduce_sum(value: Any) -> Any:
-    """The sum over replicas of a tensor; its gradient is the sum of the replicas' gradients."""
+    """Sum a tensor over replicas; its gradient is the sum of the replicas' gradients."""
 
     @tf.custom_gradient
     def total(x: Any) -> Any:
@@ -34,7 +34,7 @@ def differentiable_all_reduce_sum(value: Any) -> Any:
     return total(tf.convert_to_tensor(value))
 
 
-def _stopped(value: Any) -> Any:
+def _stop_gradient(value: Any) -> Any:
     if isinstance(value, tf.IndexedSlices):
         values = tf.stop_gradient(value.values)
         return tf.IndexedSlices(values, value.indices, value.dense_shape)

@@ -1,19 +1,19 @@
-"""Where XLA's fused loops pay."""
+"""Decide where XLA's fused loops are faster."""
 
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-# Below this number of values a sample, XLA's call costs more than its fused loops save.
+# Below this number of values per sample, calling XLA costs more than its fused loops save.
 SMALLEST_COMPILED_SAMPLE = 2048
 
 
 def worth_compiling(x: Any) -> bool:
-    """Whether XLA's fused loops pay for inputs `x`: on CPUs, for large samples of a fixed shape.
+    """Whether XLA's fused loops are faster for inputs `x`: large samples of fixed shape, on CPUs.
 
-    They halve the time of a large layer, which is bound by memory. XLA compiles once for every
-    shape it meets, so only the batch may vary. GPUs have cuDNN's kernels.
+    They halve the time of a large layer, which is limited by memory bandwidth. XLA compiles again
+    for each shape, so only the batch size may vary. GPUs have cuDNN's kernels.
     """
     sample = x.shape[1:]
     if not sample.is_fully_defined() or sample.num_elements() < SMALLEST_COMPILED_SAMPLE:
@@ -22,7 +22,7 @@ def worth_compiling(x: Any) -> bool:
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as XLA compiles it, for any number of samples."""
+    """Compile a function with XLA, for any number of samples."""
     fused: Callable[..., Any] = tf.function(
         function, jit_compile=True, autograph=False, reduce_retracing=True
     )

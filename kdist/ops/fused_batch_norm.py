@@ -11,12 +11,12 @@ from .. import _upstream
 from .batch_norm import Moments
 
 FUSED_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
-ONEDNN_CHANNELS = 8  # float32 numbers in a vector of AVX2
+ONEDNN_CHANNELS = 8  # float32 numbers in an AVX2 vector
 SMALLEST_EPSILON = 1e-5  # cuDNN's CUDNN_BN_MIN_EPSILON
 
 
 def fusible(x: Any, axis: int, epsilon: float, mask: Any) -> bool:
-    """Whether the kernel takes `x`, with the channels on `axis` (counted from 0)."""
+    """Whether the kernel supports `x`, with the channels on `axis` (counted from 0)."""
     return (
         mask is None
         and x.dtype in FUSED_DTYPES
@@ -27,11 +27,11 @@ def fusible(x: Any, axis: int, epsilon: float, mask: Any) -> bool:
 
 
 def gradient_fusible(x: Any, dy: Any, axis: int, mask: Any) -> bool:
-    """Whether the gradient's kernel takes these, and is faster than XLA's loops and as exact.
+    """Whether the gradient's kernel supports these, is faster than XLA's loops and as accurate.
 
-    That is oneDNN's, for channels that fill its vectors: for others it takes three times as long
-    and sums in one go, as XLA's own kernel does in a step that it compiles. TensorFlow's takes two
-    to three times as long as the loops.
+    This holds for oneDNN's kernel if the channels fill its vectors. Otherwise it takes three times
+    as long, and sums in a single pass, as XLA's own kernel does in a compiled step. TensorFlow's
+    kernel takes two to three times as long as the loops.
     """
     return (
         mask is None
@@ -46,12 +46,12 @@ def gradient_fusible(x: Any, dy: Any, axis: int, mask: Any) -> bool:
 def fused_gradient(
     dy: Any, x: Any, moments: Moments, gamma: Any, *, epsilon: float
 ) -> tuple[Any, Any, Any]:
-    """The gradients of `x`, gamma and beta; the channels are on the last axis of a known sample.
+    """Return the gradients of `x`, gamma and beta, for channels last and samples of known shape.
 
-    oneDNN's own moments lose the variance where the mean is large; here the moments are given, and
-    its sums over 100,000 values are as exact as XLA's.
+    oneDNN's moments lose the variance if the mean is large. Here the moments are given, and
+    oneDNN's sums over 100,000 values are as accurate as XLA's.
     """
-    # oneDNN sums image by image: all positions in one row would be one long sum.
+    # oneDNN sums image by image: a single row of all positions would be one long sum.
     sides = [1, *x.shape[1:-1].as_list()]
     images = (-1, math.prod(sides[:-1]), sides[-1], x.shape[-1])
     dx, dgamma, dbeta, *_ = tf.raw_ops.FusedBatchNormGradV3(
@@ -70,9 +70,9 @@ def fused_gradient(
 def fused_batch_norm(
     x: Any, gamma: Any, beta: Any, *, axis: int, epsilon: float
 ) -> tuple[Any, Moments]:
-    """Outputs and float32 moments of the batch `x`; a batch may be empty.
+    """Return outputs and float32 moments of the batch `x`, which may be empty.
 
-    The kernel takes images only, so other ranks are seen as images of one row or one column.
+    The kernel supports only images, so other ranks are reshaped to images of one row or column.
     """
     channels = x.shape[axis]
     last = axis == len(x.shape) - 1
@@ -92,12 +92,12 @@ def fused_batch_norm(
         is_training=True,
     )
     count = tf.cast(tf.size(x, tf.int64) // channels, tf.float32)
-    # The kernel's variance is the unbiased one, of one value NaN on some devices; of none, it and
-    # the mean are NaN.
+    # The kernel's variance is unbiased: for one value it is NaN on some devices. For no values,
+    # mean and variance are NaN.
     biased = tf.math.multiply_no_nan(variance, tf.math.divide_no_nan(count - 1, count))
-    some = count > 0
+    nonempty = count > 0
     return tf.reshape(y, tf.shape(x)), Moments(
         tf.broadcast_to(count, [channels]),
-        tf.where(some, mean, 0),
-        tf.where(some, biased, 0),
+        tf.where(nonempty, mean, 0),
+        tf.where(nonempty, biased, 0),
     )

@@ -1,4 +1,4 @@
-"""Dropout in one pass on CPUs, its mask drawn where it is needed and never kept."""
+"""Dropout in one pass on CPUs, without storing the mask."""
 
 import functools
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _FUSED_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
 
 
 def fusible(inputs: Any, rate: Any, noise_shape: Any) -> bool:
-    """Whether `fused_dropout` takes these: large samples on CPUs, each value for itself."""
+    """Whether `fused_dropout` supports these: large samples on CPUs, without a noise shape."""
     return (
         isinstance(inputs, tf.Tensor)
         and noise_shape is None
@@ -24,37 +24,38 @@ def fusible(inputs: Any, rate: Any, noise_shape: Any) -> bool:
 
 
 def fused_dropout_of(inputs: Any, rate: Any, noise_shape: Any) -> Callable[..., Any] | None:
-    """`fused_dropout` of these but for seed and blocks; `None` where it does not take them."""
+    """Return a function of seed and blocks, or `None` if `fused_dropout` does not support these."""
     if not fusible(inputs, rate, noise_shape):
         return None
     return functools.partial(fused_dropout, inputs, rate)
 
 
 def fused_dropout(inputs: Any, rate: float, seed: Any, blocks: Any = None) -> Any:
-    """Set a share of the values to 0 and divide the others by 1 - rate.
+    """Set a fraction of the values to 0 and divide the others by 1 - rate.
 
-    TensorFlow's dropout draws its random numbers one after another, keeps them, and passes over
-    the values four times: for a rate of 0.01 a tenth of a residual network's step on a CPU.
+    TensorFlow's dropout draws its random numbers sequentially, stores them, and reads the values
+    four times. For a rate of 0.01, this is a tenth of a residual network's step on a CPU.
 
     Args:
         inputs: Any shape, the batch first.
-        rate: The share, from 0 to 1 and neither.
-        seed: Two integers; the same ones drop the same positions of as many values.
-        blocks: Where the rows are in the global batch, `Block`s; `None` where they are all of it.
+        rate: The fraction, above 0 and below 1.
+        seed: Two integers; for inputs of equal size, the same seed drops the same positions.
+        blocks: Places of the rows in the global batch, a list of `Block`s; `None` if the inputs are
+            the whole batch.
 
     Returns:
-        As `inputs`.
+        A tensor like `inputs`.
 
-    Source: Srivastava et al. 2014, "Dropout". Whether value i stays is told by SplitMix (Steele,
-    Lea & Flood 2014, "Fast Splittable Pseudorandom Number Generators") with 32 bits and the
-    finalizer of MurmurHash3, so that every value can be asked for on its own.
+    Source: Srivastava et al. 2014, "Dropout". SplitMix (Steele, Lea & Flood 2014, "Fast Splittable
+    Pseudorandom Number Generators") with 32 bits and the finalizer of MurmurHash3 decides whether
+    value i is kept, so each value can be computed separately.
     """
     drop = _compiled(rate, inputs.dtype.name, tuple(inputs.shape[1:]))
 
     def of_rows(rows: Any, first_row: Any) -> Any:
         first = tf.cast(first_row * rows.shape[1:].num_elements(), "uint32")
 
-        # The gradient draws the mask again, which costs less than to keep it.
+        # The gradient draws the mask again, which costs less than storing it.
         @tf.custom_gradient
         def dropout(x: Any) -> Any:
             return drop(x, seed, first), lambda dy: drop(dy, seed, first)
@@ -71,36 +72,36 @@ def fused_dropout(inputs: Any, rate: float, seed: Any, blocks: Any = None) -> An
 
 @functools.lru_cache(maxsize=256)
 def _compiled(rate: float, dtype: str, sample: tuple[int, ...]) -> Callable[..., Any]:
-    """One for each shape, as TensorFlow warns of a function that is traced for many."""
+    """One function per shape: TensorFlow warns about a function that is traced for many shapes."""
     del dtype, sample
-    return compiled(functools.partial(_dropped, rate=rate))
+    return compiled(functools.partial(_drop, rate=rate))
 
 
-def _dropped(x: Any, seed: Any, first: Any, *, rate: float) -> Any:
+def _drop(x: Any, seed: Any, first: Any, *, rate: float) -> Any:
     kept = random_bits(tf.size(x), seed, first) >= tf.constant(round(rate * 2**32), "uint32")
     return tf.where(tf.reshape(kept, tf.shape(x)), x * tf.cast(1 / (1 - rate), x.dtype), 0)
 
 
 def random_bits(count: Any, seed: Any, first: Any = 0) -> Any:
-    """Random numbers of 32 bits, uint32, shape (count,): those from the number `first` on."""
+    """Return random uint32 numbers, shape (count,), beginning with number `first` of the stream."""
     one, other = tf.unstack(tf.cast(seed, "uint32"))
-    # Neighbouring seeds are to give streams that have nothing in common.
-    start = _mixed(_mixed(one) + other)
-    twist = _mixed(start + _constant(0x9E3779B9))
-    place = tf.cast(tf.range(count), "uint32") + tf.cast(first, "uint32")
-    counter = place * _constant(0x9E3779B9) + start
-    return _mixed(counter, twist)
+    # Consecutive seeds have to give independent streams.
+    start = _mix(_mix(one) + other)
+    twist = _mix(start + _constant(0x9E3779B9))
+    position = tf.cast(tf.range(count), "uint32") + tf.cast(first, "uint32")
+    counter = position * _constant(0x9E3779B9) + start
+    return _mix(counter, twist)
 
 
-def _mixed(h: Any, twist: Any = None) -> Any:
-    """MurmurHash3's finalizer; the twist makes it another one for each stream."""
-    h = _shifted(h, 16) * _constant(0x85EBCA6B)
+def _mix(h: Any, twist: Any = None) -> Any:
+    """MurmurHash3's finalizer; the twist changes it for each stream."""
+    h = _xor_shift(h, 16) * _constant(0x85EBCA6B)
     h = h if twist is None else tf.bitwise.bitwise_xor(h, twist)
-    h = _shifted(h, 13) * _constant(0xC2B2AE35)
-    return _shifted(h, 16)
+    h = _xor_shift(h, 13) * _constant(0xC2B2AE35)
+    return _xor_shift(h, 16)
 
 
-def _shifted(h: Any, bits: int) -> Any:
+def _xor_shift(h: Any, bits: int) -> Any:
     return tf.bitwise.bitwise_xor(h, tf.bitwise.right_shift(h, _constant(bits)))
 
 

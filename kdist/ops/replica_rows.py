@@ -1,4 +1,4 @@
-"""A replica's part of a batch."""
+"""Take a replica's part of a batch."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 def replica_rows(data: Any) -> Any:
-    """This replica's part of a batch that came undivided, as from `train_on_batch`."""
+    """Return this replica's rows of a batch that is not divided yet, as in `train_on_batch`."""
     context = tf.distribute.get_replica_context()
     replicas = context.num_replicas_in_sync
 

@@ -1,4 +1,4 @@
-"""A pass through a model that nothing else notices."""
+"""Run a model without changing its variables."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,19 +12,19 @@ from .. import _upstream
 
 @contextlib.contextmanager
 def stateless_pass(model: keras.Model) -> Iterator[list[Any]]:
-    """Inside, assignments to the model's variables are seen by no one else, and end with it.
+    """Undo all changes of the model's variables after the `with` block.
 
-    Neither moving statistics nor seeds nor metrics change (those of Keras; a raw `tf.Variable` that
-    a layer assigns to is out of reach), and no strategy takes part.
+    Moving statistics, seeds and metrics do not change, and there is no strategy inside the block.
+    Only Keras's variables are restored, not a `tf.Variable` that a layer assigns to.
 
     Yields:
         The tensors that stand for `model.trainable_weights`, in their order.
     """
     with tf.Graph().as_default():
-        alone = tf.distribute.get_strategy()
-    # Keras divides losses by the replicas of the scope that fit() may have been called in.
-    with tf.distribute.ReplicaContext(alone, 0):
-        # Regularizers look weights up in the scope, and fail where it has none.
+        default_strategy = tf.distribute.get_strategy()
+    # Keras divides losses by the number of replicas if fit() was called in a strategy's scope.
+    with tf.distribute.ReplicaContext(default_strategy, 0):
+        # Regularizers look up weights in the scope, and fail without them.
         weights = [
             (weight, tf.convert_to_tensor(weight.value)) for weight in model.trainable_weights
         ]
@@ -33,7 +33,7 @@ def stateless_pass(model: keras.Model) -> Iterator[list[Any]]:
 
 
 def mean_loss(model: keras.Model, data: Any, *, training: bool) -> Any:
-    """The model's loss on a batch, a scalar; its mean over samples where it is not reduced."""
+    """Return the model's loss on a batch, a scalar: its mean over samples if not reduced."""
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     y_pred = _upstream.call_model(model, x, training=training)
     loss = _upstream.compute_loss(model, x, y, y_pred, sample_weight, training=training)

@@ -1,4 +1,4 @@
-"""Optimizers for large batches, which Keras does not ship."""
+"""Optimizers for large batches that Keras does not have."""
 
 import lazy_loader
 

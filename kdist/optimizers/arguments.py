@@ -1,4 +1,4 @@
-"""Checks of the optimizers' arguments."""
+"""Check arguments of optimizers."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Optimizers of a run, by name."""
+"""Make the optimizer of a run from its name."""
 
 import typing
 from typing import Any, Literal
@@ -9,7 +9,7 @@ OptimizerName = Literal["sgd", "momentum", "adam", "adamw", "novograd", "lars"]
 OPTIMIZERS: tuple[str, ...] = typing.get_args(OptimizerName)
 
 _DEFAULT_MOMENTUM = {"sgd": 0.0, "momentum": 0.9, "lars": 0.9}
-_OWN_DECAY = ("adamw", "novograd", "lars")
+_WITH_WEIGHT_DECAY = ("adamw", "novograd", "lars")
 
 
 def check_momentum(name: str, momentum: float | None) -> None:
@@ -20,14 +20,14 @@ def check_momentum(name: str, momentum: float | None) -> None:
     """
     if momentum is not None and name not in _DEFAULT_MOMENTUM:
         raise UserError(
-            f"received momentum={momentum:g} with optimizer={name}, which has a momentum of its"
-            f" own (beta_1): remove momentum, or choose {', '.join(_DEFAULT_MOMENTUM)}"
+            f"received momentum={momentum:g} with optimizer={name}, which has its own"
+            f" momentum (beta_1): remove momentum, or choose {', '.join(_DEFAULT_MOMENTUM)}"
         )
 
 
 def l2_factor(name: str, wd: float) -> float:
     """Return the factor of the L2 penalty in the loss: 0 if the optimizer has its own decay."""
-    return 0.0 if name in _OWN_DECAY else wd
+    return 0.0 if name in _WITH_WEIGHT_DECAY else wd
 
 
 def make_optimizer(
@@ -50,10 +50,10 @@ def make_optimizer(
     average: dict[str, Any] = {}
     if ema_momentum is not None:
         average = {"use_ema": True, "ema_momentum": ema_momentum}
-    speed = momentum if momentum is not None else _DEFAULT_MOMENTUM.get(name, 0.0)
+    momentum = _DEFAULT_MOMENTUM.get(name, 0.0) if momentum is None else momentum
     match name:
         case "sgd" | "momentum":
-            return keras.optimizers.SGD(rate, momentum=speed, nesterov=speed > 0, **average)
+            return keras.optimizers.SGD(rate, momentum=momentum, nesterov=momentum > 0, **average)
         case "adam":
             return keras.optimizers.Adam(rate, **average)
         case "adamw":
@@ -61,5 +61,5 @@ def make_optimizer(
         case "novograd":
             return NovoGrad(rate, weight_decay_rate=wd, **average)
         case "lars":
-            return LARS(rate, momentum=speed, weight_decay_rate=wd, **average)
+            return LARS(rate, momentum=momentum, weight_decay_rate=wd, **average)
     raise UserError(f"optimizer has to be one of {', '.join(OPTIMIZERS)}; received {name}")

@@ -1,4 +1,4 @@
-"""`LARS`: momentum SGD whose steps are scaled to the norm of each layer's weights."""
+"""`LARS`: momentum SGD with steps proportional to the norm of each layer's weights."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ class LARS(LayerwiseOptimizer):
         v ← momentum · v + learning_rate · λ · (g + β w)
         w ← w - v
 
-    so the size of a layer's step is proportional to its weights and not to its gradient. If ‖w‖ or
+    so the size of a layer's step is proportional to its weights, not to its gradient. If ‖w‖ or
     ‖g‖ is 0, λ is 1. Excluded variables get neither λ nor decay: plain momentum.
 
     Args:
@@ -77,24 +77,27 @@ class LARS(LayerwiseOptimizer):
         self.epsilon = checked_number("epsilon", epsilon)
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
-        """Change one variable."""
+        """Update one variable."""
         rate = ops.cast(learning_rate, variable.dtype)
         gradient = dense_gradient(gradient, variable)
         index = self._get_variable_index(variable)
         velocity = self.momentums[index]
         if not self.excluded[index]:
             weights = ops.convert_to_tensor(variable)
-            size, slope = (ops.sqrt(ops.sum(ops.square(x))) for x in (weights, gradient))
-            divisor = slope + self.weight_decay_rate * size + self.epsilon
-            trust = self.trust_coefficient * size / divisor
-            rate = rate * ops.where(ops.logical_and(size > 0, slope > 0), trust, 1.0)
+            weight_norm, gradient_norm = (
+                ops.sqrt(ops.sum(ops.square(x))) for x in (weights, gradient)
+            )
+            divisor = gradient_norm + self.weight_decay_rate * weight_norm + self.epsilon
+            trust = self.trust_coefficient * weight_norm / divisor
+            are_positive = ops.logical_and(weight_norm > 0, gradient_norm > 0)
+            rate = rate * ops.where(are_positive, trust, 1.0)
             gradient = gradient + self.weight_decay_rate * weights
         step = rate * gradient
         self.assign(velocity, self.momentum * velocity + step)
         self.assign_sub(variable, self.momentum * velocity + step if self.nesterov else velocity)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments, for saving."""
+        """Return the arguments, for saving."""
         return super().get_config() | {
             "momentum": self.momentum,
             "trust_coefficient": self.trust_coefficient,

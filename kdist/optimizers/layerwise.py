@@ -1,4 +1,4 @@
-"""Base class of optimizers that scale each layer's step by the norm of its gradient."""
+"""`LayerwiseOptimizer`: base class of optimizers that scale the step of each layer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ class LayerwiseOptimizer(keras.optimizers.Optimizer):
         name: str,
         options: Mapping[str, Any],
     ) -> None:
-        _refuse_weight_decay(options)
+        _reject_weight_decay(options)
         super().__init__(learning_rate=learning_rate, name=name, **options)
         self.weight_decay_rate = checked_number("weight_decay_rate", weight_decay_rate)
         self.exclude = checked_names("exclude", exclude)
@@ -42,7 +42,7 @@ class LayerwiseOptimizer(keras.optimizers.Optimizer):
             return
         super().build(variables)
         self.momentums = self.add_optimizer_variables(variables, "momentum")
-        # By position: `update_step` gets TensorFlow's variables, whose names are others.
+        # By index: `update_step` gets TensorFlow's variables, which have other names.
         self.excluded = [variable.name in self.exclude for variable in variables]
 
     def get_config(self) -> dict[str, Any]:
@@ -56,11 +56,11 @@ class LayerwiseOptimizer(keras.optimizers.Optimizer):
 
 
 def dense_gradient(gradient: Any, variable: Any) -> Any:
-    """Convert a gradient to a dense tensor; that of an embedding consists of some rows."""
+    """Convert a gradient to a dense tensor; that of an embedding contains only some rows."""
     return tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
 
 
-def _refuse_weight_decay(options: Mapping[str, Any]) -> None:
+def _reject_weight_decay(options: Mapping[str, Any]) -> None:
     """Reject Keras's `weight_decay`, which is outside the momentum, unlike in both papers."""
     if options.get("weight_decay") is not None:
         raise UserError(

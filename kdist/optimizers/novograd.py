@@ -1,4 +1,4 @@
-"""`NovoGrad`: gradients normalized layer by layer, with Adam's momentum."""
+"""`NovoGrad`: gradients normalized per layer, with Adam's momentum."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -88,7 +88,7 @@ class NovoGrad(LayerwiseOptimizer):
         momentum, squared_norm = self.momentums[index], self.squared_norms[index]
         now = ops.sum(ops.square(gradient))
         average = self.beta_2 * squared_norm + (1 - self.beta_2) * now
-        # 0 before the first gradient, which an unfrozen layer meets late.
+        # It is 0 before the first gradient, which may come late in a layer that was frozen.
         self.assign(squared_norm, ops.where(ops.equal(squared_norm, 0), now, average))
         step = gradient / (ops.sqrt(squared_norm) + self.epsilon)
         if not self.excluded[index]:

@@ -1,4 +1,4 @@
-"""Numbers of the course's lab that kdist grew from."""
+"""Constants of the course's lab."""
 
 LAB_EPOCHS = (15, 25, 35)
-"""The epochs, from 0, at whose beginning the lab divides its learning rate by 10."""
+"""The epochs, counted from 0, at which the lab divides its learning rate by 10."""

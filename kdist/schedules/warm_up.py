@@ -35,8 +35,8 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, schedule_or_rate: Any, *, steps: int, start: float = 0.0) -> None:
         super().__init__()
-        whole = as_integer(steps)
-        if whole is None or whole < 0:
+        count = as_integer(steps)
+        if count is None or count < 0:
             raise UserError(f"steps has to be an integer of at least 0; received {steps!r}")
         rates = [start] if callable(schedule_or_rate) else [start, schedule_or_rate]
         if not all(is_real_within(rate, least=0) for rate in rates):
@@ -45,7 +45,7 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
                 f" least 0; received {schedule_or_rate!r}, start={start!r}"
             )
         self.schedule_or_rate = schedule_or_rate
-        self.steps = whole
+        self.steps = count
         self.start = start
 
     def __call__(self, step: Any) -> Any:
@@ -110,7 +110,7 @@ def lab_schedule(
         )
     warmup = round(warmup_epochs * steps)
     staircase = keras.optimizers.schedules.PiecewiseConstantDecay(
-        # Keras keeps a value up to and with its boundary.
+        # In Keras, a value holds up to and including its boundary.
         [epoch * steps - warmup - 1 for epoch in LAB_EPOCHS],
         [full * 0.1**fall for fall in range(len(LAB_EPOCHS) + 1)],
     )
