@@ -1,1 +1,1 @@
-"""Statistics of runs: spreads, fits and correlations, from plain numbers."""
+"""Statistics of runs: spreads, fits and correlations of plain numbers."""

@@ -1,4 +1,4 @@
-"""A median with its minimum and maximum: computed, and written as "median (min to max)"."""
+"""Compute a median with minimum and maximum, and format it as "median (min to max)"."""
 
 import statistics
 from collections.abc import Iterable, Mapping
@@ -6,9 +6,9 @@ from typing import Any
 
 
 def spread(values: Iterable[float | None]) -> dict[str, Any] | None:
-    """Median, minimum and maximum of the values that are not `None`; `None` if there is none.
+    """Return median, minimum and maximum of the values that are not `None`; `None` if all are.
 
-    One value has no spread, so its minimum and maximum are `None`: it is not exact.
+    For a single value, minimum and maximum are `None`, as its spread is unknown.
 
     Example:
         >>> spread([3.0, None, 1.0, 2.0])
@@ -26,15 +26,15 @@ def spread(values: Iterable[float | None]) -> dict[str, Any] | None:
 
 
 def format_spread(one: Mapping[str, float | None] | None, form: str, factor: float = 1.0) -> str:
-    """A spread or an interval as "median (min to max)"; an end that is not known is "?".
+    """Format a spread or an interval as "median (min to max)"; an unknown end is "?".
 
     Args:
-        one: Of `spread`, or an interval with the same keys.
-        form: Format of each number, as `format` takes it.
-        factor: What each number is multiplied by, such as 1,000 for milliseconds.
+        one: The result of `spread`, or an interval with the same keys.
+        form: Format of each number, as for `format`.
+        factor: Multiplies each number, for example 1,000 to convert to milliseconds.
 
     Returns:
-        The text, empty where there is no median.
+        The text; empty if there is no median.
 
     Example:
         >>> format_spread({"median": 0.018, "low": 0.017, "high": None}, ".1f", 1e3)

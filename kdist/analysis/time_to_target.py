@@ -1,4 +1,4 @@
-"""The time that runs take to a target, when some never reach it."""
+"""Estimate the time to a target from runs, some of which never reach it."""
 
 import dataclasses
 import math
@@ -15,11 +15,11 @@ from .groups import Row
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NotYetCurve:
-    """The share of runs that have not reached the target, as steps over time.
+    """The fraction of runs that have not reached the target yet, a step function of time.
 
     Args:
-        times: From 0; each share holds from its time to the next.
-        share_not_yet: The Kaplan-Meier estimate.
+        times: Times from 0; each fraction holds from its time to the next.
+        share_not_yet: The Kaplan-Meier estimate of the fraction.
         low: Lower end of its confidence interval.
         high: Upper end.
     """
@@ -35,14 +35,14 @@ class TimeToTarget:
     """The time to the target over several runs.
 
     Args:
-        median: By which half of the runs have reached it; `None` if fewer than half ever did.
-        low: Lower end of its confidence interval; `None` where it is not known. The interval is
-            one for many runs: the lower end of fewer than five is above the true median more often
-            than `confidence` admits, of three 1 time in 8, of two 1 time in 4.
-        high: Upper end; `None` where it is not known, as with few runs.
-        reached: Runs that reached it.
-        runs: All runs.
-        curve: The share that is not there yet, over time.
+        median: When half of the runs have reached it; `None` if fewer than half ever did.
+        low: Lower end of its confidence interval; `None` if unknown. The interval is asymptotic:
+            with fewer than five runs, the lower end is above the true median more often than
+            `confidence` allows, with three runs 1 time in 8, with two 1 time in 4.
+        high: Upper end; `None` if unknown, as with few runs.
+        reached: Number of runs that reached it.
+        runs: Number of all runs.
+        curve: The fraction of runs that have not reached it yet, over time.
     """
 
     median: float | None
@@ -56,27 +56,27 @@ class TimeToTarget:
 def time_to_target(
     durations: Sequence[float], reached: Sequence[bool], confidence: float = 0.95
 ) -> TimeToTarget:
-    """The median time to a target, where runs that never reached it count as such.
+    """Estimate the median time to a target, including runs that never reached it.
 
-    A run that was stopped before the target shows that its time is longer than its duration, not
-    that it is the duration (right-censored data). Excluding such runs, or taking their duration
-    for a time to the target, makes a setting look better than it is.
+    If a run was stopped before the target, its time to the target is longer than its duration
+    (right-censored data). Excluding such runs, or using their duration as the time to the target,
+    makes a setting look better than it is.
 
     Args:
-        durations: Seconds or epochs of each run: until the target, or until it was given up.
-        reached: Whether the run reached the target.
-        confidence: Of the interval, above 0 and below 1.
+        durations: Seconds or epochs of each run, until it reached the target or was stopped.
+        reached: Whether each run reached the target.
+        confidence: Confidence level of the interval, above 0 and below 1.
 
     Returns:
-        The median and its interval, in the durations' unit.
+        The median and its interval, in the unit of the durations.
 
     Raises:
         UserError: The lists differ in length, a duration is below 0 or not finite, or `confidence`
             is out of its range.
 
     Source: Kaplan & Meier 1958, "Nonparametric Estimation from Incomplete Observations"; the
-    interval of the median from the curve's (Brookmeyer & Crowley 1982), on the log-log scale, which
-    keeps shares between 0 and 1.
+    interval of the median from that of the curve (Brookmeyer & Crowley 1982), on the log-log scale,
+    which keeps fractions between 0 and 1.
 
     Example:
         >>> found = time_to_target([10.0, 12.0, 30.0], [True, True, False])
@@ -85,75 +85,77 @@ def time_to_target(
     """
     level = as_real(confidence)
     if level is None or not 0 < level < 1:
-        raise UserError(f"confidence is above 0 and below 1, received {confidence!r}: pass 0.95")
+        raise UserError(
+            f"confidence has to be above 0 and below 1, received {confidence!r}: pass 0.95"
+        )
     if len(durations) != len(reached):
         raise UserError(
-            f"received {len(durations)} durations and {len(reached)} values of whether the target"
-            " was reached: pass one of each for every run"
+            f"received {len(durations)} durations and {len(reached)} values of reached: pass one of"
+            " each per run"
         )
     wrong = [value for value in durations if not 0 <= value < math.inf]
     if wrong:
-        raise UserError(f"received a duration of {wrong[0]!r}: it is at least 0 and finite")
+        raise UserError(f"received a duration of {wrong[0]!r}: it has to be at least 0 and finite")
     steps = _steps(durations, reached, level)
     return TimeToTarget(
-        median=_falls_to_half(steps.times, steps.share_not_yet),
-        low=_falls_to_half(steps.times, steps.low),
-        high=_falls_to_half(steps.times, steps.high),
+        median=_first_half_or_less(steps.times, steps.share_not_yet),
+        low=_first_half_or_less(steps.times, steps.low),
+        high=_first_half_or_less(steps.times, steps.high),
         reached=sum(map(bool, reached)),
         runs=len(durations),
-        curve=_drawn(steps),
+        curve=_one_step_per_time(steps),
     )
 
 
 def rows_to_target(rows: Sequence[Row], unit: str) -> TimeToTarget:
-    """The time to the target of a sweep's rows, in `"seconds"` or `"epochs"`.
+    """Estimate the time to the target from rows of a sweep, in `"seconds"` or `"epochs"`.
 
     Args:
-        rows: Of runs that ended, with `reached_target`, `<unit>` and `<unit>_to_target`.
-        unit: Of the time.
+        rows: Rows of finished runs, with `reached_target`, `<unit>` and `<unit>_to_target`.
+        unit: The unit of the time.
     """
     durations = [row_to_target(row, unit) for row in rows]
-    return time_to_target([time for time, _ in durations], [there for _, there in durations])
+    return time_to_target([time for time, _ in durations], [reached for _, reached in durations])
 
 
 def row_to_target(row: Row, unit: str) -> tuple[float, bool]:
-    """The duration of one row, and whether the target was reached then; see `rows_to_target`."""
+    """Return a run's duration, and whether it reached the target then; see `rows_to_target`."""
     time = row[f"{unit}_to_target"]
-    there = bool(row["reached_target"]) and time is not None
-    return (time if there else row[unit]), there
+    reached = bool(row["reached_target"]) and time is not None
+    return (time if reached else row[unit]), reached
 
 
 def _steps(durations: Sequence[float], reached: Sequence[bool], confidence: float) -> NotYetCurve:
-    """A step for each run, runs of the same duration too; no number where there is no interval.
+    """Return the curve with a step per run, also for equal durations; NaN if there is no interval.
 
-    Of several runs at once, as runs are that take the same number of epochs, the curve can fall to
-    0 in one step, which has no interval; one after the other they have those of the steps before,
-    and the same share and interval after the last.
+    If the last runs have equal durations, such as a number of epochs, the curve would fall to 0 in
+    one step, for which there is no interval. One after the other, only the very last step has none;
+    fraction and interval of the others are the same.
     """
     if not durations:
         return NotYetCurve(times=(0.0,), share_not_yet=(1.0,), low=(1.0,), high=(1.0,))
-    # A run that was given up at the time of another's target had not been there by then.
+    # A run that stopped when another one reached the target had not reached it by then.
     order = sorted(range(len(durations)), key=lambda run: (durations[run], not reached[run]))
-    turns, given_up = np.arange(len(order)), [not reached[run] for run in order]
-    not_yet = stats.ecdf(stats.CensoredData.right_censored(turns, given_up)).sf
-    with warnings.catch_warnings():  # where the share is 1 or 0 there is no interval
+    ranks, stopped = np.arange(len(order)), [not reached[run] for run in order]
+    survival = stats.ecdf(stats.CensoredData.right_censored(ranks, stopped)).sf
+    with warnings.catch_warnings():  # there is no interval where the fraction is 1 or 0
         warnings.simplefilter("ignore", RuntimeWarning)
-        interval = not_yet.confidence_interval(confidence, method="log-log")
-    times = [durations[order[int(turn)]] for turn in not_yet.quantiles]
+        interval = survival.confidence_interval(confidence, method="log-log")
+    times = [durations[order[int(rank)]] for rank in survival.quantiles]
     return NotYetCurve(
         times=(0.0, *map(float, times)),
-        share_not_yet=(1.0, *not_yet.probabilities.tolist()),
+        share_not_yet=(1.0, *survival.probabilities.tolist()),
         low=(1.0, *interval.low.probabilities.tolist()),
         high=(1.0, *interval.high.probabilities.tolist()),
     )
 
 
-def _drawn(steps: NotYetCurve) -> NotYetCurve:
-    """A step for each time, with numbers throughout."""
+def _one_step_per_time(steps: NotYetCurve) -> NotYetCurve:
+    """Return the curve with one step per time, and without NaN."""
     low, high = list(steps.low), list(steps.high)
     for index in range(1, len(low)):
         if math.isnan(low[index]) or math.isnan(high[index]):
-            # No run has reached it yet, or all have: the data say no more than before.
+            # No run has reached it yet, or all have: keep the previous interval.
             low[index] = low[index - 1] if steps.share_not_yet[index] else 0.0
             high[index] = high[index - 1]
     after = (*steps.times[1:], math.inf)
@@ -166,7 +168,7 @@ def _drawn(steps: NotYetCurve) -> NotYetCurve:
     )
 
 
-def _falls_to_half(times: Sequence[float], shares: Sequence[float]) -> float | None:
-    # The rounding of products such as 2/3 * 3/4 must not put a half above a half.
+def _first_half_or_less(times: Sequence[float], shares: Sequence[float]) -> float | None:
+    # Rounding of products such as 2/3 * 3/4 must not make a half larger than 0.5.
     at = (time for time, share in zip(times, shares, strict=True) if share <= 0.5 + 1e-9)
     return next(at, None)

@@ -71,5 +71,5 @@ def test_what_gives_no_fit_is_refused(batches, speeds, words):
 
 @pytest.mark.parametrize("gain", [0, 1, "0.05", math.nan])
 def test_a_gain_is_a_share(gain):
-    with pytest.raises(UserError, match="gain is a share"):
+    with pytest.raises(UserError, match="gain has to be above 0 and below 1"):
         StepTimeFit(overhead_seconds=1, images_per_sec=1).batch_of_diminishing_returns(gain)

@@ -98,7 +98,7 @@ def test_no_runs():
         (([1.0], [True, False]), "1 durations and 2 values"),
         (([-1.0], [True]), "duration of -1.0"),
         (([math.nan], [True]), "duration of nan"),
-        (([1.0], [True], 95), "confidence is above 0 and below 1, received 95"),
+        (([1.0], [True], 95), "confidence has to be above 0 and below 1, received 95"),
     ],
 )
 def test_what_gives_no_estimate_is_refused(arguments, words):
