@@ -1,4 +1,4 @@
-"""Checks of single arguments, so that every module rejects the same values in the same words."""
+"""Check single arguments, so that all modules reject the same values with the same messages."""
 
 import math
 import operator

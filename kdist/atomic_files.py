@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and folders that can be written into."""
+"""Write files completely or not at all, and check that folders are writable."""
 
 import contextlib
 import os
@@ -11,18 +11,18 @@ from .errors import UserError
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Write a file beside `path` that takes its place once the block has ended without an error.
+    """Write a temporary file, which replaces `path` if the `with` block ends without an error.
 
-    Whoever reads `path` finds the old or the new file, never a part.
+    Readers of `path` see the old or the new file, never an incomplete one.
 
     Args:
         path: The file, whose folder exists.
 
     Yields:
-        The path to write to: in the same folder, with the same ending.
+        The path to write to: in the same folder, with the same suffix.
 
     Raises:
-        OSError: It cannot take the place of `path`, which is then left as it was.
+        OSError: `path` cannot be replaced; it is left unchanged.
 
     Example:
         ```python
@@ -30,47 +30,47 @@ def atomic_path(path: Path) -> Iterator[Path]:
             model.save(part)
         ```
     """
-    # Several processes may write the same file, each its own part.
+    # Several processes may write the same file, each with its own temporary file.
     part = path.with_name(f".{os.getpid()}.{path.name}")
     try:
         yield part
         part.replace(path)
     except BaseException:
-        with contextlib.suppress(OSError):  # the first error is the one to tell
+        with contextlib.suppress(OSError):  # the first error is the one to report
             part.unlink(missing_ok=True)
         raise
 
 
 def atomic_write(path: Path, content: str | bytes) -> None:
-    """Write a file so that whoever reads it finds the old or the new content, never a part.
+    """Write a file so that readers see the old or the new content, never an incomplete one.
 
     Args:
         path: The file, whose folder exists.
         content: Text is written as UTF-8.
 
     Raises:
-        OSError: It cannot be written; what was there is left as it was.
+        OSError: It cannot be written; an existing file is left unchanged.
     """
     with atomic_path(path) as part:
         part.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 def writable_folder(path: Path, *, option: str) -> Path:
-    """Make a folder with its parents where it is missing, and check that it takes files.
+    """Create a folder with its parents if it is missing, and check that it is writable.
 
     Args:
         path: The folder.
-        option: The command line's option that names it, such as `"--output"`.
+        option: The command-line option for it, such as `"--output"`.
 
     Returns:
         `path`.
 
     Raises:
-        UserError: It cannot be made or written into.
+        UserError: It cannot be created, or is not writable.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        # Permissions do not tell of a full disk, and root has them all.
+        # Permissions do not show that a disk is full, and root has all of them.
         tempfile.TemporaryFile(dir=path).close()
     except OSError as error:
         raise _unwritable(path, error, f"pass another {option}") from error
@@ -82,8 +82,8 @@ def explain_write_errors(path: Path, *, hint: str) -> Iterator[None]:
     """Turn an `OSError` of the block into a `UserError` that says how to fix it.
 
     Args:
-        path: What is written, named where the error names no file.
-        hint: What the caller should do instead, as a sentence without its full stop.
+        path: The file or folder that is written, for errors without a file name.
+        hint: What the user should do, as a sentence without its full stop.
 
     Raises:
         UserError: The block raised an `OSError`.
@@ -91,7 +91,7 @@ def explain_write_errors(path: Path, *, hint: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # Of the two files of a rename, the second is the one that the caller knows.
+        # Of the two files of a rename, the user knows the second.
         raise _unwritable(error.filename2 or error.filename or path, error, hint) from error
 
 

@@ -1,1 +1,1 @@
-"""A run's folder: written by training, read by sweeps and reports."""
+"""Run folders: written by training, read by sweeps and reports."""

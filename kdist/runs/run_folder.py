@@ -1,4 +1,4 @@
-"""`RunFolder`: the files that a run leaves."""
+"""`RunFolder`: the files of a run."""
 
 import datetime
 import json
@@ -17,8 +17,8 @@ class RunFolder:
     """A new folder for one run: `config.json`, `history.csv`, `summary.json`, `model.keras`.
 
     Args:
-        path: The folder; `None` makes `runs/<date>-<time>`. It is made with its parents, and
-            refused when something is in it.
+        path: The folder; `None` makes `runs/<date>-<time>`. It is created with its parents, and
+            has to be empty.
 
     Raises:
         UserError: The folder is not empty, not a folder, or cannot be written.
@@ -35,14 +35,14 @@ class RunFolder:
             )
 
     def discard(self) -> None:
-        """Remove what was made for the run, unless something is in it already."""
+        """Remove the folders that were created for the run, if they are still empty."""
         for folder in self._made:
             if not any(folder.iterdir()):
                 folder.rmdir()
 
     @property
     def history(self) -> Path:
-        """The table of the epochs, a line each."""
+        """The table of the epochs, with one line each."""
         return self.path / "history.csv"
 
     @property
@@ -51,11 +51,11 @@ class RunFolder:
         return self.path / "model.keras"
 
     def write_json(self, name: str, values: Mapping[str, Any]) -> None:
-        """Write `values` to the file `name`, whole or not at all."""
+        """Write `values` to the file `name`, completely or not at all."""
         atomic_write(self.path / name, json.dumps(values, indent=2) + "\n")
 
     def save_model(self, model: "keras.Model") -> None:
-        """Save the model, whole or not at all."""
+        """Save the model, completely or not at all."""
         with atomic_path(self.model) as part:
             model.save(part)
 

@@ -1,4 +1,4 @@
-"""`RunRecord`: one run folder, read back as plain data."""
+"""`RunRecord`: the contents of a run folder as plain data."""
 
 import csv
 import json
@@ -21,14 +21,14 @@ _REQUIRED = ("replicas", "global_batch", "seconds")
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """What a run left.
+    """The contents of a run folder.
 
     Attributes:
-        name: What the report calls it.
-        path: Its folder.
-        settings: `config.json`.
-        summary: `summary.json`.
-        epochs: The lines of `history.csv`, each a number or `None` by column.
+        name: Its name in the report.
+        path: The folder.
+        settings: The contents of `config.json`.
+        summary: The contents of `summary.json`.
+        epochs: The lines of `history.csv`: numbers or `None` by column.
     """
 
     name: str
@@ -38,15 +38,15 @@ class RunRecord:
     epochs: Sequence[Mapping[str, float | None]]
 
     def fact(self, name: str) -> float | None:
-        """A finite number of the summary, else `None`."""
+        """Return a number of the summary if it is finite, otherwise `None`."""
         return finite(self.summary.get(name))
 
     def values(self, column: str) -> list[float | None]:
-        """A column of the history."""
+        """Return a column of the history."""
         return [epoch.get(column) for epoch in self.epochs]
 
     def known(self, column: str) -> list[float]:
-        """The values of a column, without the epochs that have none."""
+        """Return the values of a column, without epochs that have none."""
         return [value for value in self.values(column) if value is not None]
 
     def logged(self, column: str) -> bool:
@@ -66,7 +66,7 @@ class RunRecord:
 
     @cached_property
     def rates(self) -> list[float]:
-        """Images per second of the warm epochs that tell them."""
+        """Images per second of the warm epochs, see `warm_rates`."""
         return warm_rates(self.known("images_per_sec"))
 
     @cached_property
@@ -76,7 +76,7 @@ class RunRecord:
 
     @cached_property
     def met(self) -> Met | None:
-        """Where the run met its own target."""
+        """When the run met the target in its settings."""
         targets = {"val_accuracy": finite(self.settings.get("target_accuracy"))}
         targets["accuracy"] = finite(self.settings.get("target_train_accuracy"))
         patience = finite(self.settings.get("patience")) or 1
@@ -85,7 +85,7 @@ class RunRecord:
 
 
 def finite(value: Any) -> float | None:
-    """The value as a finite number, else `None`."""
+    """Return the value if it is a finite number, otherwise `None`."""
     number = as_real(value)
     return number if number is not None and math.isfinite(number) else None
 

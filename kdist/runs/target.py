@@ -1,4 +1,4 @@
-"""When training meets its target: accuracies above it in several epochs in a row."""
+"""When training meets its target: the accuracy is above it in several consecutive epochs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Met:
-    """Where a target was met: the first epoch of the row that beats it.
+    """When a target was met: the first of the consecutive epochs that beat it.
 
     Attributes:
-        epoch: From 1.
-        seconds: Of the wall clock since training began.
+        epoch: The epoch, counted from 1.
+        seconds: Wall-clock seconds from the start of training to the end of the epoch.
     """
 
     epoch: int
@@ -21,12 +21,12 @@ class Met:
 
 @dataclass(frozen=True)
 class Streak:
-    """The epochs in a row that beat their targets, up to the last one that was compared.
+    """The consecutive epochs that beat their targets, up to the latest one.
 
     Attributes:
-        length: How many.
-        epoch: The first of them, from 1; `None` if there is none, or its number is not known.
-        seconds: Of training until its end; `None` likewise.
+        length: The number of epochs.
+        epoch: The first of them, counted from 1; `None` if there is none, or it is unknown.
+        seconds: Seconds of training to the end of the first one; `None` likewise.
     """
 
     length: int = 0
@@ -34,12 +34,12 @@ class Streak:
     seconds: float | None = None
 
     def after(self, beaten: bool, *, epoch: int | None, seconds: float | None) -> "Streak":
-        """The streak once one more epoch has been compared.
+        """Return the streak after one more epoch.
 
         Args:
-            beaten: Whether it beat the targets.
-            epoch: Its number, from 1.
-            seconds: Of training until its end.
+            beaten: Whether the epoch beat the targets.
+            epoch: Its number, counted from 1.
+            seconds: Seconds of training to its end.
         """
         if not beaten:
             return Streak()
@@ -49,11 +49,11 @@ class Streak:
 
 
 def beats(values: Mapping[str, float], targets: Mapping[str, float]) -> bool:
-    """Whether every value is above its target; to reach it exactly is not enough, nor is NaN.
+    """Whether every value is above its target; equal values and NaN are not.
 
     Args:
-        values: An epoch's, by name; one for each target at least.
-        targets: What to beat, by name.
+        values: The values of an epoch by name, including one for each target.
+        targets: The targets by name.
     """
     return all(_is_above(values[name], target) for name, target in targets.items())
 
@@ -61,14 +61,14 @@ def beats(values: Mapping[str, float], targets: Mapping[str, float]) -> bool:
 def met_target(
     epochs: Sequence[Mapping[str, float | None]], targets: Mapping[str, float], *, patience: int
 ) -> Met | None:
-    """Where a run met its targets in `patience` epochs in a row, as `StopAtAccuracy` counts them.
+    """Find when a run met its targets in `patience` consecutive epochs, as `StopAtAccuracy` does.
 
-    Epochs without validation neither count nor interrupt the row.
+    Epochs without validation are ignored.
 
     Args:
         epochs: Lines of `history.csv`.
-        targets: What to beat, by column; of none, nothing is met.
-        patience: Epochs in a row, at least 1.
+        targets: The targets by column; without any, the result is `None`.
+        patience: Number of consecutive epochs, at least 1.
     """
     streak = Streak()
     for line in epochs if targets else ():
@@ -86,5 +86,5 @@ def met_target(
 
 
 def _is_above(accuracy: float, target: float) -> bool:
-    # Keras computes in float32, where 8,500 right of 10,000 come out as 0.85000002.
+    # Keras computes in float32, in which 8,500 of 10,000 is 0.85000002.
     return bool(np.float32(accuracy) > np.float32(target))

@@ -1,16 +1,16 @@
-"""Words of a run's folder, for a reader."""
+"""Text for reports and messages."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def count(number: float, noun: str) -> str:
-    """`1 run`, `1,200 runs`."""
+    """Return a number with its noun, such as `1 run` or `1,200 runs`."""
     return f"{number:,.0f} {noun}{'' if number == 1 else 's'}"
 
 
 def sanitize_text(value: Any) -> Any:
-    r"""Plain data whose text UTF-8 can hold: a folder's name in another encoding is none.
+    r"""Replace characters that UTF-8 cannot encode, as in folder names of another encoding.
 
     Example:
         >>> sanitize_text(["run-\udcff"])

@@ -1,11 +1,11 @@
-"""The speed of a run's warm epochs: those after the first, which holds the tracing of the step."""
+"""The speed of a run's warm epochs: those after the first, which includes tracing the step."""
 
 import statistics
 from collections.abc import Sequence
 
 
 def warm_rates(rates: Sequence[float]) -> list[float]:
-    """Images per second of every epoch but the first; of a single epoch, its own.
+    """Return the images per second of all epochs but the first, unless it is the only one.
 
     Example:
         >>> warm_rates([10.0, 90.0, 110.0])
@@ -15,7 +15,7 @@ def warm_rates(rates: Sequence[float]) -> list[float]:
 
 
 def median_rate(rates: Sequence[float]) -> float | None:
-    """The median of `warm_rates`; `None` without an epoch.
+    """Return the median of `warm_rates`; `None` without epochs.
 
     Args:
         rates: Images per second of each epoch.
