@@ -17,9 +17,6 @@ statistics in all cases. Takes about five minutes on two CPU cores.
 # ruff: noqa: ARG002, D102, D103 - the names of the methods are Keras's
 
 import argparse
-import os
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import kdist
 import keras

@@ -16,9 +16,6 @@ Prints the test accuracy of each run by epoch, and which runs diverged: they end
 # ruff: noqa: D103
 
 import argparse
-import os
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import kdist
 import keras

@@ -2,11 +2,14 @@
 
 import lazy_loader
 
+from .distribute.start_up_messages import quiet_tensorflow
 from .performance.onednn import enable_onednn
 
 __version__ = "0.1.0"
 
-enable_onednn()  # before anything imports TensorFlow
+# Before anything imports TensorFlow.
+enable_onednn()
+quiet_tensorflow()
 
 # TensorFlow takes seconds to import: a name of `__init__.pyi` is loaded when it is first used.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

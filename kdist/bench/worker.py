@@ -18,7 +18,6 @@ _WARM_UPS = 2
 
 def main() -> None:
     """Speak JSON lines on standard output: what was prepared, then seconds, line by line."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # What libraries print must not get between the lines.
     channel = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -1,7 +1,6 @@
 """The `kdist` command: parses and calls, no logic."""
 
 import logging
-import os
 import sys
 
 from cyclopts import App, CycloptsError, UnknownOptionError
@@ -31,7 +30,6 @@ app.register_install_completion_command()
 
 def main() -> None:
     """Run the command line; a user's mistake is one line and exit code 2."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # TensorFlow's Python logger tells every reduction at level INFO.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     try:

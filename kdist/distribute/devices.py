@@ -1,7 +1,9 @@
 """Choose a strategy's devices by name, and split the CPU into logical devices."""
 
 import os
+import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import tensorflow as tf
 
 from ..arguments import as_integer
 from ..errors import UserError
+from .start_up_messages import DEV, quiet_stderr
 
 # The number of logical CPUs is fixed once TensorFlow has started. Idle ones cost nothing, so there
 # are enough for a later strategy in the same process that uses more replicas than the first.
@@ -21,8 +24,10 @@ def first_devices(replicas: int | None) -> list[str]:
         raise UserError(f"replicas has to be an integer, received {replicas!r}")
     if replicas is not None and replicas < 1:
         raise UserError(f"replicas has to be at least 1, received {replicas}")
-    gpus = len(tf.config.get_visible_devices("GPU"))
+    with quiet_stderr():  # CUDA starts here
+        gpus = len(tf.config.get_visible_devices("GPU"))
     if not gpus:
+        _warn_of_unusable_gpus()
         _split_cpu(replicas)
         return [f"CPU:{index}" for index in range(replicas or 1)]
     if replicas is not None and replicas > gpus:
@@ -32,6 +37,19 @@ def first_devices(replicas: int | None) -> list[str]:
             " the CPU instead"
         )
     return [f"GPU:{index}" for index in range(replicas or gpus)]
+
+
+def _warn_of_unusable_gpus() -> None:
+    """Warn of GPUs that TensorFlow does not find, as its own warning is not shown."""
+    present = len(list(DEV.glob("nvidia[0-9]*")))
+    hidden = "CUDA_VISIBLE_DEVICES" in os.environ or tf.config.list_physical_devices("GPU")
+    if present and not hidden:
+        warnings.warn(
+            f"this machine has {present} NVIDIA GPU{'s' * (present > 1)}, but TensorFlow finds none"
+            " and uses the CPU: pip install 'kdist[cuda]', or set TF_CPP_MIN_LOG_LEVEL=0 to see"
+            " what is missing",
+            stacklevel=4,
+        )
 
 
 def _split_cpu(replicas: int | None) -> None:
@@ -50,8 +68,7 @@ def _split_cpu(replicas: int | None) -> None:
             return
         raise UserError(
             f"received replicas={replicas}, but TensorFlow has already started with {configured}"
-            f" logical CPU{'s' * (configured > 1)}, and their number is now fixed: move the line"
-            f" {_calling_line()} up, above the first tensor, model or dataset of the program"
+            f" logical CPU{'s' * (configured > 1)}, and their number is now fixed: {_remedy()}"
         ) from error
     _share_cores(replicas)
 
@@ -69,14 +86,25 @@ def _share_cores(replicas: int) -> None:
         tf.config.threading.set_intra_op_parallelism_threads(1)
 
 
+def _remedy() -> str:
+    line = _calling_line()
+    if "ipykernel" in sys.modules:
+        return (
+            f"restart the kernel, and run the cell with {line} before any cell that makes a tensor,"
+            " model or dataset"
+        )
+    return f"move the line {line} up, above the first tensor, model or dataset of the program"
+
+
 def _calling_line() -> str:
     """Return the line of the user's program that made the strategy."""
     for frame in reversed(traceback.extract_stack()):
         path = Path(frame.filename)
         if path.parent != Path(__file__).parent and path.name != "distribute_lib.py":
-            return (
-                f"`{frame.line or 'kdist.MirroredStrategy(...)'}` ({frame.filename}:{frame.lineno})"
-            )
+            line = frame.line or "kdist.MirroredStrategy(...)"
+            # A notebook's cell is a file of a random name.
+            place = "" if "ipykernel" in sys.modules else f" ({frame.filename}:{frame.lineno})"
+            return f"`{line}`{place}"
     return "`kdist.MirroredStrategy(...)`"
 
 
@@ -90,7 +118,8 @@ def known_devices(devices: Sequence[str]) -> list[str]:
         raise UserError(
             "received an empty list of devices: name at least one, or pass None for all"
         )
-    known = [short_name(device.name) for device in tf.config.list_logical_devices()]
+    with quiet_stderr():
+        known = [short_name(device.name) for device in tf.config.list_logical_devices()]
     known = [name for name in known if device_type(name) in ("CPU", "GPU")]
     names = [short_name(name) for name in devices]
     unknown = [name for name, short in zip(devices, names, strict=True) if short not in known]

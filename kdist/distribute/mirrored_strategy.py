@@ -84,6 +84,11 @@ class MirroredStrategy(tf.distribute.MirroredStrategy, _upstream.StrategyHooks):
         """Names of the devices, one per replica, e.g. `("GPU:0", "GPU:1")`."""
         return tuple(short_name(name) for name in self.extended.worker_devices)
 
+    def __repr__(self) -> str:
+        replicas = self.num_replicas_in_sync
+        count = f"{replicas} replica{'s' * (replicas > 1)}"
+        return f"<kdist.MirroredStrategy, {count}: {', '.join(self.devices)}>"
+
     def build(self, model_fn: Callable[[], keras.Model]) -> keras.Model:
         """Make a model in the strategy's scope, with synchronized batch norms.
 

@@ -1,6 +1,5 @@
 """Where a sweep runs."""
 
-import os
 import subprocess
 import sys
 from typing import Any
@@ -21,7 +20,6 @@ def machine() -> dict[str, Any]:
         [sys.executable, "-m", "kdist", "devices"],
         capture_output=True,
         text=True,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
     )
     devices = [" ".join(line.split()) for line in done.stdout.splitlines()]
     if done.returncode or not devices:

@@ -16,7 +16,6 @@ _PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     """Train as the file says: `{"config": …, "ablate": […], "parent": PID}`."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     order: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     _end_with(order["parent"])
     from ..training.run import train

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -5,6 +6,7 @@ import kdist
 import pytest
 import tensorflow as tf
 from kdist.distribute import devices
+from kdist.distribute.start_up_messages import VARIABLE
 from kdist.errors import UserError
 
 
@@ -53,15 +55,38 @@ def test_a_late_strategy_says_which_line_to_move_up(tmp_path):
     assert "late.py:3" in done.stderr
 
 
-def test_the_cpu_is_split_once_for_strategies_of_all_sizes():
+def test_in_a_notebook_it_says_to_restart_the_kernel(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    words = (
+        r"restart the kernel, and run the cell with `kdist.MirroredStrategy\(replicas=99\)` before"
+    )
+    with pytest.raises(UserError, match=words) as error:
+        kdist.MirroredStrategy(replicas=99)
+    assert ".py" not in str(error.value)
+
+
+def test_printing_a_strategy_says_what_it_runs_on():
+    assert repr(kdist.MirroredStrategy(replicas=2)) == (
+        "<kdist.MirroredStrategy, 2 replicas: CPU:0, CPU:1>"
+    )
+    assert str(kdist.MirroredStrategy(["CPU:3"])) == "<kdist.MirroredStrategy, 1 replica: CPU:3>"
+
+
+def test_an_interactive_session_is_quiet_and_splits_the_cpu_once_for_strategies_of_all_sizes():
     code = (
         "import kdist, tensorflow as tf\n"
         "print([len(kdist.MirroredStrategy(replicas=n).devices) for n in (64, 1, 2, 4)])\n"
         "print(tf.config.threading.get_intra_op_parallelism_threads(), 'thread')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "[64, 1, 2, 4]" in done.stdout, done.stderr
-    assert "1 thread" in done.stdout
+    done = subprocess.run(
+        [sys.executable, "-i", "-c", code],
+        capture_output=True,
+        text=True,
+        env={name: value for name, value in os.environ.items() if name != VARIABLE},
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.stdout == "[64, 1, 2, 4]\n1 thread\n"
+    assert done.stderr.strip() == ">>>"
 
 
 @pytest.mark.parametrize(
