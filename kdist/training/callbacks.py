@@ -16,6 +16,7 @@ from ..runs.run_folder import RunFolder
 from ..tracking.factory import tracking
 from .config import TrainConfig
 from .plan import TrainPlan
+from .progress import make_progress
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,14 +58,16 @@ def make_callbacks(
     """
     line = min(verbose, 1)
     stop, history = _stop(config, verbose=line), keras.callbacks.History()
+    total_time = PrintTotalTime(verbose=0)
     ordered = [
         # First, so that the others see the metrics of the averaged weights.
         *([keras.callbacks.SwapEMAWeights()] if config.ema_momentum is not None else []),
-        PrintThroughput(verbose=line),
-        *([GradientNoiseScale(verbose=line)] if config.noise_scale else []),
+        PrintThroughput(verbose=0),
+        *([GradientNoiseScale(verbose=0)] if config.noise_scale else []),
         stop,
-        PrintTotalTime(verbose=line),
+        total_time,
         *more,
+        *make_progress(verbose, total_time),  # it shows what those above measure
         history,  # after the callbacks above, to record what they add to `logs`
         SaveTrainingData(folder.history, verbose=0),
         *_trackers(config, plan, model, folder, verbose=verbose),  # last, to see all of `logs`

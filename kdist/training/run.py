@@ -10,6 +10,7 @@ from ..data import ImageData
 from ..distribute.xla import check_xla, describe_xla
 from ..runs.run_folder import RunFolder
 from .config import TrainConfig
+from .console import result_lines, settings_lines
 from .model import make_model, save_stock_model
 from .pipelines import load_data, make_pipelines
 from .plan import TrainPlan, make_plan
@@ -39,8 +40,9 @@ def train(
         config: The settings.
         callbacks: Additional Keras callbacks. The values that they add to `logs` are saved in
             `history.csv`.
-        announce: Called with lines that describe the run: devices, batch, learning rate, folder.
-        verbose: As in `fit`; 0 also silences kdist's callbacks.
+        announce: Called with lines that describe the run: its settings, at the end its result.
+        verbose: 0 for no progress; 1 for Keras's progress bar on a terminal, and a line per epoch;
+            2 for the line alone, as without a terminal.
         ablate: Parts of a training step to remove, in order to measure how long they take:
             `"collectives"` or `"input"` (see `kdist.performance.ablation`). The trained model is
             then useless.
@@ -102,7 +104,8 @@ def _train(
 
     keras.utils.set_random_seed(config.seed)
     plan = make_plan(config, replicas=strategy.num_replicas_in_sync)
-    _announce_plan(plan, config, strategy, folder, announce)
+    for line in settings_lines(config, plan, strategy.devices, folder):
+        announce(line)
     training, validation = make_pipelines(config, data, plan)
     model = make_model(config, data, strategy, plan)
     announce(describe_xla(bool(model.jit_compile), config.xla, strategy.devices))
@@ -130,21 +133,6 @@ def _train(
         made.history.history, folder, model, seconds, interrupted, made.stop.reached
     )
     folder.write_json("summary.json", summary(result, strategy, plan, data))
+    for line in result_lines(result):
+        announce(line)
     return result
-
-
-def _announce_plan(
-    plan: TrainPlan,
-    config: TrainConfig,
-    strategy: "MirroredStrategy",
-    folder: RunFolder,
-    announce: Callable[[str], None],
-) -> None:
-    announce(f"Devices: {', '.join(strategy.devices)}")
-    announce(f"Replicas: {plan.replicas}")
-    announce(f"Global batch: {plan.global_batch} ({config.batch_size} per replica)")
-    announce(
-        f"Learning rate: {plan.learning_rate:g} ({config.base_lr:g} for one replica,"
-        f" rule {config.lr_rule})"
-    )
-    announce(f"Run folder: {folder.path}")

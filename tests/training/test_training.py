@@ -1,5 +1,6 @@
 import csv
 import json
+import re
 from pathlib import Path
 
 import keras
@@ -31,16 +32,52 @@ def run(tmp_path_factory):
     return settings, train(settings, announce=lines.append, verbose=0), lines
 
 
+def table(lines):
+    """The rows of the tables among the lines."""
+    rows = [line.strip().split("  ", 1) for line in lines if line.startswith("  ")]
+    return {name: value.strip() for name, value in rows}
+
+
 def test_says_what_is_trained_on_what(run):
     settings, _, lines = run
-    assert lines[1:] == [
-        "Devices: CPU:0, CPU:1",
-        "Replicas: 2",
-        "Global batch: 32 (16 per replica)",
-        "Learning rate: 0.02 (0.01 for one replica, rule linear)",
-        f"Run folder: {settings.run_dir}",
-        "XLA: off, it cannot compile a step that spans logical CPUs",
+    start = table(
+        lines[: lines.index("XLA: off, it cannot compile a step that spans logical CPUs")]
+    )
+    devices = start.pop("devices")
+    assert re.fullmatch(r"CPU:0, CPU:1 \(.+\)", devices)
+    assert start == {
+        "replicas": "2",
+        "model": "WideResNet-10-1",
+        "global batch": "32 (16 per replica)",
+        "learning rate": "0.02 (0.01 for one replica, rule linear)",
+        "epochs": "2 at most",
+        "run folder": settings.run_dir,
+        "dataset": "sample (default fashion_mnist)",
+        "subset": "97 (default none)",
+        "log_dir": f"{settings.log_dir} (default none)",
+    }
+
+
+def test_says_at_the_end_what_was_reached_and_where_it_is(run):
+    settings, result, lines = run
+    accuracies = result.history["val_accuracy"]
+    best = max(accuracies)
+    end = table(lines[-6:])
+    assert list(end) == [
+        "best epoch",
+        "images/s",
+        "cumulative training time",
+        "model",
+        "curve",
+        "report",
     ]
+    assert end["best epoch"] == f"{accuracies.index(best) + 1} of 2, val_accuracy {best:.4f}"
+    rate = result.history["images_per_sec"][1]
+    assert end["images/s"] == f"{rate:,.0f} (median after the first epoch)"
+    assert end["cumulative training time"] == f"{result.seconds:,.1f} seconds"
+    assert Path(end["model"]).is_file()
+    assert Path(end["curve"]).is_file()
+    assert end["report"] == f"kdist report {settings.run_dir}"
 
 
 def test_leaves_a_run_folder(run):

@@ -1,0 +1,109 @@
+"""What a run prints before and after its training: the settings, and the result."""
+
+import io
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ..performance.hardware import device_names
+from ..runs.run_folder import RunFolder
+from .config import TrainConfig
+from .plan import TrainPlan
+
+if TYPE_CHECKING:
+    from .result import TrainResult
+
+# The rows above the settings that differ from their defaults.
+_SHOWN = {"replicas", "batch_size", "base_lr", "lr_rule", "depth", "width", "epochs", "run_dir"}
+# A file has no width of its own: lines are not broken.
+_WIDE = 1000
+
+
+def settings_lines(
+    config: TrainConfig, plan: TrainPlan, devices: tuple[str, ...], folder: RunFolder
+) -> list[str]:
+    """Format what is about to be trained as a table: the plan, then settings that were changed.
+
+    Args:
+        config: The settings.
+        plan: Batch and learning rate.
+        devices: Names of the strategy's devices.
+        folder: The run folder.
+    """
+    hardware = ", ".join(dict.fromkeys(device_names(devices)))
+    rows = {
+        "devices": f"{', '.join(devices)} ({hardware})",
+        "replicas": f"{plan.replicas}",
+        "model": f"WideResNet-{config.depth}-{config.width}",
+        "global batch": f"{plan.global_batch} ({config.batch_size} per replica)",
+        "learning rate": f"{plan.learning_rate:g} ({config.base_lr:g} for one replica, rule"
+        f" {config.lr_rule})",
+        "epochs": f"{config.epochs} at most",
+        "run folder": f"{folder.path}",
+    }
+    default = TrainConfig().to_dict()
+    changed = {
+        name: f"{_setting(value)} (default {_setting(default[name])})"
+        for name, value in config.to_dict().items()
+        if name not in _SHOWN and value != default[name]
+    }
+    return _two_columns([*rows.items(), *changed.items()])
+
+
+def result_lines(result: "TrainResult") -> list[str]:
+    """Format a result as a table: what was reached, how fast, and where its files are."""
+    folder = Path(result.run_dir)
+    model = folder / "model.keras"
+    rows = {
+        "best epoch": _best(result),
+        "images/s": _speed(result),
+        "cumulative training time": f"{result.seconds:,.1f} seconds",
+        "model": f"{model}" if model.exists() else "not saved",
+        "curve": f"{folder / 'history.csv'}",
+        "report": f"kdist report {shlex.quote(result.run_dir)}",
+    }
+    noise = result.history.get("gradient_noise_scale", [])
+    if noise and noise[-1] == noise[-1]:  # NaN where it is unknown
+        rows["gradient noise scale"] = (
+            f"{noise[-1]:,.0f} images: more replicas help up to about this global batch"
+        )
+    return _two_columns(rows.items())
+
+
+def _best(result: "TrainResult") -> str:
+    accuracies = result.history.get("val_accuracy", [])
+    known = [(accuracy, -epoch) for epoch, accuracy in enumerate(accuracies, 1) if accuracy >= 0]
+    if not known:
+        return "unknown, no epoch was validated"
+    best, epoch = max(known)
+    return f"{-epoch} of {result.epochs}, val_accuracy {best:.4f}"
+
+
+def _speed(result: "TrainResult") -> str:
+    if result.images_per_sec is None:
+        return "unknown, no epoch was finished"
+    which = "median after the first epoch" if result.epochs > 1 else "of one epoch, with its start"
+    return f"{result.images_per_sec:,.0f} ({which})"
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else f"{value}"
+
+
+def _two_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
+    table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(f"  {name}", value)
+    screen = Console()
+    width = screen.width if screen.is_terminal else _WIDE
+    text = io.StringIO()
+    Console(file=text, width=width, markup=False, emoji=False, highlight=False).print(table)
+    return [line.rstrip() for line in text.getvalue().splitlines()]
