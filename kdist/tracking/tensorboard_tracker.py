@@ -1,4 +1,4 @@
-"""TensorBoard: scalars and graph with Keras's own callback, plus hyperparameters."""
+"""TensorBoard: scalars and graph with Keras's own callback, hyperparameters, best values."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,6 +8,9 @@ import keras
 import tensorflow as tf
 from tensorboard.plugins.hparams import api as hparams
 
+from ..runs.versions import versions
+from .best_values import BestValues
+from .device import device_of
 from .every_batches import EveryBatches
 from .tracker import Tracker
 
@@ -15,11 +18,12 @@ _TITLE = "TensorBoard"
 
 
 class TensorBoardTracker(Tracker):
-    """Writes `epoch_<name>` every epoch, the model's graph and the hyperparameters.
+    """Writes `epoch_<name>` every epoch, counted from 1, the model's graph and hyperparameters.
 
     Training and validation are the runs `train` and `validation`, as with Keras's callback. The
-    hyperparameters are for the HParams dashboard, which compares the trials of a search if it is
-    opened on the search's folder.
+    folder itself is a run with the best accuracies and losses so far (`best_val_accuracy`, …) and
+    `best_epoch`, the device and the versions as text, and the hyperparameters. These are for the
+    HParams dashboard, which compares the trials of a search if it is opened on the search's folder.
 
     Args:
         folder: The folder for the event files.
@@ -38,14 +42,33 @@ class TensorBoardTracker(Tracker):
             if isinstance(value, bool | int | float | str)
         }
         self.trial = trial
+        self._writer: Any = None
+        self._best_values = BestValues()
 
     def begin(self) -> list[Any]:
         """Make Keras's callback, and TensorBoard's callback for the hyperparameters."""
-        folder = str(self.folder)
-        callbacks = [keras.callbacks.TensorBoard(folder)]
+        self._best_values = BestValues()
+        self._writer = tf.summary.create_file_writer(str(self.folder))
+        about = {"device": device_of(self.model.distribute_strategy), **versions()}
+        with self._writer.as_default(0):
+            for name, value in about.items():
+                tf.summary.text(name, value)
+        callbacks = [keras.callbacks.TensorBoard(str(self.folder))]
         if self.hyperparameters:
-            callbacks.append(hparams.KerasCallback(folder, self.hyperparameters, self.trial))
+            callbacks.append(hparams.KerasCallback(self._writer, self.hyperparameters, self.trial))
         return callbacks
+
+    def at_epoch_end(self, epoch: int, logs: dict[str, Any]) -> None:
+        """Write the best values so far."""
+        with self._writer.as_default(epoch):
+            for name, value in self._best_values.update(epoch, logs).items():
+                tf.summary.scalar(name, value)
+
+    def close(self, exit_code: int) -> None:  # noqa: ARG002 - as in `Tracker`
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
 
 
 class TensorBoardBatches(EveryBatches):

@@ -1,6 +1,7 @@
 """`Tracker`: the base class of all trackers, which may never interrupt training."""
 
 import contextlib
+import time
 import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -16,7 +17,8 @@ class Tracker(keras.callbacks.Callback):
     files. Only training and epoch events are forwarded: if a callback handles batches, Keras waits
     for the metrics of every execution.
 
-    A subclass makes the callbacks in `begin`, and closes in `close` what they leave open.
+    A subclass makes the callbacks in `begin`, and closes in `close` what they leave open. They get
+    epochs counted from 1, as everywhere in kdist, and `seconds` since training began.
 
     Args:
         title: The tracker's name in warnings.
@@ -27,13 +29,14 @@ class Tracker(keras.callbacks.Callback):
         self.title = title
         self._callbacks: list[Any] = []
         self._open = False
+        self._began = 0.0
 
     def begin(self) -> list[Any]:
         """Return the callbacks to forward events to."""
         return []
 
     def at_epoch_end(self, epoch: int, logs: dict[str, Any]) -> None:
-        """Write values that the callbacks do not write."""
+        """Write values that the callbacks do not write; epochs count from 1."""
 
     def close(self, exit_code: int) -> None:
         """Close what was opened; `exit_code` is 0 if training finished."""
@@ -41,6 +44,7 @@ class Tracker(keras.callbacks.Callback):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Make the callbacks and start them."""
         self._open = True
+        self._began = time.perf_counter()
         with self._guarded("start"):
             self._callbacks = self.begin()
             for callback in self._callbacks:
@@ -52,15 +56,16 @@ class Tracker(keras.callbacks.Callback):
         """Forward the event."""
         with self._guarded("begin an epoch"):
             for callback in self._callbacks:
-                callback.on_epoch_begin(epoch, logs)
+                callback.on_epoch_begin(epoch + 1, logs)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Forward the event with a copy of `logs`, which trackers must not change."""
+        values = {"seconds": time.perf_counter() - self._began} | dict(logs or {})
         with self._guarded("write an epoch"):
             for callback in self._callbacks:
-                callback.on_epoch_end(epoch, dict(logs or {}))
+                callback.on_epoch_end(epoch + 1, dict(values))
             if self._open:
-                self.at_epoch_end(epoch, dict(logs or {}))
+                self.at_epoch_end(epoch + 1, dict(values))
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
         """Close the tracker."""

@@ -8,7 +8,10 @@ from typing import Any
 import wandb
 from wandb.integration.keras import WandbMetricsLogger, WandbModelCheckpoint
 
+from ..runs.versions import versions
+from .best_values import BestValues
 from .every_batches import EveryBatches
+from .device import device_of
 from .tracker import Tracker
 from .wandb_run import begin_run
 
@@ -18,8 +21,9 @@ _TITLE = "W&B"
 class WandbTracker(Tracker):
     """Tracks a run with W&B: settings, metrics of each epoch, the best model and the objective.
 
-    The values of an epoch are `epoch/<name>` over `epoch/epoch`, counted from 0, as with wandb's
-    `WandbMetricsLogger`.
+    The values of an epoch are `epoch/<name>` over `epoch/epoch`, as with wandb's
+    `WandbMetricsLogger`, but counted from 1. The run's summary also has the best accuracies and
+    losses (`best_val_accuracy`, …), `best_epoch` and `seconds`, its config `device` and `versions`.
 
     Args:
         folder: The run's files are written to `<folder>/wandb`.
@@ -64,14 +68,17 @@ class WandbTracker(Tracker):
         self._run: Any = None
         self._own = False
         self._best = math.nan
+        self._best_values = BestValues()
         self._checkpoint: Any = None
 
     def begin(self) -> list[Any]:
         """Start the run, or use the active one."""
-        config = {"replicas": self.model.distribute_strategy.num_replicas_in_sync} | self.config
+        strategy = self.model.distribute_strategy
+        made_on = {"device": device_of(strategy), "versions": versions()}
+        config = {"replicas": strategy.num_replicas_in_sync} | made_on | self.config
         if self.objective is not None:
             config["objective"] = " ".join(reversed(self.objective))
-        self._best = math.nan
+        self._best, self._best_values = math.nan, BestValues()
         self._own = wandb.run is None
         if self._own:
             self._run = begin_run(self.folder, config=config, **self.run_options)
@@ -88,7 +95,10 @@ class WandbTracker(Tracker):
         return [WandbMetricsLogger("epoch")]
 
     def at_epoch_end(self, epoch: int, logs: dict[str, Any]) -> None:
-        """Save the best so far: the objective's value and, if requested, the model."""
+        """Save the best so far: values, the objective and, if requested, the model."""
+        self._run.summary.update(
+            self._best_values.update(epoch, logs) | {"seconds": logs["seconds"]}
+        )
         name, direction = self.objective or ("val_loss", "min")
         value = float(logs.get(name, math.nan))
         better = value > self._best if direction == "max" else value < self._best

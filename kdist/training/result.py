@@ -1,13 +1,12 @@
 """`TrainResult`: the result of a run."""
 
 import dataclasses
-import importlib.metadata
-import platform
 from typing import TYPE_CHECKING, Any
 
 from ..data import ImageData
 from ..performance.hardware import device_names
 from ..runs.run_folder import RunFolder
+from ..runs.versions import versions
 from ..runs.warm_epochs import median_rate
 from .plan import TrainPlan
 
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     import keras
 
     from ..distribute.mirrored_strategy import MirroredStrategy
-
-_VERSIONS = ("kdist", "tensorflow", "keras", "numpy")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,6 +88,5 @@ def summary(
         "data": data.source,
         "training_images": len(data.train_images),
         "validation_images": len(data.test_images),
-        "versions": {name: importlib.metadata.version(name) for name in _VERSIONS}
-        | {"python": platform.python_version()},
+        "versions": versions(),
     }

@@ -13,7 +13,7 @@ from .config import TrainConfig
 from .console import result_lines, settings_lines
 from .model import make_model, save_stock_model
 from .pipelines import load_data, make_pipelines
-from .plan import TrainPlan, make_plan
+from .plan import make_plan
 from .precision import precision_scope
 from .result import TrainResult, make_result, summary
 

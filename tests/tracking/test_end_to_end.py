@@ -1,7 +1,9 @@
 """One tiny fit with every tracker, and what the programs it is meant for find in its files."""
 
 import csv
+import importlib.metadata
 import json
+import platform
 import subprocess
 import sys
 
@@ -9,8 +11,10 @@ import kdist
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 import wandb
 from kdist.callbacks import BatchNormMonitor, GradientNoiseScale, PrintThroughput
+from kdist.performance.hardware import device_names
 from kdist.tracking import tracking
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import metadata
@@ -33,6 +37,13 @@ METRICS = {
     "loss_in_training_mode",
     "loss_in_inference_mode",
     "gradient_noise_scale",
+}
+MADE_WITH = {
+    "kdist": importlib.metadata.version("kdist"),
+    "tensorflow": tf.__version__,
+    "keras": keras.__version__,
+    "numpy": np.__version__,
+    "python": platform.python_version(),
 }
 HYPERPARAMETERS = {"base_lr": 0.05, "optimizer": "sgd", "nesterov": False, "momentum": None}
 
@@ -121,10 +132,11 @@ def records(folder):
 
 def test_wandb_has_every_metric_of_every_epoch_once_over_the_epochs(records, table):
     rows = [item["item"] for item in records["history"] if "epoch/epoch" in item["item"]]
-    assert [row["epoch/epoch"] for row in rows] == list(range(EPOCHS))
+    assert [row["epoch/epoch"] for row in rows] == [1, 2]
+    assert 0 < rows[0]["epoch/seconds"] < rows[1]["epoch/seconds"]
     for row, line in zip(rows, table, strict=True):
         assert {name for name in row if name[0] != "_"} == {
-            f"epoch/{name}" for name in (*METRICS, "epoch")
+            f"epoch/{name}" for name in (*METRICS, "epoch", "seconds")
         }
         for name, value in line.items():
             assert float(row[f"epoch/{name}"]) == pytest.approx(value, nan_ok=True)
@@ -139,12 +151,36 @@ def test_wandb_has_the_batches_that_were_asked_for(records):
     assert [row["batch/learning_rate"] for row in rows] == [pytest.approx(0.05)] * 2
 
 
+def summarized(records):
+    """The last value of everything in the run's summary."""
+    return {name: value for one in records["summary"] for name, value in one["update"].items()}
+
+
+def max_of(table, name):
+    return max(line[name] for line in table)
+
+
+def best_epoch(table):
+    accuracies = [line["val_accuracy"] for line in table]
+    return accuracies.index(max(accuracies)) + 1
+
+
+def test_wandb_has_the_best_values_and_the_seconds_in_its_summary(records, table):
+    summary = summarized(records)
+    assert summary["best_val_accuracy"] == pytest.approx(max_of(table, "val_accuracy"))
+    assert summary["best_loss"] == pytest.approx(min(line["loss"] for line in table))
+    assert summary["best_epoch"] == best_epoch(table)
+    assert summary["seconds"] == summary["epoch/seconds"]
+
+
 def test_wandb_has_the_config_the_group_and_the_objective(records, table):
     (run,) = records["run"]
     config = run["config"]["update"]
     assert config.pop("_wandb") == {}
     assert config == {
         "replicas": 2,
+        "device": device_names(("CPU:0",))[0],
+        "versions": MADE_WITH,
         "global_batch": 8,
         "width": 3,
         "objective": "max val_accuracy",
@@ -152,10 +188,7 @@ def test_wandb_has_the_config_the_group_and_the_objective(records, table):
     }
     assert (run["run_group"], run["display_name"]) == ("a search", "trial 7")
     assert run["job_type"] == "trial"
-    best = [summary.get("update", {}).get("objective") for summary in records["summary"]]
-    assert [value for value in best if value is not None][-1] == pytest.approx(
-        max(line["val_accuracy"] for line in table)
-    )
+    assert summarized(records)["objective"] == pytest.approx(max_of(table, "val_accuracy"))
     assert records["exit"][-1].get("exit_code", 0) == 0
 
 
@@ -163,7 +196,7 @@ def test_wandb_has_the_model_of_each_epoch_that_was_the_best_so_far(records, tab
     accuracies = [line["val_accuracy"] for line in table]
     best = [n for n in range(EPOCHS) if accuracies[n] > max(accuracies[:n], default=-1)]
     models = records["artifact"]
-    assert [set(model["aliases"]) for model in models] == [{"latest", f"epoch_{n}"} for n in best]
+    assert [set(one["aliases"]) for one in models] == [{"latest", f"epoch_{n + 1}"} for n in best]
     for model in models:
         assert model["type"] == "model"
         assert [file["path"] for file in model["manifest"]["contents"]] == ["best_model.keras"]
@@ -211,13 +244,23 @@ def test_tensorboard_has_every_scalar_and_the_graph(folder, table):
     graph = training.pop("keras")
     assert json.loads(graph[0][1].item())["class_name"] == "Sequential"
     assert set(validation) == {"epoch_loss", "epoch_accuracy"}
+    seconds = [value for _, value in training.pop("epoch_seconds")]
+    assert 0 < seconds[0] < seconds[1]
     assert set(training) == {f"epoch_{name}" for name in METRICS if not name.startswith("val_")}
     for found, prefix in ((training, ""), (validation, "val_")):
         for tag, events in found.items():
-            assert [step for step, _ in events] == list(range(EPOCHS))
+            assert [step for step, _ in events] == [1, 2]
             name = prefix + tag.removeprefix("epoch_")
             for (_, value), line in zip(events, table, strict=True):
                 assert value == pytest.approx(line[name], nan_ok=True)
+
+
+def test_tensorboard_has_the_best_values_the_device_and_the_versions(folder, table):
+    found = scalars(folder / "tensorboard")
+    assert found["best_val_accuracy"][-1] == (2, pytest.approx(max_of(table, "val_accuracy")))
+    assert found["best_epoch"][-1] == (2, best_epoch(table))
+    about = {"device": device_names(("CPU:0",))[0], **MADE_WITH}
+    assert {name: found[name][0][1].item().decode() for name in about} == about
 
 
 def test_tensorboard_has_the_batches_that_were_asked_for(folder):

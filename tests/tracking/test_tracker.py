@@ -27,6 +27,7 @@ class Recorder(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         logs["more"] = 1
+        assert logs["seconds"] >= 0
         self._note("epoch end", epoch, logs["loss"])
 
     def on_train_end(self, logs=None):
@@ -61,7 +62,7 @@ def test_a_fit_is_handed_on_and_closed_once():
     tracker = Recording(Recorder())
     fit(tracker)
     tracker.on_train_end()
-    calls = [("begin",), ("epoch", 0), ("epoch end", 0, 0.5), ("epoch", 1), ("epoch end", 1, 0.5)]
+    calls = [("begin",), ("epoch", 1), ("epoch end", 1, 0.5), ("epoch", 2), ("epoch end", 2, 0.5)]
     assert tracker.recorder.calls == [*calls, ("end",)]
     assert tracker.closed == [0]
 
