@@ -10,8 +10,8 @@ from wandb.integration.keras import WandbMetricsLogger, WandbModelCheckpoint
 
 from ..runs.versions import versions
 from .best_values import BestValues
-from .every_batches import EveryBatches
 from .device import device_of
+from .every_batches import EveryBatches
 from .tracker import Tracker
 from .wandb_run import begin_run
 
