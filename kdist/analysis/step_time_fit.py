@@ -5,7 +5,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import nnls
 
 from ..arguments import as_real
 from ..errors import UserError
@@ -94,6 +93,8 @@ def fit_step_time(batch_sizes: Sequence[float], images_per_sec: Sequence[float])
     seconds = batches / rates
     columns = np.stack([1 / seconds, batches / seconds], axis=1)
     scale = np.linalg.norm(columns, axis=0)  # they differ by orders of magnitude
+    from scipy.optimize import nnls  # takes a second to import
+
     (overhead, per_image), _ = nnls(columns / scale, np.ones(len(seconds)))
     overhead, per_image = float(overhead / scale[0]), float(per_image / scale[1])
     return StepTimeFit(

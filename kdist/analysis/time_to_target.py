@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
 
 from ..arguments import as_real
 from ..errors import UserError
@@ -136,6 +135,8 @@ def _steps(durations: Sequence[float], reached: Sequence[bool], confidence: floa
         return NotYetCurve(times=(0.0,), share_not_yet=(1.0,), low=(1.0,), high=(1.0,))
     # A run that stopped when another one reached the target had not reached it by then.
     order = sorted(range(len(durations)), key=lambda run: (durations[run], not reached[run]))
+    from scipy import stats  # takes a second to import
+
     ranks, stopped = np.arange(len(order)), [not reached[run] for run in order]
     survival = stats.ecdf(stats.CensoredData.right_censored(ranks, stopped)).sf
     with warnings.catch_warnings():  # there is no interval where the fraction is 1 or 0

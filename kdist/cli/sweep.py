@@ -35,7 +35,8 @@ class SweepOptions:
     """Options of every sweep.
 
     Attributes:
-        output: Folder; a sweep begun in it resumes. `runs/sweep-<date>` by default.
+        output: Folder; a sweep begun in it resumes, and the results of a finished one are shown.
+            `runs/sweep-<date>` by default.
         fresh: Begin anew, whatever was cut short.
         retry_failed: Run failed points again.
     """
@@ -51,6 +52,8 @@ _ACCURACY_OPTIONS = options_of(TrainConfig, without=_NOT_COMPARED)
 if TYPE_CHECKING:
     from typing import Any as AccuracyOptions
     from typing import Any as TimedOptions
+
+    from ..sweep.experiment import ExperimentOrMaker
 else:
     TimedOptions, AccuracyOptions = _TIMED_OPTIONS, _ACCURACY_OPTIONS
 
@@ -89,7 +92,7 @@ def throughput(
     experiment = ThroughputSweep(
         train=train, batch_sizes=batches, replicas=counts, epochs=epochs, rounds=rounds
     )
-    return _run(lambda _: experiment, sweep)
+    return _run(experiment, sweep)
 
 
 @app.command
@@ -140,7 +143,7 @@ def accuracy(
         base_batch=base_batch,
         seeds=seeds,
     )
-    return _run(lambda _: experiment, sweep)
+    return _run(experiment, sweep)
 
 
 @app.command
@@ -181,8 +184,7 @@ def scaling(
 
     chosen = parse_names("--modes", modes, MODES)
 
-    def experiment(machine: dict[str, Any]) -> ScalingSweep:
-        counts = asked or replica_counts(machine)
+    def experiment(counts: list[int]) -> ScalingSweep:
         return ScalingSweep(
             train=train,
             batch_size=batch_size,
@@ -193,7 +195,9 @@ def scaling(
             rounds=rounds,
         )
 
-    return _run(experiment, sweep)
+    return _run(
+        experiment(asked) if asked else lambda machine: experiment(replica_counts(machine)), sweep
+    )
 
 
 def _train_settings(
@@ -210,7 +214,7 @@ def _train_settings(
     return settings
 
 
-def _run(experiment_for: Any, options: SweepOptions) -> int:
+def _run(experiment: "ExperimentOrMaker", options: SweepOptions) -> int:
     from ..sweep.run import sweep
 
-    return sweep(experiment_for, **vars(options))
+    return sweep(experiment, **vars(options))

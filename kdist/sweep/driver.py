@@ -59,7 +59,11 @@ def run_sweep(
         The rows; tables and charts of a sweep that stopped halfway are those of its rows.
     """
     points = experiment.points()
-    rows = _earlier(experiment, folder, console, retry_failed)
+    rows, skipped = ended_rows(experiment, folder.path)
+    for line in skipped:
+        console.print(line, markup=False, highlight=False)
+    if retry_failed:
+        rows = {name: row for name, row in rows.items() if row["status"] != "failed"}
     interrupted, stopped = False, ""
     with Progress(points, rows, console) as progress:
         try:
@@ -96,22 +100,29 @@ def why_stopped(error: OSError, folder: SweepFolder) -> str:
     return f"{why} ({free:,.0f} MiB free in {folder.path})"
 
 
-def _earlier(
-    experiment: Experiment, folder: SweepFolder, console: Console, retry_failed: bool
-) -> dict[str, Row]:
-    """The rows of points that ended in an earlier call; folders without one are named."""
+def ended_rows(experiment: Experiment, folder: Path) -> tuple[dict[str, Row], list[str]]:
+    """Read the rows of points that ended in earlier calls.
+
+    Args:
+        experiment: What is to be run.
+        folder: The sweep's.
+
+    Returns:
+        The rows by the names of the points, and a line for each folder that has none.
+    """
     rows: dict[str, Row] = {}
+    skipped = []
     points = {point.name: point for point in experiment.points()}
-    for path in sorted(folder.path.glob("points/*")):
+    for path in sorted(folder.glob("points/*")):
         row = read_point(path, experiment.kind)
         if not isinstance(row, str):
             row = _checked(row, points.get(path.name))
         if isinstance(row, str):
             again = "; it is run again" if path.name in points else ""
-            console.print(f"Skipped: {path.name}: {row}{again}", markup=False, highlight=False)
-        elif not (retry_failed and row["status"] == "failed"):
+            skipped.append(f"Skipped: {path.name}: {row}{again}")
+        else:
             rows[path.name] = row
-    return rows
+    return rows, skipped
 
 
 def _checked(row: Row, point: Point | None) -> Row | str:

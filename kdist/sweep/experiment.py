@@ -2,10 +2,11 @@
 
 import abc
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..analysis.groups import Row
+from ..runs.text import count
 from .columns import POINT, RUN, Columns
 
 if TYPE_CHECKING:
@@ -80,6 +81,12 @@ class Experiment(abc.ABC):
         """What was asked for, as plain data."""
         return dataclasses.asdict(self)
 
+    def describe(self) -> str:
+        """Describe in one line what is about to be run, such as `Sweep throughput: 8 runs (…)`."""
+        values = {name: value for name, value in self.settings.items() if name != "train"}
+        words = [f"{name} {as_list(value)}" for name, value in values.items()]
+        return f"Sweep {self.kind}: {count(len(self.points()), 'run')} ({'; '.join(words)})"
+
     @classmethod
     def columns(cls) -> Columns:
         """All columns of its rows, in the order of `points.csv`."""
@@ -150,6 +157,10 @@ class Experiment(abc.ABC):
         """
 
 
+ExperimentOrMaker = Experiment | Callable[[dict[str, Any]], Experiment]
+"""An experiment, or what makes it once it is known where it runs, from the `machine`."""
+
+
 def common_settings(train: Mapping[str, Any], replicas: Sequence[int]) -> dict[str, Any]:
     """Settings with which runs differ in nothing but the replicas.
 
@@ -157,6 +168,11 @@ def common_settings(train: Mapping[str, Any], replicas: Sequence[int]) -> dict[s
     """
     given = {name: value for name, value in train.items() if (name, value) != ("xla", None)}
     return {"xla": False, **given} if len(set(replicas)) > 1 else given
+
+
+def as_list(value: Any) -> str:
+    """Format a setting as the command line takes it, such as `8,16`."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def alternating_order(points: Sequence[Point], turn: int) -> list[Point]:

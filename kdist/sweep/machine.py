@@ -2,20 +2,27 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from ..errors import UserError
 from ..performance.hardware import machine as describe
 
 
-def machine() -> dict[str, Any]:
+def machine(devices: Sequence[str] | None = None) -> dict[str, Any]:
     """The machine as plain data; `devices` has a line for every GPU, or one for the CPU.
 
-    Asked of a process of its own, so that this one holds no memory of a GPU.
+    Args:
+        devices: What an earlier call found; by default a process of its own asks TensorFlow, which
+            takes seconds, so that this one holds no memory of a GPU.
 
     Raises:
         UserError: TensorFlow cannot list its devices.
     """
+    return {**describe(), "devices": _listed() if devices is None else list(devices)}
+
+
+def _listed() -> list[str]:
     done = subprocess.run(
         [sys.executable, "-m", "kdist", "devices"],
         capture_output=True,
@@ -25,7 +32,7 @@ def machine() -> dict[str, Any]:
     if done.returncode or not devices:
         last = (done.stderr.strip().splitlines() or ["it printed no error"])[-1]
         raise UserError(f"`kdist devices` fails, and so would every run: {last}")
-    return {**describe(), "devices": devices}
+    return devices
 
 
 def on_cpu(about: dict[str, Any]) -> bool:

@@ -3,19 +3,20 @@
 import dataclasses
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from ..analysis.groups import done, failures
 from ..atomic_files import atomic_write
 from ..training.config import TrainConfig
 from .driver import Outcome, RunPoint, run_sweep, why_stopped
-from .experiment import Experiment, ResultsTable
+from .experiment import Experiment, ExperimentOrMaker
+from .finished import show_finished
 from .machine import machine as describe_machine
 from .machine import shared_cores_warning
+from .output import print_chart, print_line, print_results
 from .run_point import run_point as run_in_process
 from .sweep_folder import SweepFolder, open_folder
 from .sweep_record import read_runs
@@ -24,24 +25,24 @@ _FILE_WIDTH = 160
 
 
 def sweep(
-    experiment_for: Callable[[dict[str, Any]], Experiment],
+    experiment: ExperimentOrMaker,
     *,
     output: str | None = None,
     fresh: bool = False,
     retry_failed: bool = False,
     run_point: RunPoint = run_in_process,
-    machine: Callable[[], dict[str, Any]] = describe_machine,
+    machine: Callable[..., dict[str, Any]] = describe_machine,
     console: Console | None = None,
 ) -> int:
-    """Run a sweep, or resume one.
+    """Run a sweep, resume one, or show the results of a finished one.
 
     Args:
-        experiment_for: Makes the experiment, once it is known where it runs.
+        experiment: The experiment, or what makes it.
         output: Its folder, see `open_folder`.
         fresh: See there.
         retry_failed: Run points again that failed in an earlier call.
         run_point: Runs one point.
-        machine: Tells where it runs.
+        machine: Describes where it runs.
         console: Takes all output.
 
     Returns:
@@ -52,11 +53,18 @@ def sweep(
     """
     # A file has no width of its own: what the tables want.
     console = console or Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
+    if isinstance(experiment, Experiment):
+        _check_and_describe(experiment, console)
+    if output is not None and not fresh:
+        path, again = Path(output), retry_failed
+        if show_finished(experiment, path, machine=machine, retry_failed=again, console=console):
+            return 0
+    print_line(console, "Listing this machine's devices")
     about = machine()
-    experiment = experiment_for(about)
+    if not isinstance(experiment, Experiment):
+        experiment = experiment(about)
+        _check_and_describe(experiment, console)
     points = experiment.points()
-    for point in points:
-        TrainConfig.from_dict({**point.config})  # refuses before the first run what the last would
     folder, found = open_folder(
         kind=experiment.kind,
         settings=experiment.settings,
@@ -67,7 +75,9 @@ def sweep(
         retry_failed=retry_failed,
     )
     with folder.alone():
-        _say(console, f"{'Resuming the sweep in' if found else 'Sweep folder:'} {folder.path}")
+        print_line(
+            console, f"{'Resuming the sweep in' if found else 'Sweep folder:'} {folder.path}"
+        )
         outcome = run_sweep(
             experiment, folder, run_point=run_point, console=console, retry_failed=retry_failed
         )
@@ -77,6 +87,12 @@ def sweep(
             except OSError as error:
                 outcome = dataclasses.replace(outcome, stopped=why_stopped(error, folder))
     return _end(outcome, folder, len(points), console)
+
+
+def _check_and_describe(experiment: Experiment, console: Console) -> None:
+    for point in experiment.points():
+        TrainConfig.from_dict({**point.config})  # refuses before the first run what the last would
+    print_line(console, experiment.describe())
 
 
 def _show(
@@ -96,39 +112,21 @@ def _show(
         "failed": failures(outcome.rows),
     }
     folder.write_rows(outcome.rows, experiment.columns())
-    for table in experiment.tables(summary):
-        _show_table(table, console)
-    for one in summary["failed"]:
-        console.print(Text(f"Failed: {one['name']}: {one['error']}"))
-    if warning:
-        console.print(Text(f"Warning: {warning}"))
+    print_results(console, type(experiment), summary)
     runs, _ = read_runs(folder.path, experiment.kind, outcome.rows)
     figures, data = experiment.figures("", ended, summary, runs=runs)
     for figure in figures:
         path = folder.path / f"{figure.id}.png"
         atomic_write(path, figure.png(data, note=warning or ""))
-        _say(console, f"Chart: {path}")
+        print_chart(console, path)
     folder.write_summary(summary)  # last: with it the sweep is finished
-
-
-def _show_table(table: ResultsTable, console: Console) -> None:
-    shown = Table(*table.columns, title=table.title)
-    for row in table.rows:
-        shown.add_row(*row)
-    console.print(shown, highlight=False)
-    for line in table.note.splitlines():
-        console.print(Text(line))
-
-
-def _say(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _end(outcome: Outcome, folder: SweepFolder, points: int, console: Console) -> int:
     if not outcome.left and not outcome.stopped:
         return 0
     why = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
-    _say(
+    print_line(
         console,
         f"{why}; {points - outcome.left} of {points} points are in {folder.path}, the same command"
         " resumes the sweep.",

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..atomic_files import atomic_write, explain_write_errors
 from ..errors import UserError
+from .experiment import as_list
 from .results import SWEEP_FILE, SWEEP_FORMAT, Sweep, read_sweep
 
 RUNS = Path("runs")
@@ -116,7 +117,7 @@ def open_folder(
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             if fresh:
                 raise UserError(f"{path} is not empty: --fresh takes a new --output")
-            _check_same(read_sweep(path), asked)
+            check_same(read_sweep(path), asked)
             return SweepFolder(path), True
     else:
         found = None if fresh else _unfinished(asked, points, retry_failed)
@@ -142,7 +143,16 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _check_same(sweep: Sweep, asked: Mapping[str, Any]) -> None:
+def check_same(sweep: Sweep, asked: Mapping[str, Any]) -> None:
+    """Check that a sweep is the one that is asked for.
+
+    Args:
+        sweep: What is in a folder.
+        asked: Its `kind`, `settings` and `machine`.
+
+    Raises:
+        UserError: It is another sweep, or one of another machine.
+    """
     differs = _differences(sweep, asked)
     if differs:
         raise UserError(
@@ -159,15 +169,11 @@ def _differences(sweep: Sweep, asked: Mapping[str, Any]) -> list[str]:
     pairs = [(sweep.settings, asked["settings"]), (here, now)]
     train = (sweep.settings.get("train", {}), asked["settings"].get("train", {}))
     return [
-        f"its {name} is {_listed(there.get(name))}, not {_listed(given.get(name))}"
+        f"its {name} is {as_list(there.get(name))}, not {as_list(given.get(name))}"
         for there, given in [*pairs, train]
         for name in sorted({*there, *given})
         if name != "train" and there.get(name) != given.get(name)
     ]
-
-
-def _listed(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _unfinished(asked: Mapping[str, Any], points: int, retry_failed: bool) -> Path | None:
@@ -178,18 +184,19 @@ def _unfinished(asked: Mapping[str, Any], points: int, retry_failed: bool) -> Pa
         except UserError:
             continue  # another version's, or broken: no sweep to resume
         failed = any(row["status"] == "failed" for row in sweep.points)
-        left = len(sweep.points) < points or not _summed_up(file.parent / "summary.json")
+        left = len(sweep.points) < points or read_summary(file.parent) is None
         if (left or (failed and retry_failed)) and not _differences(sweep, asked):
             return file.parent
     return None
 
 
-def _summed_up(summary: Path) -> bool:
-    """Whether there is a summary, and it is of all points."""
+def read_summary(folder: Path) -> dict[str, Any] | None:
+    """Read the summary of all points of a sweep; `None` if there is none, or points are left."""
     try:
-        return bool(json.loads(summary.read_text(encoding="utf-8"))["points_left"] == 0)
+        found = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        return dict(found) if found["points_left"] == 0 else None
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return None
 
 
 def _age(file: Path) -> float:

@@ -2,6 +2,7 @@ import kdist.cli
 import pytest
 from kdist.cli.lists import parse_names, parse_whole_numbers
 from kdist.errors import UserError
+from kdist.sweep.experiment import Experiment
 from kdist.sweep.throughput import ThroughputSweep
 
 
@@ -10,8 +11,10 @@ def asked(monkeypatch, capsys):
     """What `kdist sweep` was asked to run, which is not done; or exit code and error."""
     seen = []
 
-    def sweep(experiment_for, **options):
-        seen.append((experiment_for({"devices": ["GPU:0 x", "GPU:1 x"]}), options))
+    def sweep(experiment, **options):
+        if not isinstance(experiment, Experiment):
+            experiment = experiment({"devices": ["GPU:0 x", "GPU:1 x"]})
+        seen.append((experiment, options))
         return 0
 
     monkeypatch.setattr("kdist.sweep.run.sweep", sweep)

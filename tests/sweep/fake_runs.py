@@ -49,9 +49,9 @@ def run(runs, experiment=None, *, machine=MACHINE, terminal=False, **options):
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=200)
     code = sweep(
-        lambda about: experiment or throughput(),
+        experiment or throughput(),
         run_point=runs,
-        machine=lambda: machine,
+        machine=lambda devices=None: machine,
         console=console,
         **options,
     )
