@@ -35,6 +35,15 @@ def begin_brackets(oracle: keras_tuner.oracles.HyperbandOracle) -> None:
     oracle._start_new_bracket()
 
 
+def hyperband_trials(oracle: keras_tuner.oracles.HyperbandOracle) -> int:
+    """Return the number of trials in all of Hyperband's brackets."""
+    return sum(
+        oracle._get_size(bracket, part)
+        for bracket in range(oracle._get_num_brackets())
+        for part in range(oracle._get_num_rounds(bracket))
+    )
+
+
 class HookedOracle(keras_tuner.Oracle):
     """An oracle whose `write_trial` can be overridden; use it as the first base class."""
 

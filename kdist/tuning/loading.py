@@ -16,6 +16,7 @@ from .user_model import checked_data, load_functions
 
 if TYPE_CHECKING:
     import keras_tuner
+    from rich.console import Console
 
     from ..distribute.mirrored_strategy import MirroredStrategy
     from .replica_tuner import ReplicaTuner
@@ -56,6 +57,7 @@ def load_tuner(
     role: Role,
     *,
     announce: Callable[[str], None] = print,
+    console: "Console | None" = None,
 ) -> "ReplicaTuner":
     """Make the tuner of a search, with the trials in its folder.
 
@@ -64,6 +66,7 @@ def load_tuner(
         folder: The folder of the search.
         role: The role of this process.
         announce: Called with lines about the progress.
+        console: A terminal for progress bars.
 
     Raises:
         UserError: Data or model are invalid, or the folder has a different search space.
@@ -100,6 +103,7 @@ def load_tuner(
             time_budget=config.time_budget,
             make_callbacks=trial_trackers(search, folder, replicas=strategy.num_replicas_in_sync),
             announce=announce,
+            console=console,
             executions_per_trial=search.executions_per_trial,
             directory=str(folder.path),
             project_name=folder.trials.name,

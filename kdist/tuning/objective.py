@@ -20,10 +20,18 @@ class Objective:
 
 
 OBJECTIVES = {
-    "accuracy": Objective("val_accuracy", "max"),
-    "loss": Objective("val_loss", "min"),
+    "val_accuracy": Objective("val_accuracy", "max"),
+    "val_loss": Objective("val_loss", "min"),
     "seconds_to_target": Objective("seconds_to_target", "min"),
 }
+
+#: Short names of objectives, which are those of validation.
+_SHORT = {"accuracy": "val_accuracy", "loss": "val_loss"}
+
+
+def full_name(name: str) -> str:
+    """Return the objective's name as Keras reports it: `val_accuracy` for `accuracy`."""
+    return _SHORT.get(name, name)
 
 
 def find_objective(name: str) -> Objective:
@@ -32,6 +40,7 @@ def find_objective(name: str) -> Objective:
     Raises:
         UserError: The name is unknown.
     """
+    name = full_name(name)
     if name not in OBJECTIVES:
         raise UserError(f"objective has to be one of {', '.join(OBJECTIVES)}; received {name}")
     return OBJECTIVES[name]

@@ -8,6 +8,7 @@ import keras_tuner
 from .._upstream.keras_tuner import (
     HookedOracle,
     begin_brackets,
+    hyperband_trials,
     oracle_file,
     run_next,
     trial_file,
@@ -88,6 +89,15 @@ class HyperbandOracle(_Resumable, keras_tuner.oracles.HyperbandOracle):
         super().__init__(**kwargs)
         self.min_epochs = min_epochs
         begin_brackets(self)  # again: KerasTuner's constructor has no min_epochs
+
+
+def total_trials(oracle: keras_tuner.Oracle) -> int | None:
+    """Return the number of trials that an oracle will have made in the end, if it knows."""
+    most: int | None = oracle.max_trials
+    if not isinstance(oracle, keras_tuner.oracles.HyperbandOracle):
+        return most
+    trials = hyperband_trials(oracle)
+    return trials if most is None else min(trials, most)
 
 
 def make_oracle(

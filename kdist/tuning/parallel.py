@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..errors import UserError
+from .pace import Pace
 from .pinning import Pin, pin_workers
 from .role import role_variables
 from .search import Search
@@ -17,6 +18,7 @@ from .search_folder import SearchFolder
 
 _LOOPBACK = "127.0.0.1"
 _CHIEF = "chief"
+_POLL_SECONDS = 2.0
 
 #: A trial and why its process ended, as `trial=reason`, for the process that replaces it.
 ENDED_BY = "KDIST_TUNE_ENDED_BY"
@@ -53,7 +55,7 @@ def run_parallel(
     announce(f"Trials at once: {len(pins)}, devices per trial: {search.per_trial}")
     for marker in folder.trials.glob("*.running"):
         marker.unlink()
-    _Processes(folder, port, pins, announce).run()
+    _Processes(folder, port, pins, announce, search.max_trials).run()
 
 
 class _Processes:
@@ -65,6 +67,7 @@ class _Processes:
         port: int,
         pins: list[Pin],
         announce: Callable[[str], None],
+        total: int | None,
     ) -> None:
         self.folder = folder
         self.port = port
@@ -72,6 +75,9 @@ class _Processes:
         self.pins = {f"worker{index}": pin for index, pin in enumerate(pins)}
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self._ended: queue.Queue[tuple[str, int]] = queue.Queue()
+        self._total = total
+        self._trials = self._ended_trials()
+        self._pace = Pace(done=self._trials)
 
     def run(self) -> None:
         """Start the processes, and return when all workers have ended."""
@@ -80,7 +86,7 @@ class _Processes:
             for name, pin in self.pins.items():
                 self._start(name, pin, {})
             while set(self.running) - {_CHIEF}:
-                name, code = self._ended.get()
+                name, code = self._next_ended()
                 del self.running[name]
                 if name == _CHIEF and code == 0:
                     return  # the chief waits for every worker that has requested a trial
@@ -96,6 +102,26 @@ class _Processes:
                 process.kill()
             for process in self.running.values():
                 _await_end(process)
+
+    def _next_ended(self) -> tuple[str, int]:
+        """Wait for a process to end, and say meanwhile how far the search is."""
+        while True:
+            try:
+                return self._ended.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                self._announce_progress()
+
+    def _announce_progress(self) -> None:
+        trials = self._ended_trials()
+        if trials == self._trials:
+            return
+        self._trials = trials
+        left = self._pace.time_left(trials, total=self._total)
+        of = "" if self._total is None else f" of {self._total}"
+        self.announce(f"{trials}{of} trials" + (f", {left}" if left else ""))
+
+    def _ended_trials(self) -> int:
+        return len((self.folder.read("trials/oracle.json") or {}).get("end_order", ()))
 
     def _start(self, name: str, pin: Pin, more: Mapping[str, str]) -> None:
         environment = {

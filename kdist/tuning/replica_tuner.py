@@ -10,6 +10,7 @@ from typing import Any
 
 import keras
 import keras_tuner
+from rich.console import Console
 
 from .._upstream.keras_tuner import HookedTuner, oracle_file
 from ..atomic_files import atomic_write
@@ -19,8 +20,10 @@ from ..distribute.mirrored_strategy import MirroredStrategy
 from ..tracking.tracker import ended
 from .failures import fail_if_it_ended_a_process, fail_unless_finite, reason_of
 from .objective import Objective, best_epoch, check_time_budget, seconds_to_target
+from .oracles import total_trials
 from .parallel import running_marker
-from .results import describe
+from .progress import SearchProgress
+from .results import describe, in_order
 from .trial_callbacks import (
     FailOnNaN,
     KeepState,
@@ -28,6 +31,7 @@ from .trial_callbacks import (
     resume_callbacks,
     weights_file,
 )
+from .trial_progress import ReportProgress
 
 # A patience that is never reached, for a time budget without a target.
 _NEVER = sys.maxsize
@@ -58,7 +62,9 @@ class ReplicaTuner(HookedTuner):
         time_budget: Seconds after which a trial is stopped at the end of an epoch.
         make_callbacks: A function from a trial's name, the number of the execution (from 0) and the
             hyperparameter values to additional callbacks.
-        announce: Called with a line when a trial starts and ends; `None` for no lines.
+        announce: Called with a line when a trial starts and ends, and after every epoch; `None` for
+            no lines.
+        console: A terminal, for progress bars in place of the lines after every epoch.
         **kwargs: `directory`, `project_name`, `executions_per_trial`, … of `keras_tuner.Tuner`.
 
     Example:
@@ -88,6 +94,7 @@ class ReplicaTuner(HookedTuner):
         time_budget: float | None = None,
         make_callbacks: CallbackMaker | None = None,
         announce: Callable[[str], None] | None = None,
+        console: Console | None = None,
         **kwargs: Any,
     ) -> None:
         check_time_budget(oracle.objective.name, time_budget)
@@ -98,9 +105,10 @@ class ReplicaTuner(HookedTuner):
         self.time_budget = time_budget
         self._make_callbacks = make_callbacks
         self._announce = announce or _quiet
+        self._console = console
+        self._progress = SearchProgress(self._announce)
         self._execution = 0
         self._idle = False
-        self._began = 0.0
         super().__init__(
             oracle=oracle, hypermodel=hypermodel, distribution_strategy=strategy, **kwargs
         )
@@ -181,6 +189,15 @@ class ReplicaTuner(HookedTuner):
             trial.status = "FAILED"
             trial.message = str(error)
 
+    def search(self, *args: Any, **kwargs: Any) -> None:
+        """Run the remaining trials, as `keras_tuner.Tuner.search` does, and show the progress."""
+        known = {} if self.is_worker else self._known_trials()
+        with SearchProgress(self._announce, console=self._console, **known) as self._progress:
+            super().search(*args, **kwargs)
+
+    def _known_trials(self) -> dict[str, Any]:
+        return {"total": total_trials(self.oracle), "ended": len(self.oracle.end_order)}
+
     def train_once(
         self, trial: Any, *args: Any, callbacks: Sequence[Any] = (), **kwargs: Any
     ) -> Any:
@@ -200,6 +217,14 @@ class ReplicaTuner(HookedTuner):
             )
             kept["stop_at_accuracy"] = stop
         own: list[Any] = [PrintThroughput(verbose=0), *kept.values(), FailOnNaN()]
+        own.append(
+            ReportProgress(
+                self._progress,
+                objective=self.oracle.objective.name,
+                execution=self._execution,
+                executions=self.executions_per_trial,
+            )
+        )
         if stop is not None and target is not None:
             own.append(LogSecondsToTarget(stop))
         if "tuner/epochs" in hp.values:
@@ -248,11 +273,12 @@ class ReplicaTuner(HookedTuner):
     def on_trial_begin(self, trial: Any) -> None:
         """Announce the trial's hyperparameters."""
         self._idle = False
-        self._began = time.perf_counter()
         marker = self._running_marker()
         if marker is not None:
             atomic_write(marker, trial.trial_id)
-        self._announce(f"trial {trial.trial_id}: {describe(trial.hyperparameters.values)}")
+        names = [hyperparameter.name for hyperparameter in trial.hyperparameters.space]
+        values = in_order(trial.hyperparameters.values, names)
+        self._progress.begin_trial(trial.trial_id, describe(values))
 
     def on_trial_end(self, trial: Any) -> None:
         """Announce the trial's result."""
@@ -260,13 +286,12 @@ class ReplicaTuner(HookedTuner):
         marker = self._running_marker()
         if marker is not None:
             marker.unlink(missing_ok=True)
-        seconds = time.perf_counter() - self._began
         known = self.oracle.get_trial(trial.trial_id)
         name = self.oracle.objective.name
         outcome = f"{name} {known.score:.4g}" if known.status == "COMPLETED" else "failed"
         if trial.message:
             outcome += f": {trial.message}"
-        self._announce(f"trial {trial.trial_id}: {outcome} ({seconds:.1f} seconds)")
+        self._progress.end_trial(outcome)
 
     def _running_marker(self) -> Path | None:
         return running_marker(Path(self.project_dir), self.tuner_id) if self.is_worker else None

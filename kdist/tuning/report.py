@@ -62,7 +62,7 @@ def trials_csv(trials: Sequence[TrialResult]) -> str:
     writer.writerow(["trial", "status", "score", *names, *metrics, "failure"])
     for trial in trials:
         cells = [trial.values.get(name, "") for name in names]
-        cells += [trial.metrics.get(name, "") for name in metrics]
+        cells += [_metric(name, trial.metrics.get(name, "")) for name in metrics]
         score = "" if trial.score is None else trial.score
         writer.writerow([trial.trial_id, trial.status, score, *cells, trial.failure])
     return text.getvalue()
@@ -111,6 +111,12 @@ def _draw(trials: Sequence[TrialResult], search: Search, folder: SearchFolder) -
         direction=find_objective(search.objective).direction,
     )
     atomic_write(folder.path / f"{figure.id}.png", figure.png(data))
+
+
+def _metric(name: str, value: Any) -> Any:
+    # KerasTuner keeps counts as floats; the mean of several executions need not be whole.
+    is_count = name == "epochs" and isinstance(value, float) and value.is_integer()
+    return int(value) if is_count else value
 
 
 def _columns(rows: Sequence[dict[str, Any]]) -> list[str]:

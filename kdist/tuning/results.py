@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,9 @@ def read_trials(
 
 def _read_trial(folder: Path, search: Search) -> TrialResult:
     state = json.loads((folder / "trial.json").read_text(encoding="utf-8"))
-    values = state["hyperparameters"]["values"]
+    space = state["hyperparameters"].get("space", [])
+    names = [part["config"]["name"] for part in space]
+    values = in_order(state["hyperparameters"]["values"], names)
     if search.model is None:
         added = {name: value for name, value in values.items() if name.startswith("tuner/")}
         values = {**search.search_space().decode(values), **added}
@@ -105,11 +107,17 @@ def best_settings(search: Search, trials: list[TrialResult]) -> dict[str, Any] |
     return {name: value for name, value in settings.items() if name not in _OF_THE_SEARCH}
 
 
+def in_order(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return values by name, in the order of `names`; the others follow."""
+    known = [name for name in names if name in values]
+    return {name: values[name] for name in dict.fromkeys([*known, *values])}
+
+
 def describe(values: Mapping[str, Any]) -> str:
     """Format the hyperparameters of a trial in one line."""
     shown = {name: value for name, value in values.items() if not name.startswith("tuner/")}
     if values.get("tuner/epochs"):
-        shown["epochs"] = f"{values['tuner/initial_epoch']} to {values['tuner/epochs']}"
+        shown["epochs"] = f"{values['tuner/initial_epoch'] + 1} to {values['tuner/epochs']}"
     return ", ".join(
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in shown.items()

@@ -5,6 +5,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from rich.console import Console
+
 from ..errors import UserError
 from ..tracking.wandb_account import asked_mode
 from .loading import load_tuner
@@ -70,7 +72,10 @@ def run_trials(
     search: Search, folder: SearchFolder, role: Role, *, announce: Callable[[str], None] = print
 ) -> None:
     """Run the remaining trials in this process; a chief hands them out to workers instead."""
-    tuner = load_tuner(search, folder, role, announce=announce)
+    screen = Console()
+    alone = role.tuner_id is None and screen.is_terminal and not screen.is_dumb_terminal
+    console = screen if alone else None
+    tuner = load_tuner(search, folder, role, announce=announce, console=console)
     with warnings.catch_warnings():
         # A Gaussian process fitted to few points warns that it has not converged.
         warnings.filterwarnings("ignore", module="sklearn")

@@ -11,7 +11,7 @@ from ..errors import UserError
 from ..training.config import TrainConfig
 from ..training.fields import check_fields, field_names
 from ..training.settings import FOLDERS, Count, Output, Stopping
-from .objective import check_time_budget, find_objective
+from .objective import check_time_budget, find_objective, full_name
 from .space import DEFAULT_SPACE, SearchSpace
 
 #: What may change when a search is resumed; the trials so far stay comparable.
@@ -44,7 +44,7 @@ class Search:
         tuner: Search algorithm.
         max_trials: Maximum number of trials; by default 10, with Hyperband all of its brackets.
         factor: Factor by which Hyperband reduces trials and raises epochs from round to round.
-        objective: What to optimize: accuracy, loss or seconds_to_target.
+        objective: What to optimize: val_accuracy, val_loss or seconds_to_target.
         executions_per_trial: Runs per trial, with different seeds; their results are averaged.
         max_failures: Stop after this many failed trials in a row.
         per_trial: Devices per trial, to run several trials at once; by default each trial runs
@@ -73,7 +73,7 @@ class Search:
     tuner: Literal["random", "bayesian", "hyperband"] = "random"
     max_trials: Count | None = None
     factor: Annotated[int, Ge(2)] = 3
-    objective: str = "accuracy"
+    objective: str = "val_accuracy"
     executions_per_trial: Count = 1
     max_failures: Count = 5
     per_trial: Count | None = None
@@ -85,6 +85,7 @@ class Search:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        object.__setattr__(self, "objective", full_name(self.objective))
         check_time_budget(find_objective(self.objective).metric, self.config.time_budget)
         if self.tuner == "bayesian":
             _require_bayesian()
@@ -195,6 +196,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         One line per difference, such as `"config.depth was 10, is 16"`.
     """
     found = []
+    before = {**before, "objective": full_name(before.get("objective", ""))}
     for name in sorted({*before, *now} - set(_MAY_CHANGE)):
         was, is_now = before.get(name), now.get(name)
         if isinstance(was, Mapping) and isinstance(is_now, Mapping):

@@ -15,7 +15,7 @@ from kdist.tuning.search_folder import SearchFolder
     ("values", "words"),
     [
         ({"tuner": "grid"}, "tuner has to be one of random, bayesian, hyperband; received grid"),
-        ({"objective": "speed"}, "objective has to be one of accuracy, loss, seconds_to_target"),
+        ({"objective": "speed"}, "objective has to be one of val_accuracy, val_loss, seconds_to"),
         ({"objective": "seconds_to_target"}, "needs a time budget, received none: pass --time-b"),
         ({"max_trials": 0}, "max_trials has to be at least 1, received 0"),
         ({"executions_per_trial": 1.5}, "executions_per_trial has to be an integer"),

@@ -13,7 +13,7 @@ from kdist.tuning.objective import Objective, best_epoch, find_objective, second
 from kdist.tuning.report import report
 from kdist.tuning.results import best_first, best_settings, describe, read_trials
 from kdist.tuning.run import tune
-from kdist.tuning.search import Search
+from kdist.tuning.search import Search, differences
 from kdist.tuning.search_folder import SearchFolder
 from scipy import stats
 
@@ -149,13 +149,14 @@ def test_the_report_leaves_a_table_a_chart_and_the_best_settings(searched):
     report(search, folder, announce=lines.append)
     text = "\n".join(lines)
     assert "Trial 3 failed: loss was nan after epoch 1" in text
-    assert "Best trial: 1, accuracy 0.8" in text
+    assert "Best trial: 1, val_accuracy 0.8" in text
+    assert "┃ trial            ┃ val_accuracy ┃" in text
     rows = list(csv.DictReader(io.StringIO((folder.path / "trials.csv").read_text())))
     assert [row["trial"] for row in rows] == ["0", "1", "2", "3", "4"]
     head = (folder.path / "trials.csv").read_text().splitlines()[0].split(",")
     assert len(set(head)) == len(head)
     assert (rows[1]["score"], rows[1]["accuracy"]) == ("0.8", "0.9")
-    assert (rows[1]["base_lr"], rows[1]["seconds"]) == ("0.02", "2.0")
+    assert (rows[1]["base_lr"], rows[1]["seconds"], rows[1]["epochs"]) == ("0.02", "2.0", "2")
     assert (folder.path / "trials.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((folder.path / "best.json").read_text())["base_lr"] == 0.02
 
@@ -173,7 +174,31 @@ def test_who_reached_the_target_comes_first(tmp_path):
 
 def test_a_trial_is_described_in_a_line():
     values = {"a": 0.123456, "b": "x", "tuner/epochs": 9, "tuner/initial_epoch": 3}
-    assert describe(values) == "a 0.1235, b x, epochs 3 to 9"
+    assert describe(values) == "a 0.1235, b x, epochs 4 to 9"
+
+
+def test_hyperparameters_are_in_the_order_of_the_space_everywhere(tmp_path):
+    """KerasTuner's chief sends the values of a trial in an order of their own."""
+    search = Search(model="mine.py:build", output=str(tmp_path))
+    folder = SearchFolder(str(tmp_path))
+    for number, values in enumerate([{"b": 1, "a": 2}, {"a": 3, "extra": 0, "b": 4}]):
+        path = write_trial(folder, str(number), "COMPLETED", values, val_accuracy=0.5)
+        state = json.loads((path / "trial.json").read_text())
+        space = [{"class_name": "Int", "config": {"name": name}} for name in ("a", "b")]
+        state["hyperparameters"]["space"] = space
+        (path / "trial.json").write_text(json.dumps(state))
+    (folder.trials / "oracle.json").write_text(json.dumps({"start_order": ["0", "1"]}))
+    trials = read_trials(folder, search)
+    assert [list(trial.values) for trial in trials] == [["a", "b"], ["a", "b", "extra"]]
+    assert list(best_settings(search, trials)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("short", "full"), [("accuracy", "val_accuracy"), ("loss", "val_loss")])
+def test_objectives_are_called_as_keras_reports_them(short, full):
+    search = Search(objective=short)
+    assert search.objective == full == find_objective(short).metric
+    before = {**search.to_dict(), "objective": short}  # as an earlier version wrote it
+    assert differences(before, search.to_dict()) == []
 
 
 def finished(tmp_path, statuses, ended=None, **options):
@@ -196,7 +221,7 @@ def test_a_finished_search_is_told_without_training(tmp_path, monkeypatch):
     monkeypatch.setattr("kdist.tuning.run.run_trials", None)
     lines = []
     tune(search, announce=lines.append)
-    assert "Best trial: 1, accuracy 0.5" in lines
+    assert "Best trial: 1, val_accuracy 0.5" in lines
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import json
 import math
+import re
 import shutil
 
 import kdist
@@ -107,6 +108,8 @@ def test_failed_trials_are_recorded_and_skipped(scripted, tmp_path):
         "trial 2: failed: val_accuracy was nan",
         "trial 3: failed: ValueError: no",
     ]
+    assert re.search(r"seconds\); 1 of 4 trials, about \S+ (seconds|minutes) left$", lines[1])
+    assert lines[-1].endswith("seconds); 4 of 4 trials")
 
 
 def test_the_search_stops_after_failures_in_a_row(scripted):
