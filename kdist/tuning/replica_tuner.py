@@ -104,7 +104,7 @@ class ReplicaTuner(HookedTuner):
         self.patience = patience
         self.time_budget = time_budget
         self._make_callbacks = make_callbacks
-        self._announce = announce or _quiet
+        self._announce = announce or (lambda _: None)
         self._console = console
         self._progress = SearchProgress(self._announce)
         self._execution = 0
@@ -191,12 +191,11 @@ class ReplicaTuner(HookedTuner):
 
     def search(self, *args: Any, **kwargs: Any) -> None:
         """Run the remaining trials, as `keras_tuner.Tuner.search` does, and show the progress."""
-        known = {} if self.is_worker else self._known_trials()
+        known: dict[str, Any] = {}
+        if not self.is_worker:
+            known = {"total": total_trials(self.oracle), "ended": len(self.oracle.end_order)}
         with SearchProgress(self._announce, console=self._console, **known) as self._progress:
             super().search(*args, **kwargs)
-
-    def _known_trials(self) -> dict[str, Any]:
-        return {"total": total_trials(self.oracle), "ended": len(self.oracle.end_order)}
 
     def train_once(
         self, trial: Any, *args: Any, callbacks: Sequence[Any] = (), **kwargs: Any
@@ -295,7 +294,3 @@ class ReplicaTuner(HookedTuner):
 
     def _running_marker(self) -> Path | None:
         return running_marker(Path(self.project_dir), self.tuner_id) if self.is_worker else None
-
-
-def _quiet(line: str) -> None:
-    """Ignore the line."""
