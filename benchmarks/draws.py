@@ -1,8 +1,8 @@
-"""What drawing by the sample's place costs: a step of a WideResNet with dropout and augmentation.
+"""The overhead of draws by the sample's place, for a WideResNet with dropout and augmentation.
 
     python benchmarks/draws.py            # WRN-16-1, batch 128, two replicas: about two minutes
 
-`draws="by_place"` against `draws="per_replica"`, timed in turn in one process, A B B A ….
+`draws="by_place"` and `draws="per_replica"` are timed in turn in one process, A B B A ….
 """
 
 import argparse
@@ -19,7 +19,7 @@ from kdist.models import WideResNet
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--rounds", type=int, default=11)
-parser.add_argument("--steps", type=int, default=3, help="training steps a round")
+parser.add_argument("--steps", type=int, default=3, help="training steps per round")
 parser.add_argument("--batch", type=int, default=128, help="global batch")
 args = parser.parse_args()
 
@@ -27,7 +27,7 @@ tf.get_logger().setLevel("ERROR")
 
 
 def network(draws):
-    """The network under a strategy with these draws, compiled."""
+    """Make and compile the network under a strategy with these draws."""
     strategy = kdist.MirroredStrategy(replicas=2, draws=draws)
 
     def make():
@@ -46,11 +46,11 @@ def network(draws):
 # The first strategy splits the CPU, before the first dataset.
 networks = {draws: network(draws) for draws in ("by_place", "per_replica")}
 batch = training_steps.random_batch(args.batch)
-contestants = {
+candidates = {
     draws: training_steps.steps(model, batch, args.steps) for draws, model in networks.items()
 }
-interleaved.rounds(contestants, 2)  # traced and warm
-times = interleaved.rounds(contestants, args.rounds)
+interleaved.rounds(candidates, 2)  # warm-up
+times = interleaved.rounds(candidates, args.rounds)
 ratio = interleaved.ratio(times, "by_place", "per_replica")
 print(
     f"WRN-16-1 with dropout, noise and flips, batch {args.batch}, two replicas,"

@@ -1,12 +1,12 @@
-"""Seconds that training stands still between epochs: stock Keras against kdist.
+"""The idle time of training between epochs, with stock Keras and with kdist.
 
     python benchmarks/epoch_ends.py        # three minutes on two cores
 
-Whoever frees a `tf.data` iterator often waits for TensorFlow's tuning thread (see
+Freeing a `tf.data` iterator often waits for TensorFlow's tuning thread (see
 kdist/_upstream/iterators.py). Both train the same small network on the sample from kdist's
-pipeline, with oneDNN, each run in a process of its own, in turn. What counts is the time between
-the last batch of an epoch and its validation, and between the start of an epoch and its first
-batch; the first epoch, which traces, is left out.
+pipeline, with oneDNN, in turn, each run in a separate process. The idle time is that between the
+last batch of an epoch and its validation, and between the start of an epoch and its first batch.
+The first epoch, which includes tracing, is excluded.
 """
 
 # ruff: noqa: ARG002, ARG005 - as Keras and kdist call them
@@ -16,19 +16,19 @@ import json
 import statistics
 
 import interleaved
-import own_process
+import separate_process
 
-CONTESTANTS = ("stock Keras", "kdist")
+CANDIDATES = ("stock Keras", "kdist")
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--rounds", type=int, default=3)
 parser.add_argument("--epochs", type=int, default=6)
-parser.add_argument("--only", choices=CONTESTANTS, help="run this one here, and print JSON")
+parser.add_argument("--only", choices=CANDIDATES, help="run this one here, and print JSON")
 args = parser.parse_args()
 
 
 def run_here(name):
-    """Seconds of the epochs after the first, and those of them that stood still, as JSON."""
+    """Print total and idle seconds of the epochs after the first, as JSON."""
     import time
 
     import kdist
@@ -36,28 +36,28 @@ def run_here(name):
     from kdist.data import Standardization, evaluation_batches, fashion_mnist, training_batches
     from kdist.models import WideResNet
 
-    class Waits(keras.callbacks.Callback):
-        """Adds up the time that passes without a batch."""
+    class IdleTime(keras.callbacks.Callback):
+        """Adds up the idle time between batches."""
 
-        waited = 0.0
+        idle = 0.0
 
         def on_epoch_begin(self, epoch, logs=None):
             self.last = time.perf_counter()
             if epoch == 1:
-                self.start, self.waited = self.last, 0.0
+                self.start, self.idle = self.last, 0.0
 
         def on_train_batch_begin(self, batch, logs=None):
             if batch == 0:
-                self.waits()
+                self.add()
 
         def on_train_batch_end(self, batch, logs=None):
             self.last = time.perf_counter()
 
         def on_test_begin(self, logs=None):
-            self.waits()
+            self.add()
 
-        def waits(self):
-            self.waited += time.perf_counter() - self.last
+        def add(self):
+            self.idle += time.perf_counter() - self.last
 
     data = fashion_mnist(sample=True, announce=lambda line: None)
     standardization = Standardization.of(data.train_images)
@@ -70,20 +70,20 @@ def run_here(name):
 
     model = kdist.MirroredStrategy(replicas=1).build(network) if name == "kdist" else network()
     model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    waits = Waits()
+    timer = IdleTime()
     model.fit(
         train,
         validation_data=test,
         epochs=1 + args.epochs,
         shuffle=False,
-        callbacks=[waits],
+        callbacks=[timer],
         verbose=0,
     )
-    print(json.dumps({"seconds": time.perf_counter() - waits.start, "waited": waits.waited}))
+    print(json.dumps({"seconds": time.perf_counter() - timer.start, "idle": timer.idle}))
 
 
-def told(values):
-    """Median and range, an epoch."""
+def per_epoch(values):
+    """Format median and range per epoch."""
     values = [value / args.epochs for value in values]
     return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
 
@@ -91,10 +91,10 @@ def told(values):
 if args.only:
     run_here(args.only)
 else:
-    runs_of = {n: functools.partial(own_process.result, "--only", n) for n in CONTESTANTS}
+    runs_of = {n: functools.partial(separate_process.result, "--only", n) for n in CANDIDATES}
     results = interleaved.rounds(runs_of, args.rounds)
-    print("| | seconds an epoch | of them standing still |")
+    print("| | seconds per epoch | idle seconds per epoch |")
     print("| --- | --- | --- |")
     for name, runs in results.items():
-        columns = (told([run[key] for run in runs]) for key in ("seconds", "waited"))
+        columns = (per_epoch([run[key] for run in runs]) for key in ("seconds", "idle"))
         print(f"| {name} | {' | '.join(columns)} |")

@@ -1,11 +1,11 @@
-"""How long a deep model with synchronized batch norm takes to its first epoch of two steps.
+"""The time of the first epoch, of two steps, of a deep model with synchronized batch norm.
 
     python benchmarks/first_fit.py          # MobileNetV2 and ResNet50, two and four replicas
     python benchmarks/first_fit.py --model mobilenet --replicas 2
 
-Nearly all of it is TensorFlow tracing the step. kdist's `strategy.build` against stock Keras under
-`tf.distribute.MirroredStrategy`, its layers with `synchronized=True`; each in a process of its own,
-in turn. Prints a Markdown table: seconds of `fit`, and their ratio.
+Nearly all of it is spent tracing the step. Compares kdist's `strategy.build` with stock Keras under
+`tf.distribute.MirroredStrategy` and layers with `synchronized=True`, in turn, each in a separate
+process. Prints the seconds of `fit` and their ratio as a Markdown table.
 """
 
 import argparse
@@ -13,13 +13,13 @@ import json
 import time
 from typing import Any
 
-import own_process
+import separate_process
 
 MODELS = ("mobilenet", "resnet")
 
 
 def main() -> None:
-    """Print the table, or with `--only` the seconds of one side."""
+    """Print the table, or with `--only` the seconds of one candidate."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", nargs="+", choices=MODELS, default=MODELS)
     parser.add_argument("--replicas", nargs="+", type=int, default=(2, 4))
@@ -34,7 +34,8 @@ def main() -> None:
         for replicas in options.replicas:
             arguments = ("--model", model, "--replicas", str(replicas))
             stock, ours = (
-                float(own_process.result("--only", kind, *arguments)) for kind in ("stock", "kdist")
+                float(separate_process.result("--only", kind, *arguments))
+                for kind in ("stock", "kdist")
             )
             name = f"{model}, {replicas} replicas"
             print(f"| {name} | {stock:.1f} | {ours:.1f} | {ours / stock:.2f} |", flush=True)

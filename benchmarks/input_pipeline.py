@@ -1,4 +1,4 @@
-"""The input pipeline's benchmark of `make bench` alone, in half a minute.
+"""Only the input pipeline's benchmark of `make bench`, in half a minute.
 
 python benchmarks/input_pipeline.py
 """

@@ -1,14 +1,14 @@
-"""Stock Keras under `tf.distribute.MirroredStrategy` against kdist: who keeps the model the same?
+"""Parity with one replica: stock Keras under `tf.distribute.MirroredStrategy`, and kdist.
 
     python -m benchmarks.parity                 # the cases of the README's table, two replicas
     python -m benchmarks.parity --all --replicas 3
     python -m benchmarks.parity --case bn_uneven clipnorm
 
-Every case of `tests/parity/cases.py` trains a small model in float64 on one replica of stock
-Keras and on several logical CPUs, on the same global batches, and compares all that training
-leaves behind. Each runs in a process of its own, so that a crash is an outcome. Prints a Markdown
-table: `equal` is to rounding (1e-9 in weights and predictions, 1e-6 in metrics), else the largest
-difference of a weight or prediction, or of a metric where the weights agree.
+Each case of `tests/parity/cases.py` trains a small model in float64, on one replica of stock Keras
+and on several logical CPUs, with the same global batches, and compares all results of training.
+Each runs in a separate process, so that a crash is a result, too. Prints a Markdown table: `equal`
+up to rounding (1e-9 in weights and predictions, 1e-6 in metrics), otherwise the largest difference
+of a weight or prediction, or of a metric if the weights are equal.
 """
 
 import argparse
@@ -88,11 +88,11 @@ README_CASES = (
 
 
 def main() -> None:
-    """Print the table, or with `--run` the outcome of one case as a line of JSON."""
+    """Print the table, or with `--run` the result of one case as a line of JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--replicas", type=int, default=2, help="number of replicas (default 2)")
     parser.add_argument("--all", action="store_true", help="every case, not only the README's")
-    parser.add_argument("--case", nargs="+", help="these cases only")
+    parser.add_argument("--case", nargs="+", help="only these cases")
     parser.add_argument("--run", choices=("stock", "kdist"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
@@ -102,7 +102,7 @@ def main() -> None:
     names = options.case or (known if options.all else README_CASES)
     unknown = sorted(set(names) - set(known))
     if unknown:
-        parser.error(f"unknown case {', '.join(unknown)}: there are {', '.join(known)}")
+        parser.error(f"unknown case {', '.join(unknown)}: known are {', '.join(known)}")
     _print_table(names, options.replicas)
 
 
@@ -111,7 +111,7 @@ def _print_table(names: Sequence[str], replicas: int) -> None:
     print(f"| case, {replicas} replicas | stock Keras | kdist |")
     print("| --- | --- | --- |", flush=True)
     for name in names:
-        outcomes = {kind: _in_a_process(name, kind, replicas) for kind in kept}
+        outcomes = {kind: _result_of(name, kind, replicas) for kind in kept}
         for kind in kept:
             kept[kind] += outcomes[kind] == "equal"
         row = (name.replace("_", " "), outcomes["stock"], outcomes["kdist"])
@@ -120,8 +120,8 @@ def _print_table(names: Sequence[str], replicas: int) -> None:
     print(f"| **equal** | **{kept['stock']} of {total}** | **{kept['kdist']} of {total}** |")
 
 
-def _in_a_process(name: str, kind: str, replicas: int) -> str:
-    """The outcome of one case in words."""
+def _result_of(name: str, kind: str, replicas: int) -> str:
+    """Run one case in a separate process, and describe its result."""
     command = [sys.executable, "-m", "benchmarks.parity", "--run", kind]
     command += ["--case", name, "--replicas", str(replicas)]
     try:
@@ -134,10 +134,10 @@ def _in_a_process(name: str, kind: str, replicas: int) -> str:
         return f"crash: {signal.Signals(-done.returncode).name}"
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    return _in_words(json.loads(done.stdout.splitlines()[-1]))
+    return _describe(json.loads(done.stdout.splitlines()[-1]))
 
 
-def _in_words(outcome: dict[str, Any]) -> str:
+def _describe(outcome: dict[str, Any]) -> str:
     if "crash" in outcome:
         return f"crash: {outcome['crash']}"
     wrong = outcome["wrong"]
@@ -158,7 +158,7 @@ def _import_cases() -> tuple[Any, Any]:
 
 def _case_names() -> list[str]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # kdist's own layers have no stock side to compare with.
+    # Stock Keras has no counterpart of kdist's layers.
     return [name for name in _import_cases()[0].CASES if not name.startswith("kdist_bn")]
 
 

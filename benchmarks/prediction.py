@@ -1,11 +1,11 @@
-"""The ring model of `kdist.performance.step_time` against published scaling: how far is it off?
+"""The error of the ring model of `kdist.performance.step_time` for published results.
 
     python -m benchmarks.prediction
 
-Nothing is fitted: compute is what the same source measured on one GPU, bytes are the model's
-weights, links are NCCL's figures. What share of the communication a framework hid was not
-published, so that nothing, half and everything is predicted; errors are those of half, in points
-of efficiency, above 0 where the model promises too much.
+Nothing is fitted: computation is what the same source measured on one GPU, bytes are the model's
+weights, links have NCCL's figures. The fraction of communication that a framework hides was not
+published, so there are predictions for none, half and all of it. Errors are those for half, in
+percentage points of efficiency, and above 0 if the prediction is too high.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ WEIGHTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """One published efficiency, and what was published of one GPU."""
+    """A published efficiency, and the published step time of one GPU."""
 
     table: str
     model: str
@@ -41,7 +41,7 @@ class Published:
     link: Link
 
     def predict(self, overlap: float) -> StepTime:
-        """The model's prediction for it."""
+        """Return the model's prediction."""
         size = 4 * WEIGHTS[self.model]
         return predict_step(
             compute_seconds=self.compute_seconds,
@@ -53,7 +53,7 @@ class Published:
         )
 
     def error(self, overlap: float = 0.5) -> float:
-        """Predicted less published efficiency, in points."""
+        """Return predicted minus published efficiency, in percentage points."""
         return 100 * (self.predict(overlap).efficiency - self.efficiency)
 
 
@@ -109,7 +109,7 @@ TABLE = (
 
 
 def report() -> str:
-    """A Markdown table of every published efficiency, then the errors of each source and model."""
+    """Return a Markdown table of all published efficiencies, and the errors by source and model."""
     lines = [
         "| table | model | framework | GPUs | published | hidden: 0 | half | all | error |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",

@@ -1,21 +1,21 @@
-"""Where a training step's time goes: TensorFlow's profiler, summed by kind of operation.
+"""Profile a training step: milliseconds by kind of operation, from TensorFlow's profiler.
 
     python benchmarks/profile_step.py                  # kdist, one replica
     python benchmarks/profile_step.py --replicas 2
-    python benchmarks/profile_step.py --stock          # stock Keras, TensorFlow's own choices
+    python benchmarks/profile_step.py --stock          # stock Keras with TensorFlow's defaults
 
-Prints milliseconds a step of every kind of operation, the costliest first. Operations run side by
-side and wait for each other, so the sum is more than the step.
+Prints milliseconds per step of each kind of operation, the most expensive first. Operations run in
+parallel and wait for each other, so their sum is more than the step.
 """
 
-# ruff: noqa: E402 - what is imported first decides on TensorFlow's kernels
+# ruff: noqa: E402 - the first import determines TensorFlow's kernels
 import argparse
 import collections
 import tempfile
 from pathlib import Path
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--stock", action="store_true", help="stock Keras without strategy")
+parser.add_argument("--stock", action="store_true", help="stock Keras without a strategy")
 parser.add_argument("--replicas", type=int, default=1)
 parser.add_argument("--depth", type=int, default=16)
 parser.add_argument("--width", type=int, default=1)
@@ -25,7 +25,7 @@ parser.add_argument("--rows", type=int, default=20)
 args = parser.parse_args()
 
 if args.stock:
-    import tensorflow as tf  # before kdist, so that it makes its own choices
+    import tensorflow as tf  # before kdist, to use TensorFlow's defaults
 
 from kdist.bench.workloads import WORKLOADS
 
@@ -35,7 +35,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 settings = {"depth": args.depth, "width": args.width, "batch": args.batch, "steps": args.steps}
 workload = WORKLOADS["keras" if args.stock else "kdist"](**settings, replicas=args.replicas)
-workload.work()  # traced
+workload.work()  # traces the step
 workload.work()
 with tempfile.TemporaryDirectory() as folder:
     tf.profiler.experimental.start(folder)
@@ -56,9 +56,10 @@ for plane in space.planes:
             times[kind] += 1
 
 print(
-    f"{args.batch * args.steps / seconds:.0f} images/s, {1000 * seconds / args.steps:.0f} ms a step"
+    f"{args.batch * args.steps / seconds:.0f} images/s,"
+    f" {1000 * seconds / args.steps:.0f} ms per step"
 )
-print("| operation | ms a step | times |")
+print("| operation | ms per step | calls per step |")
 print("| --- | --- | --- |")
 for kind, total in milliseconds.most_common(args.rows):
     print(f"| {kind} | {total / args.steps:.1f} | {times[kind] / args.steps:.0f} |")

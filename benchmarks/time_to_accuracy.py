@@ -1,13 +1,13 @@
-"""Seconds to a validation accuracy: the fast recipe, a plain convnet, the lab's recipe.
+"""The time to a validation accuracy: the fast recipe, a simple convnet, the lab's recipe.
 
     python benchmarks/time_to_accuracy.py              # the sample, 0.85: ten minutes on two cores
     python benchmarks/time_to_accuracy.py --dataset fashion_mnist --target 0.9
 
-Every run is a process of its own, in turn over the rounds, and trains from `fit` on, tracing and
-validation included, until an epoch beats the target or `--budget` seconds have passed. All have
-oneDNN, which stock Keras leaves off on most CPUs. The convnet is the one that keras.io trains on
-MNIST (examples/vision/mnist_convnet): Adam, batches of 128. The lab's recipe is plain SGD at 0.01
-with batches of 32, flips and shifts; its network is narrowed from width 10 to 1, with which an
+Each run is a separate process; the candidates take turns. The time is that of `fit`, including
+tracing and validation, until an epoch beats the target or `--budget` seconds have passed. All use
+oneDNN, which stock Keras does not use on most CPUs. The convnet is that of keras.io for MNIST
+(examples/vision/mnist_convnet), with Adam and batches of 128. The lab's recipe is plain SGD with a
+rate of 0.01, batches of 32, flips and shifts; its network has width 1 instead of 10, so that an
 epoch takes minutes instead of hours on a CPU.
 """
 
@@ -18,9 +18,9 @@ import statistics
 import tempfile
 
 import interleaved
-import own_process
+import separate_process
 
-CONTESTANTS = {
+CANDIDATES = {
     "fast": "kdist, `--recipe fast`",
     "convnet": "stock Keras, convnet of keras.io",
     "lab": "the lab's recipe, WRN-16-1, on kdist",
@@ -31,19 +31,19 @@ parser.add_argument("--dataset", default="sample")
 parser.add_argument("--data-dir", help="as for kdist train")
 parser.add_argument("--target", type=float, default=0.85)
 parser.add_argument("--rounds", type=int, default=3)
-parser.add_argument("--budget", type=float, default=180, help="seconds of training at most")
-parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
-parser.add_argument("--only", choices=CONTESTANTS, help="run this one here, and print JSON")
+parser.add_argument("--budget", type=float, default=180, help="maximum seconds of training")
+parser.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
+parser.add_argument("--only", choices=CANDIDATES, help="run this one here, and print JSON")
 parser.add_argument("--seed", type=int, default=0)
 args = parser.parse_args()
 
 
 def silent(_):
-    """Takes a line and prints nothing."""
+    """Ignore a line."""
 
 
 def trained_by_kdist(settings):
-    """A run of `kdist train` that stops at the target."""
+    """Run `kdist train` until it reaches the target."""
     from kdist.training.config import TrainConfig
     from kdist.training.run import train
 
@@ -59,7 +59,7 @@ def trained_by_kdist(settings):
 
 
 def convnet():
-    """Stock Keras, without a strategy."""
+    """Train with stock Keras, without a strategy."""
     import time
 
     import keras
@@ -97,7 +97,7 @@ def convnet():
 
 
 def run_here(name):
-    """Seconds and best accuracy of one contestant, as JSON."""
+    """Print seconds and best accuracy of one candidate, as JSON."""
     if name == "convnet":
         seconds, accuracy = convnet()
     else:
@@ -110,27 +110,26 @@ def run_here(name):
 
 
 def runs_of(name):
-    """Runs of one contestant, each in a process of its own and with the next seed."""
+    """Return a function that runs a candidate in a separate process, with the next seed."""
     seeds = itertools.count(args.seed)
-    return lambda: own_process.result("--only", name, "--seed", str(next(seeds)))
+    return lambda: separate_process.result("--only", name, "--seed", str(next(seeds)))
 
 
-def told(values):
-    """Median and range of the seconds; how many runs got there."""
+def row(values):
+    """Format median and range of the seconds, the runs that reached the target, and accuracy."""
     seconds = [value["seconds"] for value in values]
-    there = sum(value["accuracy"] > args.target for value in values)
+    reached = sum(value["accuracy"] > args.target for value in values)
     best = statistics.median(value["accuracy"] for value in values)
     span = f"{statistics.median(seconds):.0f} ({min(seconds):.0f} to {max(seconds):.0f})"
-    return (
-        f"{span if there else f'not in {max(seconds):.0f}'} | {there} of {len(values)} | {best:.3f}"
-    )
+    shown = span if reached else f"not in {max(seconds):.0f}"
+    return f"{shown} | {reached} of {len(values)} | {best:.3f}"
 
 
 if args.only:
     run_here(args.only)
 else:
-    results = interleaved.rounds({name: runs_of(name) for name in args.contestants}, args.rounds)
+    results = interleaved.rounds({name: runs_of(name) for name in args.candidates}, args.rounds)
     print(f"| {args.dataset} to {args.target:g} | seconds | reached | best accuracy |")
     print("| --- | --- | --- | --- |")
     for name, values in results.items():
-        print(f"| {CONTESTANTS[name]} | {told(values)} |")
+        print(f"| {CANDIDATES[name]} | {row(values)} |")

@@ -1,4 +1,4 @@
-"""Training steps of `model.fit`, to be timed."""
+"""Time training steps of `model.fit`."""
 # ruff: noqa: ARG002 - the names of arguments are Keras's
 
 import time
@@ -19,19 +19,19 @@ class _StepEnds(keras.callbacks.Callback):
 
 
 def random_batch(size: int) -> tf.data.Dataset:
-    """One batch of the shape of Fashion-MNIST."""
+    """Return a dataset with one random batch of Fashion-MNIST's shape."""
     return tf.data.Dataset.from_tensor_slices(random_images(size)).batch(size)
 
 
 def steps(model: keras.Model, batch: tf.data.Dataset, count: int) -> Callable[[], float]:
-    """Seconds of `count` steps of one `fit`, from the end of a step before them.
+    """Return a function that times `count` steps of a `fit`, after a first step.
 
-    What a fit begins with, once in a training of any length, is left out.
+    The start of `fit`, which happens once per training, is excluded.
     """
     data, ends = batch.repeat(count + 1), _StepEnds()
 
-    def contestant() -> float:
+    def timed_steps() -> float:
         model.fit(data, verbose=0, shuffle=False, callbacks=[ends])
         return ends.ends[-1] - ends.ends[0]
 
-    return contestant
+    return timed_steps

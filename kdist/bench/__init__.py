@@ -1,1 +1,1 @@
-"""`kdist bench`: kdist against stock Keras and PyTorch, interleaved in one run."""
+"""`kdist bench`: compare the speed of kdist, stock Keras and PyTorch."""

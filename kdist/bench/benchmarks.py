@@ -1,4 +1,4 @@
-"""What `kdist bench` compares: benchmarks and their candidates, as plain data."""
+"""The benchmarks of `kdist bench` and their candidates, as plain data."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ LAB_BATCHES = (8, 16, 32, 64, 128, 256, 512, 700)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One way to do some work, in a process of its own.
+    """One implementation of a benchmark's work, run in a separate process.
 
     Args:
-        name: As in tables.
-        workload: A name of `kdist.bench.workloads.WORKLOADS`.
-        settings: What the workload is given.
-        stock: Import TensorFlow before kdist, so that it makes its own choices.
-        environment: Variables set for the process.
+        name: Its name in tables.
+        workload: A key of `kdist.bench.workloads.WORKLOADS`.
+        settings: Arguments of the workload.
+        stock: Whether to import TensorFlow before kdist, to use TensorFlow's defaults.
+        environment: Environment variables of the process.
     """
 
     name: str
@@ -31,12 +31,12 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A ratio of speeds that a benchmark is run for.
+    """A ratio of speeds that a benchmark measures.
 
     Args:
-        name: The candidate in question.
-        bases: The others; the fastest of them counts.
-        goal: The smallest ratio aimed at, where there is one.
+        name: The candidate.
+        bases: The candidates to compare with; the fastest of them is used.
+        goal: The smallest acceptable ratio; `None` if there is no goal.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Benchmark:
 KERAS, MIRRORED = "stock Keras", "stock MirroredStrategy, two replicas"
 KERAS_ONEDNN = "stock Keras with oneDNN"
 MIRRORED_ONEDNN = "stock MirroredStrategy with oneDNN"
-KERAS_MANY = "stock Keras, 128 steps an execution"
+KERAS_MANY = "stock Keras, 128 steps per execution"
 _ONEDNN = {"TF_ENABLE_ONEDNN_OPTS": "1"}
 ONE, TWO = "kdist, one replica", "kdist, two replicas"
 NO_NORM, BFLOAT16 = "kdist, no batch norm", "kdist, bfloat16"
@@ -67,14 +67,14 @@ MATMUL = "matrix product"
 
 
 def has_bfloat16() -> bool:
-    """Whether the CPU computes in it, or there is an NVIDIA GPU that does."""
+    """Whether the CPU supports bfloat16, or there is an NVIDIA GPU, which does."""
     return bool({"avx512_bf16", "amx_bf16"} & cpu_flags()) or Path("/dev/nvidia0").exists()
 
 
-def training(depth: int, width: int, batch: int, steps: int, *, few: bool = False) -> Benchmark:
-    """The wide residual network with all candidates, or with `few` only those compared most."""
+def training(depth: int, width: int, batch: int, steps: int, *, quick: bool = False) -> Benchmark:
+    """Return the benchmark of training a WideResNet; with `quick`, fewer candidates."""
     network = {"depth": depth, "width": width, "batch": batch, "steps": steps}
-    everybody = [
+    candidates = [
         Candidate(name=KERAS, workload="keras", settings=network, stock=True),
         Candidate(name=MIRRORED, workload="keras", settings={**network, "replicas": 2}, stock=True),
         Candidate(
@@ -92,8 +92,8 @@ def training(depth: int, width: int, batch: int, steps: int, *, few: bool = Fals
         Candidate(name=EAGER, workload="torch", settings=network),
         Candidate(name=MATMUL, workload="matmul", settings={}),
     ]
-    if not few:
-        everybody += [
+    if not quick:
+        candidates += [
             Candidate(name=NO_NORM, workload="kdist", settings={**network, "batch_norm": False}),
             Candidate(name=COMPILED, workload="torch", settings={**network, "compiled": True}),
             Candidate(
@@ -104,7 +104,7 @@ def training(depth: int, width: int, batch: int, steps: int, *, few: bool = Fals
             ),
         ]
         if width > 1 and has_bfloat16():
-            everybody.append(
+            candidates.append(
                 Candidate(
                     name=BFLOAT16,
                     workload="kdist",
@@ -121,16 +121,16 @@ def training(depth: int, width: int, batch: int, steps: int, *, few: bool = Fals
         Comparison(name=ONE, bases=(NO_NORM,), goal=0.90),
         Comparison(name=BFLOAT16, bases=(ONE,), goal=1.3),
     ]
-    names = {candidate.name for candidate in everybody}
+    names = {candidate.name for candidate in candidates}
     return Benchmark(
         title=f"WRN-{depth}-{width}, global batch {batch}",
-        candidates=everybody,
+        candidates=candidates,
         comparisons=[c for c in comparisons if {c.name, c.bases[0]} <= names],
     )
 
 
 def tiny() -> Benchmark:
-    """Two dense layers: what is left is what a step costs besides arithmetic."""
+    """Return the benchmark of two dense layers, which measures the overhead of a step."""
     settings = {"batch": 32, "steps": 512}
     return Benchmark(
         title="two dense layers, batch 32",
@@ -161,7 +161,7 @@ def tiny() -> Benchmark:
 
 
 def inputs() -> Benchmark:
-    """The input pipeline with augmentation alone."""
+    """Return the benchmark of the input pipeline with augmentation, without training."""
     settings = {"batch": 128, "images": 10_000}  # an epoch of the lab's sample
     return Benchmark(
         title="augmented images, batch 128",
@@ -181,14 +181,14 @@ def inputs() -> Benchmark:
 
 
 def batch_sweep(names: Sequence[str], depth: int, width: int) -> list[Benchmark]:
-    """The lab's batch sizes for some of the candidates of `training`."""
+    """Return benchmarks with the lab's batch sizes, for some candidates of `training`."""
     benchmarks = []
     for batch in LAB_BATCHES:
-        everybody = training(depth, width, batch, max(2, 1024 // batch)).candidates
+        candidates = training(depth, width, batch, max(2, 1024 // batch)).candidates
         benchmarks.append(
             Benchmark(
                 title=f"WRN-{depth}-{width}, global batch {batch}",
-                candidates=[c for c in everybody if c.name in names],
+                candidates=[c for c in candidates if c.name in names],
             )
         )
     return benchmarks

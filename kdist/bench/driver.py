@@ -1,4 +1,4 @@
-"""Runs a benchmark: starts a process for each candidate, lets them take turns, ends them."""
+"""Run a benchmark: start a process for each candidate, and let them take turns."""
 
 import contextlib
 import dataclasses
@@ -20,58 +20,59 @@ class Outcome:
     """The result of a candidate.
 
     Args:
-        facts: What its workload reported: images or operations of one turn, versions.
-        seconds: Of each round.
-        left_out: Why it was skipped or stopped; empty where it ran to the end.
+        facts: Facts from its workload: images or operations per turn, versions.
+        seconds: Seconds of each round.
+        peak_mib: Peak memory of its process in MiB; `None` if unknown.
+        skipped: Why it was skipped or stopped; empty if it ran to the end.
     """
 
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
     seconds: list[float] = dataclasses.field(default_factory=list)
     peak_mib: float | None = None
-    left_out: str = ""
+    skipped: str = ""
 
 
 def run_benchmark(
     benchmark: Benchmark, *, rounds: int, announce: Callable[[str], None] = print
 ) -> dict[str, Outcome]:
-    """Let the candidates take turns for some rounds: A B C C B A.
+    """Let the candidates take turns for several rounds: A B C C B A.
 
-    Every other round goes backwards, so that none is always the one that comes after the slowest.
-    A candidate that fails or whose library is missing is skipped, with the reason.
+    Every other round is in reverse order, so that no candidate always runs after the slowest one. A
+    candidate that fails, or whose library is missing, is skipped with a reason.
 
     Args:
-        benchmark: Who takes part.
-        rounds: How many turns each has; tracing and warm-up come before.
-        announce: Takes lines about the progress.
+        benchmark: The benchmark.
+        rounds: Number of turns of each candidate, after tracing and warm-up.
+        announce: Called with lines about the progress.
 
     Returns:
-        The outcome of each candidate, by name.
+        The result of each candidate, by name.
     """
     outcomes = {candidate.name: Outcome() for candidate in benchmark.candidates}
     with contextlib.ExitStack() as stack:
         workers = {}
-        for candidate in benchmark.candidates:  # one after another: they are warmed up here
+        for candidate in benchmark.candidates:  # one at a time, as they warm up here
             announce(f"{benchmark.title}: preparing {candidate.name}")
             worker = stack.enter_context(_worker(candidate))
-            if _hear(worker, outcomes[candidate.name]):
+            if _receive(worker, outcomes[candidate.name]):
                 workers[candidate.name] = worker
             else:
-                announce(f"  skipped: {outcomes[candidate.name].left_out}")
+                announce(f"  skipped: {outcomes[candidate.name].skipped}")
         for turn in range(rounds if workers else 0):
             announce(f"{benchmark.title}: round {turn + 1} of {rounds}")
             for name in list(workers)[:: -1 if turn % 2 else 1]:
-                if not _ask(workers[name], outcomes[name]):
-                    announce(f"  {name} stopped: {outcomes[name].left_out}")
+                if not _request(workers[name], outcomes[name]):
+                    announce(f"  {name} stopped: {outcomes[name].skipped}")
                     del workers[name]
     return outcomes
 
 
-# All candidates wait beside each other, so none may take a GPU's whole memory.
+# The processes of all candidates exist at the same time, so none may reserve all GPU memory.
 _SHARED_GPU = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
 def command(candidate: Candidate) -> list[str]:
-    """The process of a candidate."""
+    """Return the command of a candidate's process."""
     first = "import tensorflow; " if candidate.stock else ""
     code = f"{first}from kdist.bench.worker import main; main()"
     return [sys.executable, "-c", code, candidate.workload, json.dumps(candidate.settings)]
@@ -79,7 +80,7 @@ def command(candidate: Candidate) -> list[str]:
 
 @contextlib.contextmanager
 def _worker(candidate: Candidate) -> Iterator["subprocess.Popen[str]"]:
-    # kdist has set it for this process; a worker decides for itself.
+    # kdist has set it in this process; each worker makes its own choice.
     inherited = {name: value for name, value in os.environ.items() if name != VARIABLE}
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
@@ -97,33 +98,33 @@ def _worker(candidate: Candidate) -> Iterator["subprocess.Popen[str]"]:
             process.communicate()
 
 
-def _ask(worker: "subprocess.Popen[str]", outcome: Outcome) -> bool:
+def _request(worker: "subprocess.Popen[str]", outcome: Outcome) -> bool:
     if worker.stdin is None:
         raise RuntimeError("a worker is started with a pipe")
     try:
         worker.stdin.write("\n")
         worker.stdin.flush()
     except BrokenPipeError:
-        outcome.left_out = "its process ended"
+        outcome.skipped = "its process ended"
         return False
-    return _hear(worker, outcome)
+    return _receive(worker, outcome)
 
 
-def _hear(worker: "subprocess.Popen[str]", outcome: Outcome) -> bool:
-    """Take in a line of the worker; false where it will do no more."""
+def _receive(worker: "subprocess.Popen[str]", outcome: Outcome) -> bool:
+    """Read a line from a worker; return whether the worker continues."""
     line = worker.stdout.readline() if worker.stdout else ""
     if not line:
-        outcome.left_out = f"its process ended with exit code {worker.wait()}"
+        outcome.skipped = f"its process ended with exit code {worker.wait()}"
         return False
-    said = json.loads(line)
-    outcome.left_out = said.get("skipped") or said.get("failed", "")
-    outcome.facts = said.get("facts", outcome.facts)
-    outcome.peak_mib = said.get("peak_mib", outcome.peak_mib)
-    outcome.seconds += [said["seconds"]] if "seconds" in said else []
-    return not outcome.left_out
+    message = json.loads(line)
+    outcome.skipped = message.get("skipped") or message.get("failed", "")
+    outcome.facts = message.get("facts", outcome.facts)
+    outcome.peak_mib = message.get("peak_mib", outcome.peak_mib)
+    outcome.seconds += [message["seconds"]] if "seconds" in message else []
+    return not outcome.skipped
 
 
 def fastest(outcomes: dict[str, Outcome], names: Sequence[str], count: int = 1) -> list[str]:
-    """The names of the candidates with the smallest median seconds, fastest first."""
+    """Return the candidates with the smallest median seconds, fastest first."""
     ran = [name for name in names if outcomes.get(name, Outcome()).seconds]
     return sorted(ran, key=lambda name: statistics.median(outcomes[name].seconds))[:count]

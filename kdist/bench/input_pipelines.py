@@ -1,13 +1,13 @@
-"""Augmented images per second: kdist's pipeline, and what a Keras user has otherwise."""
+"""Augmented images per second of kdist's input pipeline and Keras's alternatives."""
 
 from typing import Any
 
 import keras
 import numpy as np
 
-from .workload import Workload, peer, timed
+from .workload import Workload, optional_library, timed
 
-SHIFT = 0.2  # the lab's: a part of height and width
+SHIFT = 0.2  # as in the lab, a fraction of height and width
 
 
 def _sample(images: int) -> tuple[Any, Any]:
@@ -18,7 +18,7 @@ def _sample(images: int) -> tuple[Any, Any]:
 
 
 def kdist_data(*, batch: int, images: int) -> Workload:
-    """Standardized, flipped and shifted, in one vectorized `tf.data` map."""
+    """Kdist's pipeline: standardization, flips and shifts in one vectorized `tf.data` map."""
     from ..data import Standardization, training_batches
 
     x, y = _sample(images)
@@ -29,8 +29,8 @@ def kdist_data(*, batch: int, images: int) -> Workload:
 
 
 def image_data_generator(*, batch: int, images: int) -> Workload:
-    """The lab's generator: the same, image by image, in NumPy and SciPy."""
-    with peer("SciPy"):
+    """The lab's `ImageDataGenerator`: the same image by image, in NumPy and SciPy."""
+    with optional_library("SciPy"):
         import scipy  # noqa: F401
     import tensorflow as tf
 
@@ -50,7 +50,7 @@ def py_dataset(*, batch: int, images: int) -> Workload:
     """A `keras.utils.PyDataset` with Keras's own augmentation layers, batch by batch."""
     x, y = _sample(images)
     x = (x.astype("float32") - x.mean()) / x.std()
-    vary = keras.Sequential(
+    augment = keras.Sequential(
         [
             keras.layers.RandomTranslation(SHIFT, SHIFT, fill_mode="nearest"),
             keras.layers.RandomFlip("horizontal"),
@@ -63,7 +63,7 @@ def py_dataset(*, batch: int, images: int) -> Workload:
 
         def __getitem__(self, index: int) -> Any:
             rows = slice(index * batch, (index + 1) * batch)
-            return vary(x[rows], training=True), y[rows]
+            return augment(x[rows], training=True), y[rows]
 
     batches = Batches()
     return _reading([lambda index=index: batches[index] for index in range(len(batches))], images)
@@ -75,6 +75,6 @@ def _reading(batches: Any, images: int) -> Workload:
         for batch in batches:
             seen += np.asarray((batch() if callable(batch) else batch)[0]).shape[0]
         if seen != images:
-            raise RuntimeError(f"{seen} of {images} images came")
+            raise RuntimeError(f"received {seen} of {images} images")
 
     return Workload(work=timed(read), facts={"images": images})

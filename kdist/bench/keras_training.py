@@ -1,4 +1,4 @@
-"""Training steps of `model.fit`, in stock Keras and in kdist."""
+"""Training steps of `model.fit`, with stock Keras and with kdist."""
 
 import contextlib
 import math
@@ -12,7 +12,7 @@ from .workload import CLASSES, IMAGE_SHAPE, Workload, random_images
 
 
 class _Epoch(keras.callbacks.Callback):
-    """Seconds of an epoch without what a fit begins and ends with."""
+    """Measures the seconds of an epoch, without the beginning and the end of `fit`."""
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
         self.start = time.perf_counter()
@@ -24,7 +24,7 @@ class _Epoch(keras.callbacks.Callback):
 def stock(
     *, depth: int, width: int, batch: int, steps: int, replicas: int = 1, **options: Any
 ) -> Workload:
-    """Keras as it is; batch norm is synchronized where there are several replicas."""
+    """Train with stock Keras; with several replicas, batch norm is synchronized."""
     if replicas == 1:
         return _training(contextlib.nullcontext(), depth, width, batch, steps, **options)
     import tensorflow as tf
@@ -60,17 +60,17 @@ def distributed(
     batch_norm: bool = True,
     precision: str = "float32",
 ) -> Workload:
-    """The same network built by `kdist.MirroredStrategy`."""
+    """Train the same network with `kdist.MirroredStrategy`."""
     import kdist
 
     keras.config.set_dtype_policy(precision)
     strategy = kdist.MirroredStrategy(replicas=replicas)
-    options = {} if batch_norm else {"batch_norm": _nothing}
+    options = {} if batch_norm else {"batch_norm": _no_batch_norm}
     return _training(strategy.scope(), depth, width, batch, steps, build=strategy.build, **options)
 
 
 def dense(*, batch: int, steps: int, steps_per_execution: Any = 1) -> Workload:
-    """A model so small that only what surrounds it takes time."""
+    """Train a model that is so small that overhead dominates."""
     import kdist
 
     def model() -> keras.Model:
@@ -100,7 +100,7 @@ def _flops(model: keras.Model) -> float | None:
     return training_flops(model)
 
 
-def _nothing(*, name: str, axis: int) -> Any:  # noqa: ARG001 - as a batch norm is called
+def _no_batch_norm(*, name: str, axis: int) -> Any:  # noqa: ARG001 - as a batch norm is called
     return keras.layers.Identity(name=name)
 
 
@@ -125,7 +125,7 @@ def _training(
 
 
 def _fitting(model: keras.Model, images: Any, labels: Any, batch: int, **options: Any) -> Workload:
-    """An epoch of `fit`; the model is compiled in the scope that is open."""
+    """Return an epoch of `fit` as a workload; call this in the strategy's scope."""
     model.compile(
         keras.optimizers.SGD(0.01, momentum=0.9),
         "sparse_categorical_crossentropy",
@@ -145,7 +145,7 @@ def _fitting(model: keras.Model, images: Any, labels: Any, batch: int, **options
 def _batches(images: Any, labels: Any, batch: int) -> Any:
     import tensorflow as tf
 
-    # All batches are ready beforehand: the input pipeline is a benchmark of its own.
+    # All batches are cached: the input pipeline has a separate benchmark.
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch)

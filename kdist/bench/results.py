@@ -1,4 +1,4 @@
-"""Results of benchmarks: ratios, a table, JSON."""
+"""Results of benchmarks: ratios, tables, JSON files."""
 
 import dataclasses
 import json
@@ -14,21 +14,19 @@ from .benchmarks import MATMUL, Benchmark, Comparison
 from .driver import Outcome, fastest
 
 FORMAT = 1
-BENCHMARKS = "races"
-"""What files of this format call their list of benchmarks."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """How many times as fast as another a candidate is.
+    """The ratio of the speeds of two candidates.
 
     Args:
         name: The candidate.
-        base: The other.
-        median: Of the ratios of single rounds ...
-        least: ... the smallest of them ...
-        most: ... and the largest.
-        goal: What was aimed at.
+        base: The candidate that it is compared with.
+        median: The median of the ratios of the rounds.
+        least: The smallest of them.
+        most: The largest of them.
+        goal: The smallest acceptable ratio; `None` if there is no goal.
     """
 
     name: str
@@ -40,12 +38,12 @@ class Ratio:
 
 
 def ratio(comparison: Comparison, outcomes: Mapping[str, Outcome]) -> Ratio | None:
-    """The comparison, round by round; `None` where one of the two did not take part."""
+    """Compute the ratio round by round; `None` if one of the two was skipped."""
     bases = fastest(dict(outcomes), comparison.bases)
     if not bases or not outcomes[comparison.name].seconds:
         return None
     one, base = outcomes[comparison.name], outcomes[bases[0]]
-    # Candidates may do another amount of work in a turn, such as images of another batch.
+    # Candidates may do different amounts of work per turn, such as numbers of images.
     scale = amount(one) / amount(base)
     ratios = [scale * b / a for a, b in zip(one.seconds, base.seconds, strict=False)]
     return Ratio(
@@ -59,29 +57,34 @@ def ratio(comparison: Comparison, outcomes: Mapping[str, Outcome]) -> Ratio | No
 
 
 def amount(outcome: Outcome) -> float:
-    """What a turn does: images, or operations."""
+    """Return the work of a turn: the number of images or operations."""
     return float(outcome.facts.get("images") or outcome.facts.get("operations") or 1)
 
 
 def as_json(benchmark: Benchmark, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-    """Everything of a benchmark, as plain data."""
-    found = (ratio(comparison, outcomes) for comparison in benchmark.comparisons)
+    """Return all results of a benchmark as plain data."""
+    ratios = (ratio(comparison, outcomes) for comparison in benchmark.comparisons)
     return {
         "title": benchmark.title,
         "outcomes": {name: dataclasses.asdict(outcome) for name, outcome in outcomes.items()},
-        "ratios": [dataclasses.asdict(one) for one in found if one],
+        "ratios": [dataclasses.asdict(one) for one in ratios if one],
     }
 
 
 def write(path: Path, benchmarks: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
     """Write the JSON file, completely or not at all."""
-    content = {"format": FORMAT, "machine": machine(), "settings": settings, BENCHMARKS: benchmarks}
+    content = {
+        "format": FORMAT,
+        "machine": machine(),
+        "settings": settings,
+        "benchmarks": benchmarks,
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(path, json.dumps(content, indent=1) + "\n")
 
 
 def table(benchmarks: Iterable[Mapping[str, Any]]) -> str:
-    """Markdown: the speeds of every benchmark, then its ratios."""
+    """Format the speeds and ratios of every benchmark as Markdown."""
     lines: list[str] = []
     for benchmark in benchmarks:
         lines += [
@@ -93,7 +96,7 @@ def table(benchmarks: Iterable[Mapping[str, Any]]) -> str:
         ]
         lines += [_speed_row(name, benchmark["outcomes"]) for name in benchmark["outcomes"]]
         if benchmark["ratios"]:
-            lines += ["", "| ratio of speeds, median (min to max) | | aimed at |"]
+            lines += ["", "| ratio of speeds, median (min to max) | | goal |"]
             lines += ["| --- | --- | --- |"]
             lines += [_ratio_row(one) for one in benchmark["ratios"]]
     return "\n".join(lines[1:])
@@ -102,15 +105,15 @@ def table(benchmarks: Iterable[Mapping[str, Any]]) -> str:
 def _speed_row(name: str, outcomes: Mapping[str, Mapping[str, Any]]) -> str:
     outcome = outcomes[name]
     if not outcome["seconds"]:
-        return f"| {name} | skipped: {outcome['left_out']} | | |"
+        return f"| {name} | skipped: {outcome['skipped']} | | |"
     done = _per_second(outcome)
     speed = f"{done / 1e9:,.0f} GFLOP" if name == MATMUL else f"{done:,.0f} images"
-    # Of the arithmetic that a matrix product of the same benchmark does (MFU: Chowdhery et al.
-    # 2022, "PaLM", appendix B); the network's, whoever computes it.
+    # The network's FLOPs relative to those of a matrix product in the same benchmark (MFU:
+    # Chowdhery et al. 2022, "PaLM", appendix B).
     flops = next((o["facts"]["flops_per_image"] for o in outcomes.values() if _counted(o)), None)
     peak = _per_second(outcomes[MATMUL]) if outcomes.get(MATMUL, {}).get("seconds") else None
     share = f"{done * flops / peak:.0%}" if flops and peak and name != MATMUL else ""
-    speed += f" (stopped: {outcome['left_out']})" if outcome["left_out"] else ""
+    speed += f" (stopped: {outcome['skipped']})" if outcome["skipped"] else ""
     memory = "" if outcome["peak_mib"] is None else f"{outcome['peak_mib']:,.0f}"
     return f"| {name} | {speed} | {share} | {memory} |"
 

@@ -1,4 +1,4 @@
-"""`kdist bench`: which benchmarks are run, and the prediction from a measured step."""
+"""`kdist bench`: run the benchmarks, or predict the time of a measured step."""
 
 import datetime
 import json
@@ -41,14 +41,14 @@ def bench(
     """Run the benchmarks, and write their results.
 
     Args:
-        quick: The smaller network and the candidates that are compared most: under five minutes
-            on two cores, instead of fifteen to twenty-five.
-        rounds: Turns of each candidate; by default 7, quick 3.
-        output: JSON file; `None` makes `runs/bench-<date>-<time>.json`.
-        announce: Takes lines about the progress.
+        quick: Run only the smaller network and the most important candidates: under five minutes
+            on two cores, instead of 15 to 25.
+        rounds: Turns of each candidate; by default 7, with `quick` 3.
+        output: JSON file; by default `runs/bench-<date>-<time>.json`.
+        announce: Called with lines about the progress.
 
     Returns:
-        The table, in Markdown.
+        The results as a Markdown table.
 
     Raises:
         UserError: The file cannot be written; nothing was run then.
@@ -61,12 +61,12 @@ def bench(
     def run(benchmark: Benchmark, count: int = rounds) -> dict[str, Any]:
         outcomes = run_benchmark(benchmark, rounds=count, announce=announce)
         done.append(results.as_json(benchmark, outcomes))
-        results.write(path, done, {"quick": quick, "rounds": rounds})  # also what is cut short
+        results.write(path, done, {"quick": quick, "rounds": rounds})  # also if it is interrupted
         return outcomes
 
     run(tiny())
     run(inputs())
-    outcomes = run(training(DEPTH, WIDTHS[0], BATCH, 6, few=quick))
+    outcomes = run(training(DEPTH, WIDTHS[0], BATCH, 6, quick=quick))
     if not quick:
         run(training(DEPTH, WIDTHS[1], BATCH, 1))
         best = fastest(outcomes, [KERAS, ONE, EAGER, COMPILED, JAX], count=2)
@@ -77,10 +77,10 @@ def bench(
 
 
 def show(path: str) -> str:
-    """The table of a file that `bench` wrote.
+    """Return the table of results that `bench` has written to a file.
 
     Raises:
-        UserError: It cannot be read, or is none.
+        UserError: It cannot be read, or is not such a file.
     """
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -89,7 +89,7 @@ def show(path: str) -> str:
                 f"{path} has format {content['format']}, this kdist reads {results.FORMAT}: run"
                 " kdist bench again"
             )
-        return results.table(content[results.BENCHMARKS])
+        return results.table(content["benchmarks"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{path} is not a file of kdist bench ({type(error).__name__}: {error}): pass what its"
@@ -108,35 +108,35 @@ def predict(
     scaling: str = "weak",
     announce: Callable[[str], None] = print,
 ) -> list[StepTime]:
-    """Measure a step of the wide residual network on one replica, and predict it on more.
+    """Measure a step of a WideResNet on one replica, and predict its time on more replicas.
 
     Args:
-        replicas: Counts of replicas.
-        link: What connects them.
-        depth: Of the network.
-        width: Of the network.
+        replicas: Numbers of replicas.
+        link: The link between replicas.
+        depth: Depth of the network.
+        width: Width of the network.
         batch: Images of the measured step.
         overlap: As in `predict_step`.
         scaling: As in `predict_step`.
-        announce: Takes lines about the progress.
+        announce: Called with lines about the progress.
 
     Returns:
-        A prediction for each count.
+        A prediction for each number of replicas.
 
     Raises:
-        UserError: The network cannot be trained here.
+        UserError: The network cannot be trained on this machine.
     """
     options: dict[str, Any] = {"link": link, "overlap": overlap, "scaling": scaling}
-    for count in replicas:  # refuses what is wrong before anything is measured
+    for count in replicas:  # rejects invalid arguments before the measurement
         predict_step(compute_seconds=1, gradient_bytes=1, replicas=count, **options)
-    everybody = training(depth, width, batch, 4)
+    full = training(depth, width, batch, 4)
     benchmark = Benchmark(
-        title=everybody.title, candidates=[c for c in everybody.candidates if c.name == ONE]
+        title=full.title, candidates=[c for c in full.candidates if c.name == ONE]
     )
     outcome = run_benchmark(benchmark, rounds=3, announce=announce)[ONE]
     if not outcome.seconds:
         raise UserError(
-            f"the step of {benchmark.title} could not be measured: {outcome.left_out}; pass a"
+            f"the step of {benchmark.title} could not be measured: {outcome.skipped}; pass a"
             " smaller network or batch"
         )
     facts = outcome.facts

@@ -1,4 +1,4 @@
-"""The wide residual network in PyTorch: the same layers, batches and optimizer."""
+"""The WideResNet in PyTorch, with the same layers, batches and optimizer."""
 
 import os
 from typing import Any
@@ -30,7 +30,7 @@ class _Block(nn.Module):
 
 
 def wide_resnet(depth: int, width: int) -> nn.Module:
-    """As `kdist.models.WideResNet`, from images to logits."""
+    """Make a network like `kdist.models.WideResNet`, from images to logits."""
     layers: list[nn.Module] = [
         nn.Conv2d(1, STEM_FILTERS, 3, padding=1),
         nn.BatchNorm2d(STEM_FILTERS),
@@ -46,7 +46,7 @@ def wide_resnet(depth: int, width: int) -> nn.Module:
 
 
 def training(*, depth: int, width: int, batch: int, steps: int, compiled: bool = False) -> Workload:
-    """Training steps, with the mean loss and the accuracy that Keras's `fit` gives too."""
+    """Train, and compute mean loss and accuracy as Keras's `fit` does."""
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = wide_resnet(depth, width).to(device=device, memory_format=torch.channels_last)
@@ -59,7 +59,7 @@ def training(*, depth: int, width: int, batch: int, steps: int, compiled: bool =
     parts = [slice(start, start + batch) for start in range(0, len(images), batch)]
 
     def epoch() -> tuple[float, float]:
-        loss_sum, right = torch.zeros((), device=device), torch.zeros((), device=device)
+        loss_sum, correct = torch.zeros((), device=device), torch.zeros((), device=device)
         for part in parts:
             optimizer.zero_grad(set_to_none=True)
             logits = forward(x[part])
@@ -68,7 +68,7 @@ def training(*, depth: int, width: int, batch: int, steps: int, compiled: bool =
             optimizer.step()
             with torch.no_grad():
                 loss_sum += loss * len(logits)
-                right += (logits.argmax(1) == y[part]).sum()
-        return loss_sum.item() / len(images), right.item() / len(images)
+                correct += (logits.argmax(1) == y[part]).sum()
+        return loss_sum.item() / len(images), correct.item() / len(images)
 
     return Workload(work=timed(epoch), facts={"images": len(images), "batch": batch})

@@ -1,4 +1,4 @@
-"""The process of one candidate: it prepares, then does its work once for every line it gets."""
+"""The process of a candidate: it prepares, then does its work once per line of input."""
 
 import importlib.metadata
 import json
@@ -17,12 +17,12 @@ _WARM_UPS = 2
 
 
 def main() -> None:
-    """Speak JSON lines on standard output: what was prepared, then seconds, line by line."""
-    # What libraries print must not get between the lines.
+    """Write JSON lines to standard output: facts, then the seconds of each turn."""
+    # Output of libraries must not be mixed with these lines.
     channel = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
-    def say(**values: Any) -> None:
+    def send(**values: Any) -> None:
         print(json.dumps(values), file=channel, flush=True)
 
     try:
@@ -33,17 +33,17 @@ def main() -> None:
         for _ in range(_WARM_UPS - 1):
             workload.work()
     except Unavailable as reason:
-        say(skipped=str(reason))
+        send(skipped=str(reason))
         return
     except Exception as error:
-        say(failed=f"{type(error).__name__}: {error}")
+        send(failed=f"{type(error).__name__}: {error}")
         return
-    say(facts={**workload.facts, "first_seconds": first, "versions": _versions()})
+    send(facts={**workload.facts, "first_seconds": first, "versions": _versions()})
     for _ in sys.stdin:
         try:
-            say(seconds=workload.work(), peak_mib=peak_mib())
+            send(seconds=workload.work(), peak_mib=peak_mib())
         except Exception as error:
-            say(failed=f"{type(error).__name__}: {error}")
+            send(failed=f"{type(error).__name__}: {error}")
             return
 
 
@@ -56,8 +56,8 @@ def _versions() -> dict[str, str]:
 
 
 def peak_mib() -> float | None:
-    """The maximum of resident memory that this process had, in MiB, where Linux shows it."""
-    # Not `ru_maxrss`, which a child begins with its parent's.
+    """Return the peak resident memory of this process in MiB, if Linux shows it."""
+    # Not `ru_maxrss`, which a child process inherits from its parent.
     status = Path("/proc/self/status")
     peak = re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(), re.M) if status.exists() else None
     return int(peak[1]) / 1024 if peak else None

@@ -1,4 +1,4 @@
-"""`Workload`: work that is timed, and what the candidates share."""
+"""`Workload`: work to be timed."""
 
 import contextlib
 import dataclasses
@@ -12,24 +12,24 @@ IMAGE_SHAPE = (28, 28, 1)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Workload:
-    """Work that is timed.
+    """Work to be timed.
 
     Args:
-        work: Does one turn and returns the seconds that count.
-        facts: `images` or `operations` of a turn, and other facts for the table.
+        work: Does one turn, and returns its seconds.
+        facts: `images` or `operations` per turn, and other facts for the table.
     """
 
     work: Callable[[], float]
     facts: dict[str, Any]
 
 
-class Unavailable(Exception):  # noqa: N818 - no error: the candidate is skipped
-    """This candidate cannot take part on this machine, and why."""
+class Unavailable(Exception):  # noqa: N818 - not an error: the candidate is skipped
+    """The candidate cannot run on this machine; the message says why."""
 
 
 @contextlib.contextmanager
-def peer(name: str) -> Iterator[None]:
-    """Import a library inside that need not be there."""
+def optional_library(name: str) -> Iterator[None]:
+    """Turn an `ImportError` of the `with` block into `Unavailable`."""
     try:
         yield
     except ImportError as error:
@@ -37,7 +37,7 @@ def peer(name: str) -> Iterator[None]:
 
 
 def timed(work: Callable[[], object]) -> Callable[[], float]:
-    """The whole of a call counts."""
+    """Return a function that calls `work` and returns the seconds that it took."""
 
     def turn() -> float:
         start = time.perf_counter()
@@ -48,7 +48,7 @@ def timed(work: Callable[[], object]) -> Callable[[], float]:
 
 
 def random_images(count: int) -> tuple[Any, Any]:
-    """Images of the shape of Fashion-MNIST, float32, and labels: the same for everybody."""
+    """Make random float32 images of Fashion-MNIST's shape with labels, always the same."""
     import numpy as np
 
     rng = np.random.default_rng(0)

@@ -1,13 +1,13 @@
-"""The workloads of the candidates, by name; libraries are imported when it is theirs."""
+"""The workloads of the candidates by name; libraries are imported when they are needed."""
 
 from collections.abc import Callable
 from typing import Any
 
-from .workload import Workload, peer, timed
+from .workload import Workload, optional_library, timed
 
 
 def keras(**settings: Any) -> Workload:
-    """Stock Keras, under `tf.distribute.MirroredStrategy` where there are several replicas."""
+    """Stock Keras; with several replicas, under `tf.distribute.MirroredStrategy`."""
     from .keras_training import stock
 
     return stock(**settings)
@@ -15,13 +15,13 @@ def keras(**settings: Any) -> Workload:
 
 def keras_on_jax(**settings: Any) -> Workload:
     """Stock Keras on its JAX backend, on one replica."""
-    with peer("JAX"):
+    with optional_library("JAX"):
         import jax  # noqa: F401
     return keras(**settings)
 
 
 def kdist(**settings: Any) -> Workload:
-    """kdist, on one replica or several."""
+    """kdist, on one or several replicas."""
     from .keras_training import distributed
 
     return distributed(**settings)
@@ -35,14 +35,14 @@ def tiny(**settings: Any) -> Workload:
 
 
 def torch(**settings: Any) -> Workload:
-    """PyTorch, channels last."""
-    with peer("PyTorch"):
+    """PyTorch, with channels last."""
+    with optional_library("PyTorch"):
         from .torch_training import training
     return training(**settings)
 
 
 def matmul() -> Workload:
-    """Float32 matrix products: what the machine can do at most."""
+    """Float32 matrix products, as an upper bound of the machine's speed."""
     import tensorflow as tf
 
     from ..performance.flops import matrix_products
@@ -62,14 +62,14 @@ def pipeline(**settings: Any) -> Workload:
 
 
 def image_data_generator(**settings: Any) -> Workload:
-    """Keras 2's `ImageDataGenerator`, which the course's lab uses."""
+    """Keras 2's `ImageDataGenerator`, as in the course's lab."""
     from .input_pipelines import image_data_generator as generator
 
     return generator(**settings)
 
 
 def py_dataset(**settings: Any) -> Workload:
-    """A `PyDataset` that augments with Keras's layers."""
+    """A `PyDataset` with augmentation by Keras's layers."""
     from .input_pipelines import py_dataset as dataset
 
     return dataset(**settings)

@@ -51,14 +51,14 @@ def test_every_other_round_goes_backwards(benchmark):
     assert outcomes["b"].seconds == [1, 2, 3, 4]
     assert outcomes["b"].facts == {"images": 10}
     assert outcomes["b"].peak_mib == 5
-    assert outcomes["b"].left_out == ""
+    assert outcomes["b"].skipped == ""
 
 
 @pytest.mark.parametrize(("end", "why"), [("skip", "no library"), ("fail", "ValueError: no")])
 def test_a_candidate_that_cannot_run_is_skipped_with_the_reason(benchmark, end, why):
     outcomes, lines, turns = benchmark(rounds=2, a="", b=end)
     assert turns == ["a", "a"]
-    assert outcomes["b"].left_out == why
+    assert outcomes["b"].skipped == why
     assert outcomes["b"].seconds == []
     assert f"  skipped: {why}" in lines
 
@@ -66,7 +66,7 @@ def test_a_candidate_that_cannot_run_is_skipped_with_the_reason(benchmark, end, 
 def test_a_candidate_that_dies_does_not_stop_the_others(benchmark):
     outcomes, lines, turns = benchmark(a="die", b="")
     assert turns == ["a", "b", "b", "b", "b"]
-    assert outcomes["a"].left_out == "its process ended with exit code 3"
+    assert outcomes["a"].skipped == "its process ended with exit code 3"
     assert len(outcomes["b"].seconds) == 4
 
 
@@ -95,12 +95,12 @@ def test_the_fastest_by_median():
     outcomes = {
         "slow": driver.Outcome(seconds=[3, 3, 3]),
         "fast": driver.Outcome(seconds=[1, 9, 1]),
-        "absent": driver.Outcome(left_out="no library"),
+        "absent": driver.Outcome(skipped="no library"),
     }
     assert driver.fastest(outcomes, ["slow", "fast", "absent", "unknown"], 2) == ["fast", "slow"]
 
 
-def test_stock_contestants_import_tensorflow_first():
+def test_stock_candidates_import_tensorflow_first():
     stock, *_, own = (driver.command(candidate)[2] for candidate in tiny().candidates)
     assert stock.startswith("import tensorflow; ")
     assert own.startswith("from kdist")
@@ -114,7 +114,7 @@ def test_real_workers_train(monkeypatch):
         candidate.settings.update(batch=4, steps=8)
     outcomes = driver.run_benchmark(benchmark, rounds=1, announce=lambda line: None)
     for outcome in outcomes.values():
-        assert not outcome.left_out
+        assert not outcome.skipped
         assert outcome.seconds[0] > 0
         assert outcome.facts["images"] == 32
         assert {"tensorflow", "keras", "numpy"} <= outcome.facts["versions"].keys()

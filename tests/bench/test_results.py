@@ -24,14 +24,14 @@ def test_turns_of_another_size_count_by_their_images():
 
 
 def test_the_fastest_base_counts():
-    outcomes = {"a": outcome(1), "b": outcome(4), "c": outcome(2), "d": Outcome(left_out="no")}
+    outcomes = {"a": outcome(1), "b": outcome(4), "c": outcome(2), "d": Outcome(skipped="no")}
     one = results.ratio(Comparison(name="a", bases=("b", "c", "d")), outcomes)
     assert (one.base, one.median) == ("c", 2)
 
 
 @pytest.mark.parametrize("missing", ["a", "b"])
 def test_no_ratio_without_both(missing):
-    outcomes = {"a": outcome(1), "b": outcome(1), missing: Outcome(left_out="no library")}
+    outcomes = {"a": outcome(1), "b": outcome(1), missing: Outcome(skipped="no library")}
     assert results.ratio(Comparison(name="a", bases=("b",)), outcomes) is None
 
 
@@ -45,7 +45,7 @@ def benchmarks():
     outcomes = {
         "a": Outcome(facts={"images": 100, "flops_per_image": 4e6}, seconds=[0.5], peak_mib=812.4),
         "b": outcome(1.0),
-        "c": Outcome(left_out="no library"),
+        "c": Outcome(skipped="no library"),
         MATMUL: Outcome(facts={"operations": 4e9}, seconds=[2.0]),
     }
     return [results.as_json(benchmark, outcomes)]
@@ -60,7 +60,7 @@ TABLE = """**a comparison**
 | c | skipped: no library | | |
 | matrix product | 2 GFLOP |  |  |
 
-| ratio of speeds, median (min to max) | | aimed at |
+| ratio of speeds, median (min to max) | | goal |
 | --- | --- | --- |
 | a : b | 2.00 (2.00 to 2.00) | 3 |"""
 
@@ -81,7 +81,8 @@ def test_a_written_file_shows_the_same_table(benchmarks, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"races": []}', '{"format": 99, "races": []}', '{"format": 1}']
+    "text",
+    ["", "{", "[]", '{"benchmarks": []}', '{"format": 99, "benchmarks": []}', '{"format": 1}'],
 )
 def test_a_foreign_file_is_refused(text, tmp_path):
     path = tmp_path / "bench.json"
@@ -105,7 +106,7 @@ def test_comparisons_are_among_those_who_run():
     for benchmark in (
         training(16, 1, 128, 4),
         training(16, 4, 128, 1),
-        training(10, 1, 64, 2, few=True),
+        training(10, 1, 64, 2, quick=True),
     ):
         names = {candidate.name for candidate in benchmark.candidates}
         assert all({one.name, one.bases[0]} <= names for one in benchmark.comparisons)
@@ -126,7 +127,7 @@ def test_the_quick_run_and_what_it_writes(monkeypatch, tmp_path):
     path = tmp_path / "bench.json"
 
     def run_benchmark(benchmark, *, rounds, announce):
-        sizes.append(len(json.loads(path.read_text())["races"]) if path.exists() else 0)
+        sizes.append(len(json.loads(path.read_text())["benchmarks"]) if path.exists() else 0)
         seen.append((benchmark.title, rounds))
         return {candidate.name: outcome(1.0) for candidate in benchmark.candidates}
 

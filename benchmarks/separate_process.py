@@ -1,4 +1,4 @@
-"""A benchmark's script, run again in a process of its own."""
+"""Run a benchmark's script again in a separate process."""
 
 import json
 import os
@@ -8,9 +8,9 @@ from typing import Any
 
 
 def result(*arguments: str) -> Any:
-    """What the script prints as its last line, JSON, given `arguments` after those it has.
+    """Run the script with additional arguments, and return its last line of output, parsed as JSON.
 
-    It has oneDNN, which stock Keras leaves off on most CPUs.
+    oneDNN is on, which stock Keras does not use on most CPUs.
     """
     done = subprocess.run(
         [sys.executable, *sys.argv, *arguments],
