@@ -6,11 +6,10 @@ import json
 from kdist.sweep.kinds import EXPERIMENTS
 from kdist.sweep.results import SWEEP_FORMAT
 from kdist.training.config import TrainConfig
+from kdist.tuning.search import Search
 
 SUMMARY = {
     "replicas": 1,
-    "devices": ["CPU:0"],
-    "device_names": ["Old Processor"],
     "learning_rate": 0.05,
     "parameters": 78378,
     "data": "the embedded sample",
@@ -56,6 +55,8 @@ def write_run(
         "seconds": 10.0 * len(accuracies) + 0.5,
         "epochs": len(accuracies),
         "replicas": replicas,
+        "devices": [f"CPU:{index}" for index in range(replicas)],
+        "device_names": ["Old Processor"] * replicas,
         "global_batch": replicas * config.batch_size,
     }
     (folder / "summary.json").write_text(json.dumps(summary))
@@ -160,3 +161,62 @@ def scaling_rows():
         for turn in range(2)
         for at, count in enumerate((1, 2, 4))
     ]
+
+
+def write_search(folder, trials, **settings):
+    """A folder of `kdist tune`; of each trial its values, score, status, metrics and failure."""
+    search = Search(**{"space": SPACE, "config": TrainConfig(depth=10, width=1)} | settings)
+    (folder / "trials").mkdir(parents=True)
+    (folder / "search.json").write_text(json.dumps(search.to_dict()))
+    for number, trial in enumerate(trials):
+        path = folder / "trials" / f"trial_{number}"
+        path.mkdir()
+        metrics = {"val_accuracy": trial["score"]} if trial.get("score") is not None else {}
+        metrics |= trial.get("metrics", {})
+        state = {
+            "trial_id": str(number),
+            "status": trial.get("status", "COMPLETED"),
+            "score": trial.get("score"),
+            "hyperparameters": {"space": KERAS_SPACE, "values": trial["values"]},
+            "metrics": {
+                "metrics": {
+                    name: {"direction": "max", "observations": [{"value": [value], "step": 0}]}
+                    for name, value in metrics.items()
+                }
+            },
+        }
+        (path / "trial.json").write_text(json.dumps(state))
+        if "failure" in trial:
+            (path / "failure.txt").write_text(trial["failure"])
+    order = [str(number) for number in range(len(trials))]
+    (folder / "trials" / "oracle.json").write_text(json.dumps({"start_order": order}))
+    return folder
+
+
+SPACE = {
+    "base_lr": {"min": 0.001, "max": 0.1, "sampling": "log"},
+    "batch_size": [16, 32],
+    "dropout": {"min": 0.0, "max": 0.3},
+}
+KERAS_SPACE = [
+    {"class_name": "Float", "config": {"name": "base_lr", "sampling": "log"}},
+    {"class_name": "Choice", "config": {"name": "batch_size", "values": [16, 32]}},
+    {"class_name": "Float", "config": {"name": "dropout", "sampling": "linear"}},
+]
+
+
+def search_trials():
+    """Seven trials, not of several dropouts; the sixth failed, the last is running."""
+    rates = (0.001, 0.003, 0.01, 0.03, 0.05, 0.1, 0.02)
+    trials = [
+        {
+            "values": {"base_lr": rate, "batch_size": (16, 32)[at % 2], "dropout": 0.1},
+            "score": 0.9 - abs(rate - 0.03),
+            "metrics": {"seconds": 10.0 + at, "epochs": 3.0},
+        }
+        for at, rate in enumerate(rates)
+    ]
+    failed = {"status": "FAILED", "score": None, "failure": "loss was nan after epoch 1\n\nTrace"}
+    trials[5] = {"values": trials[5]["values"]} | failed
+    trials[6] = {"values": trials[6]["values"], "status": "RUNNING"}
+    return trials

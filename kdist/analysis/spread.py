@@ -26,7 +26,7 @@ def spread(values: Iterable[float | None]) -> dict[str, Any] | None:
 
 
 def format_spread(one: Mapping[str, float | None] | None, form: str, factor: float = 1.0) -> str:
-    """Format a spread or an interval as "median (min to max)"; an unknown end is "?".
+    """Format a spread or an interval as "median (min to max)", without unknown ends.
 
     Args:
         one: The result of `spread`, or an interval with the same keys.
@@ -37,13 +37,17 @@ def format_spread(one: Mapping[str, float | None] | None, form: str, factor: flo
         The text; empty if there is no median.
 
     Example:
+        >>> format_spread({"median": 0.018, "low": 0.017, "high": 0.02}, ".1f", 1e3)
+        '18.0 (17.0 to 20.0)'
         >>> format_spread({"median": 0.018, "low": 0.017, "high": None}, ".1f", 1e3)
-        '18.0 (17.0 to ?)'
+        '18.0 (17.0 or more)'
     """
-
-    def number(value: float | None) -> str:
-        return "?" if value is None else format(value * factor, form)
-
     if one is None or one["median"] is None:
         return ""
-    return f"{number(one['median'])} ({number(one['low'])} to {number(one['high'])})"
+    known = {name: value for name, value in one.items() if value is not None}
+    text = {name: format(value * factor, form) for name, value in known.items()}
+    if "low" in text and "high" in text:
+        return f"{text['median']} ({text['low']} to {text['high']})"
+    if "low" in text:
+        return f"{text['median']} ({text['low']} or more)"
+    return f"{text['median']} (up to {text['high']})" if "high" in text else text["median"]

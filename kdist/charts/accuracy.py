@@ -9,6 +9,7 @@ import altair as alt
 from ..analysis.groups import Row, grouped
 from ..analysis.time_to_target import row_to_target, rows_to_target
 from ..runs.run_record import RunRecord
+from .coincidence import alternating_dashes, coinciding
 from .figure import Data, Figure, Figures, Variant
 from .formatting import accuracy
 from .formatting import seconds as in_seconds
@@ -16,7 +17,7 @@ from .series import MeasuredAxis, series_chart, series_names, with_ends
 from .style import line_dash
 from .validation_curves import validation_curves
 
-# So many times beyond the batches a value is not shown beside them.
+# A value that lies so many times beyond the batches is not shown beside them.
 _FAR = 4
 _SETTING = ("batch_size", "replicas", "lr_rule")
 
@@ -121,7 +122,8 @@ def _time_to_target(
     ]
     if data[f"{ident}-curves"]:
         labels = list(dict.fromkeys(row["series"] for row in data[f"{ident}-curves"]))
-        views.append(Variant(label="Share that reached it", chart=_shares(ident, labels)))
+        chart = _shares(ident, labels, data[f"{ident}-curves"])
+        views.append(Variant(label="Share that reached it", chart=chart))
     target = summary["target_accuracy"]
     figure = Figure(
         id=ident,
@@ -166,7 +168,12 @@ def _times(ident: str, settings: Sequence[_Setting]) -> Data:
     return {f"{ident}-points": points, f"{ident}-medians": medians, f"{ident}-curves": curves}
 
 
-def _shares(ident: str, labels: Sequence[str]) -> Any:
+def _shares(ident: str, labels: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Any:
+    steps = {
+        label: {row["seconds"]: row["share"] for row in rows if row["series"] == label}
+        for label in labels
+    }
+    dashes = alternating_dashes(coinciding(steps))
     return (
         alt.Chart(alt.NamedData(name=f"{ident}-curves"))
         .mark_line(interpolate="step-after")
@@ -179,7 +186,7 @@ def _shares(ident: str, labels: Sequence[str]) -> Any:
                 axis=alt.Axis(format=".0%"),
             ),
             color=alt.Color("series:N", title=None, scale=alt.Scale(domain=list(labels))),
-            strokeDash=line_dash("series", labels),
+            strokeDash=line_dash("series", labels, special=dashes),
             tooltip=[
                 alt.Tooltip("series:N", title="Setting"),
                 alt.Tooltip("seconds:Q", title="Seconds", format=",.1f"),

@@ -1,33 +1,43 @@
-"""Curves over the epochs of runs: learning, batch norm's gaps, the gradient's noise."""
+"""Curves over the epochs of runs: learning, the gaps of batch norms, the gradient noise scale."""
 
 from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
-
 from ..runs.run_record import RunRecord, finite
+from ..runs.text import count
+from .coincidence import coinciding
 from .figure import Figure, Variant
 from .formatting import accuracy
-from .style import hidden_param, line_dash, run_colour, shown_runs
+from .reference_line import ReferenceLine
+from .run_curve import RunColumn, curve_of, run_chart
 
-EPOCHS = "epochs"
-"""The name of the data."""
-
-# Column, label, format, whether the axis begins at 0.
+_ACCURACY = RunColumn(name="val_accuracy", label="Validation accuracy", form=".3~f", zero=False)
 _LEARNING = (
-    ("val_accuracy", "Validation accuracy", ".3~f", False),
-    ("accuracy", "Training accuracy", ".3~f", False),
-    ("val_loss", "Validation loss", ",.4~g", False),
-    ("loss", "Training loss", ",.4~g", False),
-    ("learning_rate", "Learning rate", ",.4~g", True),
-    ("images_per_sec", "Images per second", ",.0f", True),
+    _ACCURACY,
+    RunColumn(name="accuracy", label="Training accuracy", form=".3~f", zero=False),
+    RunColumn(name="val_loss", label="Validation loss", form=",.4~g", zero=False),
+    RunColumn(name="loss", label="Training loss", form=",.4~g", zero=False),
+    RunColumn(name="learning_rate", label="Learning rate", form=",.4~g", zero=True),
+    RunColumn(name="images_per_sec", label="Images per second", form=",.0f", zero=True),
 )
 _GAPS = (
-    ("batch_norm_gap", "Moving statistics against a batch", ".2f", True),
-    ("batch_norm_replica_gap", "Replicas against replica 0", ".2f", True),
+    RunColumn(
+        name="batch_norm_gap", label="Moving statistics against a batch", form=".2f", zero=True
+    ),
+    RunColumn(
+        name="batch_norm_replica_gap", label="Replicas against replica 0", form=".2f", zero=True
+    ),
 )
-_NOISE = "gradient_noise_scale"
-_COLUMNS = ("epoch", "seconds", *(c for c, *_ in (*_LEARNING, *_GAPS)), _NOISE, "global_batch")
+# From these on BatchNormMonitor warns.
+_GAP_LINES = {
+    _GAPS[0].name: ReferenceLine(0.5, "warning above 0.5"),
+    _GAPS[1].name: ReferenceLine(0.1, "warning above 0.1"),
+}
+_NOISE = RunColumn(name="gradient_noise_scale", label="Images", form=",.4~g", zero=True)
+_COLUMNS = ("epoch", "seconds", *(c.name for c in (*_LEARNING, *_GAPS, _NOISE)), "global_batch")
+
+# So many runs are described in words.
+_DESCRIBED = 8
 
 
 def epoch_rows(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
@@ -40,149 +50,154 @@ def epoch_rows(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
     ]
 
 
-def curve_figures(runs: Sequence[RunRecord]) -> list[Figure]:
-    """The figures for which any run logged values."""
-    names = [run.name for run in runs]
-    epochs = _ticks(runs)
-    figures = []
-    learning = [spec for spec in _LEARNING if any(run.logged(spec[0]) for run in runs)]
-    if learning:
-        figures.append(
-            Figure(
-                id="learning-curves",
-                title="Learning curves",
-                caption="One line per run, one point per epoch. A line is one draw of weights and"
-                " image order: runs with several seeds show how much of a difference is chance.",
-                alt=f"Line chart by epoch. {_in_words(runs)}",
-                variants=[Variant(label=s[1], chart=_curve(names, epochs, *s)) for s in learning],
-                by_run=True,
-            )
+def curve_figures(runs: Sequence[RunRecord], names: Sequence[str]) -> list[Figure]:
+    """The figures for which any run logged values.
+
+    Args:
+        runs: The runs.
+        names: Their names in the order of their colours.
+    """
+    return [
+        *_learning_curves(runs, names),
+        *_accuracy_over_time(runs, names),
+        *_batch_norm_gaps(runs, names),
+        *_noise_scale(runs, names),
+    ]
+
+
+def _logged(runs: Sequence[RunRecord], columns: Sequence[RunColumn]) -> list[RunColumn]:
+    return [column for column in columns if any(run.logged(column.name) for run in runs)]
+
+
+def _learning_curves(runs: Sequence[RunRecord], names: Sequence[str]) -> list[Figure]:
+    columns = _logged(runs, _LEARNING)
+    if not columns:
+        return []
+    if max(len(run.epochs) for run in runs) > 1:
+        caption = (
+            "One line per run, one point per epoch. Another seed gives another line: only runs with"
+            " several seeds show how much of a difference is chance."
         )
-    if any(run.logged("val_accuracy") for run in runs):
-        figures.append(_over_time(runs, names, epochs))
-    gaps = [spec for spec in _GAPS if any(run.logged(spec[0]) for run in runs)]
-    if gaps:
-        figures.append(
-            Figure(
-                id="batch-norm-gaps",
-                title="Batch norm: how far moving statistics are off",
-                caption="The worst layer, in standard deviations or log variance. 0.2 to 0.3 is"
-                " what small batches show by chance; the dashed line, 0.5, is where"
-                " BatchNormMonitor speaks up.",
-                alt="Line chart of batch norm gaps by epoch. " + _last(runs, gaps[0][0]),
-                variants=[
-                    Variant(
-                        label=s[1],
-                        chart=_curve(names, epochs, *s, rule=0.5 if s is _GAPS[0] else 0.1),
-                    )
-                    for s in gaps
-                ],
-                by_run=True,
-            )
+        caption += _equal_curves(runs, columns[0])
+    else:
+        caption = "One epoch per run: a point each, and no curve."
+    return [
+        Figure(
+            id="learning-curves",
+            title="Learning curves",
+            caption=caption,
+            alt=f"Line chart by epoch. {_in_words(runs)}",
+            variants=[
+                Variant(
+                    label=column.label, chart=run_chart(runs, names, column), column=column.name
+                )
+                for column in columns
+            ],
+            by_run=True,
         )
-    if any(run.logged(_NOISE) for run in runs):
-        noise = (_NOISE, "Images", ",.4~g", True)
-        figures.append(
-            Figure(
-                id="noise-scale",
-                title="Gradient noise scale, in images",
-                caption="The global batch beyond which more replicas stop paying. An order of"
-                " magnitude, not a figure: batch norm and dropout are outside its theory. It grows"
-                " while a model learns, so the last epochs count.",
-                alt="Line chart of the gradient noise scale by epoch. " + _last(runs, _NOISE),
-                variants=[Variant(label="Images", chart=_curve(names, epochs, *noise))],
-                by_run=True,
-            )
-        )
-    return figures
+    ]
 
 
-def _curve(
-    names: Sequence[str],
-    epochs: Sequence[int],
-    column: str,
-    label: str,
-    number: str,
-    zero: bool,
-    *,
-    x: Any = None,
-    rule: float | None = None,
-) -> Any:
-    x = x or alt.X("epoch:Q", title="Epoch", axis=alt.Axis(values=epochs, format="d"))
-    lines = shown_runs(alt.Chart(alt.NamedData(name=EPOCHS))).mark_line(
-        point=alt.OverlayMarkDef(size=45)
-    )
-    lines = lines.encode(
-        x=x,
-        y=alt.Y(
-            f"{column}:Q", title=label, scale=alt.Scale(zero=zero), axis=alt.Axis(format=number)
-        ),
-        color=run_colour(names),
-        strokeDash=line_dash("run", names, legend=None),
-        tooltip=[
-            alt.Tooltip("run:N", title="Run"),
-            alt.Tooltip("epoch:Q", title="Epoch"),
-            alt.Tooltip(f"{column}:Q", title=label),
-            alt.Tooltip("seconds:Q", title="Seconds", format=",.1f"),
-        ],
-    )
-    layers = [lines] if rule is None else [_rule(rule), lines]
-    return alt.layer(*layers).add_params(hidden_param()).properties(height=300)
+def _equal_curves(runs: Sequence[RunRecord], column: RunColumn) -> str:
+    """A sentence on runs whose curves cannot be told apart by their place."""
+    groups = coinciding({run.name: curve_of(run, column.name) for run in runs})
+    if not groups:
+        return ""
+    named = "; ".join(" and ".join(f"“{name}”" for name in group[:4]) for group in groups[:3])
+    return f" Curves that lie on each other take turns along one line: {named}."
 
 
-def _rule(value: float) -> Any:
-    chart = alt.Chart(alt.InlineData(values=[{"at": value}]))
-    return chart.mark_rule(strokeDash=[5, 4]).encode(y=alt.Y("at:Q"))
-
-
-def _over_time(runs: Sequence[RunRecord], names: Sequence[str], epochs: Sequence[int]) -> Figure:
+def _accuracy_over_time(runs: Sequence[RunRecord], names: Sequence[str]) -> list[Figure]:
+    if not _logged(runs, [_ACCURACY]):
+        return []
     targets = {finite(run.settings.get("target_accuracy")) for run in runs} - {None}
     target = next(iter(targets)) if len(targets) == 1 else None
-    line = "" if target is None else f" The dashed line is the target, {target:g}."
-    x = alt.X("seconds:Q", title="Seconds of training", scale=alt.Scale(zero=True))
-    chart = _curve(names, epochs, *_LEARNING[0], x=x, rule=target)
+    line = ReferenceLine.of_target(target)
     met = [f"{run.name} after {run.met.seconds:.1f} seconds" for run in runs if run.met]
-    words = f"The target was reached by {', '.join(met[:8])}." if met else _in_words(runs)
-    return Figure(
-        id="accuracy-over-time",
-        title="Validation accuracy against time",
-        caption=f"Wall-clock time since training began, validation included.{line} Compare"
-        " runs of one machine only, and with nothing else running on it.",
-        alt=f"Line chart of the validation accuracy against seconds. {words}",
-        variants=[Variant(label="Validation accuracy", chart=chart)],
-        by_run=True,
-    )
+    words = f"The target was reached by {', '.join(met[:_DESCRIBED])}." if met else _in_words(runs)
+    chart = run_chart(runs, names, _ACCURACY, by="seconds", line=line)
+    return [
+        Figure(
+            id="accuracy-over-time",
+            title="Validation accuracy against time",
+            caption="Wall-clock time since training began, validation included. Only compare runs"
+            " of one machine that had no other work.",
+            alt=f"Line chart of the validation accuracy against seconds. {words}",
+            variants=[Variant(label=_ACCURACY.label, chart=chart, column=_ACCURACY.name)],
+            by_run=True,
+        )
+    ]
 
 
-def _ticks(runs: Sequence[RunRecord]) -> list[int]:
-    """Whole epochs for the axis, ten or so."""
-    most = max((int(run.values("epoch")[-1] or 0) for run in runs if run.epochs), default=0)
-    step = next(step for step in (1, 2, 5, 10, 20, 50, 100, most) if step * 12 >= most)
-    return [1, *range(step, most + 1, step)] if step > 1 else list(range(1, most + 1))
+def _batch_norm_gaps(runs: Sequence[RunRecord], names: Sequence[str]) -> list[Figure]:
+    columns = _logged(runs, _GAPS)
+    if not columns:
+        return []
+    return [
+        Figure(
+            id="batch-norm-gaps",
+            title="Batch norm: error of the moving statistics",
+            caption="The worst layer, in standard deviations or log variance. Small batches show"
+            " 0.2 to 0.3 by chance; above the dashed line BatchNormMonitor warns.",
+            alt="Line chart of batch norm gaps by epoch. " + _last(runs, columns[0].name),
+            variants=[
+                Variant(
+                    label=column.label,
+                    chart=run_chart(runs, names, column, line=_GAP_LINES[column.name]),
+                    column=column.name,
+                )
+                for column in columns
+            ],
+            by_run=True,
+        )
+    ]
+
+
+def _noise_scale(runs: Sequence[RunRecord], names: Sequence[str]) -> list[Figure]:
+    if not _logged(runs, [_NOISE]):
+        return []
+    return [
+        Figure(
+            id="noise-scale",
+            title="Gradient noise scale, in images",
+            caption="The global batch beyond which more replicas gain little. Only its order of"
+            " magnitude counts: the theory covers neither batch norm nor dropout. It grows while a"
+            " model learns, so look at the last epochs.",
+            alt="Line chart of the gradient noise scale by epoch. " + _last(runs, _NOISE.name),
+            variants=[
+                Variant(
+                    label=_NOISE.label, chart=run_chart(runs, names, _NOISE), column=_NOISE.name
+                )
+            ],
+            by_run=True,
+        )
+    ]
 
 
 def _in_words(runs: Sequence[RunRecord]) -> str:
     parts = []
-    for run in runs[:8]:
-        values = [value for value in run.values("val_accuracy") if value is not None]
+    for run in runs[:_DESCRIBED]:
+        values = run.known("val_accuracy")
         if values:
             parts.append(
                 f"{run.name}: validation accuracy from {accuracy(values[0])} to"
-                f" {accuracy(values[-1])} in {len(values)} epochs"
+                f" {accuracy(values[-1])} in {count(len(values), 'epoch')}"
             )
     return "; ".join(parts) + _and_more(runs)
 
 
 def _last(runs: Sequence[RunRecord], column: str) -> str:
-    parts = []
-    for run in [run for run in runs if run.logged(column)][:8]:
-        last = [value for value in run.values(column) if value is not None][-1]
-        parts.append(f"{run.name}: {last:.3g} after the last epoch")
-    return "; ".join(parts) + _and_more(runs)
+    logged = [run for run in runs if run.logged(column)]
+    parts = [
+        f"{run.name}: {run.known(column)[-1]:.3g} after the last epoch"
+        for run in logged[:_DESCRIBED]
+    ]
+    return "; ".join(parts) + _and_more(logged)
 
 
 def _and_more(runs: Sequence[RunRecord]) -> str:
-    return f"; and {len(runs) - 8} more runs." if len(runs) > 8 else "."
+    more = len(runs) - _DESCRIBED
+    return f"; and {count(more, 'more run')}." if more > 0 else "."
 
 
 def _short(value: float | None) -> float | None:

@@ -29,10 +29,12 @@ class Variant:
     Attributes:
         label: What the reader chooses it by.
         chart: An Altair chart whose data have names.
+        column: Of the data, what is drawn: rows without a value there draw nothing.
     """
 
     label: str
     chart: Any
+    column: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +44,11 @@ class Figure:
     Attributes:
         id: Unique in the report; PNG files are named after it.
         title: Says what is drawn.
-        of: Whose it is, where the page's section says so but a PNG file would not.
-        caption: Says how sure it is, and how to read it.
+        of: What it is a chart of, for PNG files: on a page, the section says so.
+        caption: How to read it, and how certain it is.
         alt: What it shows, in words.
         variants: The views, at least one.
-        by_run: Whether the page's choice of runs filters it and stands for its legend.
+        by_run: Whether the page's choice of runs filters it and replaces its legend.
         columns: How many views stand side by side in a picture of all of them.
     """
 

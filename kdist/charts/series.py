@@ -74,8 +74,15 @@ def series_names(settings: Sequence[Mapping[str, Any]], columns: Sequence[str]) 
 
 
 def _in_words(column: str, value: Any) -> str:
-    words = {"mode": f"{value} scaling", "lr_rule": f"rule {value}"}
-    return count(value, "replica") if column == "replicas" else words.get(column, str(value))
+    if column == "replicas":
+        return count(value, "replica")
+    words = {
+        "mode": "{} scaling",
+        "lr_rule": "rule {}",
+        "batch_size": "batch {}",
+        "seed": "seed {}",
+    }
+    return words.get(column, "{}").format(value)
 
 
 def with_ends(

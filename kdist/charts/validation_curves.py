@@ -8,6 +8,7 @@ import altair as alt
 from ..analysis.groups import Row
 from ..runs.run_record import RunRecord
 from .figure import Figure, Figures, Variant
+from .reference_line import ReferenceLine
 
 
 def validation_curves(
@@ -23,7 +24,7 @@ def validation_curves(
     Args:
         ident: The figure's; its data are `<ident>-epochs`.
         name: Of the sweep.
-        settings: The rows of each setting, by what it is called.
+        settings: The rows of each setting, by its name.
         runs: The run folders by the name of their point; settings without any are not drawn.
         target: The accuracy that was aimed at.
     """
@@ -48,8 +49,7 @@ def validation_curves(
         id=ident,
         title="Validation accuracy over time",
         of=name,
-        caption="One line per seed, one point per epoch."
-        + ("" if target is None else f" Dashed: the target, {target:g}."),
+        caption="One line per seed, one point per epoch.",
         alt=f"Line charts of the validation accuracy over seconds, of {len(epochs)} settings.",
         variants=[
             Variant(
@@ -70,7 +70,12 @@ def validation_curves(
 
 
 def _curves(
-    data: str, setting: int, *, x: Sequence[float], y: Sequence[float], target: float | None
+    data: str,
+    setting: int,
+    *,
+    x: Sequence[float],
+    y: Sequence[float],
+    target: float | None,
 ) -> Any:
     height = alt.Y(
         "val_accuracy:Q",
@@ -93,8 +98,5 @@ def _curves(
             ],
         )
     )
-    if target is None:
-        return alt.layer(lines).properties(height=300)
-    rule = alt.Chart(alt.InlineData(values=[{"val_accuracy": target}]))
-    rule = rule.mark_rule(strokeDash=[5, 4]).encode(y=height)
-    return alt.layer(rule, lines).properties(height=300)
+    line = ReferenceLine.of_target(target)
+    return alt.layer(*(line.layers() if line else []), lines).properties(height=300)

@@ -6,25 +6,39 @@ from .. import __version__
 from ..runs.run_record import RunRecord
 from ..runs.text import count
 from ..sweep.sweep_record import SweepRecord
+from ..training.model_name import model_name
 from .inputs import Sources
+from .results import shares_cores
 
 
 def page_title(sources: Sources) -> str:
     """What was run, in a few words."""
-    if len(sources.runs) == 1 and not sources.sweeps and not sources.typed:
+    kinds = (
+        (sources.sweeps, "sweep"),
+        (sources.searches, "search"),
+        (sources.runs, "run"),
+        (sources.typed, "table"),
+    )
+    parts = [_count(len(records), noun) for records, noun in kinds if records]
+    if len(parts) > 1:
+        return " and ".join([", ".join(parts[:-1]), parts[-1]])
+    if len(sources.sweeps) == 1:
+        return sweep_title(sources.sweeps[0])
+    if len(sources.searches) == 1:
+        return f"Search {sources.searches[0].name}"
+    if len(sources.runs) == 1:
         return sources.runs[0].name
-    parts = [
-        count(len(records), noun)
-        for records, noun in (
-            (sources.sweeps, "sweep"),
-            (sources.runs, "run"),
-            (sources.typed, "table"),
-        )
-        if records
-    ]
-    if len(sources.sweeps) == 1 and len(parts) == 1:
-        return f"Sweep {sources.sweeps[0].name}"
-    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+    if len(sources.typed) == 1:
+        return sources.typed[0].name
+    models = {model_name(run.settings) for run in sources.runs}
+    return f"{parts[0]} of {models.pop()}" if len(models) == 1 else parts[0]
+
+
+def sweep_title(sweep: SweepRecord) -> str:
+    """The heading of a sweep's section."""
+    if sweep.name == sweep.path.resolve().name:
+        return f"Sweep {sweep.name}"
+    return sweep.name[:1].upper() + sweep.name[1:]
 
 
 def page_facts(sources: Sources, today: datetime.date) -> list[str]:
@@ -38,11 +52,18 @@ def page_facts(sources: Sources, today: datetime.date) -> list[str]:
     return [*dict.fromkeys(filter(None, machines)), *dict.fromkeys(data), written]
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} searches" if noun == "search" and number > 1 else count(number, noun)
+
+
 def _run_machine(run: RunRecord) -> str:
     names = run.summary.get("device_names")
     kinds = ", ".join(dict.fromkeys(map(str, names))) if isinstance(names, list) else ""
+    if not kinds:
+        return ""
     replicas = count(run.fact("replicas") or 1, "replica")
-    return f"{replicas} on {kinds}" if kinds else replicas
+    shared = " (logical CPUs, shared cores)" if run.shares_cores else ""
+    return f"{replicas} on {kinds}{shared}"
 
 
 def _sweep_machine(sweep: SweepRecord) -> str:
@@ -50,4 +71,6 @@ def _sweep_machine(sweep: SweepRecord) -> str:
     devices = sweep.machine.get("devices")
     names = map(str, devices if isinstance(devices, list) else ())
     gpus = [name for name in names if not name.startswith("CPU")]
-    return ", ".join(gpus) or str(sweep.machine.get("cpu") or "")
+    most = max((row["replicas"] for row in sweep.done), default=1)
+    shared = " (logical CPUs, shared cores)" if shares_cores(sweep, most) else ""
+    return ", ".join(gpus) or f"{sweep.machine.get('cpu') or ''}{shared}"

@@ -1,4 +1,4 @@
-"""The figures that a report begins with, each with how sure it is."""
+"""The figures that a report begins with, each with how certain it is."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,53 +20,66 @@ class Headline:
     Attributes:
         title: What it is, with its unit.
         value: The figure.
-        of: Whose it is.
-        sure: How sure it is.
+        of: Which runs it is of.
+        certainty: How certain it is.
     """
 
     title: str
     value: str
     of: str
-    sure: str
+    certainty: str
 
 
 def headlines(results: Sequence[Result]) -> list[Headline]:
-    """Best accuracy, images a second and time to the target; what was not measured is left out."""
-    found = (_best_accuracy(results), _fastest(results), _soonest(results))
+    """Best accuracy, images per second and time to the target, as far as they were measured."""
+    found = (_best_accuracy(results), _speed(results), _soonest(results))
     return [headline for headline in found if headline]
 
 
 def _best_accuracy(results: Sequence[Result]) -> Headline | None:
-    told = [result for result in results if result.accuracy is not None]
-    if not told:
+    known = [result for result in results if result.accuracy is not None]
+    if not known:
         return None
-    best = max(told, key=lambda result: result.accuracy or 0.0)
-    sure = ""
+    best = max(known, key=lambda result: result.accuracy or 0.0)
+    interval = ""
     if best.validation_images and best.accuracy is not None:
         right = round(min(best.accuracy, 1.0) * best.validation_images)
         # Wilson's interval holds for accuracies near 1 too.
-        interval = binomtest(right, best.validation_images).proportion_ci(method="wilson")
-        sure = (
-            f"95 % interval {interval.low:.3f} to {interval.high:.3f} by the chance of"
-            f" {best.validation_images:,} test images. "
+        found = binomtest(right, best.validation_images).proportion_ci(method="wilson")
+        interval = (
+            f"95 % interval {found.low:.3f} to {found.high:.3f} from the number of test images,"
+            f" {best.validation_images:,}. "
         )
     epoch = "" if best.accuracy_epoch is None else f", epoch {best.accuracy_epoch}"
-    choice = "epochs" if len(told) == 1 else f"{len(told)} runs and their epochs"
+    choice = "its epochs" if len(known) == 1 else f"{len(known)} runs and their epochs"
     return Headline(
         "Best validation accuracy",
         accuracy(best.accuracy),
         f"{best.name}{epoch}",
-        f"{sure}The best of {choice}, so it flatters.",
+        f"{interval}The best of {choice}: expect a little less of new images.",
     )
 
 
-def _fastest(results: Sequence[Result]) -> Headline | None:
-    told = [result for result in results if result.images_per_sec is not None]
-    if not told:
+def _speed(results: Sequence[Result]) -> Headline | None:
+    known = [result for result in results if result.images_per_sec is not None]
+    warm = [result for result in known if result.is_warm]
+    if warm:
+        return _fastest(warm)
+    if len(known) != 1:
         return None
+    (only,) = known
+    return Headline(
+        "Images per second in the first epoch",
+        rate(only.images_per_sec),
+        _described([only]),
+        "It includes the tracing of the step: train two epochs or more to measure the speed.",
+    )
+
+
+def _fastest(warm: Sequence[Result]) -> Headline:
     # The fastest of many single measurements is the luckiest: settings are compared.
     groups = {
-        tuple(g): median(result.images_per_sec or 0.0 for result in g) for g in by_group(told)
+        tuple(g): median(result.images_per_sec or 0.0 for result in g) for g in by_group(warm)
     }
     group, speed = max(groups.items(), key=lambda one: one[1])
     best, ends = group[0], [one.images_per_sec or 0.0 for one in group]
@@ -76,37 +89,44 @@ def _fastest(results: Sequence[Result]) -> Headline | None:
         basis, ends = best.rate_basis, list(best.rate_spread or ())
     spread = f", {rate(ends[0])} to {rate(ends[1])}" if ends else ""
     return Headline(
-        "Images a second, fastest",
+        "Images per second" if len(groups) == 1 else "Images per second, fastest",
         rate(speed),
-        f"{_named(group)}: {best.facts}",
+        _described(group),
         f"{basis[:1].upper()}{basis[1:]}{spread}.",
     )
 
 
 def _soonest(results: Sequence[Result]) -> Headline | None:
-    told = [t for t in results if t.target is not None and t.duration is not None]
-    if not told:
+    known = [t for t in results if t.target is not None and t.duration is not None]
+    if not known:
         return None
     # Times to different targets cannot be compared.
-    target = Counter(result.target for result in told).most_common(1)[0][0]
+    target = Counter(result.target for result in known).most_common(1)[0][0]
     title = f"Time to accuracy above {target:g}"
-    groups = by_group([result for result in told if result.target == target])
+    groups = by_group([result for result in known if result.target == target])
     timed = [(results_to_target(group), group) for group in groups]
     reached = [(time, group) for time, group in timed if time.median is not None]
     if not reached:
-        got_there = sum(time.reached for time, _ in timed)
-        if len(told) == 1:
-            return Headline(title, "not reached", told[0].name, "One run, which did not get there.")
-        runs = count(sum(time.runs for time, _ in timed), "run")
-        of = f"{got_there} of {runs} got there" if got_there else f"none of {runs} got there"
-        return Headline(title, "not reached", of, "Half of a setting's runs have to get there.")
+        return _not_reached(title, known, [time for time, _ in timed])
     time, group = min(reached, key=lambda one: one[0].median or 0.0)
-    of = f"{_named(group)}: {group[0].facts}"
-    return Headline(title, seconds(time.median), of, confidence_text(time))
+    return Headline(title, seconds(time.median), _described(group), confidence_text(time))
 
 
-def _named(group: Sequence[Result]) -> str:
-    return group[0].name if len(group) == 1 else f"{len(group)} runs like {group[0].name}"
+def _not_reached(title: str, known: Sequence[Result], times: Sequence[TimeToTarget]) -> Headline:
+    if len(known) == 1:
+        return Headline(title, "not reached", known[0].name, "One run, which did not reach it.")
+    reached = sum(time.reached for time in times)
+    runs = count(sum(time.runs for time in times), "run")
+    of = f"{reached} of {runs} reached it" if reached else f"none of {runs} reached it"
+    return Headline(title, "not reached", of, "Half of the runs of a setting have to reach it.")
+
+
+def _described(group: Sequence[Result]) -> str:
+    """The name of one or several results, and the facts that it does not say."""
+    first = group[0]
+    name = first.name if len(group) == 1 else f"{len(group)} runs like {first.name}"
+    facts = ", ".join(fact for fact in first.facts if fact not in first.name)
+    return f"{name}: {facts}"
 
 
 def results_to_target(results: Sequence[Result]) -> TimeToTarget:
@@ -116,12 +136,13 @@ def results_to_target(results: Sequence[Result]) -> TimeToTarget:
 
 
 def confidence_text(time: TimeToTarget) -> str:
-    """The confidence interval in words, and what it rests on."""
+    """The confidence interval in words, and what it is based on."""
     if time.runs == 1:
-        return "One run: no interval. Several seeds would tell one."
-    runs = f"{time.reached} of {count(time.runs, 'run')} got there"
+        return "One run, so no interval: train several seeds for one."
+    runs = f"{time.reached} of {count(time.runs, 'run')} reached it"
     if time.low is None and time.high is None:
         return f"Median; {runs}, too few for an interval."
-    high = "beyond what ran" if time.high is None else seconds(time.high)
+    if time.high is None:
+        return f"Median; 95 % interval {seconds(time.low)} or more; {runs}."
     low = "0 s" if time.low is None else seconds(time.low)
-    return f"Median; 95 % interval {low} to {high}; {runs}."
+    return f"Median; 95 % interval {low} to {seconds(time.high)}; {runs}."

@@ -1,37 +1,17 @@
-"""What the arguments of `kdist report` name: runs, sweeps, typed numbers, and what is left out."""
+"""What the arguments of `kdist report` name: runs, sweeps, searches and tables of measurements."""
 
 import dataclasses
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from ..errors import UserError
 from ..runs.run_record import FILES, RunRecord, read_run
-from ..runs.text import sanitize_text
 from ..sweep.results import SWEEP_FILE, read_sweep
 from ..sweep.sweep_record import SweepRecord
 from .csv_measurements import CsvMeasurements, read_csv_measurements
-
-_Record = TypeVar("_Record", RunRecord, SweepRecord, CsvMeasurements)
-
-
-@dataclasses.dataclass(frozen=True)
-class LeftOut:
-    """What the report does not show.
-
-    Attributes:
-        path: As the reader would find it.
-        reason: Why.
-    """
-
-    path: str
-    reason: str
-
-    @classmethod
-    def of(cls, path: Path, reason: object) -> "LeftOut":
-        """Put into words that UTF-8 can hold."""
-        return cls(sanitize_text(str(path)), sanitize_text(str(reason)))
+from .names import distinguish, name_runs, name_sweeps, with_sweep_name
+from .search_record import SEARCH_FILE, SearchRecord, read_search
+from .skipped import Skipped
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -39,28 +19,34 @@ class Sources:
     """What a report is made of.
 
     Attributes:
-        runs: Run folders.
+        runs: Run folders, also those of runs that were killed.
         sweeps: Sweep folders.
-        typed: CSV files of numbers that a reader typed in.
-        left_out: The rest.
+        searches: Folders of `kdist tune`.
+        typed: CSV files of measurements.
+        skipped: The rest.
     """
 
     runs: list[RunRecord] = dataclasses.field(default_factory=list)
     sweeps: list[SweepRecord] = dataclasses.field(default_factory=list)
+    searches: list[SearchRecord] = dataclasses.field(default_factory=list)
     typed: list[CsvMeasurements] = dataclasses.field(default_factory=list)
-    left_out: list[LeftOut] = dataclasses.field(default_factory=list)
+    skipped: list[Skipped] = dataclasses.field(default_factory=list)
 
     @property
     def all_runs(self) -> list[RunRecord]:
         """The run folders, those of sweeps too."""
         return [*self.runs, *(run for sweep in self.sweeps for run in sweep.runs.values())]
 
+    def __bool__(self) -> bool:
+        """Whether there is anything to show."""
+        return bool(self.runs or self.sweeps or self.searches or self.typed)
+
 
 def find_sources(paths: Sequence[str]) -> Sources:
-    """Read what `paths` name: run folders, sweep folders, CSV files, or folders of these.
+    """Read runs, sweeps, searches and CSV files at `paths`, or in the folders there.
 
     Raises:
-        UserError: A path leads nowhere, or nothing at all can be shown.
+        UserError: A path does not exist or cannot be read, or there is nothing to show.
     """
     sources = Sources()
     seen: set[Path] = set()
@@ -77,22 +63,28 @@ def find_sources(paths: Sequence[str]) -> Sources:
             if child.resolve() not in seen:
                 seen.add(child.resolve())
                 _add(sources, child)
-    if not sources.runs and not sources.sweeps and not sources.typed:
-        reasons = "; ".join(f"{one.path}: {one.reason}" for one in sources.left_out)
+    if not sources:
+        reasons = "; ".join(f"{one.path}: {one.reason}" for one in sources.skipped)
         raise UserError(
-            f"nothing to report: {reasons or 'the folder is empty'}; pass a folder that kdist train"
-            " or kdist sweep wrote"
+            f"nothing to report: {reasons or 'the folder is empty'}; pass a folder of kdist train,"
+            " sweep or tune"
         )
-    sources.runs = _told_apart(sources.runs)
-    sources.sweeps = _told_apart(sources.sweeps)
-    if len({run.name for run in sources.all_runs}) < len(sources.all_runs):
-        sources.sweeps = [sweep.with_named_runs() for sweep in sources.sweeps]
-    sources.typed = _told_apart(sources.typed)
+    _name(sources)
     return sources
 
 
+def _name(sources: Sources) -> None:
+    """Give everything a name that nothing else of its kind has."""
+    sources.runs = name_runs(sources.runs)
+    sources.sweeps = name_sweeps(sources.sweeps)
+    if len({run.name for run in sources.all_runs}) < len(sources.all_runs):
+        sources.sweeps = [with_sweep_name(sweep) for sweep in sources.sweeps]
+    sources.searches = distinguish(sources.searches)
+    sources.typed = distinguish(sources.typed)
+
+
 def _children(path: Path) -> list[Path]:
-    """The path itself if it is a file, a run or a sweep, else what the folders in it hold."""
+    """The path itself if it is a file or a record, else the records in its folders."""
     path.stat()
     if not path.is_dir() or _is_record(path):
         return [path]
@@ -101,18 +93,18 @@ def _children(path: Path) -> list[Path]:
 
 
 def _below(folder: Path) -> list[Path]:
-    """Runs and sweeps in a folder of a folder; where it holds none, the folder, to be listed."""
+    """The folders in a folder if any is a record, else the folder, which is listed as skipped."""
     try:
         children = sorted(child for child in folder.iterdir() if child.is_dir())
         if not _is_record(folder) and any(_is_record(child) for child in children):
             return children
-    except OSError:  # told when it is read
+    except OSError:  # explained when it is read
         pass
     return [folder]
 
 
 def _is_record(path: Path) -> bool:
-    return any((path / name).is_file() for name in (SWEEP_FILE, *FILES))
+    return any((path / name).is_file() for name in (SWEEP_FILE, SEARCH_FILE, *FILES))
 
 
 def _add(sources: Sources, path: Path) -> None:
@@ -120,28 +112,12 @@ def _add(sources: Sources, path: Path) -> None:
         if not path.is_dir():
             sources.typed.append(read_csv_measurements(path))
         elif (path / SWEEP_FILE).is_file():
-            sweep = SweepRecord.of(read_sweep(path))
-            sources.sweeps.append(sweep)
-            sources.left_out += [LeftOut.of(path / name, why) for name, why in sweep.left_out]
+            sources.sweeps.append(SweepRecord.of(read_sweep(path)))
+        elif (path / SEARCH_FILE).is_file():
+            sources.searches.append(read_search(path))
         else:
-            sources.runs.append(read_run(path))
+            sources.runs.append(read_run(path, unfinished=True))
     except UserError as error:
-        sources.left_out.append(LeftOut.of(path, error))
+        sources.skipped.append(Skipped.of(path, error))
     except OSError as error:
-        sources.left_out.append(LeftOut.of(path, f"unreadable: {error.strerror}"))
-
-
-def _told_apart(records: list[_Record]) -> list[_Record]:
-    """Give records of the same name as much of their path as tells them apart."""
-    counts = Counter(record.name for record in records)
-    named = []
-    for record in records:
-        parts, length = record.path.resolve().parts, 1
-        others = [other.path.resolve().parts for other in records if other is not record]
-        if counts[record.name] > 1:
-            while length < len(parts) and any(o[-length:] == parts[-length:] for o in others):
-                length += 1
-            named.append(dataclasses.replace(record, name=sanitize_text("/".join(parts[-length:]))))
-        else:
-            named.append(record)
-    return named
+        sources.skipped.append(Skipped.of(path, f"cannot be read: {error.strerror}"))

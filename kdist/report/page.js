@@ -6,31 +6,48 @@
   const button = document.getElementById("theme");
   const chips = [...document.querySelectorAll(".chip")];
   const views = new Map(); // chart's element -> Vega view
-  let chosen = null; // "light" or "dark" once the reader chose
+  let chosen = null; // "light" or "dark", once the reader has chosen
 
   const theme = () => chosen ?? (system.matches ? "dark" : "light");
   const hidden = () =>
     chips.filter((chip) => chip.getAttribute("aria-pressed") === "false").map((chip) => chip.dataset.run);
 
-  // That a chart is empty is no warning where the reader switched every run off: errors only.
-  const level = () => (chips.length > 0 && hidden().length === chips.length ? 1 : 2);
+  const selected = (element) => {
+    const select = element.parentElement.querySelector("select");
+    return select ? Number(select.value) : 0;
+  };
+
+  // Vega has no axis for nothing: its domain would be infinite.
+  function isEmpty(element) {
+    const { byRun, names, columns } = report.figures[element.dataset.figure];
+    if (!byRun) return false;
+    const off = new Set(hidden());
+    const column = columns[selected(element)];
+    return !names.some((name) => report.data[name].some((row) => !off.has(row.run) && row[column] != null));
+  }
 
   async function draw(element) {
     const { specs, byRun, names } = report.figures[element.dataset.figure];
-    const select = element.parentElement.querySelector("select");
-    const spec = structuredClone(specs[select ? Number(select.value) : 0]);
+    const spec = structuredClone(specs[selected(element)]);
     spec.datasets = { ...spec.datasets, ...Object.fromEntries(names.map((name) => [name, report.data[name]])) };
     if (byRun) spec.params.find((param) => param.name === "hidden").value = hidden();
     // Of several views, the PNG file of the one that is drawn.
     for (const link of element.parentElement.querySelectorAll("a[data-view]"))
-      link.hidden = select !== null && link.dataset.view !== select.value;
+      link.hidden = specs.length > 1 && Number(link.dataset.view) !== selected(element);
     views.get(element)?.finalize();
-    // Vega puts words of its own on the element it draws in; the outer one says what is shown.
+    views.delete(element);
+    // Vega describes the element that it draws in; the outer one says what is shown.
     const inner = document.createElement("div");
     element.replaceChildren(inner);
-    const { view } = await vegaEmbed(inner, spec, {
-      actions: false, renderer: "svg", config: report.config[theme()], logLevel: level(),
-    });
+    if (isEmpty(element)) {
+      inner.className = "empty";
+      inner.textContent = "The runs that are shown have no values here.";
+      return;
+    }
+    const config = structuredClone(report.config[theme()]);
+    // Long names leave room for what they are the names of.
+    config.axis.labelLimit = Math.min(config.axis.labelLimit, 0.38 * element.clientWidth);
+    const { view } = await vegaEmbed(inner, spec, { actions: false, renderer: "svg", config });
     inner.setAttribute("aria-hidden", "true");
     views.set(element, view);
   }
@@ -47,9 +64,12 @@
     const off = hidden();
     const shown = document.getElementById("shown");
     if (shown) shown.textContent = `${chips.length - off.length} of ${chips.length} shown`;
-    for (const [element, view] of views)
-      if (report.figures[element.dataset.figure].byRun)
-        await view.logLevel(level()).signal("hidden", off).runAsync();
+    for (const element of charts) {
+      if (!report.figures[element.dataset.figure].byRun) continue;
+      const view = views.get(element);
+      if (view && !isEmpty(element)) await view.signal("hidden", off).runAsync();
+      else await draw(element);
+    }
   }
 
   for (const chip of chips)

@@ -31,6 +31,7 @@ def render_page(report: Report, *, pictures: str) -> str:
         content=_content(report),
         style=_part("page.css"),
         colours=_colours(),
+        colour_of={name: at % len(LIGHT) for at, name in enumerate(report.by_colour)},
         script=_part("page.js"),
         library=_library(),
     )
@@ -42,7 +43,13 @@ def _content(report: Report) -> dict[str, Any]:
     for figure in report.figures:
         specs = figure.page_specs()
         names = [name for name in report.data if any(_uses(spec, name) for spec in specs)]
-        figures[figure.id] = {"specs": specs, "byRun": figure.by_run, "names": names}
+        columns = [variant.column for variant in figure.variants]
+        figures[figure.id] = {
+            "specs": specs,
+            "columns": columns,
+            "byRun": figure.by_run,
+            "names": names,
+        }
     themes = {"light": config(dark=False), "dark": config(dark=True)}
     for theme in themes.values():
         theme["background"] = "transparent"

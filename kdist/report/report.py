@@ -5,16 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..charts.figure import Figure
+from ..charts.style import LIGHT
 from ..errors import UserError
 from ..runs.run_record import RunRecord
 from .heading import page_facts, page_title
 from .headlines import Headline, headlines
-from .inputs import LeftOut, Sources
+from .inputs import Sources
 from .results import find_results
 from .sections import Rows, Section, make_sections
+from .skipped import Skipped
 
-# So many runs are told apart at a glance; of more, the best are shown first.
-SHOWN_AT_FIRST = 8
+SHOWN_AT_FIRST = len(LIGHT)
+"""Runs that a page shows at first, each in its own colour; of more, the best."""
 
 
 @dataclass(kw_only=True)
@@ -26,9 +28,10 @@ class Report:
         facts: Where and when, and what wrote the page.
         headlines: The figures that come first.
         sections: The parts.
-        run_names: Runs in the order of their colours.
-        shown: Those of them that are drawn at first.
-        left_out: What is not shown.
+        run_names: The names of the runs.
+        by_colour: The same in the order of their colours; those drawn at first come first.
+        shown: The names of the runs that are drawn at first.
+        skipped: What is not shown.
     """
 
     title: str
@@ -36,8 +39,9 @@ class Report:
     headlines: list[Headline]
     sections: list[Section]
     run_names: list[str]
+    by_colour: list[str]
     shown: list[str]
-    left_out: list[LeftOut]
+    skipped: list[Skipped]
 
     @property
     def figures(self) -> list[Figure]:
@@ -57,21 +61,25 @@ def make_report(
 
     Args:
         sources: What was read.
-        baseline: Name of the run that settings are compared with; the first one by default.
-        today: The date that the page bears; today's by default.
+        baseline: Name or folder of the run that settings are compared with; by default the first.
+        today: The date on the page; today's by default.
 
     Raises:
         UserError: There is no run of the baseline's name.
     """
     runs = sources.all_runs
+    shown = _shown(runs)
+    names = [run.name for run in runs]
+    by_colour = [*shown, *(name for name in names if name not in shown)]
     return Report(
         title=page_title(sources),
         facts=page_facts(sources, today or datetime.date.today()),
         headlines=headlines(find_results(sources)),
-        sections=make_sections(sources, _baseline(runs, baseline)),
-        run_names=[run.name for run in runs],
-        shown=_shown(runs),
-        left_out=sources.left_out,
+        sections=make_sections(sources, _baseline(runs, baseline), names=by_colour),
+        run_names=names,
+        by_colour=by_colour,
+        shown=shown,
+        skipped=sources.skipped,
     )
 
 
@@ -80,7 +88,7 @@ def _baseline(runs: Sequence[RunRecord], name: str | None) -> RunRecord | None:
         return runs[0] if runs else None
     wanted = name.rstrip("/")
     for run in runs:
-        if wanted in (run.name, str(run.path)):
+        if wanted in (run.name, run.path.name, str(run.path)):
             return run
     names = ", ".join(run.name for run in runs[:20])
     raise UserError(

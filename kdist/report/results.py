@@ -1,4 +1,4 @@
-"""`Result`: what the headlines compare, from a run folder, a row of a sweep or a CSV file."""
+"""`Result`: what the headlines compare, from a run, a point of a sweep, a trial or a CSV file."""
 
 import json
 from collections.abc import Sequence
@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from ..analysis.groups import Row
 from ..runs.run_record import RunRecord, finite
 from ..runs.text import count
+from ..sweep.machine import on_cpu
 from ..sweep.sweep_record import SweepRecord
 from ..training.settings import FOLDERS
+from ..tuning.results import TrialResult
 from .inputs import Sources
+from .search_record import SearchRecord
 
 # What two runs of the same experiment may differ in.
 INCIDENTAL = {"seed"} | FOLDERS
@@ -20,14 +23,15 @@ class Result:
     """One training, or one measurement of its speed.
 
     Attributes:
-        name: Of the run or point.
-        facts: Replicas and batch, in words.
+        name: Of the run, point or trial.
+        facts: Replicas, their kind and the global batch, in words.
         group: Equal for results that differ in seed only.
         accuracy: The best validation accuracy.
         accuracy_epoch: Its epoch, from 1.
         validation_images: That it was counted on.
         images_per_sec: The median.
-        rate_spread: From what to what the speed went.
+        is_warm: Whether the speed excludes the first epoch, which includes the tracing of the step.
+        rate_spread: The slowest and the fastest epoch.
         rate_basis: What the median is of.
         target: The accuracy that was aimed at.
         reached: Whether it was reached.
@@ -35,12 +39,13 @@ class Result:
     """
 
     name: str
-    facts: str
+    facts: tuple[str, ...]
     group: str
     accuracy: float | None = None
     accuracy_epoch: int | None = None
     validation_images: int | None = None
     images_per_sec: float | None = None
+    is_warm: bool = True
     rate_spread: tuple[float, float] | None = None
     rate_basis: str = ""
     target: float | None = None
@@ -49,10 +54,12 @@ class Result:
 
 
 def find_results(sources: Sources) -> list[Result]:
-    """The results of all runs, sweeps and typed numbers."""
+    """The results of all runs, sweeps, searches and CSV files."""
     results = [_of_run(run) for run in sources.runs]
     for sweep in sources.sweeps:
         results += _of_sweep(sweep)
+    for search in sources.searches:
+        results += [_of_trial(search, trial) for trial in search.ranked]
     for typed in sources.typed:
         for row in typed.rows:
             facts = _facts(row["replicas"], row["replicas"] * row["batch_size"])
@@ -60,16 +67,17 @@ def find_results(sources: Sources) -> list[Result]:
                 Result(
                     name=typed.name,
                     facts=facts,
-                    group=f"{typed.name} {facts}",
+                    group=f"{typed.name} {' '.join(facts)}",
                     images_per_sec=row["images_per_sec"],
-                    rate_basis="one number, as typed in",
+                    rate_basis=f"one number of {typed.path.name}",
                 )
             )
     return results
 
 
-def _facts(replicas: float, global_batch: float) -> str:
-    return f"{count(replicas, 'replica')}, global batch {global_batch:,.0f}"
+def _facts(replicas: float, global_batch: float, *, shared_cores: bool = False) -> tuple[str, ...]:
+    cores = ("logical CPUs that share cores",) if shared_cores else ()
+    return (count(replicas, "replica"), *cores, f"global batch {global_batch:,.0f}")
 
 
 def _of_run(run: RunRecord) -> Result:
@@ -78,22 +86,31 @@ def _of_run(run: RunRecord) -> Result:
     compared |= {"replicas": run.fact("replicas"), "global_batch": run.fact("global_batch")}
     return Result(
         name=run.name,
-        facts=_facts(run.fact("replicas") or 1, run.fact("global_batch") or 0),
+        facts=_facts(
+            run.fact("replicas") or 1,
+            run.fact("global_batch") or 0,
+            shared_cores=run.shares_cores,
+        ),
         group=json.dumps(compared, sort_keys=True),
         accuracy=run.best[0] if run.best else None,
         accuracy_epoch=run.best[1] if run.best else None,
         validation_images=int(images) if images else None,
         images_per_sec=run.images_per_sec,
+        is_warm=run.is_warm,
         rate_spread=(min(run.rates), max(run.rates)) if len(run.rates) > 1 else None,
-        rate_basis=(
-            f"median of {count(len(run.rates), 'epoch')} after the first"
-            if len(run.epochs) > 1
-            else "the first epoch, which holds the tracing of the step"
-        ),
+        rate_basis=_rate_basis(run),
         target=finite(run.settings.get("target_accuracy")),
         reached=run.met is not None,
         duration=run.met.seconds if run.met else run.fact("seconds"),
     )
+
+
+def _rate_basis(run: RunRecord) -> str:
+    if not run.is_warm:
+        return "the first epoch, which includes the tracing of the step"
+    if len(run.rates) == 1:
+        return "one epoch after the first"
+    return f"median of {len(run.rates)} epochs after the first"
 
 
 def _of_sweep(sweep: SweepRecord) -> list[Result]:
@@ -102,7 +119,7 @@ def _of_sweep(sweep: SweepRecord) -> list[Result]:
             sweep, row, sweep.runs.get(row["name"]), f"{sweep.path} {sweep.experiment.group(row)}"
         )
         for row in sweep.done
-        if sweep.experiment.is_whole_step(row)  # a step with something left out is no training
+        if sweep.experiment.is_whole_step(row)  # a step without one of its parts is no training
     ]
 
 
@@ -115,7 +132,11 @@ def _of_row(sweep: SweepRecord, row: Row, run: RunRecord | None, key: str) -> Re
     reached = bool(row["reached_target"]) and row["seconds_to_target"] is not None
     return Result(
         name=row["name"] if run is None else run.name,
-        facts=_facts(replicas, row["global_batch"] or row["batch_size"] * replicas),
+        facts=_facts(
+            replicas,
+            row["global_batch"] or row["batch_size"] * replicas,
+            shared_cores=shares_cores(sweep, replicas),
+        ),
         group=key,
         accuracy=row["best_val_accuracy"],
         accuracy_epoch=run.best[1] if run and run.best else None,
@@ -126,6 +147,22 @@ def _of_row(sweep: SweepRecord, row: Row, run: RunRecord | None, key: str) -> Re
         target=finite(settings.get("target_accuracy")) if sweep.experiment.trains else None,
         reached=reached,
         duration=row["seconds_to_target"] if reached else row["seconds"],
+    )
+
+
+def shares_cores(sweep: SweepRecord, replicas: float) -> bool:
+    """Whether so many replicas of a sweep were logical CPUs of one processor."""
+    known = isinstance(sweep.machine.get("devices"), list)
+    return replicas > 1 and known and on_cpu(dict(sweep.machine))
+
+
+def _of_trial(search: SearchRecord, trial: TrialResult) -> Result:
+    batch = trial.values.get("batch_size", search.search.config.batch_size)
+    return Result(
+        name=f"{search.name}, trial {trial.trial_id}",
+        facts=(f"batch {batch} per replica",),
+        group=f"{search.path} {trial.trial_id}",
+        accuracy=finite(trial.metrics.get("val_accuracy")),
     )
 
 

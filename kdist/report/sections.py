@@ -4,26 +4,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..charts.curves import EPOCHS, curve_figures, epoch_rows
+from ..charts.curves import curve_figures, epoch_rows
 from ..charts.figure import Figure
 from ..charts.formatting import setting
+from ..charts.run_curve import EPOCHS
 from ..charts.speed import SPEEDS, run_speeds, speed_rows
 from ..runs.run_record import RunRecord
 from ..runs.text import count
 from ..sweep.machine import shared_cores_warning
 from ..sweep.sweep_record import SweepRecord
 from ..sweep.throughput import ThroughputSweep
+from ..training.settings import FOLDERS
+from ..tuning.trials_figure import searched_model, trials_figure
 from .csv_measurements import CsvMeasurements
-from .inputs import LeftOut, Sources
+from .heading import sweep_title
+from .inputs import Sources
+from .runs_table import SHARED_CORES, runs_table
+from .search_record import SearchRecord
 from .settings_diff import run_settings, shared
+from .skipped import Skipped
+from .table import Table
 from .tables import (
-    Table,
     diff_table,
-    failed_table,
-    left_out_table,
     measurements_table,
+    not_shown_table,
     results_table,
-    runs_table,
+    skipped_table,
+    trials_table,
 )
 
 Rows = list[dict[str, Any]]
@@ -37,37 +44,43 @@ class Section:
         id: Unique on the page.
         title: Its heading.
         lead: A sentence below the heading.
+        results: The tables above its charts.
         figures: Its charts.
         data: The charts' rows by the name of the data, which is unique on the page.
-        tables: Its tables.
-        settings: Names and values, folded away.
+        tables: The tables below its charts.
+        settings: Names and values, collapsed.
     """
 
     id: str
     title: str
     lead: str = ""
+    results: list[Table] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     data: dict[str, Rows] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
 
 
-def make_sections(sources: Sources, baseline: RunRecord | None) -> list[Section]:
+def make_sections(
+    sources: Sources, baseline: RunRecord | None, *, names: Sequence[str]
+) -> list[Section]:
     """Make the sections in the order of the page.
 
     Args:
         sources: What was read.
         baseline: The run that settings are compared with.
+        names: The names of all runs, in the order of their colours.
     """
     sections = [
         *(_sweep_section(f"sweep-{at}", one) for at, one in enumerate(sources.sweeps, start=1)),
+        *(_search_section(f"search-{at}", one) for at, one in enumerate(sources.searches, start=1)),
         *(_typed_section(f"numbers-{at}", one) for at, one in enumerate(sources.typed, start=1)),
     ]
     if sources.all_runs:
-        sections.append(_runs_section(sources))
+        sections.append(_runs_section(sources, names))
         sections.append(_settings_section(sources.all_runs, baseline))
-    if sources.left_out:
-        sections.append(_left_out_section(sources.left_out))
+    if sources.skipped:
+        sections.append(_skipped_section(sources.skipped))
     return sections
 
 
@@ -77,10 +90,14 @@ def _sweep_section(ident: str, sweep: SweepRecord) -> Section:
     figures, rows = experiment.figures(
         sweep.name, sweep.done, summary, runs=sweep.runs, prefix=f"{ident}-"
     )
-    tables = [*map(results_table, experiment.tables(summary)), failed_table(sweep.failed)]
+    missing = [(str(row["name"]), f"failed: {row['error'] or 'no reason'}") for row in sweep.failed]
+    tables = [
+        *map(results_table, experiment.tables(summary)),
+        not_shown_table("Points that are not shown", [*missing, *sweep.left_out]),
+    ]
     return Section(
         id=ident,
-        title=f"Sweep {sweep.name}",
+        title=sweep_title(sweep),
         lead=_sweep_lead(sweep),
         figures=figures,
         data=rows,
@@ -90,9 +107,9 @@ def _sweep_section(ident: str, sweep: SweepRecord) -> Section:
 
 
 def _sweep_lead(sweep: SweepRecord) -> str:
-    parts = [f"{sweep.kind.capitalize()} sweep", f"{count(len(sweep.done), 'point')} done"]
+    parts = [f"{sweep.kind.capitalize()} sweep", f"{count(len(sweep.done), 'point')} finished"]
     parts += [f"{len(sweep.failed)} failed"] if sweep.failed else []
-    parts += [f"{len(sweep.left_out)} left out"] if sweep.left_out else []
+    parts += [f"{len(sweep.left_out)} skipped"] if sweep.left_out else []
     return f"{', '.join(parts)}.{_shared_cores(sweep)}"
 
 
@@ -110,6 +127,43 @@ def _shared_cores(sweep: SweepRecord) -> str:
     return f" {warning}" if warning else ""
 
 
+def _search_section(ident: str, search: SearchRecord) -> Section:
+    figures: list[Figure] = []
+    rows: dict[str, Rows] = {}
+    if search.ranked or search.failed:
+        figures, rows = trials_figure(ident, search.trials, search.search)
+    table = trials_table(search)
+    failed = [(f"trial {trial.trial_id}", trial.failure) for trial in search.failed]
+    failures = not_shown_table("Trials that failed", failed)
+    return Section(
+        id=ident,
+        title=f"Search {search.name}",
+        lead=_search_lead(search),
+        results=[table] if table else [],
+        figures=figures,
+        data=rows,
+        tables=[failures] if failures else [],
+        settings=_search_settings(search),
+    )
+
+
+def _search_lead(search: SearchRecord) -> str:
+    parts = [f"{count(len(search.ranked), 'trial')} completed"]
+    parts += [f"{len(search.failed)} failed"] if search.failed else []
+    if search.unfinished:
+        parts.append(f"{len(search.unfinished)} unfinished: stopped or still running")
+    goal = "highest" if search.objective.direction == "max" else "lowest"
+    what = f"{search.search.tuner.capitalize()} search of {searched_model(search.search)}"
+    return f"{what} for the {goal} {search.objective.metric}: {', '.join(parts)}."
+
+
+def _search_settings(search: SearchRecord) -> dict[str, str]:
+    about = search.search.to_dict()
+    config = about.pop("config")
+    hidden = FOLDERS | {"output", "space", *(search.search.space or ())}
+    return {k: setting(v) for k, v in {**about, **config}.items() if k not in hidden}
+
+
 def _typed_section(ident: str, typed: CsvMeasurements) -> Section:
     summary = ThroughputSweep.summarize(typed.rows, {})
     figures, rows = ThroughputSweep.figures(
@@ -119,24 +173,40 @@ def _typed_section(ident: str, typed: CsvMeasurements) -> Section:
     return Section(
         id=ident,
         title=typed.name,
-        lead=f"{count(len(typed.rows), 'number')} as typed into {typed.path.name}.",
+        lead=f"{count(len(typed.rows), 'measurement')} from {typed.path.name}.",
         figures=figures,
         data=rows,
         tables=[*map(results_table, fits), measurements_table(typed)],
     )
 
 
-def _runs_section(sources: Sources) -> Section:
+def _runs_section(sources: Sources, names: Sequence[str]) -> Section:
     runs, alone = sources.all_runs, bool(sources.runs)
     return Section(
         id="runs",
         title="Runs",
-        lead="" if alone else "The runs of the sweep, one by one.",
-        # A sweep has charts of its own for speed.
-        figures=[*curve_figures(runs), *(run_speeds(runs) if alone else [])],
+        lead=_runs_lead(sources),
+        results=[runs_table(sources.runs)] if alone else [],
+        # A sweep has its own charts of speed.
+        figures=[*curve_figures(runs, names), *(run_speeds(runs, names) if alone else [])],
         data={EPOCHS: epoch_rows(runs), SPEEDS: speed_rows(runs)},
-        tables=[runs_table(sources.runs)] if alone else [],
     )
+
+
+def _runs_lead(sources: Sources) -> str:
+    parts = [] if sources.runs else ["The single runs of the sweep."]
+    broken = [run for run in sources.runs if not run.status.is_complete]
+    if broken:
+        words = dict.fromkeys(run.status.word for run in broken)
+        counts = {word: sum(run.status.word == word for run in broken) for word in words}
+        listed = ", ".join(f"{number} {word}" for word, number in counts.items())
+        parts.append(f"Not trained to the end: {listed}.")
+    if any(run.shares_cores for run in sources.runs):
+        parts.append(
+            f"Replicas with {SHARED_CORES} are logical CPUs of one processor: their speed shows no"
+            " speed-up, only what several replicas cost besides their computing."
+        )
+    return " ".join(parts)
 
 
 def _settings_section(runs: Sequence[RunRecord], baseline: RunRecord | None) -> Section:
@@ -150,10 +220,10 @@ def _settings_section(runs: Sequence[RunRecord], baseline: RunRecord | None) -> 
     )
 
 
-def _left_out_section(left_out: Sequence[LeftOut]) -> Section:
+def _skipped_section(skipped: Sequence[Skipped]) -> Section:
     return Section(
-        id="left-out",
-        title="Left out",
+        id="skipped",
+        title="Skipped",
         lead="Not part of any figure above.",
-        tables=[left_out_table(left_out)],
+        tables=[skipped_table(skipped)],
     )

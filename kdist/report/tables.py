@@ -1,95 +1,19 @@
-"""The report's tables, as text."""
+"""The report's tables of settings, points, trials, measurements and skipped folders."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any
 
-from ..charts.formatting import MISSING, accuracy, rate, seconds
-from ..runs.run_record import RunRecord
+from ..charts.formatting import MISSING, rate, setting
+from ..runs.run_record import RunRecord, finite
 from ..sweep.experiment import ResultsTable
 from .csv_measurements import CsvMeasurements
-from .inputs import LeftOut
+from .search_record import SearchRecord
 from .settings_diff import differing, run_settings
+from .skipped import Skipped
+from .table import Cell, Table, header
 
 # Up to so many runs stand side by side; more stand below each other.
 _SIDE_BY_SIDE = 4
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A cell.
-
-    Attributes:
-        text: Its words.
-        kind: `""`, `"number"`, `"words"` (may be long), `"changed"` (differs from the baseline) or
-            `"run"`.
-    """
-
-    text: str
-    kind: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table.
-
-    Attributes:
-        title: What it shows.
-        columns: The heading.
-        rows: The cells, each row as long as the heading.
-        note: A sentence below it.
-    """
-
-    title: str
-    columns: Sequence[Cell]
-    rows: Sequence[Sequence[Cell]]
-    note: str = ""
-
-
-def _heading(words: str, *, after: int = 1) -> list[Cell]:
-    """The names between semicolons; those after the first are of numbers."""
-    names = words.split("; ")
-    return [Cell(name, "number" if at >= after else "") for at, name in enumerate(names)]
-
-
-def runs_table(runs: Sequence[RunRecord]) -> Table:
-    """What was run and what it came to, a line each."""
-    rows = []
-    for run in runs:
-        numbers = (
-            f"{run.fact('replicas') or 0:,.0f}",
-            f"{run.fact('global_batch') or 0:,.0f}",
-            f"{run.fact('learning_rate') or 0:g}",
-            f"{len(run.epochs):,}",
-            accuracy(run.best[0] if run.best else None),
-            accuracy(run.fact("val_accuracy")),
-            rate(run.images_per_sec),
-            seconds(run.met.seconds) if run.met else "not reached",
-            seconds(run.fact("seconds")),
-        )
-        about = [
-            Cell(run.name, "run"),
-            Cell(_model(run)),
-            Cell(str(run.summary.get("data", MISSING))),
-        ]
-        about.append(Cell("interrupted" if run.summary.get("interrupted") else "complete"))
-        rows.append([*about, *(Cell(number, "number") for number in numbers)])
-    return Table(
-        title="Runs",
-        columns=_heading(
-            "Run; Model; Data; Training; Replicas; Global batch; Learning rate; Epochs;"
-            " Best val. accuracy; Last; Images/s; Time to target; Total time",
-            after=4,
-        ),
-        rows=rows,
-        note="Images/s: median of the epochs after the first. Time to target: the first epoch of"
-        " those in a row that beat the run's own target.",
-    )
-
-
-def _model(run: RunRecord) -> str:
-    depth, width = run.settings.get("depth"), run.settings.get("width")
-    optimizer = run.settings.get("optimizer", "")
-    return f"WRN-{depth}-{width}, {optimizer}" if depth and width else str(optimizer)
 
 
 def diff_table(runs: Sequence[RunRecord], baseline: RunRecord) -> Table | None:
@@ -99,14 +23,8 @@ def diff_table(runs: Sequence[RunRecord], baseline: RunRecord) -> Table | None:
     names = differing(settings)
     if not names:
         return None
-    heads = [Cell(baseline.name, "run"), *(Cell(run.name, "run") for run in ordered[1:])]
-    columns = [
-        [Cell(one.get(name, MISSING), "changed" if one.get(name) != settings[0].get(name) else "")]
-        for name in names
-        for one in settings
-    ]
-    cells = [cell for (cell,) in columns]
-    grid = [cells[at : at + len(ordered)] for at in range(0, len(cells), len(ordered))]
+    grid = [[_compared(one.get(name), settings[0].get(name)) for one in settings] for name in names]
+    heads = [Cell(run.name, "run") for run in ordered]
     if len(ordered) <= _SIDE_BY_SIDE:
         head = [Cell("Setting"), *heads]
         rows = [[Cell(name), *line] for name, line in zip(names, grid, strict=True)]
@@ -114,11 +32,15 @@ def diff_table(runs: Sequence[RunRecord], baseline: RunRecord) -> Table | None:
         head = [Cell("Run"), *(Cell(name) for name in names)]
         rows = [[run, *line] for run, line in zip(heads, zip(*grid, strict=True), strict=True)]
     return Table(
-        title="Where settings differ",
+        title="Settings that differ",
         columns=head,
         rows=rows,
-        note=f"Baseline: {baseline.name}. Values unlike the baseline's are marked.",
+        note=f"Baseline: {baseline.name}. Values that differ from the baseline's are marked.",
     )
+
+
+def _compared(value: str | None, baseline: str | None) -> Cell:
+    return Cell(MISSING if value is None else value, "changed" if value != baseline else "")
 
 
 def results_table(table: ResultsTable) -> Table:
@@ -138,19 +60,70 @@ def results_table(table: ResultsTable) -> Table:
     )
 
 
-def failed_table(rows: Sequence[Mapping[str, object]]) -> Table | None:
-    """The points that failed and why; `None` where none did."""
+def not_shown_table(title: str, rows: Sequence[tuple[str, str]]) -> Table | None:
+    """Names of points or trials, each with the reason; `None` where there are none."""
     if not rows:
         return None
-    cells = [
-        [Cell(str(row["name"])), Cell(str(row["error"] or "no reason given"), "words")]
-        for row in rows
+    return Table(
+        title=title,
+        columns=header("Name; Reason", text_columns=2),
+        rows=[[Cell(name), Cell(reason, "words")] for name, reason in rows],
+    )
+
+
+def trials_table(search: SearchRecord) -> Table | None:
+    """The trials of a search, best first; `None` before the first one began."""
+    ranked = search.ranked
+    trials = [*ranked, *(trial for trial in search.trials if trial.score is None)]
+    if not trials:
+        return None
+    names = list(dict.fromkeys(name for trial in trials for name in trial.values))
+    measured = [
+        name
+        for name in ("val_accuracy", "seconds", "epochs")
+        if name != search.objective.metric and any(name in trial.metrics for trial in trials)
     ]
-    return Table(title="Points that failed", columns=_heading("Point; Error", after=2), rows=cells)
+    rows = []
+    for trial in trials:
+        score = trial.status.lower() if trial.score is None else _short(trial.score)
+        cells = [score, *(_short(trial.metrics.get(name)) for name in measured)]
+        missed = ", missed the target" if trial.score is not None and not trial.reached else ""
+        values = [_short(trial.values[name]) if name in trial.values else MISSING for name in names]
+        rows.append(
+            [
+                Cell(f"trial {trial.trial_id}"),
+                *(
+                    Cell(cell + (missed if at == 0 else ""), "number")
+                    for at, cell in enumerate(cells)
+                ),
+                *(Cell(value) for value in values),
+            ]
+        )
+    heads = [Cell("Trial"), *(Cell(n, "number") for n in (search.objective.metric, *measured))]
+    return Table(
+        title="Trials",
+        columns=[*heads, *(Cell(name) for name in names)],
+        rows=rows,
+        note=_trials_note(search),
+    )
+
+
+def _trials_note(search: SearchRecord) -> str:
+    note = f"Best first, by {search.objective.metric}; then the hyperparameters."
+    if search.search.executions_per_trial > 1:
+        note += f" Means over {search.search.executions_per_trial} runs per trial."
+    if search.search.model is None:
+        note += " Learning rates are those for one replica and the batch of the search."
+    return note
+
+
+def _short(value: Any) -> str:
+    number = None if isinstance(value, bool) else finite(value)
+    return f"{number:.4g}" if isinstance(value, float) and number is not None else setting(value)
 
 
 def measurements_table(typed: CsvMeasurements) -> Table:
-    """The numbers as they were typed in."""
+    """The measurements of a CSV file."""
     rows = [
         [
             Cell(f"{row['batch_size']:,g}"),
@@ -159,11 +132,12 @@ def measurements_table(typed: CsvMeasurements) -> Table:
         ]
         for row in typed.rows
     ]
-    columns = _heading("Batch per replica; Replicas; Images/s")
-    return Table(title="Numbers", columns=columns, rows=rows)
+    columns = header("Batch per replica; Replicas; Images/s")
+    return Table(title="Measurements", columns=columns, rows=rows)
 
 
-def left_out_table(left_out: Sequence[LeftOut]) -> Table:
+def skipped_table(skipped: Sequence[Skipped]) -> Table:
     """What the report does not show, and why."""
-    rows = [[Cell(one.path), Cell(one.reason, "words")] for one in left_out]
-    return Table(title="Left out", columns=_heading("Folder or file; Why", after=2), rows=rows)
+    rows = [[Cell(one.path, "path"), Cell(one.reason, "words")] for one in skipped]
+    columns = header("Folder or file; Reason", text_columns=2)
+    return Table(title="Folders and files", columns=columns, rows=rows)

@@ -8,9 +8,10 @@ from urllib.parse import quote
 
 from ..atomic_files import atomic_write, explain_write_errors
 from ..errors import UserError
-from .inputs import LeftOut, find_sources
+from .inputs import find_sources
 from .page import GENERATOR, render_page
 from .report import make_report
+from .skipped import Skipped
 
 _FIRST_CHARACTERS = 2000
 _HINT = "pass another --output"
@@ -23,16 +24,16 @@ class Written:
     Attributes:
         page: The HTML file.
         pictures: The PNG files.
-        left_out: What the report does not show, and why.
+        skipped: What the report does not show, and why.
     """
 
     page: Path
     pictures: Sequence[Path]
-    left_out: Sequence[LeftOut]
+    skipped: Sequence[Skipped]
 
     def __str__(self) -> str:
         size = self.page.stat().st_size / 1e6
-        lines = [f"Left out: {one.path}: {one.reason}" for one in self.left_out]
+        lines = [f"Skipped: {one.path}: {one.reason}" for one in self.skipped]
         lines.append(f"Report: {self.page} ({size:.1f} MB, opens without a network)")
         if self.pictures:
             lines.append(f"Charts: {len(self.pictures)} PNG files in {self.pictures[0].parent}")
@@ -40,18 +41,18 @@ class Written:
 
 
 def write_report(paths: Sequence[str], *, output: str, baseline: str | None = None) -> Written:
-    """Write an HTML report on runs, sweeps and typed numbers, and its charts as PNG files.
+    """Write an HTML report of runs, sweeps and searches, and its charts as PNG files.
 
     Args:
-        paths: Run folders, sweep folders, CSV files with `batch_size` and `images_per_sec`, or
-            folders of run and sweep folders.
-        output: The HTML file; a report that is there is replaced, and its charts with it. The PNG
+        paths: Folders of runs, sweeps and searches, folders of these, or CSV files with the columns
+            `batch_size` and `images_per_sec`.
+        output: The HTML file; an existing report is replaced with its charts. The PNG
             files go into a folder beside it, `<name>-charts`.
         baseline: Name or path of the run that settings are compared with; the first one by default.
 
     Raises:
-        UserError: Nothing can be shown, a path or the baseline is not there, or `output` cannot be
-            written or is a file of something else.
+        UserError: Nothing can be shown, a path or the baseline does not exist, or `output` cannot
+            be written or is not a report.
     """
     page = Path(output)
     folder = page.with_name(f"{page.stem}-charts")
@@ -69,18 +70,16 @@ def write_report(paths: Sequence[str], *, output: str, baseline: str | None = No
             (folder / name).unlink(missing_ok=True)
         if not any(folder.iterdir()):
             folder.rmdir()
-    return Written(
-        page=page, pictures=[folder / name for name in pictures], left_out=report.left_out
-    )
+    return Written(page=page, pictures=[folder / name for name in pictures], skipped=report.skipped)
 
 
 def _pictures_before(page: Path) -> set[str]:
-    """The PNG files of the report that is to be replaced; a file of something else is refused."""
+    """The PNG files of the report that is to be replaced; any other file is an error."""
     with explain_write_errors(page, hint=_HINT):
         if not page.exists():
             return set()
         text = page.read_text(encoding="utf-8", errors="replace")
     if GENERATOR not in text[:_FIRST_CHARACTERS]:
-        raise UserError(f"{page} is no report of kdist's: pass another --output, or remove it")
+        raise UserError(f"{page} is not a report of kdist: pass another --output, or remove it")
     folder = re.escape(quote(f"{page.stem}-charts"))
     return set(re.findall(rf'href="{folder}/([a-z0-9-]+\.png)"', text))

@@ -11,6 +11,8 @@ from typing import Any
 
 from ..arguments import as_real
 from ..errors import UserError
+from .run_status import RunStatus, run_status
+from .summary_so_far import summary_so_far
 from .target import Met, met_target
 from .text import sanitize_text
 from .warm_epochs import median_rate, warm_rates
@@ -27,8 +29,9 @@ class RunRecord:
         name: Its name in the report.
         path: The folder.
         settings: The contents of `config.json`.
-        summary: The contents of `summary.json`.
+        summary: The contents of `summary.json`; without one, what the other files show.
         epochs: The lines of `history.csv`: numbers or `None` by column.
+        finished: Whether there is a `summary.json`; a killed run has none.
     """
 
     name: str
@@ -36,6 +39,19 @@ class RunRecord:
     settings: Mapping[str, Any]
     summary: Mapping[str, Any]
     epochs: Sequence[Mapping[str, float | None]]
+    finished: bool = True
+
+    @cached_property
+    def status(self) -> RunStatus:
+        """How the run ended."""
+        return run_status(self.summary, finished=self.finished)
+
+    @cached_property
+    def shares_cores(self) -> bool:
+        """Whether its replicas are logical CPUs, which share the cores of one processor."""
+        devices = self.summary.get("devices")
+        names = devices if isinstance(devices, list) else []
+        return len(names) > 1 and all("CPU" in str(name) for name in names)
 
     def fact(self, name: str) -> float | None:
         """Return a number of the summary if it is finite, otherwise `None`."""
@@ -67,12 +83,17 @@ class RunRecord:
     @cached_property
     def rates(self) -> list[float]:
         """Images per second of the warm epochs, see `warm_rates`."""
-        return warm_rates(self.known("images_per_sec"))
+        return warm_rates(self.values("images_per_sec"))
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether `rates` exclude the first epoch, which includes tracing."""
+        return any(rate is not None for rate in self.values("images_per_sec")[1:])
 
     @cached_property
     def images_per_sec(self) -> float | None:
         """The median of `rates`."""
-        return median_rate(self.known("images_per_sec"))
+        return median_rate(self.values("images_per_sec"))
 
     @cached_property
     def met(self) -> Met | None:
@@ -90,43 +111,62 @@ def finite(value: Any) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
-def read_run(path: Path, *, name: str | None = None) -> RunRecord:
+def read_run(path: Path, *, name: str | None = None, unfinished: bool = False) -> RunRecord:
     """Read a run folder.
 
+    Args:
+        path: The folder.
+        name: The name of the run in reports; the folder's by default.
+        unfinished: Also read the folder of a run that was killed or is still running.
+
     Raises:
-        UserError: It is foreign, half-written or unreadable; the message says which.
+        UserError: It is not a run folder, is incomplete or cannot be read; the message says which.
     """
     present = [file for file in FILES if (path / file).is_file()]
     if not present:
-        raise UserError("no run folder: it has none of " + ", ".join(FILES))
-    missing = [file for file in FILES if file not in present]
+        raise UserError("not a run folder: it has none of " + ", ".join(FILES))
+    finished = "summary.json" in present
+    needed = ("config.json",) if unfinished and not finished else FILES
+    missing = [file for file in needed if file not in present]
     if missing:
-        raise UserError(
-            f"half-written: {', '.join(missing)} is missing, so the run is still going or was"
-            " killed"
-        )
-    settings, summary = _read_json(path / "config.json"), _read_json(path / "summary.json")
-    absent = [fact for fact in _REQUIRED if finite(summary.get(fact)) is None]
-    if absent:
-        raise UserError(f"foreign: its summary.json lacks {', '.join(absent)}")
+        why = "" if finished else ": the run was killed or is still running"
+        raise UserError(f"incomplete: {', '.join(missing)} missing{why}")
+    settings = _read_json(path / "config.json")
+    epochs = _read_history(path / "history.csv") if finished or _has_text(path) else []
+    summary = _read_summary(path / "summary.json") if finished else summary_so_far(settings, epochs)
     return RunRecord(
         name=sanitize_text(path.name if name is None else name),
         path=path,
         settings=settings,
         summary=summary,
-        epochs=_read_history(path / "history.csv"),
+        epochs=epochs,
+        finished=finished,
     )
+
+
+def _has_text(path: Path) -> bool:
+    """Whether a run that did not finish got as far as a line of `history.csv`."""
+    history = path / "history.csv"
+    return history.is_file() and history.stat().st_size > 0
+
+
+def _read_summary(path: Path) -> dict[str, Any]:
+    summary = _read_json(path)
+    absent = [fact for fact in _REQUIRED if finite(summary.get(fact)) is None]
+    if absent:
+        raise UserError(f"{path.name} lacks {', '.join(absent)}: it is not of kdist train")
+    return summary
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UserError(f"unreadable: {path.name}: {error.strerror}") from error
+        raise UserError(f"{path.name} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise UserError(f"unreadable: {path.name} is no JSON: {error}") from error
+        raise UserError(f"{path.name} is not JSON: {error}") from error
     if not isinstance(content, dict):
-        raise UserError(f"foreign: {path.name} holds a {type(content).__name__}, not settings")
+        raise UserError(f"{path.name} contains a {type(content).__name__}, not an object")
     return dict(sanitize_text(content))
 
 
@@ -137,13 +177,13 @@ def _read_history(path: Path) -> list[dict[str, float | None]]:
             columns = set(reader.fieldnames or ())
             rows = list(reader)
     except OSError as error:
-        raise UserError(f"unreadable: {path.name}: {error.strerror}") from error
+        raise UserError(f"{path.name} cannot be read: {error.strerror}") from error
     except (ValueError, csv.Error) as error:
-        raise UserError(f"unreadable: {path.name} is no table: {error}") from error
+        raise UserError(f"{path.name} is not a CSV table: {error}") from error
     if not {"epoch", "seconds"} <= columns:
-        raise UserError(f"foreign: {path.name} has no columns epoch and seconds")
+        raise UserError(f"{path.name} has no columns epoch and seconds")
     if any("beyond" in row for row in rows):
-        raise UserError(f"unreadable: a line of {path.name} is longer than its heading")
+        raise UserError(f"a line of {path.name} is longer than its header")
     return [{name: _number(text) for name, text in row.items()} for row in rows]
 
 

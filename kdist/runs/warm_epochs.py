@@ -4,18 +4,22 @@ import statistics
 from collections.abc import Sequence
 
 
-def warm_rates(rates: Sequence[float]) -> list[float]:
-    """Return the images per second of all epochs but the first, unless it is the only one.
+def warm_rates(rates: Sequence[float | None]) -> list[float]:
+    """Return the images per second of all epochs but the first, unless no other has a value.
+
+    Args:
+        rates: Of each epoch; `None` if it was not measured.
 
     Example:
         >>> warm_rates([10.0, 90.0, 110.0])
         [90.0, 110.0]
     """
-    return list(rates[1:] or rates)
+    known = [rate for rate in rates[1:] if rate is not None]
+    return known or [rate for rate in rates[:1] if rate is not None]
 
 
-def median_rate(rates: Sequence[float]) -> float | None:
-    """Return the median of `warm_rates`; `None` without epochs.
+def median_rate(rates: Sequence[float | None]) -> float | None:
+    """Return the median of `warm_rates`; `None` if there is no epoch.
 
     Args:
         rates: Images per second of each epoch.

@@ -115,8 +115,8 @@ class AccuracySweep(Experiment):
         """See `Experiment`."""
         if not summary["groups"]:
             return []
-        note = "Seconds and epochs: median (95 % interval; ?: too few runs to know). Accuracy and"
-        note += " noise scale: median (min to max)."
+        note = "Seconds and epochs: median (95 % interval; of few runs its upper end, or all of it,"
+        note += " is not known). Accuracy and noise scale: median (min to max)."
         critical = summary["critical_batch"]
         if critical is not None:
             note += (

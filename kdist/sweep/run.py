@@ -10,7 +10,9 @@ from rich.console import Console
 
 from ..analysis.groups import done, failures
 from ..atomic_files import atomic_write
+from ..runs.text import count
 from ..training.config import TrainConfig
+from ..training.model_name import model_name
 from .driver import Outcome, RunPoint, run_sweep, why_stopped
 from .experiment import Experiment, ExperimentOrMaker
 from .finished import show_finished
@@ -114,12 +116,19 @@ def _show(
     folder.write_rows(outcome.rows, experiment.columns())
     print_results(console, type(experiment), summary)
     runs, _ = read_runs(folder.path, experiment.kind, outcome.rows)
-    figures, data = experiment.figures("", ended, summary, runs=runs)
+    figures, data = experiment.figures(model_name(experiment.train), ended, summary, runs=runs)
+    note = " ".join(filter(None, [_not_drawn(len(summary["failed"])), warning]))
     for figure in figures:
         path = folder.path / f"{figure.id}.png"
-        atomic_write(path, figure.png(data, note=warning or ""))
+        atomic_write(path, figure.png(data, note=note))
         print_chart(console, path)
     folder.write_summary(summary)  # last: with it the sweep is finished
+
+
+def _not_drawn(failed: int) -> str:
+    if not failed:
+        return ""
+    return f"{count(failed, 'point')} failed and {'is' if failed == 1 else 'are'} not drawn."
 
 
 def _end(outcome: Outcome, folder: SweepFolder, points: int, console: Console) -> int:

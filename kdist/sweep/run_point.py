@@ -120,8 +120,7 @@ def measure(run: RunRecord) -> Row:
     if not run.epochs or not images or not batch:
         raise UserError("it has no epoch, or no training images")
     noise = [value for value in run.values("gradient_noise_scale") if value is not None]
-    # A single epoch holds the tracing of the step, so its speed is none.
-    rates = run.rates if len(run.epochs) > 1 else []
+    rates = run.rates if run.is_warm else []
     return {
         "global_batch": batch,
         "images_per_step": images / -(-images // batch),

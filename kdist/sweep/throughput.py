@@ -118,20 +118,19 @@ class ThroughputSweep(Experiment):
                 "replicas",
                 "overhead per step, ms",
                 "rate, images/s",
-                f"doubling the batch gains under {GAIN:.0%} from",
+                f"batch from which doubling gains under {GAIN:.0%}",
             ),
             rows=[
                 (
                     f"{fit['replicas']:.0f}",
                     format_spread(fit["overhead_seconds"], ".1f", 1e3),
                     format_spread(fit["images_per_sec"], ",.0f"),
-                    f"{format_spread(fit['batch_of_diminishing_returns'], ',.0f')} images"
-                    " per replica",
+                    format_spread(fit["batch_of_diminishing_returns"], ",.0f"),
                 )
                 for fit in summary["fits"]
             ],
-            note="Step time = overhead + batch / rate, fitted to all rounds; in brackets, min to"
-            " max of the fits to single rounds.",
+            note="Step time = overhead + global batch / rate, fitted to all rounds; in brackets,"
+            " min to max of the fits to single rounds. The last column's batch is per replica.",
         )
         return [table for table in (speeds, fits) if table.rows]
 

@@ -95,21 +95,9 @@ def trials_table(trials: Sequence[TrialResult], search: Search) -> str:
 
 
 def _draw(trials: Sequence[TrialResult], search: Search, folder: SearchFolder) -> None:
-    from ..charts.search import search_figure
+    from .trials_figure import trials_figure
 
-    finished = [trial for trial in trials if trial.score is not None]
-    values, scores = (
-        [trial.values for trial in finished],
-        [trial.score or 0.0 for trial in finished],
-    )
-    (figure,), data = search_figure(
-        "trials",
-        search.objective,
-        scores,
-        values,
-        importance(values, scores),
-        direction=find_objective(search.objective).direction,
-    )
+    (figure,), data = trials_figure("trials", trials, search)
     atomic_write(folder.path / f"{figure.id}.png", figure.png(data))
 
 

@@ -26,6 +26,7 @@ class TrialResult:
             with `tuner/`.
         metrics: Means over the executions: the objective, `seconds`, `epochs`, …
         failure: Why it failed, in one line.
+        sampling: How each hyperparameter with a range was sampled: `"linear"`, `"log"`, …
     """
 
     trial_id: str
@@ -34,6 +35,7 @@ class TrialResult:
     values: dict[str, Any]
     metrics: dict[str, float]
     failure: str = ""
+    sampling: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def reached(self) -> bool:
@@ -78,7 +80,18 @@ def _read_trial(folder: Path, search: Search) -> TrialResult:
             for name, metric in state["metrics"]["metrics"].items()
         },
         failure=reason,
+        sampling={
+            part["config"]["name"]: part["config"]["sampling"]
+            for part in state["hyperparameters"].get("space", ())
+            if part["config"].get("sampling")
+        },
     )
+
+
+def log_sampled(trials: Sequence[TrialResult]) -> list[str]:
+    """Return the hyperparameters that a search samples on a logarithmic scale."""
+    ways = {name: way for trial in trials for name, way in trial.sampling.items()}
+    return [name for name, way in ways.items() if way in ("log", "reverse_log")]
 
 
 def best_first(trials: list[TrialResult], objective: Objective) -> list[TrialResult]:

@@ -1,16 +1,26 @@
 """The page as a reader sees it. One test, so that one browser serves all checks."""
 
 import json
+import re
 
 import pytest
 from chromium import find_chromium
 from kdist.report.writing import write_report
-from report_folders import accuracy_rows, scaling_rows, throughput_rows, write_run, write_sweep
+from report_folders import (
+    accuracy_rows,
+    scaling_rows,
+    search_trials,
+    throughput_rows,
+    write_run,
+    write_search,
+    write_sweep,
+)
 
 EVIL = "<img src=x onerror='hacked=1'>"
 
 DRAWN = "html[data-drawn={}]"
 LINES = "#learning-curves .mark-line path"
+ODD = re.compile("one|killed|nan")
 
 
 @pytest.fixture(scope="module")
@@ -22,17 +32,29 @@ def page_file(tmp_path_factory):
     summary = json.loads((run / "summary.json").read_text())
     summary["data"] = "</script><script>hacked = 1</script>"
     (run / "summary.json").write_text(json.dumps(summary))
+    write_odd_runs(folder / "in")
     for kind, rows in (
         ("throughput", throughput_rows(batches=(8, 32))),
         ("accuracy", accuracy_rows()[:2]),
         ("scaling", scaling_rows()),
     ):
         write_sweep(folder / "in" / kind, kind, rows)
+    write_search(folder / "in" / "tune", search_trials())
     (folder / "lab.csv").write_text("batch_size,images_per_sec\n32,100\n64,150\n")
     with pytest.MonkeyPatch.context() as patch:  # PNG files have a test of their own
         patch.setattr("kdist.charts.figure.Figure.pngs", lambda figure, data: {})
         paths = [str(folder / "in"), str(folder / "lab.csv")]
         return write_report(paths, output=str(folder / "report.html")).page
+
+
+def write_odd_runs(folder):
+    """A run of one epoch, one killed before its first epoch ended, and one that learned nothing."""
+    write_run(folder / "one", (0.5,))
+    killed = write_run(folder / "killed", batch_size=16)
+    for file in ("summary.json", "history.csv"):
+        (killed / file).unlink()
+    nothing = {"loss": ["nan"] * 3, "val_loss": ["inf"] * 3, "val_accuracy": [""] * 3}
+    write_run(folder / "nan", extra=nothing, rates=("",), batch_size=64)
 
 
 @pytest.fixture(scope="module")
@@ -78,12 +100,24 @@ def wait_for_lines(page, number):
     page.wait_for_function(script, arg=[LINES, number])
 
 
+def columns_can_be_reached(page):
+    """Of every table the last column can be scrolled to, and the first stays beside it."""
+    assert page.locator(".scroll").count() > 8
+    for table in page.locator(".scroll").all():
+        box = table.bounding_box()
+        table.evaluate("table => table.scrollTo(table.scrollWidth, 0)")
+        first, *_, last = (cell.bounding_box() for cell in table.locator("thead th").all())
+        assert first["x"] == pytest.approx(box["x"], abs=1)
+        assert first["x"] + first["width"] <= last["x"] + 1
+        assert last["x"] + last["width"] <= box["x"] + box["width"] + 1
+
+
 def test_in_a_browser(opened, subtests):
     page = opened(1280, 900, "light")
     charts = page.locator(".chart")
 
-    with subtests.test("every chart is drawn, and told in words"):
-        assert charts.count() == 11
+    with subtests.test("every chart is drawn, and described in words"):
+        assert charts.count() == 12
         for chart in charts.all():
             assert chart.locator("svg .mark-symbol path, svg .mark-line path").count() > 0
             assert chart.get_attribute("role") == "img"
@@ -97,16 +131,34 @@ def test_in_a_browser(opened, subtests):
         assert EVIL in tooltip.inner_text()
         assert page.evaluate("typeof hacked") == "undefined"
 
-    with subtests.test("runs are switched off and on in every chart of runs"):
-        assert page.locator(LINES).count() == 4
+    with subtests.test("runs are hidden and shown in every chart of runs"):
+        assert page.locator(LINES).count() == 6
         page.locator(".chip", has_text="plain").click()
-        wait_for_lines(page, 3)
-        assert page.locator("#accuracy-over-time .mark-line path").count() == 3
-        assert page.locator("#shown").inner_text() == "3 of 4 shown"
+        wait_for_lines(page, 5)
+        assert page.locator("#accuracy-over-time .mark-line path").count() == 5
+        assert page.locator("#shown").inner_text() == "6 of 7 shown"
         page.locator("[data-choose=none]").click()
-        wait_for_lines(page, 0)
+        page.locator("#learning-curves .empty").wait_for()
+        assert page.locator(".empty").count() == page.locator("#runs .chart").count()
         page.locator("[data-choose=all]").click()
-        wait_for_lines(page, 4)
+        wait_for_lines(page, 6)
+        assert page.locator(".empty").count() == 0
+
+    with subtests.test("each run alone, in every view, has an axis or a word"):
+        page.locator("[data-choose=none]").click()
+        for chip in page.locator(".chip", has_text=ODD).all():
+            chip.click()
+            for view in range(page.locator("#learning-curves option").count()):
+                page.locator("#learning-curves select").select_option(index=view)
+            page.locator("#learning-curves .chart :is(.empty, svg)").wait_for()
+            chip.click()
+        assert page.locator(".chart path[d*=NaN]").count() == 0
+        page.locator("#learning-curves select").select_option(index=0)
+        page.locator("[data-choose=all]").click()
+        wait_for_lines(page, 6)
+
+    with subtests.test("results come first, and every column can be reached"):
+        columns_can_be_reached(page)
 
     with subtests.test("another view of a figure, with its own PNG file"):
         page.locator("#learning-curves select").select_option(label="Training loss")
@@ -128,3 +180,4 @@ def test_in_a_browser(opened, subtests):
         assert phone.evaluate("document.documentElement.scrollWidth") <= 390
         for chart in phone.locator(".chart svg").all():
             assert chart.bounding_box()["width"] <= 390
+        columns_can_be_reached(phone)

@@ -8,19 +8,19 @@ def names(records):
     return [record.name for record in records]
 
 
-def test_a_folder_of_runs_and_what_is_left_out(tmp_path):
+def test_a_folder_of_runs_and_what_is_skipped(tmp_path):
     write_run(tmp_path / "b")
     write_run(tmp_path / "a")
-    (write_run(tmp_path / "killed") / "summary.json").unlink()
+    (write_run(tmp_path / "copied") / "config.json").unlink()
     (tmp_path / "photos").mkdir()
     write_sweep(tmp_path / "old", "scaling", scaling_rows(), format=99)
     sources = find_sources([str(tmp_path)])
     assert names(sources.runs) == ["a", "b"]
-    reasons = {one.path: one.reason for one in sources.left_out}
-    assert list(reasons) == [str(tmp_path / name) for name in ("killed", "old", "photos")]
-    assert "half-written" in reasons[str(tmp_path / "killed")]
+    reasons = {one.path: one.reason for one in sources.skipped}
+    assert list(reasons) == [str(tmp_path / name) for name in ("copied", "old", "photos")]
+    assert reasons[str(tmp_path / "copied")] == "incomplete: config.json missing"
     assert "format 99" in reasons[str(tmp_path / "old")]
-    assert "no run folder" in reasons[str(tmp_path / "photos")]
+    assert "not a run folder" in reasons[str(tmp_path / "photos")]
 
 
 def test_folders_of_folders(tmp_path):
@@ -30,7 +30,7 @@ def test_folders_of_folders(tmp_path):
     sources = find_sources([str(tmp_path)])
     assert names(sources.runs) == ["a"]
     assert names(sources.sweeps) == ["s"]
-    assert [one.path for one in sources.left_out] == [str(tmp_path / "runs" / "other")]
+    assert [one.path for one in sources.skipped] == [str(tmp_path / "runs" / "other")]
 
 
 def test_a_run_named_twice_is_shown_once(tmp_path):
@@ -51,8 +51,8 @@ def test_a_sweeps_runs_bear_its_name_where_another_is_alike(tmp_path):
     assert names(find_sources([run, one]).all_runs) == ["a", "b32-linear-seed0"]
     assert names(find_sources([run, one, two]).all_runs) == [
         "a",
-        "s/b32-linear-seed0",
-        "t/b32-linear-seed0",
+        "s: b32-linear-seed0",
+        "t: b32-linear-seed0",
     ]
 
 
@@ -61,12 +61,12 @@ def test_typed_numbers(tmp_path):
     (tmp_path / "bad.csv").write_text("batch,speed\n32,100\n")
     sources = find_sources([str(tmp_path / "lab.csv"), str(tmp_path / "bad.csv")])
     assert names(sources.typed) == ["lab"]
-    assert [one.path for one in sources.left_out] == [str(tmp_path / "bad.csv")]
+    assert [one.path for one in sources.skipped] == [str(tmp_path / "bad.csv")]
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("no", "cannot read .*no: No such file"), ("", "nothing to report: .*no run folder")],
+    [("no", "cannot read .*no: No such file"), ("", "nothing to report: .*not a run folder")],
 )
 def test_nothing_to_show(tmp_path, name, words):
     with pytest.raises(UserError, match=words):

@@ -79,9 +79,9 @@ def test_charts_lie_beside_the_page(written):
     ]
 
 
-def test_what_was_written_is_told(written):
+def test_what_was_written_is_printed(written):
     lines = str(written).splitlines()
-    assert lines[0].startswith("Left out: ")
+    assert lines[0].startswith("Skipped: ")
     assert re.fullmatch(r"Report: .*report\.html \(\d\.\d MB, opens without a network\)", lines[1])
     assert lines[2].startswith(f"Charts: {len(written.pictures)} PNG files in ")
 
@@ -120,7 +120,7 @@ def test_names_of_another_encoding(tmp_path):
 def test_a_file_of_something_else_is_not_overwritten(tmp_path):
     run, output = write_run(tmp_path / "a"), tmp_path / "report.html"
     output.write_text("<html>my thesis</html>")
-    with pytest.raises(UserError, match="is no report of kdist's"):
+    with pytest.raises(UserError, match="is not a report of kdist"):
         write_report([str(run)], output=str(output))
     assert output.read_text() == "<html>my thesis</html>"
 

@@ -20,6 +20,48 @@ def test_what_a_run_left(tmp_path):
     assert not run.logged("batch_norm_gap")
 
 
+def cut(folder, *files):
+    for file in files:
+        (folder / file).unlink()
+    return folder
+
+
+def test_a_run_that_was_killed_is_known_by_its_epochs(tmp_path):
+    folder = cut(write_run(tmp_path / "a", (0.5, 0.9), batch_size=16, replicas=2), "summary.json")
+    run = read_run(folder, unfinished=True)
+    assert (run.finished, run.status.word) == (False, "unfinished")
+    assert run.status.detail == "killed or still running"
+    assert [run.fact(name) for name in ("replicas", "global_batch", "seconds")] == [2, 32, 20]
+    assert (run.best, run.fact("val_accuracy"), run.met.epoch) == ((0.9, 2), 0.9, 2)
+
+
+@pytest.mark.parametrize("history", [None, "", "epoch,seconds\n"])
+def test_a_run_that_was_killed_before_its_first_epoch_ended(tmp_path, history):
+    folder = cut(write_run(tmp_path / "a", batch_size=16, replicas=2), "summary.json")
+    (folder / "history.csv").unlink()
+    if history is not None:
+        (folder / "history.csv").write_text(history)
+    run = read_run(folder, unfinished=True)
+    assert (run.epochs, run.best, run.images_per_sec) == ([], None, None)
+    assert (run.fact("replicas"), run.fact("global_batch")) == (2, 32)
+
+
+@pytest.mark.parametrize("unfinished", [False, True])
+def test_without_its_settings_a_run_is_incomplete(tmp_path, unfinished):
+    folder = cut(write_run(tmp_path / "a"), "config.json", "summary.json")
+    with pytest.raises(UserError, match="incomplete: config.json"):
+        read_run(folder, unfinished=unfinished)
+
+
+def test_the_speed_of_a_first_epoch_is_cold(tmp_path):
+    cold, warm = write_run(tmp_path / "cold", (0.5,)), write_run(tmp_path / "warm", (0.5, 0.6))
+    assert (read_run(cold).rates, read_run(cold).is_warm) == ([50.0], False)
+    assert (read_run(warm).rates, read_run(warm).is_warm) == ([110.0], True)
+    text = (warm / "history.csv").read_text().replace("50.0", "", 1)
+    (warm / "history.csv").write_text(text)
+    assert read_run(warm).rates == [110.0]  # it is still of the second epoch
+
+
 def test_what_is_no_number_is_none(tmp_path):
     folder = write_run(tmp_path / "a", (0.5, 0.6), extra={"loss": ["nan", "inf"]})
     text = (folder / "history.csv").read_text().replace("110.0", "")
@@ -38,16 +80,16 @@ def test_a_run_without_an_epoch(tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "words"),
     [
-        ("summary.json", None, "half-written: summary.json is missing"),
-        ("history.csv", None, "half-written: history.csv is missing"),
-        ("config.json", "{", "unreadable: config.json is no JSON"),
-        ("config.json", "[1]", "foreign: config.json holds a list"),
-        ("summary.json", '{"loss": 1}', "foreign: its summary.json lacks replicas"),
-        ("summary.json", "[" * 100_000, "unreadable: summary.json"),
-        ("history.csv", "a,b\n1,2\n", "foreign: history.csv has no columns epoch and seconds"),
-        ("history.csv", "epoch,seconds\n1,2,3\n", "unreadable: a line of history.csv"),
-        ("history.csv", b"epoch,seconds\n\xff\xfe", "unreadable: history.csv is no table"),
-        ("history.csv", "", "foreign: history.csv"),
+        ("summary.json", None, "incomplete: summary.json missing: the run was killed or is still"),
+        ("history.csv", None, "incomplete: history.csv missing$"),
+        ("config.json", "{", "config.json is not JSON"),
+        ("config.json", "[1]", "config.json contains a list, not an object"),
+        ("summary.json", '{"loss": 1}', "summary.json lacks replicas, .* is not of kdist train"),
+        ("summary.json", "[" * 100_000, "summary.json is not JSON"),
+        ("history.csv", "a,b\n1,2\n", "history.csv has no columns epoch and seconds"),
+        ("history.csv", "epoch,seconds\n1,2,3\n", "a line of history.csv is longer"),
+        ("history.csv", b"epoch,seconds\n\xff\xfe", "history.csv is not a CSV table"),
+        ("history.csv", "", "history.csv has no columns"),
     ],
 )
 def test_a_folder_that_will_not_do_says_why(tmp_path, file, content, words):
@@ -67,7 +109,7 @@ def test_a_line_cut_short_is_read_as_far_as_it_goes(tmp_path):
 
 
 def test_a_foreign_folder(tmp_path):
-    with pytest.raises(UserError, match="no run folder"):
+    with pytest.raises(UserError, match="not a run folder"):
         read_run(tmp_path)
 
 

@@ -78,7 +78,7 @@ def test_tables_and_charts(here):
     runs.at["b32-r2-none-seed0"] = {"status": "failed", "error": "ValueError: no"}
     code, out = run(runs, experiment, output="out")
     assert code == 0
-    assert "40.0 (30.0 to ?)" in out
+    assert "40.0 (30.0 or more)" in out
     assert "more than half never" in out
     assert "0 of 3" in out
     assert "Critical batch by the gradient noise scale: 300 (300 to 300) images" in out

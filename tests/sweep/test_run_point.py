@@ -97,12 +97,12 @@ def test_a_process_killed_for_its_memory(process):
 
 
 def test_a_process_that_leaves_no_run_or_half_of_one(process, tmp_path):
-    assert "run folder cannot be read: no run folder" in process("")["error"]
+    assert "run folder cannot be read: not a run folder" in process("")["error"]
     run_folder(tmp_path / "run")
     (tmp_path / "run" / "history.csv").write_text("epoch,seconds\n")
     assert "run folder cannot be read: it has no epoch" in process("")["error"]
     (tmp_path / "run" / "summary.json").write_text("[]")
-    assert "run folder cannot be read: foreign: summary.json" in process("")["error"]
+    assert "run folder cannot be read: summary.json" in process("")["error"]
 
 
 @pytest.mark.parametrize(

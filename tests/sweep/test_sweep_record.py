@@ -19,12 +19,13 @@ def test_only_whole_trainings_have_runs_to_show(tmp_path):
     assert list(runs) == ["b32-linear-seed0", "b32-linear-seed1"]
 
 
-def test_a_point_whose_run_folder_is_broken_is_told(tmp_path):
+def test_a_point_whose_run_folder_is_incomplete_is_listed(tmp_path):
     folder = write_sweep(tmp_path / "s", "accuracy", accuracy_rows()[:2])
     (folder / "points" / "b32-linear-seed0" / "run" / "summary.json").unlink()
     sources = find_sources([str(folder)])
-    assert [run.name for run in sources.all_runs] == ["b32-linear-seed1"]
-    assert "half-written" in sources.left_out[0].reason
+    assert [run.path.parent.name for run in sources.all_runs] == ["b32-linear-seed1"]
+    ((_, reason),) = sources.sweeps[0].left_out
+    assert "incomplete: summary.json" in reason
 
 
 def test_a_run_folder_outside_the_sweep_is_not_followed(tmp_path):
@@ -34,4 +35,5 @@ def test_a_run_folder_outside_the_sweep_is_not_followed(tmp_path):
     folder = write_sweep(tmp_path / "s", "accuracy", rows)
     sources = find_sources([str(folder)])
     assert sources.all_runs == []
-    assert "outside" in sources.left_out[0].reason
+    ((_, reason),) = sources.sweeps[0].left_out
+    assert "outside" in reason
