@@ -9,8 +9,8 @@ def report(
     runs: Annotated[
         list[str],
         Parameter(
-            help="Run folders, sweep folders, folders of these, or CSV files with batch_size,"
-            " images_per_sec and, if you like, replicas."
+            help="Folders of runs, sweeps and searches, folders of these, or CSV files with the"
+            " columns batch_size, images_per_sec and, if you like, replicas."
         ),
     ],
     /,
@@ -19,10 +19,14 @@ def report(
         str, Parameter(help="HTML file; the charts go beside it as PNG files.")
     ] = "report.html",
     baseline: Annotated[
-        str | None, Parameter(help="Run that settings are compared with; by default the first.")
+        str | None,
+        Parameter(
+            help="Run to compare the settings of the others with, by name or folder; the first by"
+            " default."
+        ),
     ] = None,
 ) -> None:
-    """Show runs and sweeps in one HTML file that opens without a network."""
+    """Show runs, sweeps and searches in one HTML file that opens without a network."""
     from ..report.writing import write_report
 
     print(write_report(runs, output=output, baseline=baseline))

@@ -56,8 +56,8 @@ def find_sources(paths: Sequence[str]) -> Sources:
             children = _children(path)
         except OSError as error:
             raise UserError(
-                f"cannot read {text}: {error.strerror}; pass run folders, sweep folders, or CSV"
-                " files"
+                f"cannot read {text}: {error.strerror}; pass folders of runs, sweeps or"
+                " searches, or CSV files"
             ) from error
         for child in children:
             if child.resolve() not in seen:

@@ -93,7 +93,7 @@ def _sweep_section(ident: str, sweep: SweepRecord) -> Section:
     missing = [(str(row["name"]), f"failed: {row['error'] or 'no reason'}") for row in sweep.failed]
     tables = [
         *map(results_table, experiment.tables(summary)),
-        not_shown_table("Points that are not shown", [*missing, *sweep.left_out]),
+        not_shown_table("Points that are not shown", [*missing, *sweep.skipped]),
     ]
     return Section(
         id=ident,
@@ -109,7 +109,7 @@ def _sweep_section(ident: str, sweep: SweepRecord) -> Section:
 def _sweep_lead(sweep: SweepRecord) -> str:
     parts = [f"{sweep.kind.capitalize()} sweep", f"{count(len(sweep.done), 'point')} finished"]
     parts += [f"{len(sweep.failed)} failed"] if sweep.failed else []
-    parts += [f"{len(sweep.left_out)} skipped"] if sweep.left_out else []
+    parts += [f"{len(sweep.skipped)} skipped"] if sweep.skipped else []
     return f"{', '.join(parts)}.{_shared_cores(sweep)}"
 
 

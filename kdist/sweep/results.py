@@ -27,7 +27,7 @@ class Sweep:
         settings: What was asked for.
         machine: Where it ran.
         points: The rows of the points that ended, with the columns of the kind, by name.
-        left_out: Folders of points that are skipped, each with the reason.
+        skipped: Folders of points that are skipped, each with the reason.
     """
 
     path: Path
@@ -35,13 +35,13 @@ class Sweep:
     settings: dict[str, Any]
     machine: dict[str, Any]
     points: list[Row]
-    left_out: dict[str, str]
+    skipped: dict[str, str]
 
 
 def read_sweep(path: str | os.PathLike[str]) -> Sweep:
     """Read the folder of a sweep.
 
-    Points whose row is missing (running, or killed), unreadable or invalid are in `left_out`.
+    Points whose row is missing (running, or killed), unreadable or invalid are in `skipped`.
 
     Args:
         path: The folder, the one with `sweep.json` in it.
@@ -52,14 +52,14 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
     folder = Path(path)
     about = _about(folder)
     points: list[Row] = []
-    left_out: dict[str, str] = {}
+    skipped: dict[str, str] = {}
     for point in sorted(folder.glob("points/*")):
         row = read_point(point, about["kind"])
         if isinstance(row, str):
-            left_out[point.name] = row
+            skipped[point.name] = row
         else:
             points.append(row)
-    return Sweep(path=folder, points=points, left_out=left_out, **about)
+    return Sweep(path=folder, points=points, skipped=skipped, **about)
 
 
 def read_point(folder: Path, kind: str) -> Row | str:

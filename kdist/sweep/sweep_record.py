@@ -26,7 +26,7 @@ class SweepRecord:
         machine: Where it ran.
         rows: A row for each point that ended.
         runs: The run folders of points whose training is whole, by the points' names.
-        left_out: Points that cannot be shown, with the reason.
+        skipped: Points that cannot be shown, with the reason.
     """
 
     name: str
@@ -36,13 +36,13 @@ class SweepRecord:
     machine: Mapping[str, Any]
     rows: Sequence[Row]
     runs: Mapping[str, RunRecord]
-    left_out: Sequence[tuple[str, str]]
+    skipped: Sequence[tuple[str, str]]
 
     @classmethod
     def of(cls, sweep: Sweep) -> "SweepRecord":
         """Take what `read_sweep` gave, with text that UTF-8 can hold, and read the run folders."""
         rows: list[Row] = [sanitize_text(row) for row in sweep.points]
-        runs, left_out = read_runs(sweep.path, sweep.kind, rows)
+        runs, skipped = read_runs(sweep.path, sweep.kind, rows)
         return cls(
             name=sanitize_text(sweep.path.resolve().name),
             path=sweep.path,
@@ -51,16 +51,8 @@ class SweepRecord:
             machine=sanitize_text(sweep.machine),
             rows=rows,
             runs=runs,
-            left_out=[*sweep.left_out.items(), *left_out],
+            skipped=[*sweep.skipped.items(), *skipped],
         )
-
-    def with_named_runs(self) -> "SweepRecord":
-        """The same, each run named after the sweep too."""
-        runs = {
-            point: dataclasses.replace(run, name=f"{self.name}/{run.name}")
-            for point, run in self.runs.items()
-        }
-        return dataclasses.replace(self, runs=runs)
 
     @property
     def experiment(self) -> type[Experiment]:
@@ -98,16 +90,16 @@ def read_runs(
         The runs by the names of their points, and run folders that cannot be shown with the reason.
     """
     runs: dict[str, RunRecord] = {}
-    left_out: list[tuple[str, str]] = []
+    skipped: list[tuple[str, str]] = []
     for row in rows if EXPERIMENTS[kind].trains else ():
         if row["run_dir"] is None or row["status"] != "done":
             continue
         run, place = folder / row["run_dir"], f"{row['name']}: {row['run_dir']}"
         if not run.resolve().is_relative_to(folder.resolve()):
-            left_out.append((place, "outside the sweep's folder"))
+            skipped.append((place, "outside the sweep's folder"))
             continue
         try:
             runs[row["name"]] = read_run(run, name=row["name"])
         except (UserError, OSError) as error:
-            left_out.append((place, str(error)))
-    return runs, left_out
+            skipped.append((place, str(error)))
+    return runs, skipped

@@ -24,7 +24,7 @@ def test_a_point_whose_run_folder_is_incomplete_is_listed(tmp_path):
     (folder / "points" / "b32-linear-seed0" / "run" / "summary.json").unlink()
     sources = find_sources([str(folder)])
     assert [run.path.parent.name for run in sources.all_runs] == ["b32-linear-seed1"]
-    ((_, reason),) = sources.sweeps[0].left_out
+    ((_, reason),) = sources.sweeps[0].skipped
     assert "incomplete: summary.json" in reason
 
 
@@ -35,5 +35,5 @@ def test_a_run_folder_outside_the_sweep_is_not_followed(tmp_path):
     folder = write_sweep(tmp_path / "s", "accuracy", rows)
     sources = find_sources([str(folder)])
     assert sources.all_runs == []
-    ((_, reason),) = sources.sweeps[0].left_out
+    ((_, reason),) = sources.sweeps[0].skipped
     assert "outside" in reason

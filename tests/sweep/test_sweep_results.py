@@ -30,7 +30,7 @@ def test_rows_come_back_by_name(tmp_path):
     assert sweep.points == [one, two]
     assert (sweep.kind, sweep.settings, sweep.machine) == ("throughput", {"epochs": 3}, {})
     assert sweep.path == tmp_path
-    assert sweep.left_out == {}
+    assert sweep.skipped == {}
 
 
 def test_folders_that_hold_no_row_are_listed_and_skipped(tmp_path):
@@ -53,17 +53,17 @@ def test_folders_that_hold_no_row_are_listed_and_skipped(tmp_path):
     (tmp_path / "points" / "deep" / "point.json").write_text("[" * 100_000)
     sweep = read_sweep(tmp_path)
     assert [row["name"] for row in sweep.points] == ["failed", "good"]
-    assert list(sweep.left_out) == [
+    assert list(sweep.skipped) == [
         *("a file", "binary", "broken", "copied", "deep", "edited", "foreign", "killed", "list"),
         *("negative", "scaling", "speedless"),
     ]
-    assert "images_per_sec_low -1.0" in sweep.left_out["negative"]
-    assert "kind 'scaling', not 'throughput'" in sweep.left_out["scaling"]
-    assert sweep.left_out["speedless"] == "point.json has no images_per_sec"
-    assert "it has not ended" in sweep.left_out["killed"]
-    assert "images_per_sec 'fast'" in sweep.left_out["edited"]
-    assert "of 'other'" in sweep.left_out["copied"]
-    assert "cannot be read" in sweep.left_out["broken"]
+    assert "images_per_sec_low -1.0" in sweep.skipped["negative"]
+    assert "kind 'scaling', not 'throughput'" in sweep.skipped["scaling"]
+    assert sweep.skipped["speedless"] == "point.json has no images_per_sec"
+    assert "it has not ended" in sweep.skipped["killed"]
+    assert "images_per_sec 'fast'" in sweep.skipped["edited"]
+    assert "of 'other'" in sweep.skipped["copied"]
+    assert "cannot be read" in sweep.skipped["broken"]
 
 
 @pytest.mark.parametrize(
