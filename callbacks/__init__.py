@@ -6,6 +6,7 @@ from .print_throughput import PrintThroughput
 from .print_total_time import PrintTotalTime
 from .save_training_data import SaveTrainingData
 from .stop_at_accuracy import StopAtAccuracy
+from .stop_at_non_finite import StopAtNonFinite
 
 __all__ = [
     "BatchNormMonitor",
@@ -14,4 +15,5 @@ __all__ = [
     "PrintTotalTime",
     "SaveTrainingData",
     "StopAtAccuracy",
+    "StopAtNonFinite",
 ]

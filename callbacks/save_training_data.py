@@ -29,6 +29,8 @@ COLUMNS = (
     "global_batch",
 )
 
+_FULL = "free some space, or pass another path"
+
 
 class SaveTrainingData(EpochTiming):
     """Writes a CSV file of a run, one row per epoch, as training proceeds.
@@ -50,8 +52,8 @@ class SaveTrainingData(EpochTiming):
         clock: Returns the time in seconds, from any origin.
 
     Raises:
-        UserError: If the file cannot be written, or a resumed run finds a file that
-            `SaveTrainingData` did not write.
+        UserError: If the file cannot be written, before training or later, or a resumed run finds a
+            file that `SaveTrainingData` did not write.
 
     Example:
         ```python
@@ -130,11 +132,14 @@ class SaveTrainingData(EpochTiming):
             "global_batch": self._global_batch or "",
         }
         self._rows.append({name: str(value) for name, value in values.items()})
-        if set(values) <= set(self._columns):
-            with open(self.path, "a", newline="", encoding="utf-8") as file:
-                csv.DictWriter(file, self._columns).writerow(self._rows[-1])
-        else:
+        if not set(values) <= set(self._columns):
             self._write()
+            return
+        with (
+            explain_write_errors(Path(self.path), hint=_FULL),
+            open(self.path, "a", newline="", encoding="utf-8") as file,
+        ):
+            csv.DictWriter(file, self._columns).writerow(self._rows[-1])
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """Print where the file is."""
@@ -157,6 +162,7 @@ class SaveTrainingData(EpochTiming):
         others = {name for row in self._rows for name in row} - set(COLUMNS)
         self._columns = [*COLUMNS, *sorted(others)]
         with (
+            explain_write_errors(Path(self.path), hint=_FULL),
             atomic_path(Path(self.path)) as part,
             open(part, "w", newline="", encoding="utf-8") as file,
         ):

@@ -22,7 +22,7 @@ import kdist
 import keras
 import numpy as np
 import tensorflow as tf
-from kdist.callbacks import BatchNormMonitor
+from kdist.callbacks import BatchNormMonitor, StopAtNonFinite
 
 GLOBAL_BATCH = 64
 MOMENTUM = 0.9
@@ -187,7 +187,7 @@ def train(name, case, epochs, x, y, test):
         order = epoch_order(y, replicas, own, rng)
         history = model.fit(
             x[order], y[order], batch_size=GLOBAL_BATCH, shuffle=False, verbose=0,
-            callbacks=[*callbacks, monitor],
+            callbacks=[StopAtNonFinite(), *callbacks, monitor],
         )  # fmt: skip
         diagnoses.append(monitor.diagnosis)
         saved.set_weights(model.get_weights())

@@ -12,7 +12,7 @@ import argparse
 
 import kdist
 import keras
-from kdist.callbacks import PrintThroughput, PrintTotalTime, StopAtAccuracy
+from kdist.callbacks import PrintThroughput, PrintTotalTime, StopAtAccuracy, StopAtNonFinite
 from kdist.models import WideResNet
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -76,7 +76,9 @@ with strategy.scope():
     )
 
 # 5. Stock `fit`.
+finite = StopAtNonFinite()
 callbacks = [
+    finite,
     PrintThroughput(),
     StopAtAccuracy(target=args.target_accuracy, patience=args.patience),
     PrintTotalTime(),
@@ -85,3 +87,5 @@ if args.log_dir:
     callbacks.append(keras.callbacks.TensorBoard(args.log_dir))
 # `shuffle=False`: the pipeline has shuffled already.
 model.fit(train, validation_data=test, epochs=args.epochs, callbacks=callbacks, shuffle=False)
+if finite.found:
+    raise SystemExit(1)

@@ -19,6 +19,7 @@ import argparse
 
 import kdist
 import keras
+from kdist.callbacks import StopAtNonFinite
 from kdist.schedules.warm_up import WarmUp
 
 BASE_RATE, BASE_BATCH = 0.125, 32
@@ -79,7 +80,8 @@ def train(strategy, run, epochs, x, y, test):
         model.compile(
             make_optimizer(schedule), "sparse_categorical_crossentropy", metrics=["accuracy"]
         )
-    fitted = model.fit(x, y, batch_size=batch, epochs=epochs, validation_data=test, verbose=0)
+    options = {"epochs": epochs, "validation_data": test, "verbose": 0}
+    fitted = model.fit(x, y, batch_size=batch, callbacks=[StopAtNonFinite()], **options)
     return fitted.history["val_accuracy"]
 
 
@@ -117,7 +119,7 @@ def main():
         print(
             f"{name}: global batch {batch}, rate {rate:g}, warm-up {warmup_epochs} epochs |"
             f" {' '.join(f'{value:.3f}' for value in accuracies)} |"
-            f" {'diverged' if accuracies[-1] < DIVERGED else 'learns'}",
+            f" {'learns' if accuracies[-1] >= DIVERGED else 'diverged'}",
             flush=True,
         )
     if args.plot:

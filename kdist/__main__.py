@@ -1,5 +1,5 @@
 """`python -m kdist`."""
 
-from .cli.app import main
+from .cli import main
 
 main()

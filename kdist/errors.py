@@ -1,8 +1,15 @@
-"""`UserError`: raised for invalid arguments and settings."""
+"""`UserError`: raised for invalid arguments and settings; `TrainingError`: for failed training."""
 
 
 class UserError(ValueError):
     """A mistake in what the caller passed; the command line prints it in one line and exits with 2.
 
     The message says what was received, what was expected and how to fix it.
+    """
+
+
+class TrainingError(RuntimeError):
+    """Training failed; the command line prints the message in one line and exits with 1.
+
+    The message says why and what to change.
     """

@@ -62,7 +62,8 @@ def time_to_target(
     makes a setting look better than it is.
 
     Args:
-        durations: Seconds or epochs of each run, until it reached the target or was stopped.
+        durations: Seconds or epochs of each run, until it reached the target or was stopped;
+            infinite for a run that would never have reached it.
         reached: Whether each run reached the target.
         confidence: Confidence level of the interval, above 0 and below 1.
 
@@ -70,8 +71,8 @@ def time_to_target(
         The median and its interval, in the unit of the durations.
 
     Raises:
-        UserError: The lists differ in length, a duration is below 0 or not finite, or `confidence`
-            is out of its range.
+        UserError: The lists differ in length, a duration is below 0, NaN or infinite for a run that
+            reached the target, or `confidence` is out of its range.
 
     Source: Kaplan & Meier 1958, "Nonparametric Estimation from Incomplete Observations"; the
     interval of the median from that of the curve (Brookmeyer & Crowley 1982), on the log-log scale,
@@ -92,10 +93,15 @@ def time_to_target(
             f"received {len(durations)} durations and {len(reached)} values of reached: pass one of"
             " each per run"
         )
-    wrong = [value for value in durations if not 0 <= value < math.inf]
+    pairs = list(zip(durations, reached, strict=True))
+    wrong = [
+        time for time, there in pairs if not (0 <= time < math.inf or (time > 0 and not there))
+    ]
     if wrong:
         raise UserError(f"received a duration of {wrong[0]!r}: it has to be at least 0 and finite")
-    steps = _steps(durations, reached, level)
+    # Such a run was there to the end of all others.
+    end = max((time for time in durations if time < math.inf), default=0.0)
+    steps = _steps([min(time, end) for time in durations], reached, level)
     return TimeToTarget(
         median=_first_half_or_less(steps.times, steps.share_not_yet),
         low=_first_half_or_less(steps.times, steps.low),
@@ -118,7 +124,12 @@ def rows_to_target(rows: Sequence[Row], unit: str) -> TimeToTarget:
 
 
 def row_to_target(row: Row, unit: str) -> tuple[float, bool]:
-    """Return a run's duration, and whether it reached the target then; see `rows_to_target`."""
+    """Return a run's duration, and whether it reached the target then; see `rows_to_target`.
+
+    The duration is infinite for a run that diverged.
+    """
+    if row.get("diverged"):
+        return math.inf, False
     time = row[f"{unit}_to_target"]
     reached = bool(row["reached_target"]) and time is not None
     return (time if reached else row[unit]), reached

@@ -153,10 +153,12 @@ def _times(ident: str, settings: Sequence[_Setting]) -> Data:
     points, medians, curves = [], [], []
     for one in settings:
         for row in one.rows:
-            seconds, there = row_to_target(row, "seconds")
-            epochs, _ = row_to_target(row, "epochs")
+            (seconds, there), (epochs, _) = (row_to_target(row, u) for u in ("seconds", "epochs"))
+            times = {"seconds": seconds, "epochs": epochs} if there else row
             outcome = "reached" if there else "not reached"
-            points.append({**one.place, "seconds": seconds, "epochs": epochs, "outcome": outcome})
+            points.append(
+                {**one.place, **{u: times[u] for u in ("seconds", "epochs")}, "outcome": outcome}
+            )
         both = [with_ends(unit, one.summary[f"{unit}_to_target"]) for unit in ("seconds", "epochs")]
         medians.append({**one.place, **both[0], **both[1]})
         if one.summary["reached"]:

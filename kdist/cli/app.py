@@ -6,7 +6,7 @@ import sys
 from cyclopts import App, CycloptsError, UnknownOptionError
 
 from .. import __version__
-from ..errors import UserError
+from ..errors import TrainingError, UserError
 from ..training.config import TrainConfig
 from ..training.fields import field_names
 from .bench import bench
@@ -22,6 +22,7 @@ app = App(
     help="Multi-GPU training for Keras: the same model on any number of replicas, only sooner.",
     version=__version__,
     result_action="return_value",
+    suppress_keyboard_interrupt=False,  # `entry.py` has an exit code for every signal
 )
 for command in (train, sweep_app, tune, bench, report, dashboard, devices):
     app.command(command)
@@ -37,6 +38,9 @@ def main() -> None:
     except (UserError, CycloptsError) as error:
         print(f"kdist: error: {_in_words(error)}", file=sys.stderr)
         sys.exit(2)
+    except TrainingError as error:
+        print(f"kdist: error: {error}", file=sys.stderr)
+        sys.exit(1)
 
 
 def _in_words(error: Exception) -> str:

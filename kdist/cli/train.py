@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from ..errors import TrainingError
 from ..training.config import TrainConfig
 from .options import ConfigFile, Recipe, given, options_of, read_files
 
@@ -36,4 +37,11 @@ def train(
         run_config = TrainConfig.from_dict(chosen | given(settings))
     from ..training.run import train as run
 
-    return 130 if run(run_config).interrupted else 0
+    result = run(run_config)
+    if result.diverged is not None:
+        raise TrainingError(
+            f"{result.diverged}: lower --base-lr, which is {run_config.base_lr:g}, or raise"
+            f" --warmup-epochs, which is {run_config.warmup_epochs:g}; no model is saved in"
+            f" {result.run_dir}"
+        )
+    return 0 if result.signal is None else 128 + result.signal

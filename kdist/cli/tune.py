@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from ..signals import signal_of
 from ..training.config import TrainConfig
 from ..training.fields import field_names
 from ..training.recipes import read_settings
@@ -54,7 +55,7 @@ def tune(
 
     try:
         run(asked)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("Interrupted: the same command resumes the search.")
-        return 130
+        return 128 + signal_of(error)
     return 0

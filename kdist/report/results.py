@@ -1,10 +1,12 @@
 """`Result`: what the headlines compare, from a run, a point of a sweep, a trial or a CSV file."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..analysis.groups import Row
+from ..analysis.time_to_target import row_to_target
 from ..runs.run_record import RunRecord, finite
 from ..runs.text import count
 from ..sweep.machine import on_cpu
@@ -35,7 +37,8 @@ class Result:
         rate_basis: What the median is of.
         target: The accuracy that was aimed at.
         reached: Whether it was reached.
-        duration: Seconds to the target, or of the whole training where it was not reached.
+        duration: Seconds to the target, or of the whole training where it was not reached;
+            infinite where it diverged.
     """
 
     name: str
@@ -101,7 +104,7 @@ def _of_run(run: RunRecord) -> Result:
         rate_basis=_rate_basis(run),
         target=finite(run.settings.get("target_accuracy")),
         reached=run.met is not None,
-        duration=run.met.seconds if run.met else run.fact("seconds"),
+        duration=run.met.seconds if run.met else _without_target(run),
     )
 
 
@@ -111,6 +114,10 @@ def _rate_basis(run: RunRecord) -> str:
     if len(run.rates) == 1:
         return "one epoch after the first"
     return f"median of {len(run.rates)} epochs after the first"
+
+
+def _without_target(run: RunRecord) -> float | None:
+    return math.inf if run.summary.get("diverged") else run.fact("seconds")
 
 
 def _of_sweep(sweep: SweepRecord) -> list[Result]:
@@ -146,7 +153,7 @@ def _of_row(sweep: SweepRecord, row: Row, run: RunRecord | None, key: str) -> Re
         rate_basis="a point of the sweep" if spread else "a single measurement",
         target=finite(settings.get("target_accuracy")) if sweep.experiment.trains else None,
         reached=reached,
-        duration=row["seconds_to_target"] if reached else row["seconds"],
+        duration=row_to_target(row, "seconds")[0],
     )
 
 

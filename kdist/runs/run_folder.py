@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..atomic_files import atomic_path, atomic_write, writable_folder
+from ..atomic_files import atomic_path, atomic_write, explain_write_errors, writable_folder
 from ..errors import UserError
 
 if TYPE_CHECKING:
     import keras
+
+
+_HINT = "free some space, or pass another --run-dir"
 
 
 class RunFolder:
@@ -35,10 +38,21 @@ class RunFolder:
             )
 
     def discard(self) -> None:
-        """Remove the folders that were created for the run, if they are still empty."""
+        """Remove what was created for the run, unless it has a result or other files."""
+        if not self._holds_a_result():
+            for file in (self.path / "config.json", self.history):
+                file.unlink(missing_ok=True)
         for folder in self._made:
             if not any(folder.iterdir()):
                 folder.rmdir()
+
+    def _holds_a_result(self) -> bool:
+        if (self.path / "summary.json").exists():
+            return True
+        if not self.history.exists():
+            return False
+        heading_and_epochs = self.history.read_text(encoding="utf-8").splitlines()
+        return len(heading_and_epochs) > 1
 
     @property
     def history(self) -> Path:
@@ -51,12 +65,21 @@ class RunFolder:
         return self.path / "model.keras"
 
     def write_json(self, name: str, values: Mapping[str, Any]) -> None:
-        """Write `values` to the file `name`, completely or not at all."""
-        atomic_write(self.path / name, json.dumps(values, indent=2) + "\n")
+        """Write `values` to the file `name`, completely or not at all.
+
+        Raises:
+            UserError: It cannot be written.
+        """
+        with explain_write_errors(self.path / name, hint=_HINT):
+            atomic_write(self.path / name, json.dumps(values, indent=2) + "\n")
 
     def save_model(self, model: "keras.Model") -> None:
-        """Save the model, completely or not at all."""
-        with atomic_path(self.model) as part:
+        """Save the model, completely or not at all.
+
+        Raises:
+            UserError: It cannot be written.
+        """
+        with explain_write_errors(self.model, hint=_HINT), atomic_path(self.model) as part:
             model.save(part)
 
 

@@ -98,6 +98,7 @@ class AccuracySweep(Experiment):
                     "global_batch": group[0]["global_batch"],
                     "runs": len(group),
                     "reached": sum(bool(row["reached_target"]) for row in group),
+                    "diverged": sum(bool(row["diverged"]) for row in group),
                     "seconds_to_target": _interval(rows_to_target(group, "seconds")),
                     "epochs_to_target": _interval(rows_to_target(group, "epochs")),
                     "best_val_accuracy": spread(row["best_val_accuracy"] for row in group),
@@ -172,7 +173,8 @@ def _cells(group: Mapping[str, Any]) -> list[str]:
         f"{group['batch_size']:.0f}",
         f"{group['replicas']:.0f}",
         group["lr_rule"],
-        f"{group['reached']} of {group['runs']}",
+        f"{group['reached']} of {group['runs']}"
+        + (f", {group['diverged']} diverged" if group["diverged"] else ""),
         format_spread(group["seconds_to_target"], ",.1f") or "more than half never",
         format_spread(group["epochs_to_target"], "g") or "more than half never",
         format_spread(group["best_val_accuracy"], ".3f"),

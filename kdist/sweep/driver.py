@@ -2,12 +2,14 @@
 
 import dataclasses
 import shutil
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from ..analysis.groups import Row
+from ..signals import signal_of
 from .experiment import Experiment, Point
 from .progress import Progress
 from .results import read_point
@@ -24,13 +26,13 @@ class Outcome:
     Args:
         rows: Of all points that ended, those of earlier calls too, in the order of the points.
         left: How many points have not run.
-        interrupted: Whether Ctrl-C ended it.
+        interrupted: The signal that ended it; `None` if none did.
         stopped: Why it stopped early; empty where it did not.
     """
 
     rows: list[Row]
     left: int
-    interrupted: bool = False
+    interrupted: signal.Signals | None = None
     stopped: str = ""
 
 
@@ -45,8 +47,8 @@ def run_sweep(
     """Run what is left of a sweep, one point after the other.
 
     A point that fails gets a row with its error, and the next one is run. A full disk ends the
-    sweep, as every further point would fail; so does Ctrl-C. Neither leaves a row for the point
-    that it hits, which is run when the sweep is started again.
+    sweep, as every further point would fail; so do Ctrl-C, SIGTERM and SIGHUP. None leaves a row
+    for the point that it hits, which is run when the sweep is started again.
 
     Args:
         experiment: What is to be run.
@@ -64,7 +66,7 @@ def run_sweep(
         console.print(line, markup=False, highlight=False)
     if retry_failed:
         rows = {name: row for name, row in rows.items() if row["status"] != "failed"}
-    interrupted, stopped = False, ""
+    interrupted, stopped = None, ""
     with Progress(points, rows, console) as progress:
         try:
             for point in points:
@@ -78,8 +80,8 @@ def run_sweep(
                 rows[point.name] = row
                 folder.write_rows(_in_order(points, rows), experiment.columns())
                 progress.end(row)
-        except KeyboardInterrupt:
-            interrupted = True
+        except KeyboardInterrupt as error:
+            interrupted = signal_of(error)
         except OSError as error:
             stopped = why_stopped(error, folder)
     return Outcome(

@@ -114,7 +114,9 @@ def outcome(row: Row) -> str:
     words = []
     if row["images_per_sec"] is not None:
         words.append(f"{row['images_per_sec']:,.0f} images/s")
-    if row["reached_target"] is not None:
+    if row["diverged"]:
+        words.append("target not met: the loss was not finite")
+    elif row["reached_target"] is not None:
         words.append(
             f"target met in epoch {row['epochs_to_target']}, {row['seconds_to_target']:.1f} seconds"
             if row["reached_target"]

@@ -48,7 +48,8 @@ def sweep(
         console: Takes all output.
 
     Returns:
-        An exit code: 0, 1 where it stopped early, 130 after Ctrl-C.
+        An exit code: 0, 1 where it stopped early, 128 + the signal's number after Ctrl-C, SIGTERM
+        or SIGHUP.
 
     Raises:
         UserError: Invalid settings, or another sweep in the folder; nothing was run then.
@@ -134,10 +135,11 @@ def _not_drawn(failed: int) -> str:
 def _end(outcome: Outcome, folder: SweepFolder, points: int, console: Console) -> int:
     if not outcome.left and not outcome.stopped:
         return 0
+    interrupted = outcome.interrupted
     why = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
     print_line(
         console,
         f"{why}; {points - outcome.left} of {points} points are in {folder.path}, the same command"
         " resumes the sweep.",
     )
-    return 130 if outcome.interrupted else 1
+    return 1 if interrupted is None else 128 + interrupted

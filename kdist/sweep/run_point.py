@@ -65,7 +65,10 @@ def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
     if code:
         return row | {"status": "failed", "error": explain(code, errors)}
     try:
-        found = measure(read_run(folder / "run"))
+        run = read_run(folder / "run")
+        found = measure(run)
+        if found["diverged"] and not experiment.trains:
+            return row | {"status": "failed", "error": f"the loss was not finite: {_where(run)}"}
         finished = row | found | {"status": "done", "run_dir": _relative(folder)}
         invalid = why_invalid(finished, experiment.kind, file="it")
         if not invalid:
@@ -101,7 +104,8 @@ def _run_process(folder: Path) -> int:
 def explain(code: int, errors: str) -> str:
     """Why a process ended with `code`, from what it wrote to standard error."""
     if _MEMORY_WORDS.search(errors):
-        return f"{OUT_OF_MEMORY}: {_first_line(errors, _MEMORY_WORDS)}"
+        first = _first_line(errors, _MEMORY_WORDS)
+        return first if first.startswith(OUT_OF_MEMORY) else f"{OUT_OF_MEMORY}: {first}"
     if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
         return f"{OUT_OF_MEMORY}, most likely: its process was killed"
     lines = [line.strip() for line in errors.splitlines() if not _NO_ERROR.match(line)]
@@ -117,7 +121,8 @@ def measure(run: RunRecord) -> Row:
         UserError: The run has no epoch, or no images.
     """
     images, batch = (int(run.fact(name) or 0) for name in ("training_images", "global_batch"))
-    if not run.epochs or not images or not batch:
+    diverged = run.summary.get("diverged") is not None
+    if not (run.epochs or diverged) or not images or not batch:
         raise UserError("it has no epoch, or no training images")
     noise = [value for value in run.values("gradient_noise_scale") if value is not None]
     rates = run.rates if run.is_warm else []
@@ -128,8 +133,9 @@ def measure(run: RunRecord) -> Row:
         "images_per_sec_low": min(rates, default=None),
         "images_per_sec_high": max(rates, default=None),
         "learning_rate": run.fact("learning_rate"),
-        "seconds": run.epochs[-1]["seconds"],
+        "seconds": run.fact("seconds") if diverged else run.epochs[-1]["seconds"],
         "epochs": len(run.epochs),
+        "diverged": diverged,
         "reached_target": run.met is not None if run.settings.get("validate") else None,
         "seconds_to_target": run.met.seconds if run.met else None,
         "epochs_to_target": run.met.epoch if run.met else None,
@@ -137,6 +143,11 @@ def measure(run: RunRecord) -> Row:
         "best_val_accuracy": run.fact("best_val_accuracy"),
         "noise_scale": noise[-1] if noise else None,
     }
+
+
+def _where(run: RunRecord) -> str:
+    """The epoch and step of a run that diverged."""
+    return ", ".join(f"{name} {value}" for name, value in run.summary["diverged"].items())
 
 
 def _relative(folder: Path) -> str:

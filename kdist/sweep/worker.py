@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from ..errors import TrainingError, UserError
 from ..training.config import TrainConfig
 
 _PR_SET_PDEATHSIG = 1
@@ -22,9 +22,9 @@ def main() -> None:
 
     try:
         train(TrainConfig.from_dict(order["config"]), verbose=2, ablate=tuple(order["ablate"]))
-    except UserError as error:
+    except (UserError, TrainingError) as error:
         print(error, file=sys.stderr)
-        sys.exit(2)
+        sys.exit(2 if isinstance(error, UserError) else 1)
 
 
 def _end_with(parent: int) -> None:

@@ -11,6 +11,7 @@ from ..callbacks import (
     PrintTotalTime,
     SaveTrainingData,
     StopAtAccuracy,
+    StopAtNonFinite,
 )
 from ..runs.run_folder import RunFolder
 from ..tracking.factory import tracking
@@ -21,16 +22,18 @@ from .progress import make_progress
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunCallbacks:
-    """The callbacks of a run, two of them by name.
+    """The callbacks of a run, three of them by name.
 
     Attributes:
         ordered: All callbacks, in order.
         stop: Stops the run at its target.
+        finite: Stops the run when its loss is not finite.
         history: Records the values of every epoch.
     """
 
     ordered: Sequence[keras.callbacks.Callback]
     stop: StopAtAccuracy
+    finite: StopAtNonFinite
     history: keras.callbacks.History
 
 
@@ -59,9 +62,11 @@ def make_callbacks(
     line = min(verbose, 1)
     stop, history = _stop(config, verbose=line), keras.callbacks.History()
     total_time = PrintTotalTime(verbose=0)
+    finite = StopAtNonFinite(verbose=line)
     ordered = [
         # First, so that the others see the metrics of the averaged weights.
         *([keras.callbacks.SwapEMAWeights()] if config.ema_momentum is not None else []),
+        finite,
         PrintThroughput(verbose=0),
         *([GradientNoiseScale(verbose=0)] if config.noise_scale else []),
         stop,
@@ -72,7 +77,7 @@ def make_callbacks(
         SaveTrainingData(folder.history, verbose=0),
         *_trackers(config, plan, model, folder, verbose=verbose),  # last, to see all of `logs`
     ]
-    return RunCallbacks(ordered=ordered, stop=stop, history=history)
+    return RunCallbacks(ordered=ordered, stop=stop, finite=finite, history=history)
 
 
 def _stop(config: TrainConfig, *, verbose: int) -> StopAtAccuracy:

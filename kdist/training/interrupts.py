@@ -1,52 +1,65 @@
-"""Handle Ctrl-C during training: stop between two batches, and end the fit properly."""
+"""End a fit between two batches: after a signal, or when the loss is not finite."""
 
 import contextlib
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
 
+from ..callbacks.stop_at_non_finite import StopAtNonFinite
+from ..signals import Received, hold_signals
 from ..tracking.tracker import ended
 
 
-class _RaiseAtBatchEnd(keras.callbacks.Callback):
-    requested = False
+class RaiseAtBatchEnd(keras.callbacks.Callback):
+    """Raises `Interrupted` at the end of a batch, or before an epoch, once a signal has arrived.
+
+    There the model is whole: during a step the optimizer's variables may be half updated, and an
+    exception in one of TensorFlow's destructors is printed and lost.
+
+    Args:
+        received: What `hold_signals` yielded.
+    """
+
+    def __init__(self, received: Received) -> None:
+        super().__init__()
+        self.received = received
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
-        if self.requested:
-            raise KeyboardInterrupt
+        """Raise, if a signal has arrived."""
+        self.received.check()
 
-    on_test_batch_end = on_train_batch_end
+    on_test_batch_end = on_epoch_begin = on_train_batch_end
+
+
+class _Diverged(Exception):  # noqa: N818 - never leaves this file
+    """The loss is not finite."""
+
+
+class _RaiseWhenDiverged(keras.callbacks.Callback):
+    """Keras would validate the model, and end the epoch as if it were whole."""
+
+    def __init__(self, stop: StopAtNonFinite) -> None:
+        super().__init__()
+        self.stop = stop
+
+    def on_train_batch_end(self, *_: Any, **__: Any) -> None:
+        if self.stop.found is not None:
+            raise _Diverged
 
 
 @contextlib.contextmanager
 def interrupts_at_batch_end() -> Iterator[keras.callbacks.Callback]:
-    """Turn Ctrl-C into a `KeyboardInterrupt` that a callback raises at the end of a batch.
+    """Turn a signal into an `Interrupted` that a callback raises at the end of a batch.
 
-    Python would raise it at any point: in one of TensorFlow's destructors it is printed and lost,
-    and during a step the optimizer's variables may be half updated. A second Ctrl-C raises
-    immediately. Nothing changes outside the main thread, the only one that receives signals.
+    A second signal raises immediately. Nothing changes outside the main thread, the only one that
+    receives signals.
 
     Yields:
         The callback to pass to `fit`.
     """
-    callback = _RaiseAtBatchEnd()
-    if threading.current_thread() is not threading.main_thread():
-        yield callback
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def request(*_: Any) -> None:
-        callback.requested = True
-        signal.signal(signal.SIGINT, before)
-
-    signal.signal(signal.SIGINT, request)
-    try:
-        yield callback
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with hold_signals() as received:
+        yield RaiseAtBatchEnd(received)
 
 
 def fit_interruptible(
@@ -54,28 +67,37 @@ def fit_interruptible(
     data: Any,
     *,
     callbacks: Sequence[keras.callbacks.Callback],
-    announce: Callable[[str], None],
+    received: Received,
+    stop: StopAtNonFinite,
     **options: Any,
 ) -> bool:
-    """Train a model; after Ctrl-C, end training as `fit` does after the last epoch.
+    """Train a model; after a signal or a loss that is not finite, end as after the last epoch.
 
     Args:
         model: The compiled model.
         data: Training data, as `fit` takes it.
         callbacks: As for `fit`.
-        announce: Called with a message after Ctrl-C.
+        received: What `hold_signals` yielded.
+        stop: The one of `callbacks` that looks at the loss.
         **options: Other arguments of `fit`.
 
     Returns:
-        Whether Ctrl-C ended the training.
+        Whether an interrupt ended the training.
+
+    Raises:
+        KeyboardInterrupt: A second signal arrived.
     """
+    enders = [RaiseAtBatchEnd(received), _RaiseWhenDiverged(stop)]
     try:
-        with interrupts_at_batch_end() as interrupts, ended(callbacks):
-            model.fit(data, callbacks=[*callbacks, interrupts], **options)
-    except KeyboardInterrupt:
-        announce("Interrupted: saving the model trained so far.")
+        with ended(callbacks):
+            model.fit(data, callbacks=[*callbacks, *enders], **options)
+    except (KeyboardInterrupt, _Diverged) as error:
+        if received.insists:
+            raise
+        if options.get("verbose") == 1:
+            print()  # Keras's bar has not ended its line
         _end_training(model, callbacks)
-        return True
+        return isinstance(error, KeyboardInterrupt)
     return False
 
 

@@ -1,6 +1,7 @@
 """`TrainResult`: the result of a run."""
 
 import dataclasses
+from signal import Signals
 from typing import TYPE_CHECKING, Any
 
 from ..data import ImageData
@@ -13,7 +14,9 @@ from .plan import TrainPlan
 if TYPE_CHECKING:
     import keras
 
+    from ..callbacks.stop_at_non_finite import NonFinite
     from ..distribute.mirrored_strategy import MirroredStrategy
+    from .callbacks import RunCallbacks
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,7 +30,10 @@ class TrainResult:
         seconds: Duration of `fit`, validation included.
         epochs: Complete epochs trained.
         reached_target: Whether training stopped because the target accuracy was reached.
-        interrupted: Whether Ctrl-C ended the training.
+        interrupted: Whether Ctrl-C, SIGTERM or SIGHUP ended the training.
+        signal: The signal that arrived, perhaps only when the training was over; `None` if there
+            was none.
+        diverged: Where the loss was NaN or infinite, which ended the training; `None` if nowhere.
         run_dir: The run folder.
         history: The values of each epoch, by name.
         model: The trained model.
@@ -40,20 +46,23 @@ class TrainResult:
     epochs: int
     reached_target: bool
     interrupted: bool
+    signal: Signals | None
+    diverged: "NonFinite | None"
     run_dir: str
     history: dict[str, list[float]]
     model: "keras.Model"
 
 
 def make_result(
-    history: dict[str, list[float]],
+    made: "RunCallbacks",
     folder: RunFolder,
     model: "keras.Model",
     seconds: float,
     interrupted: bool,
-    reached_target: bool,
+    received: Signals | None,
 ) -> TrainResult:
-    """Make the result of a run from its history."""
+    """Make the result of a run from what its callbacks recorded."""
+    history: dict[str, list[float]] = made.history.history
     accuracies = history.get("val_accuracy", [])
     return TrainResult(
         val_accuracy=accuracies[-1] if accuracies else None,
@@ -61,8 +70,10 @@ def make_result(
         images_per_sec=median_rate(history.get("images_per_sec", [])),
         seconds=seconds,
         epochs=max(map(len, history.values()), default=0),
-        reached_target=reached_target,
+        reached_target=made.stop.reached,
         interrupted=interrupted,
+        signal=received,
+        diverged=made.finite.found,
         run_dir=str(folder.path),
         history=history,
         model=model,
@@ -78,7 +89,10 @@ def summary(
     """Return the result, hardware and versions as plain data for `summary.json`."""
     names = [field.name for field in dataclasses.fields(result)]
     values = {name: getattr(result, name) for name in names if name not in ("history", "model")}
+    found = result.diverged
     return values | {
+        "signal": None if result.signal is None else result.signal.name,
+        "diverged": None if found is None else {"epoch": found.epoch, "step": found.step},
         "replicas": plan.replicas,
         "devices": list(strategy.devices),
         "device_names": device_names(strategy.devices),

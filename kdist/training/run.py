@@ -1,5 +1,6 @@
 """`train`: one training run, from a `TrainConfig` to a `TrainResult` and a run folder."""
 
+import dataclasses
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -9,9 +10,11 @@ from ..atomic_files import writable_folder
 from ..data import ImageData
 from ..distribute.xla import check_xla, describe_xla
 from ..runs.run_folder import RunFolder
+from ..signals import hold_signals
 from .config import TrainConfig
 from .console import result_lines, settings_lines
 from .model import make_model, save_stock_model
+from .out_of_memory import explain_out_of_memory
 from .pipelines import load_data, make_pipelines
 from .plan import make_plan
 from .precision import precision_scope
@@ -47,12 +50,20 @@ def train(
             `"collectives"` or `"input"` (see `kdist.performance.ablation`). The trained model is
             then useless.
 
+    Ctrl-C, SIGTERM and SIGHUP stop training at the end of a batch, and wait while files are
+    written; a second signal ends at once. Where the caller has a handler of a signal, or ignores
+    it, that stays.
+
     Returns:
         The result. The run folder contains `config.json`, `history.csv` (one row per epoch),
-        `summary.json` and `model.keras`, also after Ctrl-C.
+        `summary.json` and `model.keras`, also after a signal. A run whose loss was not finite saves
+        no model.
 
     Raises:
-        UserError: Settings, data, devices or run folder are invalid; no file is written then.
+        UserError: Settings, data, devices or run folder are invalid, or the disk is full. No file
+            is left unless an epoch was trained.
+        TrainingError: Out of memory.
+        KeyboardInterrupt: A signal arrived before training, or a second one later.
 
     Example:
         ```python
@@ -66,7 +77,10 @@ def train(
             writable_folder(Path(config.log_dir), option="--log-dir")
         data = load_data(config, announce=announce)
         strategy = _make_strategy(config, ablate)
-        with precision_scope(config.precision, strategy.devices):
+        with (
+            precision_scope(config.precision, strategy.devices),
+            explain_out_of_memory(config, data),
+        ):
             return _train(config, data, folder, strategy, callbacks, announce, verbose, ablate)
     except BaseException:
         folder.discard()
@@ -114,25 +128,30 @@ def _train(
 
         training = repeat_first_batch(training)
     made = make_callbacks(config, plan, model, folder, more=callbacks, verbose=verbose)
-    folder.write_json("config.json", config.to_dict())
-    start = time.perf_counter()
-    interrupted = fit_interruptible(
-        model,
-        training,
-        callbacks=made.ordered,
-        announce=announce,
-        shuffle=False,  # the pipeline shuffles
-        validation_data=validation if config.validate else None,
-        epochs=config.epochs,
-        verbose=verbose,
-    )
-    seconds = time.perf_counter() - start
-    if config.save_model:
-        save_stock_model(model, folder)
-    result = make_result(
-        made.history.history, folder, model, seconds, interrupted, made.stop.reached
-    )
-    folder.write_json("summary.json", summary(result, strategy, plan, data))
+    with hold_signals() as received:
+        folder.write_json("config.json", config.to_dict())
+        start = time.perf_counter()
+        interrupted = fit_interruptible(
+            model,
+            training,
+            callbacks=made.ordered,
+            received=received,
+            stop=made.finite,
+            shuffle=False,  # the pipeline shuffles
+            validation_data=validation if config.validate else None,
+            epochs=config.epochs,
+            verbose=verbose,
+        )
+        seconds = time.perf_counter() - start
+        result = make_result(made, folder, model, seconds, interrupted, received.first)
+        # Before the model, whose file is large: a disk may be full, a batch system may not wait.
+        folder.write_json("summary.json", summary(result, strategy, plan, data))
+        if config.save_model and result.diverged is None:
+            if interrupted:
+                announce("Interrupted: saving the model trained so far.")
+            save_stock_model(model, folder)
     for line in result_lines(result):
         announce(line)
-    return result
+    if received.first is not None:
+        announce(f"Interrupted by {received.first.name}: the run is saved in {folder.path}")
+    return dataclasses.replace(result, signal=received.first)

@@ -12,7 +12,13 @@ from .role import Role, read_role
 from .search import Search
 from .search_folder import SearchFolder
 from .space import Range
-from .user_model import checked_data, load_functions
+from .user_model import (
+    check_input,
+    checked_data,
+    explain_errors_of,
+    load_functions,
+    split_name,
+)
 
 if TYPE_CHECKING:
     import keras_tuner
@@ -69,8 +75,22 @@ def load_tuner(
         console: A terminal for progress bars.
 
     Raises:
-        UserError: Data or model are invalid, or the folder has a different search space.
+        UserError: Data or model are invalid, the user's code raises an exception, or the folder
+            has a different search space.
     """
+    if search.model is None:
+        return _load(search, folder, role, announce, console)
+    with explain_errors_of(split_name(search.model)[0]):
+        return _load(search, folder, role, announce, console)
+
+
+def _load(
+    search: Search,
+    folder: SearchFolder,
+    role: Role,
+    announce: Callable[[str], None],
+    console: "Console | None",
+) -> "ReplicaTuner":
     from ..training.pipelines import load_data
 
     # Before TensorFlow is imported: it takes seconds, and the data may be missing.
@@ -143,6 +163,8 @@ def least_epochs(search: Search) -> int:
 def _user_hypermodel(
     search: Search, folder: SearchFolder, strategy: "MirroredStrategy", role: Role
 ) -> "keras_tuner.HyperModel":
+    import keras_tuner
+
     from .user_hypermodel import UserHyperModel
 
     build, make_data = load_functions(search.model or "", search.data)
@@ -150,19 +172,17 @@ def _user_hypermodel(
     data = None if role.is_chief else checked_data(make_data())
     hypermodel = UserHyperModel(build, data, search.config, strategy)
     if not role.is_worker:
-        _keep_space(hypermodel, folder, strategy)
+        hp = keras_tuner.HyperParameters()
+        with strategy.scope():
+            model = hypermodel.build(hp)
+            if data is not None:
+                check_input(model, data[0][0])
+        _keep_space(hp, folder)
     return hypermodel
 
 
-def _keep_space(
-    hypermodel: "keras_tuner.HyperModel", folder: SearchFolder, strategy: "MirroredStrategy"
-) -> None:
+def _keep_space(hp: "keras_tuner.HyperParameters", folder: SearchFolder) -> None:
     """Save the hyperparameters of a user's model, or compare them with the saved ones."""
-    import keras_tuner
-
-    hp = keras_tuner.HyperParameters()
-    with strategy.scope():
-        hypermodel.build(hp)
     space = {"space": hp.get_config()["space"]}
     before = folder.read("space.json")
     if before is not None and before != space:

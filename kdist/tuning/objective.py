@@ -2,9 +2,13 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ..errors import UserError
+
+if TYPE_CHECKING:
+    from ..callbacks import StopAtAccuracy
 
 #: Factor on the time budget of a trial that never reached the target: the penalized average runtime
 #: (PAR10) of algorithm configuration, Hutter et al. 2009, "ParamILS", section 3.
@@ -32,6 +36,10 @@ _SHORT = {"accuracy": "val_accuracy", "loss": "val_loss"}
 def full_name(name: str) -> str:
     """Return the objective's name as Keras reports it: `val_accuracy` for `accuracy`."""
     return _SHORT.get(name, name)
+
+
+#: Metrics that Keras reports of a validation.
+OF_VALIDATION = ("val_accuracy", "val_loss")
 
 
 def find_objective(name: str) -> Objective:
@@ -77,6 +85,38 @@ def seconds_to_target(
     return PENALTY * budget * (1 + max(0.0, target - best))
 
 
+def target_metrics(
+    stop: "StopAtAccuracy", target: float, *, time_budget: float | None
+) -> dict[str, float]:
+    """Return what a trial scores whose objective is `seconds_to_target`.
+
+    Args:
+        stop: The callback that has ended the trial.
+        target: The accuracy to beat.
+        time_budget: Maximum seconds per trial; `None` for as long as this one took.
+    """
+    best = stop.best.get("val_accuracy", 0.0)
+    return {
+        "reached": float(stop.reached),
+        "seconds_to_target": seconds_to_target(
+            stop.met_seconds if stop.reached else None,
+            budget=stop.seconds if time_budget is None else time_budget,
+            best=best,
+            target=target,
+        ),
+        "val_accuracy": best,
+    }
+
+
+def missing_metric(name: str, reported: Iterable[str]) -> str:
+    """What to do where training does not report the metric that trials are compared by."""
+    return (
+        f"trials are compared by {name}, but training reported {', '.join(reported) or 'nothing'}:"
+        f' compile the model with it, as in metrics=["{name.removeprefix("val_")}"], pass'
+        " validation data, or choose another --objective"
+    )
+
+
 def best_epoch(history: Mapping[str, Sequence[float]], objective: Objective) -> dict[str, float]:
     """Return the metrics of the best epoch by `objective`.
 
@@ -84,11 +124,7 @@ def best_epoch(history: Mapping[str, Sequence[float]], objective: Objective) -> 
         UserError: The metric is not in the history.
     """
     if not history.get(objective.metric):
-        raise UserError(
-            f"the objective is {objective.metric}, but training reported"
-            f" {', '.join(history) or 'nothing'}: compile the model with the metric, and pass"
-            " validation data"
-        )
+        raise UserError(missing_metric(objective.metric, history))
     values = history[objective.metric]
     sign = 1 if objective.direction == "max" else -1
     epoch = max(

@@ -102,6 +102,8 @@ class _Processes:
                 process.kill()
             for process in self.running.values():
                 _await_end(process)
+                for part in self.folder.path.rglob(f".{process.pid}.*"):  # of `atomic_path`
+                    part.unlink(missing_ok=True)
 
     def _next_ended(self) -> tuple[str, int]:
         """Wait for a process to end, and say meanwhile how far the search is."""

@@ -14,20 +14,23 @@ from rich.console import Console
 
 from .._upstream.keras_tuner import HookedTuner, oracle_file
 from ..atomic_files import atomic_write
-from ..callbacks import PrintThroughput, PrintTotalTime, StopAtAccuracy
+from ..callbacks import PrintThroughput, PrintTotalTime, StopAtAccuracy, StopAtNonFinite
 from ..callbacks.resumable import ResumableCallback
 from ..distribute.mirrored_strategy import MirroredStrategy
+from ..errors import UserError
 from ..tracking.tracker import ended
-from .failures import fail_if_it_ended_a_process, fail_unless_finite, reason_of
-from .objective import Objective, best_epoch, check_time_budget, seconds_to_target
+from ..training.interrupts import interrupts_at_batch_end
+from .failures import SearchError, fail_if_it_ended_a_process, fail_unless_finite, reason_of
+from .objective import Objective, best_epoch, check_time_budget, target_metrics
 from .oracles import total_trials
 from .parallel import running_marker
 from .progress import SearchProgress
 from .results import describe, in_order
 from .trial_callbacks import (
-    FailOnNaN,
+    FailOnNonFinite,
     KeepState,
     LogSecondsToTarget,
+    RequireMetric,
     resume_callbacks,
     weights_file,
 )
@@ -49,6 +52,8 @@ class ReplicaTuner(HookedTuner):
     * Failed trials (out of memory, a NaN loss, any exception) are recorded in `failure.txt` in
       their folder and skipped.
     * Trials that Hyperband promotes resume where they stopped, with their optimizer's state.
+
+    A search whose trials do not report the oracle's objective ends at the first of them.
 
     Args:
         oracle: The result of `make_oracle`.
@@ -215,7 +220,10 @@ class ReplicaTuner(HookedTuner):
                 verbose=0,
             )
             kept["stop_at_accuracy"] = stop
-        own: list[Any] = [PrintThroughput(verbose=0), *kept.values(), FailOnNaN()]
+        metric = self.oracle.objective.name if target is None else "val_accuracy"
+        finite = StopAtNonFinite(verbose=0)
+        own: list[Any] = [finite, FailOnNonFinite(finite), RequireMetric(metric)]
+        own += [PrintThroughput(verbose=0), *kept.values()]
         own.append(
             ReportProgress(
                 self._progress,
@@ -233,27 +241,22 @@ class ReplicaTuner(HookedTuner):
             more = self._make_callbacks(trial.trial_id, self._execution, hp.values)
         if "tuner/trial_id" in hp.values:
             resume_callbacks(Path(self.get_trial_dir(hp.values["tuner/trial_id"])), kept)
-        with ended(more):  # also of a trial that fails
+        with interrupts_at_batch_end() as interrupts, ended(more):  # also of a trial that fails
+            # KerasTuner's own callbacks stay last, with which it saves the weights.
             history = super().train_once(
-                trial, *args, callbacks=[*own, *more, *callbacks], **kwargs
+                trial, *args, callbacks=[*own, *more, interrupts, *callbacks], **kwargs
             )
         self._execution += 1
         if not isinstance(history, keras.callbacks.History):
             return history  # a hypermodel's own `fit` may return numbers
         metrics = {"seconds": total.seconds, "epochs": history.epoch[-1] + 1.0}
         if stop is not None and target is not None:
-            best = stop.best.get("val_accuracy", 0.0)
-            metrics["reached"] = float(stop.reached)
-            metrics["seconds_to_target"] = seconds_to_target(
-                stop.met_seconds if stop.reached else None,
-                budget=stop.seconds if self.time_budget is None else self.time_budget,
-                best=best,
-                target=target,
-            )
-            metrics["val_accuracy"] = best
-            return metrics
+            return {**metrics, **target_metrics(stop, target, time_budget=self.time_budget)}
         objective = Objective(self.oracle.objective.name, self.oracle.objective.direction)
-        return {**best_epoch(history.history, objective), **metrics}
+        try:
+            return {**best_epoch(history.history, objective), **metrics}
+        except UserError as error:
+            raise SearchError(str(error)) from None
 
     def prepare_model(self, hp: Any) -> keras.Model:
         """Build and compile a model; a trial that Hyperband promoted gets its trained weights."""

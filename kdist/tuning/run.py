@@ -34,7 +34,8 @@ def tune(search: Search, *, announce: Callable[[str], None] = print) -> SearchFo
 
     Raises:
         UserError: Settings, data, model or folder are invalid, or too many trials in a row failed.
-            Finished trials are kept: the same command resumes the search.
+            Finished trials are kept: the same command resumes the search. Nothing is left if there
+            are none.
 
     Example:
         ```python
@@ -63,6 +64,13 @@ def tune(search: Search, *, announce: Callable[[str], None] = print) -> SearchFo
         report(search, folder, announce=announce)
         _check_failures(search, folder)
         folder.write_json("finished.json", _finished(search))
+    except BaseException:
+        # A corrected command would be refused as another search. Workers of other machines may
+        # have begun trials.
+        began = any(folder.trials.glob("trial_*"))
+        if not (resumed or _has_ended_trials(folder) or (began and role.is_chief)):
+            folder.discard()
+        raise
     finally:
         folder.close()
     return folder
@@ -89,6 +97,11 @@ def _run(search: Search, folder: SearchFolder, role: Role, announce: Callable[[s
     from .parallel import run_parallel
 
     run_parallel(search, folder, announce=announce)
+
+
+def _has_ended_trials(folder: SearchFolder) -> bool:
+    oracle = folder.read("trials/oracle.json") or {}
+    return bool(oracle.get("end_order"))
 
 
 def _finished(search: Search) -> dict[str, Any]:

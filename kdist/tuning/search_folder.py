@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -23,6 +24,7 @@ class SearchFolder:
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
+        self._made: list[Path] = []
         self._lock: TextIO | None = None
 
     @property
@@ -45,6 +47,8 @@ class SearchFolder:
         settings = json.loads(json.dumps(search.to_dict()))
         with explain_write_errors(self.path, hint="pass another --output"):
             resumed = self._holds(settings)
+            folders = (self.path, *self.path.parents)
+            self._made = [folder for folder in folders if not folder.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / ".lock").open("w", encoding="utf-8")
             try:
@@ -80,6 +84,15 @@ class SearchFolder:
         """Release the folder, so that other processes can open it."""
         if self._lock is not None:
             self._lock.close()
+
+    def discard(self) -> None:
+        """Remove what a search has made that has not ended a trial."""
+        shutil.rmtree(self.trials, ignore_errors=True)
+        for name in ("search.json", "space.json", ".lock"):
+            (self.path / name).unlink(missing_ok=True)
+        for folder in self._made:
+            if folder.exists() and not any(folder.iterdir()):
+                folder.rmdir()
 
     def read(self, name: str) -> dict[str, Any] | None:
         """Read a JSON file; `None` if it does not exist.

@@ -1,4 +1,4 @@
-"""Callbacks of a trial: fail on NaN, log seconds to target, and save the state for resuming."""
+"""Callbacks of a trial: check the loss and metrics, log seconds to target, save the state."""
 
 import json
 import math
@@ -12,19 +12,53 @@ import keras_tuner
 from ..atomic_files import atomic_path, atomic_write
 from ..callbacks.resumable import ResumableCallback
 from ..callbacks.stop_at_accuracy import StopAtAccuracy
+from ..callbacks.stop_at_non_finite import StopAtNonFinite
+from .failures import SearchError
+from .objective import OF_VALIDATION, missing_metric
 
 
-class FailOnNaN(keras.callbacks.Callback):
-    """Fails the trial when the loss of an epoch is NaN or infinite."""
+class FailOnNonFinite(keras.callbacks.Callback):
+    """Fails the trial at the batch whose loss is NaN or infinite, or after such a validation.
+
+    Args:
+        stop: The callback that looks at the loss; it has to come earlier in the list.
+    """
+
+    def __init__(self, stop: StopAtNonFinite) -> None:
+        super().__init__()
+        self.stop = stop
+
+    def on_train_batch_end(self, *_: Any, **__: Any) -> None:
+        """Check the loss."""
+        if self.stop.found is not None:
+            raise keras_tuner.errors.FailedTrialError(str(self.stop.found))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Check the losses."""
-        for name in ("loss", "val_loss"):
-            value = (logs or {}).get(name)
-            if value is not None and not math.isfinite(value):
-                raise keras_tuner.errors.FailedTrialError(
-                    f"{name} was {value:g} after epoch {epoch + 1}"
-                )
+        """Check the validation loss."""
+        value = (logs or {}).get("val_loss")
+        if value is not None and not math.isfinite(value):
+            raise keras_tuner.errors.FailedTrialError(
+                f"val_loss was {value:g} after epoch {epoch + 1}"
+            )
+
+
+class RequireMetric(keras.callbacks.Callback):
+    """Ends the search if a validation does not report the metric that trials are compared by.
+
+    Args:
+        name: Of the metric in `logs`. One that only a callback can add is not checked.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def on_epoch_end(self, _: int, logs: dict[str, Any] | None = None) -> None:
+        """Check the metric."""
+        names = list(logs or {})
+        validated = any(name.startswith("val_") for name in names)
+        if validated and self.name in OF_VALIDATION and self.name not in names:
+            raise SearchError(missing_metric(self.name, names))
 
 
 class LogSecondsToTarget(keras.callbacks.Callback):

@@ -60,9 +60,12 @@ class UserHyperModel(keras_tuner.HyperModel):
     def build(self, hp: Any) -> keras.Model:
         """Build the model, and scale its learning rate."""
         model = self._user_build(hp)
-        if not isinstance(model, keras.Model) or model.optimizer is None:
+        if not isinstance(model, keras.Model) or not model.compiled:
+            found = type(model).__name__
+            if isinstance(model, keras.Model):
+                found += " that is not compiled"
             raise UserError(
-                f"build(hp) returned {type(model).__name__}, expected a compiled keras.Model: call"
+                f"build(hp) returned {found}, expected a compiled keras.Model: call"
                 " model.compile(...), and end the function with `return model`"
             )
         optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)

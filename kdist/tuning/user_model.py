@@ -1,8 +1,10 @@
 """Load a user's `build(hp)` and data from a file named on the command line."""
 
+import contextlib
 import importlib.util
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,7 +34,7 @@ def load_functions(name: str, data: str) -> tuple[Callable[[Any], Any], Callable
         data: Name of the function in the same file that returns the data.
 
     Raises:
-        UserError: The file has no such functions. Exceptions raised by the file are passed on.
+        UserError: The file has no such functions, or fails.
     """
     path, function = split_name(name)
     module = _load(Path(path))
@@ -54,8 +56,72 @@ def _load(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))  # for modules beside it
     sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    with explain_errors_of(str(path)):
+        spec.loader.exec_module(module)
     return module
+
+
+@contextlib.contextmanager
+def explain_errors_of(path: str) -> Iterator[None]:
+    """Turn an exception that the user's code raises into a line that says where and why.
+
+    Args:
+        path: The file of the code; what has not passed through it stays as it is.
+
+    Raises:
+        UserError: The block raised an exception.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        line = _line_of(error, path)
+        if line is None:
+            raise
+        from .failures import reason_of
+
+        raise UserError(f"{path}, line {line}: {reason_of(error)}") from error
+
+
+def _line_of(error: Exception, path: str) -> int | None:
+    if isinstance(error, SyntaxError):  # which has no frame in the file
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).resolve() == Path(path).resolve()]
+    return own[-1].lineno if own else None
+
+
+def check_input(model: Any, x: Any) -> None:
+    """Check that a model takes samples of the training data.
+
+    Args:
+        model: The model that `build(hp)` returned.
+        x: The training data's inputs, arrays with the samples along the first axis.
+
+    Raises:
+        UserError: It does not.
+    """
+    import keras
+
+    from .. import _upstream
+
+    if not _upstream.has_call(model):
+        return
+    try:
+        spec = keras.tree.map_structure(
+            lambda array: keras.KerasTensor((None, *array.shape[1:]), str(array.dtype)), x
+        )
+    except (AttributeError, TypeError, ValueError):
+        return  # what is no array, Keras converts
+    try:
+        model(spec)
+    except Exception as error:
+        from .failures import reason_of
+
+        raise UserError(
+            f"the model of build(hp) does not take the training data: {reason_of(error)}"
+        ) from error
 
 
 def checked_data(data: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 from ..errors import UserError
+from .parallel import running_marker
 from .role import read_role
 from .run import run_trials
 from .search import Search
@@ -28,9 +29,12 @@ def main() -> None:
         if not role.is_chief:
             print(f"{role.tuner_id}: {line}", flush=True)
 
+    folder = SearchFolder(path)
     try:
-        run_trials(search, SearchFolder(path), role, announce=announce)
+        run_trials(search, folder, role, announce=announce)
     except UserError as error:
+        # Not the trial's fault: another process would end as this one.
+        running_marker(folder.trials, role.tuner_id or "").unlink(missing_ok=True)
         sys.exit(f"{role.tuner_id}: {error}")
 
 

@@ -55,6 +55,18 @@ def test_when_none_gets_there_nothing_is_known(values):
     assert set(found.curve.share_not_yet) == {1.0}
 
 
+def test_a_run_that_would_never_get_there_counts_to_the_end():
+    values, reached = [30.0, 50.0, 60.0, math.inf], [True, True, True, False]
+    found = time_to_target(values, reached)
+    assert found == time_to_target([30.0, 50.0, 60.0, 60.0], reached)
+    assert (found.median, found.reached, found.runs) == (50, 3, 4)
+    # Given up early, it would only be left out.
+    assert time_to_target([30.0, 50.0, 60.0, 0.0], reached).curve != found.curve
+    assert time_to_target([math.inf], [False]).median is None
+    with pytest.raises(UserError, match="a duration of inf"):
+        time_to_target([math.inf], [True])
+
+
 @settings(deadline=None, max_examples=50)
 @given(durations.flatmap(lambda d: st.tuples(st.just(d), st.lists(st.booleans(), min_size=len(d)))))
 def test_the_curve_falls_within_its_interval(runs):

@@ -1,7 +1,10 @@
+import contextlib
 import dataclasses
 import json
+import os
 import re
 import runpy
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +15,10 @@ import pydantic  # noqa: F401 - where it is imported, cyclopts has it check valu
 import pytest
 from annotated_types import Ge, Lt
 from cyclopts import App, Parameter
+from kdist.callbacks.stop_at_non_finite import NonFinite
 from kdist.cli.options import given, options_of, read_files
-from kdist.errors import UserError
+from kdist.errors import TrainingError, UserError
+from kdist.signals import ENDING
 from kdist.training.config import TrainConfig
 
 ROOT = Path(__file__).parents[2]
@@ -121,7 +126,7 @@ def trained(monkeypatch):
     seen = []
 
     class Done:
-        interrupted = False
+        diverged = signal = None
 
     monkeypatch.setattr("kdist.training.run.train", lambda config: seen.append(config) or Done)
 
@@ -221,12 +226,63 @@ def test_the_version_is_the_packages(capsys, monkeypatch):
     assert capsys.readouterr().out.strip() == kdist.__version__
 
 
-def test_an_interrupted_run_exits_with_130(monkeypatch):
-    class Interrupted:
-        interrupted = True
+class Result:
+    """Of a run that ended before its time."""
 
-    monkeypatch.setattr("kdist.training.run.train", lambda config: Interrupted)
-    monkeypatch.setattr("sys.argv", ["kdist", "train", "--epochs", "1"])
+    def __init__(self, *, diverged=None, signal=None):
+        self.diverged = diverged
+        self.signal = signal
+        self.run_dir = "runs/1"
+
+
+def end_of(monkeypatch, capsys, run):
+    """Exit code and standard error of a `kdist train` whose run is the function."""
+    monkeypatch.setattr("kdist.training.run.train", run)
+    monkeypatch.setattr("sys.argv", ["kdist", "train", "--base-lr", "3", "--warmup-epochs", "2"])
     with pytest.raises(SystemExit) as end:
         kdist.cli.main()
-    assert end.value.code == 130
+    return end.value.code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_that_a_run_has_heeded_is_its_exit_code(monkeypatch, capsys, number):
+    result = Result(signal=signal.Signals(number))
+    assert end_of(monkeypatch, capsys, lambda config: result) == (128 + number, "")
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_outside_of_training_is_a_line(monkeypatch, capsys, number):
+    name = signal.Signals(number).name
+
+    def interrupted(_):
+        os.kill(os.getpid(), number)
+
+    def swallowed(_):
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+        raise ImportError("numpy was interrupted")
+
+    for run in (interrupted, swallowed):
+        end = end_of(monkeypatch, capsys, run)
+        assert end == (128 + number, f"kdist: interrupted by {name}\n")
+
+
+def test_an_error_without_a_signal_is_none(monkeypatch, capsys):
+    def fail(_):
+        raise ImportError("numpy is missing")
+
+    with pytest.raises(ImportError, match="numpy is missing"):
+        end_of(monkeypatch, capsys, fail)
+
+
+def test_failed_training_is_a_line_and_exit_1(monkeypatch, capsys):
+    def fail(_):
+        raise TrainingError("out of memory: lower --width")
+
+    diverged = NonFinite(epoch=3, step=7, first_step=7)
+    assert end_of(monkeypatch, capsys, fail) == (1, "kdist: error: out of memory: lower --width\n")
+    assert end_of(monkeypatch, capsys, lambda config: Result(diverged=diverged)) == (
+        1,
+        "kdist: error: loss was nan in epoch 3, step 7: lower --base-lr, which is 3, or raise"
+        " --warmup-epochs, which is 2; no model is saved in runs/1\n",
+    )

@@ -1,3 +1,4 @@
+import json
 import math
 
 import pytest
@@ -48,6 +49,17 @@ def test_runs_that_never_got_there_count_as_such(tmp_path):
     others = [write_run(tmp_path / f"o{seed}", (0.5, 0.6), seed=seed) for seed in (1, 2)]
     found = headlines_of(one, *others)
     assert (found["Time"].value, found["Time"].of) == ("not reached", "1 of 3 runs reached it")
+
+
+def test_a_run_that_diverged_never_gets_there(tmp_path):
+    """It ended first, and must not count as one that was given up then."""
+    write_run(tmp_path / "lost", (0.5,))
+    path = tmp_path / "lost" / "summary.json"
+    lost = {"diverged": {"epoch": 2, "step": 1}, "seconds": 1.0}
+    path.write_text(json.dumps(json.loads(path.read_text()) | lost))
+    (found,) = find_results(find_sources([str(tmp_path / "lost")]))
+    assert (found.reached, found.duration) == (False, math.inf)
+    assert headlines_of(tmp_path / "lost")["Time"].value == "not reached"
 
 
 def test_times_to_different_targets_are_not_compared(tmp_path):

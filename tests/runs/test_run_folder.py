@@ -1,3 +1,4 @@
+import errno
 import json
 
 import pytest
@@ -33,10 +34,46 @@ def test_every_run_gets_a_folder_of_its_own(tmp_path, monkeypatch):
     assert all(path.parent.name == "runs" for path in paths)
 
 
-def test_discard_removes_what_was_made_and_is_empty(tmp_path):
+HEADING = "epoch,seconds\n"
+
+
+def test_discard_removes_what_was_made_without_a_result(tmp_path):
     (tmp_path / "mine").mkdir()
-    full, mine, deep = (RunFolder(str(tmp_path / name)) for name in ("full", "mine", "a/b"))
-    full.write_json("config.json", {})
-    for folder in (full, mine, deep):
+    for name in ("begun", "mine", "a/b"):
+        folder = RunFolder(str(tmp_path / name))
+        folder.write_json("config.json", {})
+        folder.history.write_text(HEADING)
         folder.discard()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "mine"]
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    assert list((tmp_path / "mine").iterdir()) == []
+
+
+def test_discard_leaves_epochs_a_summary_and_what_others_added(tmp_path):
+    trained, ended, shared = (RunFolder(str(tmp_path / name)) for name in "abc")
+    for folder in (trained, ended, shared):
+        folder.write_json("config.json", {})
+    trained.history.write_text(HEADING + "1,2.5\n")
+    ended.write_json("summary.json", {})
+    (shared.path / "tensorboard").mkdir()
+    for folder in (trained, ended, shared):
+        folder.discard()
+    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*"))
+    kept = ["a/config.json", "a/history.csv", "b/config.json", "b/summary.json", "c/tensorboard"]
+    assert left == kept
+
+
+class Full:
+    """Stands in for a model, on a disk that is full half-way through its file."""
+
+    def save(self, path):
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_is_a_line_and_leaves_no_part(tmp_path):
+    folder = RunFolder(str(tmp_path / "run"))
+    folder.write_json("summary.json", {})
+    words = "cannot write .*model.keras: No space left on device; free some space"
+    with pytest.raises(UserError, match=words):
+        folder.save_model(Full())
+    assert [path.name for path in folder.path.iterdir()] == ["summary.json"]

@@ -1,5 +1,6 @@
 import pytest
 from fake_runs import FakeRuns, done_row, run
+from kdist.charts.accuracy import accuracy_figures
 from kdist.sweep.accuracy import AccuracySweep
 from report_folders import write_run
 
@@ -52,6 +53,22 @@ def rows_of(experiment, outcomes):
             )
         )
     return rows
+
+
+def test_a_run_that_diverged_early_counts_as_one_that_never_reaches_the_target():
+    """Taken for one that was given up after 5 seconds, it would say nothing of the later ones."""
+    experiment = accuracy(lr_rules=["linear"], batch_sizes=[32])
+    rows = rows_of(experiment, {32: [30.0, 50.0, None]})
+    lost = {"diverged": True, "seconds": 5.0, "epochs": 0, "best_val_accuracy": None}
+    measured = experiment.summarize([*rows[:2], rows[2] | lost], experiment.settings)
+    given_up = experiment.summarize(rows, experiment.settings)
+    (group,) = measured["groups"]
+    for unit in ("seconds_to_target", "epochs_to_target"):
+        assert group[unit] == given_up["groups"][0][unit]
+    (table,) = experiment.tables(measured)
+    assert "2 of 3, 1 diverged" in table.rows[0]
+    points = accuracy_figures("", "", [*rows[:2], rows[2] | lost], measured, {})[1]
+    assert [row["seconds"] for row in points["accuracy-points"]] == [30, 50, 5]
 
 
 def test_runs_that_never_reached_the_target_count_as_such():

@@ -1,11 +1,15 @@
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 
 import pytest
+from kdist.analysis.time_to_target import row_to_target
 from kdist.runs.run_record import read_run
+from kdist.signals import ENDING, raise_signals, signal_of
+from kdist.sweep.accuracy import AccuracySweep
 from kdist.sweep.experiment import Point
 from kdist.sweep.run_point import explain, measure, run_point
 from kdist.sweep.scaling import ScalingSweep
@@ -75,11 +79,11 @@ def test_the_first_epoch_has_no_speed(tmp_path):
 def process(monkeypatch, tmp_path):
     """Runs a point whose process is the given Python code."""
 
-    def run(code):
+    def run(code, *, point=POINT, experiment=ThroughputSweep):
         monkeypatch.setattr(
             "kdist.sweep.run_point.command", lambda folder: [sys.executable, "-c", code]
         )
-        return run_point(POINT, tmp_path, ThroughputSweep)
+        return run_point(point, tmp_path, experiment)
 
     return run
 
@@ -115,16 +119,50 @@ def test_a_run_without_a_speed_has_failed(process, tmp_path, rates, words):
     assert words in row["error"]
 
 
+def diverging(run, *, epochs):
+    """A run folder whose loss was not finite, in its last epoch."""
+    write_run(run, (0.5,) * epochs)
+    if not epochs:
+        (run / "history.csv").write_text("epoch,seconds\n")
+    summary = json.loads((run / "summary.json").read_text())
+    lost = {"diverged": {"epoch": epochs + 1, "step": 4}, "training_images": 512, "seconds": 7.5}
+    (run / "summary.json").write_text(json.dumps(summary | lost))
+
+
+@pytest.mark.parametrize("epochs", [0, 2])
+def test_a_run_that_diverged_never_reached_its_target(process, tmp_path, epochs):
+    diverging(tmp_path / "run", epochs=epochs)
+    accuracy = Point(name="b8", config={}, axes=AXES | {"lr_rule": "linear"}, group="batch 8")
+    row = process("", point=accuracy, experiment=AccuracySweep)
+    assert (row["status"], row["diverged"], row["reached_target"]) == ("done", True, False)
+    assert (row["epochs"], row["seconds"]) == (epochs, 7.5)
+    assert row_to_target(row, "epochs") == (math.inf, False)
+
+
+def test_a_run_that_diverged_has_no_speed(process, tmp_path):
+    diverging(tmp_path / "run", epochs=2)
+    row = process("")
+    assert row["status"] == "failed"
+    assert row["error"] == "the loss was not finite: epoch 3, step 4"
+
+
+def test_out_of_memory_is_said_once(process):
+    line = "out of memory: lower --width, which is 400"
+    assert process(f"import sys; sys.exit({line!r})")["error"] == line
+
+
 def test_a_full_disk_is_no_fault_of_the_point(process):
     with pytest.raises(OSError, match="No space left on device"):
         process("import sys; sys.exit('OSError: [Errno 28] No space left on device')")
 
 
-def test_ctrl_c_ends_the_process(process, tmp_path):
-    code = "import os, signal, time; print(os.getpid(), flush=True); "
-    code += f"os.kill({os.getpid()}, signal.SIGINT); time.sleep(600)"
-    with pytest.raises(KeyboardInterrupt):
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_to_the_sweep_ends_the_process(process, tmp_path, number):
+    code = "import os, time; print(os.getpid(), flush=True); "
+    code += f"os.kill({os.getpid()}, {int(number)}); time.sleep(600)"
+    with raise_signals(), pytest.raises(KeyboardInterrupt) as raised:
         process(code)
+    assert signal_of(raised.value) == number
     pid = int((tmp_path / "output.log").read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

@@ -3,10 +3,12 @@ import errno
 import json
 import os
 import shutil
+import signal
 
 import pytest
 from fake_runs import MACHINE, FakeRuns, run, throughput
 from kdist.errors import UserError
+from kdist.signals import Interrupted, signal_of
 from kdist.sweep.results import read_sweep
 from kdist.sweep.sweep_folder import SweepFolder
 from kdist.sweep.throughput import ThroughputSweep
@@ -46,13 +48,13 @@ def test_a_sweep_leaves_tables_and_charts(here, runs):
     assert (folder / "throughput.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("end", [KeyboardInterrupt(), SystemExit(9)])
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), Interrupted(signal.SIGTERM), SystemExit(9)])
 def test_the_same_command_resumes_without_repeating_points(here, runs, end):
-    """Ctrl-C, and a process that ends without a chance to tidy up."""
+    """A signal, and a process that ends without a chance to tidy up."""
     runs.at[NAMES[3]] = end
     if isinstance(end, KeyboardInterrupt):
         code, out = run(runs)
-        assert code == 130
+        assert code == 128 + signal_of(end)
         assert "Interrupted; 3 of 8 points are in runs/sweep-" in out
         assert (only_folder(here) / "throughput.png").exists()
     else:

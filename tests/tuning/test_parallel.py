@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from kdist.errors import UserError
+from kdist.signals import ENDING, raise_signals, signal_of
 from kdist.training.config import TrainConfig
 from kdist.tuning import parallel, worker
 from kdist.tuning.pinning import Pin, pin_workers
@@ -80,7 +81,10 @@ if plan == "die in a trial" and "KDIST_TUNE_ENDED_BY" not in os.environ:
     sys.exit(9)
 if plan.startswith("exit"):
     sys.exit(int(plan.split()[1]))
-if plan == "wait":
+if plan.startswith("signal"):
+    (folder / f".{os.getpid()}.trial.json").touch()
+    os.kill(os.getppid(), int(plan.split()[1]))
+if plan == "wait" or plan.startswith("signal"):
     sys.stdin.read()
 """
 
@@ -139,6 +143,15 @@ def test_a_search_that_cannot_go_on_is_told(run, plans, words):
         run(**plans)
 
 
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_ends_all_processes_and_leaves_no_part(run, tmp_path, number):
+    with raise_signals(), pytest.raises(KeyboardInterrupt) as raised:
+        run(chief="wait", worker0=f"signal {int(number)}", worker1="wait")
+    assert signal_of(raised.value) == number
+    assert not _children(os.getpid(), CHILD.encode())
+    assert not list(tmp_path.rglob(".*"))
+
+
 MODEL = """
 import keras
 import numpy as np
@@ -160,9 +173,14 @@ def test_a_users_mistake_is_a_line_of_the_process(tmp_path, monkeypatch):
     for name, value in role_variables("worker0", ip="127.0.0.1", port=4000).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(worker.threading.Thread, "start", lambda thread: None)
-    SearchFolder(str(tmp_path)).write_json("search.json", search.to_dict())
+    folder = SearchFolder(str(tmp_path))
+    folder.write_json("search.json", search.to_dict())
+    folder.trials.mkdir()
+    marker = parallel.running_marker(folder.trials, "worker0")
+    marker.touch()  # by which its trial would be taken for the cause
     with pytest.raises(SystemExit, match="worker0: there is no file .*model.py"):
         worker.main()
+    assert not marker.exists()
 
 
 def test_real_processes(tmp_path, monkeypatch):
@@ -201,7 +219,7 @@ def test_real_processes(tmp_path, monkeypatch):
     assert not _children(os.getpid())
 
 
-def _children(pid):
+def _children(pid, words=b"kdist.tuning.worker"):
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -209,4 +227,4 @@ def _children(pid):
                 found.append((path.parent / "cmdline").read_bytes())
         except OSError:  # it has ended meanwhile
             continue
-    return [line for line in found if b"kdist.tuning.worker" in line]
+    return [line for line in found if words in line]

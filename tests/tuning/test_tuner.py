@@ -2,6 +2,7 @@ import json
 import math
 import re
 import shutil
+import signal
 
 import kdist
 import keras
@@ -11,6 +12,7 @@ import pytest
 import tensorflow as tf
 from kdist.data import fashion_mnist
 from kdist.errors import UserError
+from kdist.signals import signal_of
 from kdist.training.config import TrainConfig
 from kdist.training.plan import make_plan
 from kdist.tuning import hypermodel as hypermodel_module
@@ -201,10 +203,95 @@ def test_hyperband_grants_the_least_epochs_and_more(least, epochs):
     assert granted == epochs
 
 
-def test_why_a_trial_failed_is_a_line():
-    assert reason_of(MemoryError()) == "out of memory"
-    assert reason_of(keras_tuner.errors.FailedTrialError("loss was nan")) == "loss was nan"
-    assert reason_of(KeyError()) == "KeyError: "
+IN_KERAS = """Exception encountered when calling Sequential.call().
+
+\x1b[1mInput 0 of layer "dense" is incompatible with the layer\x1b[0m
+
+Arguments received by Sequential.call():
+  • inputs=tf.Tensor(shape=(None, 5))"""
+IN_A_GRAPH = """Graph execution error:
+
+Detected at node compile_loss/Softmax defined at (most recent call last):
+  File "fit.py", line 3, in <module>
+<stack traces unavailable>
+Received a label value of 12 which is outside the valid range of [0, 10).
+\t [[{{node compile_loss/Softmax}}]]"""
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (MemoryError(), "out of memory"),
+        (keras_tuner.errors.FailedTrialError("loss was nan"), "loss was nan"),
+        (UserError("width is 0"), "width is 0"),
+        (KeyError(), "KeyError: "),
+        (
+            ValueError(IN_KERAS),
+            'ValueError: Input 0 of layer "dense" is incompatible with the layer',
+        ),
+        (
+            tf.errors.InvalidArgumentError(None, None, IN_A_GRAPH),
+            "InvalidArgumentError: Received a label value of 12 which is outside the valid range of"
+            " [0, 10).",
+        ),
+    ],
+)
+def test_why_a_trial_failed_is_a_line(error, reason):
+    assert reason_of(error) == reason
+
+
+def test_a_signal_waits_for_the_end_of_a_trials_batch(one, tmp_path, without_graph_optimizer):
+    """Raised anywhere, it may be lost in a destructor of TensorFlow."""
+    steps = []
+
+    class Send(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            steps.append("begun")
+            signal.raise_signal(signal.SIGTERM)
+            steps.append("not raised here")
+
+    tuner = ReplicaTuner(
+        oracle(),
+        UserHyperModel(build, ((X, Y), (X, Y)), TrainConfig(epochs=3), one),
+        strategy=one,
+        directory=str(tmp_path),
+        make_callbacks=lambda *_: [Send()],
+    )
+    with pytest.raises(KeyboardInterrupt) as raised:
+        tuner.search(verbose=0)
+    assert signal_of(raised.value) == signal.SIGTERM
+    assert steps == ["begun", "not raised here"]
+    assert statuses(tuner) == ["RUNNING"]
+
+
+def test_a_trial_without_the_objective_ends_the_search(one, tmp_path, without_graph_optimizer):
+    def unmeasured(hp):
+        hidden = keras.layers.Dense(hp.Int("units", 1, 3))
+        model = keras.Sequential([keras.Input((4,)), hidden, keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        return model
+
+    def tuner(target=None, **options):
+        return ReplicaTuner(
+            oracle(**options),
+            UserHyperModel(unmeasured, ((X, Y), (X, Y)), TrainConfig(epochs=3), one),
+            strategy=one,
+            directory=str(tmp_path / str(target)),
+            target_accuracy=target,
+            time_budget=60,
+        )
+
+    words = "trials are compared by val_accuracy, but training reported loss, val_loss: compile"
+    timed = keras_tuner.Objective("seconds_to_target", "min")
+    for one_tuner in (tuner(), tuner(0.5, objective=timed)):
+        with pytest.raises(UserError, match=words):
+            one_tuner.search(verbose=0)
+        assert statuses(one_tuner) == ["RUNNING"]
+    seen = keras_tuner.Objective("loss", "min")
+    fine = tuner(0.1, objective=seen)
+    fine.target_accuracy = None
+    fine.search(verbose=0)
+    assert statuses(fine) == ["COMPLETED"] * 3
 
 
 def build(hp):
@@ -291,7 +378,7 @@ def test_seconds_to_a_target_stop_the_trial_and_nan_fails_it(
     assert 0 < reached.get_last_value("seconds_to_target") <= reached.get_last_value("seconds")
     assert shown[0] == reached.get_last_value("seconds_to_target")  # what trackers see
     failure = tmp_path / "untitled_project" / "trial_1" / "failure.txt"
-    assert failure.read_text().startswith("loss was nan after epoch 1")
+    assert failure.read_text().startswith("loss was nan in epoch 1, step")
 
 
 def test_a_time_budget_needs_no_accuracy(one, tmp_path, without_graph_optimizer):
@@ -329,6 +416,9 @@ def test_a_users_rate_follows_batch_and_replicas(rule, drawn, factor):
 def test_a_build_that_returns_no_compiled_model_is_told(one):
     model = UserHyperModel(lambda hp: None, None, TrainConfig(), one)
     with pytest.raises(UserError, match="returned NoneType, expected a compiled keras.Model"):
+        model.build(keras_tuner.HyperParameters())
+    model = UserHyperModel(lambda hp: keras.Sequential(), None, TrainConfig(), one)
+    with pytest.raises(UserError, match="returned Sequential that is not compiled, expected"):
         model.build(keras_tuner.HyperParameters())
 
 

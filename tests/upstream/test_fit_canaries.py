@@ -28,6 +28,11 @@ def test_a_generator_loses_batches_to_a_throw_away_iterator(stock):
     assert sorted({*seen}) != [0, 1, 2, 3]
 
 
+def test_keras_reads_the_values_of_every_execution_in_any_case():
+    """So that a callback which looks at them costs no wait: `StopAtNonFinite`."""
+    assert not keras.callbacks.CallbackList([])._async_train
+
+
 def test_a_model_compiled_outside_the_scope_crashes(stock):
     with stock.scope():
         model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])

@@ -1,0 +1,158 @@
+"""`StopAtNonFinite`: stop when the loss is NaN or infinite."""
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import UserError
+from .resumable import ResumableCallback
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NonFinite:
+    """Where a loss was not finite.
+
+    Attributes:
+        epoch: The epoch, from 1.
+        step: The step in the epoch, from 1; of several steps per execution, the last.
+        first_step: The first step of the execution.
+        name: Of the loss.
+        value: NaN or an infinity.
+    """
+
+    epoch: int
+    step: int
+    first_step: int
+    name: str = "loss"
+    value: float = math.nan
+
+    def __str__(self) -> str:
+        alone = self.first_step == self.step
+        steps = f"step {self.step}" if alone else f"steps {self.first_step} to {self.step}"
+        return f"{self.name} was {self.value:g} in epoch {self.epoch}, {steps}"
+
+
+class StopAtNonFinite(ResumableCallback):
+    """Stops training at the batch whose loss is NaN or infinite.
+
+    Weights that are not finite never recover. When it stops training, it prints
+    `Training stopped: loss was nan in epoch 3, step 41: lower the learning rate`. Keras then ends
+    the epoch; its validation is cut to one batch, and its `val_…` values become NaN, so that no
+    later callback takes them for those of a model.
+
+    It costs no wait for a device: it looks at the values that Keras has read for its callbacks
+    anyway, after every execution. Of several steps per execution these are the last one's.
+
+    Put it before other callbacks, so that they see the NaN too.
+
+    Args:
+        names: Values in `logs` to look at. By default `loss`, or, where a model's own `train_step`
+            returns none, all whose names end in `loss`; it warns if there is none of these.
+        verbose: 0 prints nothing.
+
+    Attributes:
+        found: Where the loss was not finite: `epoch` and `step`, both from 1, `name` and `value`;
+            `None` if it always was.
+
+    Raises:
+        UserError: If `names` is a string or empty, or, at the first batch, if `logs` has none of
+            the names.
+
+    Example:
+        ```python
+        stop = StopAtNonFinite()
+        model.fit(train, epochs=40, callbacks=[stop])
+        if stop.found:
+            print(f"diverged in epoch {stop.found.epoch}")
+        ```
+    """
+
+    def __init__(self, names: Sequence[str] | None = None, *, verbose: int = 1) -> None:
+        super().__init__(verbose=verbose)
+        if isinstance(names, str) or (names is not None and not names):
+            raise UserError(
+                f'names is {names!r}, but has to be a list of names in logs, such as ["loss"]'
+            )
+        self.names = None if names is None else tuple(names)
+        self.found: NonFinite | None = None
+        self._epoch = 0
+        self._is_training = self._has_told = self._has_warned = False
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Forget what the previous fit had."""
+        super().on_train_begin(logs)
+        self.found = None
+        self._is_training, self._has_told = True, False
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Note the epoch."""
+        super().on_epoch_begin(epoch, logs)
+        self._epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Stop training if the loss is not finite."""
+        super().on_train_batch_end(batch, logs)
+        values = logs or {}
+        for name in self._watched(values):
+            numbers = np.ravel(values[name])
+            wrong = numbers[~np.isfinite(numbers)]
+            if len(wrong):
+                self._stop(batch, name, float(wrong[0]))
+                return
+
+    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Cut the validation of a model that is of no use."""
+        super().on_test_begin(logs)
+        if self._is_training and self.found is not None:
+            self.model.stop_evaluating = True
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Say where training stopped, and drop the values of the validation."""
+        super().on_epoch_end(epoch, logs)
+        if self.found is not None and logs is not None:
+            logs.update({name: math.nan for name in logs if name.startswith("val_")})
+        self._tell()
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        """Say where training stopped, if no epoch has ended since."""
+        self._tell()
+        self._is_training = False
+        super().on_train_end(logs)
+
+    def _stop(self, batch: int, name: str, value: float) -> None:
+        self.found = NonFinite(
+            epoch=self._epoch + 1,
+            step=self.steps_done(batch),
+            first_step=batch + 2 - self.model.steps_per_execution,
+            name=name,
+            value=value,
+        )
+        self.model.stop_training = True
+
+    def _tell(self) -> None:
+        if self.found is not None and not self._has_told:
+            self._has_told = True
+            self.print_line(f"Training stopped: {self.found}: lower the learning rate")
+
+    def _watched(self, logs: Mapping[str, Any]) -> Sequence[str]:
+        names = self.names
+        if names is None:
+            names = ("loss",) if "loss" in logs else tuple(n for n in logs if n.endswith("loss"))
+            if not names and not self._has_warned:
+                self._has_warned = True
+                warnings.warn(f"StopAtNonFinite finds no loss{_reported(logs)}", stacklevel=2)
+        missing = [name for name in names if name not in logs]
+        if missing:
+            raise UserError(f"StopAtNonFinite needs {', '.join(missing)}{_reported(logs)}")
+        return names
+
+
+def _reported(logs: Mapping[str, Any]) -> str:
+    return (
+        f", but the step reported {', '.join(sorted(logs)) or 'nothing'}: pass the names of values"
+        ' that the step returns, as in names=["loss"], or remove the callback'
+    )

@@ -1,0 +1,25 @@
+"""`main`: the command line as the shell sees it, with an exit code for every signal."""
+
+import sys
+
+from ..signals import raise_signals, signal_of
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C, SIGTERM and SIGHUP are a line and exit code 128 + number."""
+    with raise_signals() as received:
+        try:
+            from .app import main as run  # its imports may be interrupted, too
+
+            run()
+        except KeyboardInterrupt as error:
+            number = signal_of(error)
+        except Exception:
+            # An interrupted import of a library may end in any exception.
+            if received.first is None:
+                raise
+            number = received.first
+        else:
+            return
+    print(f"kdist: interrupted by {number.name}", file=sys.stderr)
+    sys.exit(128 + number)

@@ -1,0 +1,110 @@
+"""Ctrl-C, SIGTERM and SIGHUP: raised as one exception, or held until the work at hand is whole."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that ask a program to end: Ctrl-C, a batch system or `kill`, a closed terminal."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """One of `ENDING` arrived; what handles Ctrl-C handles the others too.
+
+    Args:
+        number: Of the signal.
+
+    Attributes:
+        signal: The signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.signal = signal.Signals(number)
+        super().__init__(self.signal.name)
+
+
+class Received:
+    """What has arrived of `ENDING`, inside of `raise_signals` or `hold_signals`.
+
+    Attributes:
+        first: The first signal; `None` if there was none.
+        insists: Whether another one followed it, which asks to end at once.
+    """
+
+    def __init__(self, *, holds: bool, first: signal.Signals | None = None) -> None:
+        self.first = first
+        self.insists = False
+        self._holds = holds
+
+    def check(self) -> None:
+        """Raise `Interrupted` if a signal has arrived."""
+        if self.first is not None:
+            raise Interrupted(self.first)
+
+    def _receive(self, number: int, _: Any) -> None:
+        self.insists = self.first is not None
+        self.first = self.first or signal.Signals(number)
+        if self.insists or not self._holds:
+            raise Interrupted(number)
+
+
+def signal_of(error: KeyboardInterrupt) -> signal.Signals:
+    """The signal behind an exception; Python's own is Ctrl-C."""
+    return error.signal if isinstance(error, Interrupted) else signal.SIGINT
+
+
+@contextlib.contextmanager
+def raise_signals() -> Iterator[Received]:
+    """Have a signal of `ENDING` raise `Interrupted` in the main thread.
+
+    An exception that Python raises in a destructor, or while a library imports another, may be
+    lost. `first` remembers the signal, and so does a `hold_signals` inside of this.
+
+    Yields:
+        What has arrived.
+    """
+    with _handled(holds=False) as received:
+        yield received
+
+
+@contextlib.contextmanager
+def hold_signals() -> Iterator[Received]:
+    """Hold the first signal of `ENDING`, for the block to end where its work is whole.
+
+    A second signal raises `Interrupted` at once.
+
+    Yields:
+        What has arrived.
+    """
+    with _handled(holds=True) as received:
+        yield received
+
+
+@contextlib.contextmanager
+def _handled(*, holds: bool) -> Iterator[Received]:
+    # Only the main thread receives signals.
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in ENDING} if is_main else {}
+    # Handlers of the caller's own stay, and what is ignored, as under `nohup`.
+    taken = {number: handler for number, handler in before.items() if _is_default(handler)}
+    outer = next((of for of in map(_received_by, taken.values()) if of is not None), None)
+    received = Received(holds=holds, first=outer.first if outer else None)
+    try:
+        for number in taken:
+            signal.signal(number, received._receive)
+        yield received
+    finally:
+        for number, handler in taken.items():
+            signal.signal(number, handler)
+
+
+def _is_default(handler: Any) -> bool:
+    defaults = (signal.SIG_DFL, signal.default_int_handler)
+    return handler in defaults or _received_by(handler) is not None
+
+
+def _received_by(handler: Any) -> Received | None:
+    of = getattr(handler, "__self__", None)
+    return of if isinstance(of, Received) else None

@@ -1,0 +1,81 @@
+"""Recognize that memory ran out, and say which setting to lower."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+from ..data import ImageData
+from ..errors import TrainingError
+from .config import TrainConfig
+
+# Weights, their gradients, and what an optimizer keeps or works with.
+_COPIES_OF_WEIGHTS = 3
+# Of every convolution: its output, and those of batch norm and ReLU.
+_TENSORS_OF_A_CONVOLUTION = 3
+
+# What a GPU without memory says under other names.
+_WORDS = re.compile(r"out of memory|OOM|Dst tensor is not initialized|failed to allocate", re.I)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that a CPU's or GPU's memory ran out."""
+    if isinstance(error, MemoryError):
+        return True
+    import tensorflow as tf
+
+    if isinstance(error, tf.errors.ResourceExhaustedError):
+        return True
+    return isinstance(error, tf.errors.InternalError) and bool(_WORDS.search(error.message))
+
+
+@contextlib.contextmanager
+def explain_out_of_memory(config: TrainConfig, data: ImageData) -> Iterator[None]:
+    """Turn running out of memory into a line that says which setting to lower.
+
+    Raises:
+        TrainingError: Memory ran out in the block.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        sizes = memory_by_setting(config, data.image_shape)
+        can_be_less = [name for name in sizes if getattr(config, name) > 1]
+        name = max(can_be_less, key=lambda setting: sizes[setting], default="depth")
+        raise TrainingError(
+            f"out of memory: lower --{name.replace('_', '-')}, which is {getattr(config, name)} and"
+            f" takes most of it (WRN-{config.depth}-{config.width}, {config.batch_size} training"
+            f" and {config.val_batch_size} validation images per replica)"
+        ) from error
+
+
+def memory_by_setting(config: TrainConfig, image_shape: tuple[int, ...]) -> dict[str, float]:
+    """Estimate what takes the memory of one replica, in numbers, by the setting that decides it.
+
+    Training keeps the outputs of all layers for the gradients, validation those of one at a time.
+
+    Args:
+        config: The settings.
+        image_shape: Height, width and channels of an image.
+
+    Returns:
+        Numbers of `batch_size`, `val_batch_size` and `width`.
+    """
+    height, breadth = image_shape[:2]
+    convolutions = (config.depth - 4) // 3  # of each stage
+    pooled = 4 if config.stem_pool else 1
+    weights = outputs = largest = 0.0
+    before = 16
+    for stage in range(3):
+        channels = 16 * config.width * 2**stage
+        pixels = height * breadth / 4**stage / pooled
+        weights += 9 * channels * (before + (convolutions - 1) * channels)
+        outputs += _TENSORS_OF_A_CONVOLUTION * convolutions * pixels * channels
+        largest = max(largest, _TENSORS_OF_A_CONVOLUTION * pixels * channels)
+        before = channels
+    return {
+        "batch_size": config.batch_size * outputs,
+        "val_batch_size": config.val_batch_size * largest,
+        "width": _COPIES_OF_WEIGHTS * weights,
+    }

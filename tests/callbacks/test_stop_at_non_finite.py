@@ -1,0 +1,143 @@
+import math
+
+import keras
+import numpy as np
+import pytest
+from kdist.callbacks import PrintThroughput, StopAtNonFinite
+from kdist.errors import UserError
+from tiny_training import STEPS, images, tiny_fit, tiny_model, traced_model
+
+
+class Poison(keras.callbacks.Callback):
+    """Makes the weights NaN before a step, and counts executions."""
+
+    def __init__(self, epoch, step):
+        super().__init__()
+        self.at = (epoch, step)
+        self.trained = self.validated = 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch + 1
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if (self.epoch, batch + 1) == self.at:
+            weight = self.model.layers[-1].bias
+            weight.assign(np.full(weight.shape, math.nan))
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.trained += 1
+
+    def on_test_batch_end(self, batch, logs=None):
+        self.validated += 1
+
+
+class Log(keras.callbacks.Callback):
+    """Logs values as a step of the model's user might."""
+
+    def __init__(self, **values):
+        super().__init__()
+        self.values = values
+
+    def on_train_batch_end(self, batch, logs=None):
+        logs.clear()
+        logs.update(self.values)
+
+
+def stopped(epoch=1, step=2, *, model=None, more=(), **options):
+    """A fit whose weights are NaN from a step on: what stopped it, the counts, the history."""
+    poison, stop = Poison(epoch, step), StopAtNonFinite(verbose=0)
+    history = tiny_fit([poison, stop, *more], model=model or tiny_model(), **options)
+    return stop, poison, history
+
+
+@pytest.mark.parametrize("replicas", [None, 1, 2])
+@pytest.mark.parametrize(("epoch", "step"), [(1, 1), (2, 2), (3, STEPS)])
+def test_it_stops_at_the_batch_under_any_strategy(replicas, epoch, step):
+    stop, count, history = stopped(epoch, step, model=tiny_model(replicas=replicas))
+    assert (stop.found.epoch, stop.found.step) == (epoch, step)
+    assert stop.found.name == "loss"
+    assert math.isnan(stop.found.value)
+    assert str(stop.found) == f"loss was nan in epoch {epoch}, step {step}"
+    assert count.trained == (epoch - 1) * STEPS + step
+    assert len(history["loss"]) == epoch
+
+
+@pytest.mark.parametrize(("step", "last"), [(1, 2), (3, 3)])
+def test_of_several_steps_per_execution_it_names_all(step, last):
+    """The second execution has one step only."""
+    stop, _, _ = stopped(1, step, model=tiny_model(steps_per_execution=2))
+    assert (stop.found.first_step, stop.found.step) == (step, last)
+    words = "step 3" if step == last else "steps 1 to 2"
+    assert str(stop.found) == f"loss was nan in epoch 1, {words}"
+
+
+def test_the_validation_is_cut_and_its_values_are_none_of_a_model():
+    seen = []
+    after = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(dict(logs)))
+    _, count, history = stopped(2, 1, more=[after])
+    batches_of_a_validation = 2
+    assert count.validated == batches_of_a_validation + 1
+    assert math.isfinite(history["val_loss"][0])
+    for values in (seen[1], {name: column[1] for name, column in history.items()}):
+        assert math.isnan(values["val_accuracy"])
+        assert math.isnan(values["val_loss"])
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, [1.0, math.inf]])
+def test_infinite_losses_and_losses_of_each_sample_count(value):
+    stop = StopAtNonFinite(verbose=0)
+    tiny_fit([Log(loss=value), stop])
+    assert (stop.found.epoch, stop.found.step) == (1, 1)
+    assert not math.isfinite(stop.found.value)
+
+
+@pytest.mark.parametrize(
+    ("logs", "names", "found"),
+    [
+        ({"loss": 1.0, "d_loss": math.nan}, None, None),
+        ({"accuracy": math.nan, "d_loss": 1.0, "g_loss": math.inf}, None, "g_loss"),
+        ({"loss": 1.0, "energy": math.nan}, ["loss", "energy"], "energy"),
+    ],
+)
+def test_which_values_are_looked_at(logs, names, found):
+    stop = StopAtNonFinite(names, verbose=0)
+    tiny_fit([Log(**logs), stop], epochs=1)
+    assert (stop.found and stop.found.name) == found
+
+
+def test_a_step_without_a_loss_is_a_warning_once_and_a_missing_name_an_error():
+    callbacks = [Log(accuracy=1.0), StopAtNonFinite(verbose=0)]
+    with pytest.warns(UserWarning, match="finds no loss, but the step reported accuracy") as told:
+        tiny_fit(callbacks)
+    assert len(told) == 1
+    with pytest.raises(UserError, match="needs energy, but the step reported accuracy"):
+        tiny_fit([Log(accuracy=1.0), StopAtNonFinite(["energy"])])
+
+
+@pytest.mark.parametrize("names", ["loss", []])
+def test_names_are_a_list(names):
+    with pytest.raises(UserError, match="has to be a list of names in logs"):
+        StopAtNonFinite(names)
+
+
+def test_the_next_fit_and_evaluations_are_not_stopped():
+    stop, _, _ = stopped()
+    model = traced_model()
+    tiny_fit([stop], model=model, epochs=2)
+    assert stop.found is None
+    tiny_fit([Log(loss=math.nan), stop], model=model)
+    count = Poison(0, 0)
+    model.evaluate(*images(6), batch_size=2, verbose=0, callbacks=[stop, count])
+    assert count.validated == 3
+
+
+def test_it_says_where_and_what_to_do(capsys):
+    tiny_fit([Log(loss=math.nan), StopAtNonFinite()])
+    line = "Training stopped: loss was nan in epoch 1, step 1: lower the learning rate\n"
+    assert capsys.readouterr().out == line
+
+
+def test_others_see_the_epoch_end():
+    throughput = PrintThroughput(verbose=0)
+    stopped(2, 1, more=[throughput])
+    assert throughput.steps == 1
