@@ -7,8 +7,6 @@ from typing import Any
 
 import tensorflow as tf
 
-PARTS = ("collectives", "input")
-
 
 class SkipAllReduce(tf.distribute.ReductionToOneDevice):
     """Skips sums over replicas within a step: every replica keeps its own value.

@@ -1,14 +1,12 @@
 """Number formats for training, by name."""
 
 import contextlib
-import typing
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from ..errors import UserError
 
 Precision = Literal["float32", "mixed_bfloat16", "mixed_float16", "tf32"]
-PRECISIONS: tuple[str, ...] = typing.get_args(Precision)
 
 
 @contextlib.contextmanager
@@ -22,7 +20,7 @@ def precision_scope(precision: str, devices: Sequence[str]) -> Iterator[None]:
     TensorFlow's default; `"float32"` turns it off.
 
     Args:
-        precision: One of `PRECISIONS`.
+        precision: A value of `Precision`.
         devices: Names of the devices, e.g. `("GPU:0", "GPU:1")`.
 
     Raises:

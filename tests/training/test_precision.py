@@ -1,10 +1,12 @@
+import typing
+
 import kdist
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import UserError
-from kdist.training.precision import PRECISIONS, precision_scope
+from kdist.training.precision import Precision, precision_scope
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 
@@ -39,7 +41,9 @@ def test_tf32_needs_a_gpu():
     assert settings() == before
 
 
-@pytest.mark.parametrize("precision", [name for name in PRECISIONS if name != "tf32"])
+@pytest.mark.parametrize(
+    "precision", [name for name in typing.get_args(Precision) if name != "tf32"]
+)
 def test_two_replicas_give_what_one_gives(precision):
     """To the format's own rounding; an uneven last batch would be off by more."""
     rng = np.random.default_rng(0)
