@@ -120,8 +120,8 @@ class LossWeighting:
         return tf.cast(self._batch.inverse_fraction, dtype)
 
     def _weight(self, term: Term) -> Any:
-        part = self._batch
-        weight = part.is_nonempty() if term.kind is Kind.SUM else part.fraction()
+        batch = self._batch
+        weight = batch.is_nonempty() if term.kind is Kind.SUM else batch.fraction()
         weight = tf.cast(weight, term.tensor.dtype)
         return weight * tf.cast(term.factor, weight.dtype)
 

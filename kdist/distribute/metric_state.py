@@ -27,14 +27,14 @@ class MetricState:
         A mean over the samples is weighted by the replica's fraction of them. A value that is the
         same on every replica, such as 1 per batch, is added on the first replica only.
         """
-        part = self._batch
-        kind = part.reader.kind(value)
+        batch = self._batch
+        kind = batch.reader.kind(value)
         if kind is Kind.MEAN:
-            return part.weight_by_fraction(value)
+            return batch.weight_by_fraction(value)
         constant = tf.get_static_value(value)
         # With a known batch size, the number of samples is a constant, too.
-        is_count = constant is not None and (np.any(constant != 1) or part.known_rows == 1)
-        if kind is Kind.SAME and not is_count and part.replica:
+        is_count = constant is not None and (np.any(constant != 1) or batch.known_rows == 1)
+        if kind is Kind.SAME and not is_count and batch.replica:
             return tf.zeros_like(value)
         return value
 
