@@ -2,6 +2,7 @@
 
 import math
 import operator
+import os
 from numbers import Real
 from typing import SupportsIndex
 
@@ -16,7 +17,40 @@ def as_integer(value: object) -> int | None:
 
 def as_real(value: object) -> float | None:
     """Return a number (NumPy's too) as a `float`; `None` for anything else, as `True` or `"1"`."""
-    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # a literal as large, `1e400`, is infinite too
+        return -math.inf if value < 0 else math.inf
+
+
+def path_text(name: str, value: object) -> str:
+    """Return the path of a file or folder as text.
+
+    Args:
+        name: The argument's or option's name, as the caller wrote it.
+        value: What the caller passed.
+
+    Raises:
+        UserError: If it is no path, is empty, or is one that a file's name or a page in UTF-8
+            cannot hold.
+
+    Example:
+        >>> path_text("run_dir", Path("runs/1"))
+        'runs/1'
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise UserError(f"{name} has to be a path, received {value!r}")
+    text = os.fsdecode(value)
+    if not text:
+        raise UserError(
+            f"{name} has to be a path, received an empty one: remove it for the default"
+        )
+    # A name in another encoding than UTF-8 reaches Python as lone surrogates.
+    if "\0" in text or text != text.encode("utf-8", "replace").decode("utf-8"):
+        raise UserError(f"{name} has to be a path in UTF-8 without null bytes, received {text!r}")
+    return text
 
 
 def is_real_within(value: object, *, least: float, below: float = math.inf) -> bool:

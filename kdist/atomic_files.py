@@ -2,10 +2,12 @@
 
 import contextlib
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from .arguments import path_text
 from .errors import UserError
 
 
@@ -55,7 +57,7 @@ def atomic_write(path: Path, content: str | bytes) -> None:
         part.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
 
 
-def writable_folder(path: Path, *, option: str) -> Path:
+def writable_folder(path: Path, *, option: str) -> list[Path]:
     """Create a folder with its parents if it is missing, and check that it is writable.
 
     Args:
@@ -63,18 +65,77 @@ def writable_folder(path: Path, *, option: str) -> Path:
         option: The command-line option for it, such as `"--output"`.
 
     Returns:
-        `path`.
+        The folders that were created, for `remove_empty`.
 
     Raises:
-        UserError: It cannot be created, or is not writable.
+        UserError: It cannot be created, or is not writable. No created folder is left then.
     """
+    made: list[Path] = []
     try:
+        made = missing_folders(path)
         path.mkdir(parents=True, exist_ok=True)
         # Permissions do not show that a disk is full, and root has all of them.
         tempfile.TemporaryFile(dir=path).close()
     except OSError as error:
+        remove_empty(made)
         raise _unwritable(path, error, f"pass another {option}") from error
-    return path
+    return made
+
+
+def check_writable_folder(path: Path, *, option: str) -> None:
+    """Check that a folder can be created or is writable, and leave none that was not there."""
+    remove_empty(writable_folder(path, option=option))
+
+
+@contextlib.contextmanager
+def folder_for_files(path: Path) -> Iterator[None]:
+    """Create a folder with its parents for files that the block writes.
+
+    If the block raises an error, the folders that were created are removed with their contents.
+    """
+    made = missing_folders(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        if made:
+            shutil.rmtree(path, ignore_errors=True)
+        remove_empty(made)
+        raise
+
+
+def missing_folders(path: Path) -> list[Path]:
+    """Return those of a folder and its parents that do not exist, the innermost first."""
+    return [folder for folder in (path, *path.parents) if not folder.exists()]
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Remove those of the folders that are empty."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def output_file(path: str, *, option: str) -> Path:
+    """Return the path of a file to write, which is a regular file or does not exist yet.
+
+    Args:
+        path: The path that the user gave.
+        option: The command-line option for it, such as `"--output"`.
+
+    Returns:
+        The file; for a link the file that it leads to, as the link would be replaced.
+
+    Raises:
+        UserError: It is not a path, or there is a folder, a device or the like.
+    """
+    file = Path(path_text(option, path))
+    with explain_write_errors(file, hint=f"pass another {option}"):
+        if file.is_symlink():
+            file = Path(os.path.realpath(file))
+        if file.exists() and not file.is_file():
+            raise OSError("it is not a regular file")
+    return file
 
 
 @contextlib.contextmanager

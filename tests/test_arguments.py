@@ -1,6 +1,10 @@
+import math
+from fractions import Fraction
+from pathlib import Path
+
 import numpy as np
 import pytest
-from kdist.arguments import positive_integer, real_number
+from kdist.arguments import as_real, path_text, positive_integer, real_number
 from kdist.errors import UserError
 
 
@@ -28,3 +32,30 @@ def test_numbers_pass_as_float(value):
 def test_what_is_no_number_is_refused(value):
     with pytest.raises(UserError, match=r"base is .* has to be a number: pass 0.1"):
         real_number("base", value, hint="pass 0.1")
+
+
+def test_a_number_beyond_float64_is_infinite_as_its_literal_would_be():
+    assert as_real(10**400) == math.inf
+    assert as_real(-(10**400)) == -math.inf
+    assert as_real(Fraction(10**400, 10**399)) == 10
+
+
+@pytest.mark.parametrize(
+    ("path", "text"), [("a/b", "a/b"), (Path("a"), "a"), ("zwölf/\U0001f642", "zwölf/\U0001f642")]
+)
+def test_a_path_is_text(path, text):
+    assert path_text("--output", path) == text
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("", "--output has to be a path, received an empty one: remove it for the default"),
+        (5, "--output has to be a path, received 5"),
+        ("\0", r"--output has to be a path in UTF-8 without null bytes, received '\\x00'"),
+        ("a\udcff", r"--output .* received 'a\\udcff'"),
+    ],
+)
+def test_what_no_file_is_called_is_refused(path, words):
+    with pytest.raises(UserError, match=words):
+        path_text("--output", path)

@@ -1,7 +1,17 @@
+import os
 from pathlib import Path
 
 import pytest
-from kdist.atomic_files import atomic_path, atomic_write, explain_write_errors, writable_folder
+from kdist.atomic_files import (
+    atomic_path,
+    atomic_write,
+    check_writable_folder,
+    explain_write_errors,
+    folder_for_files,
+    output_file,
+    remove_empty,
+    writable_folder,
+)
 from kdist.errors import UserError
 
 
@@ -48,9 +58,73 @@ def test_an_error_leaves_the_old_file_and_no_part_of_the_new_one(tmp_path, error
 
 
 def test_a_writable_folder_is_made_and_stays_empty(tmp_path):
-    folder = writable_folder(tmp_path / "a" / "b", option="--output")
-    assert folder == tmp_path / "a" / "b"
+    folder = tmp_path / "a" / "b"
+    assert writable_folder(folder, option="--output") == [folder, tmp_path / "a"]
     assert list(folder.iterdir()) == []
+    assert writable_folder(folder, option="--output") == []
+
+
+def test_a_folder_is_checked_without_making_it(tmp_path):
+    check_writable_folder(tmp_path / "a" / "b", option="--output")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "c").mkdir()
+    check_writable_folder(tmp_path / "c", option="--output")
+    assert (tmp_path / "c").is_dir()
+
+
+def test_folders_that_are_not_empty_stay(tmp_path):
+    made = writable_folder(tmp_path / "a" / "b" / "c", option="--output")
+    (tmp_path / "a" / "file").touch()
+    remove_empty(made)
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["file"]
+
+
+def test_where_a_folder_cannot_be_made_its_parents_are_not_left(tmp_path):
+    with pytest.raises(UserError, match=r"cannot write .*; pass another --run-dir"):
+        writable_folder(tmp_path / "a" / "b" / ("x" * 300), option="--run-dir")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("before", [[], ["a"], ["a/b"], ["a/b", "a/b/mine"]])
+def test_an_error_removes_the_folders_that_were_made_for_files(tmp_path, before):
+    for name in before:
+        (tmp_path / name).mkdir(parents=True)
+    with pytest.raises(ZeroDivisionError), folder_for_files(tmp_path / "a" / "b"):
+        (tmp_path / "a" / "b" / "new").touch()
+        raise ZeroDivisionError
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
+    assert left == {*before, *(["a", "a/b/new"] if "a/b" in before else [])}
+
+
+def test_a_file_to_write_is_a_regular_one_or_none_yet(tmp_path):
+    (tmp_path / "file").touch()
+    for name in ("file", "new", "no/folder/yet"):
+        path = tmp_path / name
+        assert output_file(str(path), option="--output") == path
+
+
+def test_a_link_stays_and_its_file_is_written(tmp_path):
+    """`/dev/stdout` is one, to a file of the shell's."""
+    (tmp_path / "link").symlink_to("file")
+    assert output_file(str(tmp_path / "link"), option="--output") == tmp_path / "file"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("", "--output has to be a path, received an empty one"),
+        ("\udcff.html", "--output has to be a path in UTF-8"),
+        (".", "cannot write .: it is not a regular file; pass another --output"),
+        ("/dev/full", "cannot write /dev/full: it is not a regular file; pass another --output"),
+        ("pipe", "cannot write pipe: it is not a regular file"),
+        ("x" * 300, "cannot write x*: File name too long; pass another --output"),
+    ],
+)
+def test_no_other_file_is_written(name, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    with pytest.raises(UserError, match=f"^{words}"):
+        output_file(name, option="--output")
 
 
 @pytest.mark.parametrize("path", ["file", "file/below", "/proc"])  # there root cannot write either

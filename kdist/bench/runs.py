@@ -1,14 +1,15 @@
 """`kdist bench`: run the benchmarks, or predict the time of a measured step."""
 
 import datetime
-import json
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..atomic_files import explain_write_errors
+from ..arguments import path_text
+from ..atomic_files import explain_write_errors, output_file
 from ..errors import UserError
+from ..input_files import parse_json, read_text, why_unreadable
 from ..performance.links import Link
 from ..performance.step_time import StepTime, predict_step
 from . import results
@@ -53,7 +54,9 @@ def bench(
     Raises:
         UserError: The file cannot be written; nothing was run then.
     """
-    path = Path(output or f"runs/bench-{datetime.datetime.now():%Y-%m-%d-%H%M%S}.json")
+    if output is None:
+        output = f"runs/bench-{datetime.datetime.now():%Y-%m-%d-%H%M%S}.json"
+    path = output_file(output, option="--output")
     _check_writable(path)
     rounds = rounds or (3 if quick else 7)
     done: list[dict[str, Any]] = []
@@ -82,19 +85,25 @@ def show(path: str) -> str:
     Raises:
         UserError: It cannot be read, or is not such a file.
     """
+    path_text("--show", path)
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-        if content["format"] != results.FORMAT:
-            raise UserError(
-                f"{path} has format {content['format']}, this kdist reads {results.FORMAT}: run"
-                " kdist bench again"
-            )
-        return results.table(content["benchmarks"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{path} is not a file of kdist bench ({type(error).__name__}: {error}): pass what its"
-            " --output wrote"
-        ) from error
+        content = parse_json(read_text(path))
+        written = content["format"]
+        if written == results.FORMAT:
+            return results.table(content["benchmarks"])
+    except OSError as error:
+        raise _no_results(path, why_unreadable(error)) from error
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise _no_results(path, f"{type(error).__name__}: {error}") from error
+    raise UserError(
+        f"{path} has format {written}, this kdist reads {results.FORMAT}: run kdist bench again"
+    )
+
+
+def _no_results(path: str, problem: object) -> UserError:
+    return UserError(
+        f"{path} is not a file of kdist bench ({problem}): pass what its --output wrote"
+    )
 
 
 def predict(

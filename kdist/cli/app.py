@@ -12,6 +12,7 @@ from ..training.fields import field_names
 from .bench import bench
 from .dashboard import dashboard
 from .devices import devices
+from .last_resort import DEBUG, end_output, one_line, take_debug, unexpected
 from .report import report
 from .sweep import app as sweep_app
 from .train import train
@@ -20,6 +21,7 @@ from .tune import tune
 app = App(
     name="kdist",
     help="Multi-GPU training for Keras: the same model on any number of replicas, only sooner.",
+    help_epilogue=f"`{DEBUG}`, with any command, prints the trace of an unexpected error.",
     version=__version__,
     result_action="return_value",
     suppress_keyboard_interrupt=False,  # `entry.py` has an exit code for every signal
@@ -30,26 +32,37 @@ app.register_install_completion_command()
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one line and exit code 2."""
+    """Run the command line; an error is one line, and exit code 2 if it is the user's."""
     # TensorFlow's Python logger tells every reduction at level INFO.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    arguments, debug = take_debug(sys.argv[1:])
     try:
-        sys.exit(app(sys.argv[1:], exit_on_error=False, print_error=False) or 0)
+        code = app(arguments, exit_on_error=False, print_error=False) or 0
+        print(end="", flush=True)  # here, as a closed pipe or a full disk is an error
     except (UserError, CycloptsError) as error:
-        print(f"kdist: error: {_in_words(error)}", file=sys.stderr)
-        sys.exit(2)
+        print(f"kdist: error: {one_line(_in_words(error))}", file=sys.stderr)
+        code = 2
     except TrainingError as error:
-        print(f"kdist: error: {error}", file=sys.stderr)
-        sys.exit(1)
+        print(f"kdist: error: {one_line(str(error))}", file=sys.stderr)
+        code = 1
+    except BrokenPipeError:  # `kdist … | head`
+        end_output()
+        code = 1
+    except Exception as error:
+        end_output()
+        if debug:
+            raise
+        print(f"kdist: error: {unexpected(error)}", file=sys.stderr)
+        code = 1
+    sys.exit(code)
 
 
 def _in_words(error: Exception) -> str:
-    words = " ".join(str(error).split())
     if not isinstance(error, UnknownOptionError):
-        return words
+        return str(error)
     option = error.token.keyword or ""
     name = option.removeprefix("--").removeprefix("no-").replace("-", "_")
     if name not in field_names(TrainConfig):
-        return words
+        return str(error)
     command = " ".join(["kdist", *(error.command_chain or ())])
     return f"{option} is not for {command}, which decides it: see {command} --help"

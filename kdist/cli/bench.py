@@ -1,88 +1,85 @@
 """`kdist bench`: parses and calls."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ..performance.links import LINKS, choose_link
+from ..bench.prediction import Prediction
+from ..errors import UserError
 from ..performance.step_time import format_steps, parse_replicas
-from ..training.config import TrainConfig
+from .options import given, options_of
 
-_PREDICT = Group("Prediction")
+_OPTIONS = options_of(Prediction)
+
+if TYPE_CHECKING:
+    from typing import Any as PredictionOptions
+else:
+    PredictionOptions = _OPTIONS
+
+_NONE_GIVEN = _OPTIONS()
 
 
 def bench(
     *,
     quick: Annotated[
-        bool, Parameter(help="Run the most compared only, in under five minutes.")
-    ] = False,
+        bool | None,
+        Parameter(help="Run the most compared only, in under five minutes.", negative=()),
+    ] = None,
     rounds: Annotated[
         int | None,
         Parameter(
-            help="Turns of each candidate; 7 by default, 3 with --quick.", validator=Number(gte=1)
+            help="Turns of each candidate; 7 by default, 3 with --quick.",
+            validator=Number(gte=1, lte=1000),
         ),
     ] = None,
     output: Annotated[
-        str | None, Parameter(help="JSON file; runs/bench-<date>.json by default.")
+        str | None, Parameter(help="JSON file; `runs/bench-<date>.json` by default.")
     ] = None,
     show: Annotated[
         str | None, Parameter(help="Print the table of such a file, and run nothing.")
     ] = None,
     predict: Annotated[
         str | None,
-        Parameter(
-            help="Measure a step and predict it on so many replicas: 8,64,512.", group=_PREDICT
-        ),
+        Parameter(help="Measure a step and predict it on so many replicas: 8,64,512."),
     ] = None,
-    link: Annotated[
-        str, Parameter(help=f"Link between replicas: {', '.join(LINKS)}.", group=_PREDICT)
-    ] = "nvlink",
-    latency_us: Annotated[
-        float | None,
-        Parameter(help="Latency in microseconds; by default the link's.", group=_PREDICT),
-    ] = None,
-    bandwidth_gb: Annotated[
-        float | None,
-        Parameter(help="Bandwidth in GB per second; by default the link's.", group=_PREDICT),
-    ] = None,
-    overlap: Annotated[
-        float,
-        Parameter(help="Fraction of the gradients sent during the backward pass.", group=_PREDICT),
-    ] = 0.0,
-    scaling: Annotated[
-        str,
-        Parameter(help="weak: same batch per replica; strong: same global batch.", group=_PREDICT),
-    ] = "weak",
-    depth: Annotated[int, Parameter(help="Layers of the measured network.", group=_PREDICT)] = 16,
-    width: Annotated[int, Parameter(help="Its widening factor.", group=_PREDICT)] = 1,
-    batch_size: Annotated[
-        int, Parameter(help="Images of the measured step.", group=_PREDICT)
-    ] = 128,
+    prediction: Annotated[PredictionOptions, Parameter(name="*")] = _NONE_GIVEN,
 ) -> None:
     """Benchmark kdist against stock Keras and PyTorch, interleaved."""
     from ..bench import runs
 
+    run: dict[str, Any] = {"quick": quick, "rounds": rounds, "output": output}
+    step = given(prediction)
     if show is not None:
+        _refuse({**run, "predict": predict, **step}, "does nothing with --show: remove it")
         print(runs.show(show))
     elif predict is not None:
-        TrainConfig(depth=depth, width=width, batch_size=batch_size)  # refuses what is no network
-        counts = parse_replicas(predict)
-        chosen = choose_link(
-            link,
-            latency_seconds=None if latency_us is None else latency_us * 1e-6,
-            bytes_per_second=None if bandwidth_gb is None else bandwidth_gb * 1e9,
-        )
+        _refuse(run, "does nothing with --predict: remove it")
+        settings = Prediction(**step)
+        link = settings.chosen_link()
         steps = runs.predict(
-            counts,
-            chosen,
-            depth=depth,
-            width=width,
-            batch=batch_size,
-            overlap=overlap,
-            scaling=scaling,
+            parse_replicas(predict),
+            link,
+            depth=settings.depth,
+            width=settings.width,
+            batch=settings.batch_size,
+            overlap=settings.overlap,
+            scaling=settings.scaling,
         )
-        print(f"{chosen.name}: {chosen.source}")
+        print(f"{link.name}: {link.source}")
         print(format_steps(steps))
     else:
-        print(runs.bench(quick=quick, rounds=rounds, output=output))
+        _refuse(step, "does nothing without --predict REPLICAS: add that, or remove it")
+        print(runs.bench(quick=bool(quick), rounds=rounds, output=output))
+
+
+def _refuse(options: Mapping[str, Any], why: str) -> None:
+    """Reject options that would do nothing.
+
+    Raises:
+        UserError: One is given.
+    """
+    idle = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+    if idle:
+        raise UserError(f"received {', '.join(idle)}, which {why}")

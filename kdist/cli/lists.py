@@ -1,19 +1,28 @@
 """Lists on the command line, such as `8,16,32`."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from ..errors import UserError
+
+# Of batch sizes by replicas by rules as many runs are made, each of seconds at least.
+_MOST_VALUES = 100
 
 
 def parse_whole_numbers(option: str, text: str) -> list[int]:
     """The numbers of a list such as `8,16,32`, each once, in order of size.
 
     Raises:
-        UserError: A part is no integer of at least 1, or comes twice.
+        UserError: A part is no integer of at least 1, or comes twice; or there are too many.
     """
     parts = [part.strip() for part in text.split(",")]
+    if len(parts) > _MOST_VALUES:
+        raise UserError(
+            f"{option} got {len(parts)} numbers: pass at most {_MOST_VALUES}, as each is a run or"
+            " several"
+        )
     wrong = [part for part in parts if not re.fullmatch("0*[1-9][0-9]{0,8}", part)]
     if wrong:
         raise UserError(
@@ -37,7 +46,7 @@ def parse_names(option: str, text: str, known: Sequence[str]) -> list[str]:
 
 
 def _once(option: str, values: list[Any]) -> list[Any]:
-    twice = [value for value in values if values.count(value) > 1]
+    twice = [value for value, times in Counter(values).items() if times > 1]
     if twice:
         raise UserError(f"{option} got {twice[0]} twice: pass every value once")
     return values

@@ -10,7 +10,7 @@ from cyclopts.validators import Number
 from ..scaling import RULES
 from ..training.config import TrainConfig
 from ..training.fields import field_names
-from ..training.settings import FOLDERS, Batches, Output, Stopping
+from ..training.settings import FOLDERS, MOST_IMAGES, Batches, Output, Stopping
 from .lists import parse_names, parse_whole_numbers
 from .options import ConfigFile, Recipe, given, options_of, read_files
 
@@ -61,9 +61,18 @@ Sweep = Annotated[SweepOptions, Parameter(name="*", group=Group("Sweep", sort_ke
 Timed = Annotated[TimedOptions, Parameter(name="*")]
 BatchSizes = Annotated[str, Parameter(help="Training images per batch and replica.")]
 Replicas = Annotated[str, Parameter(help="Numbers of replicas, with commas between.")]
-Rounds = Annotated[int, Parameter(help="How often each point is run.", validator=Number(gte=1))]
+_MOST_ROUNDS = 1000  # beyond doubt; each is a training of every setting
+_MOST_EPOCHS = 1_000_000  # as of `kdist train`
+Rounds = Annotated[
+    int,
+    Parameter(help="How often each point is run.", validator=Number(gte=1, lte=_MOST_ROUNDS)),
+]
 Epochs = Annotated[
-    int, Parameter(help="Epochs of each run; the first is not timed.", validator=Number(gte=2))
+    int,
+    Parameter(
+        help="Epochs of each run; the first is not timed.",
+        validator=Number(gte=2, lte=_MOST_EPOCHS),
+    ),
 ]
 
 _DEFAULTS = SweepOptions()
@@ -111,11 +120,14 @@ def accuracy(
         int,
         Parameter(
             help="Runs of each setting; fewer than 7 give no upper end of the interval.",
-            validator=Number(gte=1),
+            validator=Number(gte=1, lte=_MOST_ROUNDS),
         ),
     ] = 7,
     base_batch: Annotated[
-        int, Parameter(help="Global batch that --base-lr suits.", validator=Number(gte=1))
+        int,
+        Parameter(
+            help="Global batch that --base-lr suits.", validator=Number(gte=1, lte=MOST_IMAGES)
+        ),
     ] = 32,
     sweep: Sweep = _DEFAULTS,
     config: ConfigFile = None,
@@ -155,7 +167,8 @@ def scaling(
     batch_size: Annotated[
         int,
         Parameter(
-            help="Weak scaling: training images per batch and replica.", validator=Number(gte=1)
+            help="Weak scaling: training images per batch and replica.",
+            validator=Number(gte=1, lte=MOST_IMAGES),
         ),
     ] = 64,
     global_batch: Annotated[
@@ -163,7 +176,7 @@ def scaling(
         Parameter(
             help="Strong scaling: training images per batch; by default --batch-size times the most"
             " replicas.",
-            validator=Number(gte=1),
+            validator=Number(gte=1, lte=MOST_IMAGES),
         ),
     ] = None,
     modes: Annotated[
@@ -179,6 +192,7 @@ def scaling(
     """Measure the efficiency of 1 to N replicas, and what collectives and input cost."""
     train = _train_settings(recipe, config, settings, decided=_NOT_TIMED)
     asked = None if replicas is None else parse_whole_numbers("--replicas", replicas)
+    from ..sweep.checks import check_experiment
     from ..sweep.machine import replica_counts
     from ..sweep.scaling import MODES, ScalingSweep
 
@@ -195,9 +209,10 @@ def scaling(
             rounds=rounds,
         )
 
-    return _run(
-        experiment(asked) if asked else lambda machine: experiment(replica_counts(machine)), sweep
-    )
+    if asked is not None:
+        return _run(experiment(asked), sweep)
+    check_experiment(experiment([1]))  # here: how many GPUs there are takes seconds to ask
+    return _run(lambda machine: experiment(replica_counts(machine)), sweep)
 
 
 def _train_settings(

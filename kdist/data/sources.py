@@ -106,7 +106,7 @@ def find_fashion_mnist(
 
 
 def _checked(folder: Path, files: tuple[IdxFile, ...]) -> Path:
-    if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+    if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK):
         raise UserError(
             f"data_dir {str(folder)!r} cannot be read: change its permissions (chmod u+rx), or "
             "omit data_dir to have the files found or downloaded."

@@ -14,7 +14,8 @@ from ..errors import UserError
 from .start_up_messages import DEV, quiet_stderr
 
 # The number of logical CPUs is fixed once TensorFlow has started. Idle ones cost nothing, so there
-# are enough for a later strategy in the same process that uses more replicas than the first.
+# are enough for a later strategy in the same process that uses more replicas than the first: 8, the
+# most GPUs that an ordinary machine has, so that training on one can be tried out.
 _LOGICAL_CPUS = 8
 
 
@@ -59,6 +60,13 @@ def _split_cpu(replicas: int | None) -> None:
     configured = len(split) if split else 1
     if replicas is None or (split and replicas <= configured):
         return
+    most = max(_LOGICAL_CPUS, len(os.sched_getaffinity(0)))
+    if replicas > most:
+        raise UserError(
+            f"received replicas={replicas}, but no GPU is visible, and this CPU is split into"
+            f" {most} replicas at most: more than its cores train no sooner, and each takes seconds"
+            f" to start; pass replicas={most} or fewer"
+        )
     try:
         tf.config.set_logical_device_configuration(
             cpu, [tf.config.LogicalDeviceConfiguration()] * max(replicas, _LOGICAL_CPUS)

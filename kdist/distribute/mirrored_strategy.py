@@ -31,8 +31,8 @@ class MirroredStrategy(tf.distribute.MirroredStrategy, _upstream.StrategyHooks):
         devices: Device names as in TensorFlow, one per replica, e.g. `["GPU:0", "GPU:1"]`.
             `None` uses every visible GPU, or the CPU if there is none.
         replicas: Number of replicas, instead of `devices`: the first `replicas` visible GPUs, or
-            that many logical CPUs if there is no GPU. Splitting the CPU has to happen before the
-            first tensor, variable or dataset is made.
+            that many logical CPUs if there is no GPU, at most 8 or one per core. Splitting the CPU
+            has to happen before the first tensor, variable or dataset is made.
         cross_device_ops: How values are reduced over replicas, a `tf.distribute.CrossDeviceOps`.
             `None` uses `tf.distribute.ReductionToOneDevice` on CPUs, where TensorFlow's
             collectives fail in a second strategy of the process, and TensorFlow's default (NCCL)

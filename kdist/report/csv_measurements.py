@@ -1,12 +1,14 @@
 """Measurements from a CSV file: images per second against the batch size."""
 
 import csv
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..analysis.groups import Row
 from ..errors import UserError
+from ..input_files import read_text
 from ..runs.text import sanitize_text
 
 REQUIRED = ("batch_size", "images_per_sec")
@@ -37,25 +39,30 @@ def read_csv_measurements(path: Path) -> CsvMeasurements:
         UserError: It cannot be read, lacks a column or has a value that is no number above 0; the
             message names the line.
     """
-    try:
-        # A spreadsheet may begin the file with a byte order mark.
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, restval="", skipinitialspace=True)
-            reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
-            absent = [name for name in REQUIRED if name not in reader.fieldnames]
-            if absent:
-                raise UserError(
-                    f"no column {' and '.join(absent)}: expected a CSV file with batch_size,"
-                    " images_per_sec and, if you like, replicas"
-                )
-            rows = [_row(line, reader.line_num) for line in reader]
-    except OSError as error:
-        raise UserError(f"unreadable: {error.strerror}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"unreadable: no CSV file: {error}") from error
+    columns, lines = _read(path)
+    absent = [name for name in REQUIRED if name not in columns]
+    if absent:
+        raise UserError(
+            f"no column {' and '.join(absent)}: expected a CSV file with batch_size,"
+            " images_per_sec and, if you like, replicas"
+        )
+    rows = [_row(line, number) for number, line in lines]
     if not rows:
         raise UserError("it has no line of numbers")
     return CsvMeasurements(name=sanitize_text(path.stem), path=path, rows=rows)
+
+
+def _read(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+    """The columns, and the number and values of each line."""
+    try:
+        text = io.StringIO(read_text(path), newline="")
+        reader = csv.DictReader(text, restval="", skipinitialspace=True)
+        reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
+        return list(reader.fieldnames), [(reader.line_num, line) for line in reader]
+    except OSError as error:
+        raise UserError(f"unreadable: {error.strerror}") from error
+    except (ValueError, csv.Error) as error:
+        raise UserError(f"unreadable: no CSV file: {error}") from error
 
 
 def _row(line: Mapping[str, str], number: int) -> Row:

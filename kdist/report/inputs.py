@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UserError
+from ..input_files import why_unreadable
 from ..runs.run_record import FILES, RunRecord, read_run
 from ..sweep.results import SWEEP_FILE, read_sweep
 from ..sweep.sweep_record import SweepRecord
@@ -51,12 +52,13 @@ def find_sources(paths: Sequence[str]) -> Sources:
     sources = Sources()
     seen: set[Path] = set()
     for text in paths:
-        path = Path(text)
         try:
-            children = _children(path)
-        except OSError as error:
+            if not text:
+                raise ValueError("the path is empty")
+            children = _children(Path(text))
+        except (OSError, ValueError) as error:  # also of a path that no file can have
             raise UserError(
-                f"cannot read {text}: {error.strerror}; pass folders of runs, sweeps or"
+                f"cannot read {text}: {why_unreadable(error)}; pass folders of runs, sweeps or"
                 " searches, or CSV files"
             ) from error
         for child in children:

@@ -10,9 +10,6 @@ import vl_convert
 from ..charts.style import DARK, LIGHT, config
 from .report import Report
 
-GENERATOR = '<meta name="generator" content="kdist report">'
-"""Tells a report from other HTML files."""
-
 
 def render_page(report: Report, *, pictures: str) -> str:
     """The HTML of a report; everything that came from files is escaped.

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from ..atomic_files import atomic_write, explain_write_errors
+from ..atomic_files import atomic_write, explain_write_errors, folder_for_files, output_file
 from ..errors import UserError
 from .inputs import find_sources
-from .page import GENERATOR, render_page
-from .report import make_report
 from .skipped import Skipped
 
-_FIRST_CHARACTERS = 2000
+# What begins every page of `page.html.jinja`: tells a report from other HTML files.
+_GENERATOR = b'<meta name="generator" content="kdist report">'
+_FIRST_BYTES = 2000
 _HINT = "pass another --output"
 
 
@@ -54,13 +54,17 @@ def write_report(paths: Sequence[str], *, output: str, baseline: str | None = No
         UserError: Nothing can be shown, a path or the baseline does not exist, or `output` cannot
             be written or is not a report.
     """
-    page = Path(output)
+    page = output_file(output, option="--output")
     folder = page.with_name(f"{page.stem}-charts")
     before = _pictures_before(page)
-    report = make_report(find_sources(paths), baseline=baseline)
+    sources = find_sources(paths)
+    # Here, as they import Altair: a path that leads nowhere is reported at once.
+    from .page import render_page
+    from .report import make_report
+
+    report = make_report(sources, baseline=baseline)
     pictures: dict[str, bytes] = {}
-    with explain_write_errors(page, hint=_HINT):
-        folder.mkdir(parents=True, exist_ok=True)
+    with explain_write_errors(page, hint=_HINT), folder_for_files(folder):
         for figure in report.figures:
             pictures |= figure.pngs(report.data)
         for name, content in pictures.items():
@@ -78,8 +82,10 @@ def _pictures_before(page: Path) -> set[str]:
     with explain_write_errors(page, hint=_HINT):
         if not page.exists():
             return set()
+        with page.open("rb") as file:
+            begins_as_report = _GENERATOR in file.read(_FIRST_BYTES)
+        if not begins_as_report:
+            raise UserError(f"{page} is not a report of kdist: pass another --output, or remove it")
         text = page.read_text(encoding="utf-8", errors="replace")
-    if GENERATOR not in text[:_FIRST_CHARACTERS]:
-        raise UserError(f"{page} is not a report of kdist: pass another --output, or remove it")
     folder = re.escape(quote(f"{page.stem}-charts"))
     return set(re.findall(rf'href="{folder}/([a-z0-9-]+\.png)"', text))

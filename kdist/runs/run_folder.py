@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..atomic_files import atomic_path, atomic_write, explain_write_errors, writable_folder
+from ..atomic_files import (
+    atomic_path,
+    atomic_write,
+    explain_write_errors,
+    remove_empty,
+    writable_folder,
+)
 from ..errors import UserError
 
 if TYPE_CHECKING:
@@ -29,9 +35,7 @@ class RunFolder:
 
     def __init__(self, path: str | None) -> None:
         self.path = Path(path) if path is not None else _unused_name()
-        missing = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
-        self._made: list[Path] = missing
-        writable_folder(self.path, option="--run-dir")
+        self._made = writable_folder(self.path, option="--run-dir")
         if any(self.path.iterdir()):
             raise UserError(
                 f"the run folder {self.path} is not empty: pass another --run-dir, or remove it"
@@ -42,9 +46,7 @@ class RunFolder:
         if not self._holds_a_result():
             for file in (self.path / "config.json", self.history):
                 file.unlink(missing_ok=True)
-        for folder in self._made:
-            if not any(folder.iterdir()):
-                folder.rmdir()
+        remove_empty(self._made)
 
     def _holds_a_result(self) -> bool:
         if (self.path / "summary.json").exists():

@@ -1,7 +1,7 @@
 """`RunRecord`: the contents of a run folder as plain data."""
 
 import csv
-import json
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from typing import Any
 
 from ..arguments import as_real
 from ..errors import UserError
+from ..input_files import parse_json, read_text
 from .run_status import RunStatus, run_status
 from .summary_so_far import summary_so_far
 from .target import Met, met_target
@@ -160,10 +161,10 @@ def _read_summary(path: Path) -> dict[str, Any]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(read_text(path))
     except OSError as error:
         raise UserError(f"{path.name} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(f"{path.name} is not JSON: {error}") from error
     if not isinstance(content, dict):
         raise UserError(f"{path.name} contains a {type(content).__name__}, not an object")
@@ -172,10 +173,10 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _read_history(path: Path) -> list[dict[str, float | None]]:
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file, restkey="beyond", restval="")
-            columns = set(reader.fieldnames or ())
-            rows = list(reader)
+        text = io.StringIO(read_text(path), newline="")
+        reader = csv.DictReader(text, restkey="beyond", restval="")
+        columns = set(reader.fieldnames or ())
+        rows = list(reader)
     except OSError as error:
         raise UserError(f"{path.name} cannot be read: {error.strerror}") from error
     except (ValueError, csv.Error) as error:

@@ -1,13 +1,13 @@
 """A sweep's folder, read: its settings, and a row for each point."""
 
 import dataclasses
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from ..analysis.groups import Row
 from ..errors import UserError
+from ..input_files import parse_json, read_text
 from .columns import invalid_value
 from .kinds import EXPERIMENTS
 
@@ -50,7 +50,7 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
         UserError: It is no folder of a sweep, or one of another version of kdist.
     """
     folder = Path(path)
-    about = _about(folder)
+    about = read_about(folder)
     points: list[Row] = []
     skipped: dict[str, str] = {}
     for point in sorted(folder.glob("points/*")):
@@ -70,8 +70,8 @@ def read_point(folder: Path, kind: str) -> Row | str:
     if not file.exists():
         return "no point.json: it has not ended"
     try:
-        row = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        row = parse_json(read_text(file))
+    except (OSError, ValueError) as error:
         return f"point.json cannot be read: {error}"
     if not isinstance(row, dict) or not {"name", "kind", "status"} <= row.keys():
         return "point.json is not a row of a sweep"
@@ -93,16 +93,21 @@ def why_invalid(row: Row, kind: str, *, file: str) -> str:
     return f"{file} has no {missing[0]}" if row["status"] == "done" and missing else ""
 
 
-def _about(folder: Path) -> dict[str, Any]:
+def read_about(folder: Path) -> dict[str, Any]:
+    """Read `sweep.json` of a sweep's folder: its `kind`, `settings` and `machine`.
+
+    Raises:
+        UserError: As in `read_sweep`.
+    """
     file = folder / SWEEP_FILE
     try:
-        about = json.loads(file.read_text(encoding="utf-8"))
+        about = parse_json(read_text(file))
     except OSError as error:
         raise UserError(
             f"{folder} is no folder of a sweep: its sweep.json cannot be read ({error.strerror});"
             " pass the folder that kdist sweep named"
         ) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(
             f"{file} is no JSON ({error}): pass the folder that kdist sweep named"
         ) from error

@@ -11,8 +11,8 @@ from rich.console import Console
 from ..analysis.groups import done, failures
 from ..atomic_files import atomic_write
 from ..runs.text import count
-from ..training.config import TrainConfig
 from ..training.model_name import model_name
+from .checks import check_experiment
 from .driver import Outcome, RunPoint, run_sweep, why_stopped
 from .experiment import Experiment, ExperimentOrMaker
 from .finished import show_finished
@@ -20,7 +20,7 @@ from .machine import machine as describe_machine
 from .machine import shared_cores_warning
 from .output import print_chart, print_line, print_results
 from .run_point import run_point as run_in_process
-from .sweep_folder import SweepFolder, open_folder
+from .sweep_folder import SweepFolder, holds_sweep, open_folder
 from .sweep_record import read_runs
 
 _FILE_WIDTH = 160
@@ -58,7 +58,7 @@ def sweep(
     console = console or Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     if isinstance(experiment, Experiment):
         _check_and_describe(experiment, console)
-    if output is not None and not fresh:
+    if output is not None and holds_sweep(output, fresh=fresh):
         path, again = Path(output), retry_failed
         if show_finished(experiment, path, machine=machine, retry_failed=again, console=console):
             return 0
@@ -93,8 +93,7 @@ def sweep(
 
 
 def _check_and_describe(experiment: Experiment, console: Console) -> None:
-    for point in experiment.points():
-        TrainConfig.from_dict({**point.config})  # refuses before the first run what the last would
+    check_experiment(experiment)
     print_line(console, experiment.describe())
 
 

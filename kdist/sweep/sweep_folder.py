@@ -12,10 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..atomic_files import atomic_write, explain_write_errors
+from ..arguments import path_text
+from ..atomic_files import (
+    atomic_write,
+    check_writable_folder,
+    explain_write_errors,
+    writable_folder,
+)
 from ..errors import UserError
+from ..input_files import parse_json, read_text
 from .experiment import as_list
-from .results import SWEEP_FILE, SWEEP_FORMAT, Sweep, read_sweep
+from .results import SWEEP_FILE, SWEEP_FORMAT, Sweep, read_about, read_sweep
 
 RUNS = Path("runs")
 
@@ -114,9 +121,7 @@ def open_folder(
     asked = json.loads(json.dumps({"kind": kind, "settings": settings, "machine": machine}))
     if output is not None:
         path = Path(output)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            if fresh:
-                raise UserError(f"{path} is not empty: --fresh takes a new --output")
+        if holds_sweep(output, fresh=fresh):
             check_same(read_sweep(path), asked)
             return SweepFolder(path), True
     else:
@@ -124,10 +129,31 @@ def open_folder(
         if found is not None:
             return SweepFolder(found), True
         path = _unused_name()
+    writable_folder(path, option="--output")
     with explain_write_errors(path, hint="pass another --output"):
-        path.mkdir(parents=True, exist_ok=True)
         atomic_write(path / SWEEP_FILE, as_json({"format": SWEEP_FORMAT, **asked}))
     return SweepFolder(path), False
+
+
+def holds_sweep(output: str, *, fresh: bool) -> bool:
+    """Whether a sweep is in the folder that was given; an empty or missing one is to be written.
+
+    Args:
+        output: The folder.
+        fresh: Reject one that has anything in it.
+
+    Raises:
+        UserError: There is something else in it, or it cannot be written.
+    """
+    path = Path(path_text("--output", output))
+    with explain_write_errors(path, hint="pass another --output"):
+        if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+            check_writable_folder(path, option="--output")
+            return False
+    if fresh:
+        raise UserError(f"{path} is not empty: --fresh takes a new --output")
+    read_about(path)  # raises, where it holds something else
+    return True
 
 
 def as_json(value: Any) -> str:
@@ -193,7 +219,7 @@ def _unfinished(asked: Mapping[str, Any], points: int, retry_failed: bool) -> Pa
 def read_summary(folder: Path) -> dict[str, Any] | None:
     """Read the summary of all points of a sweep; `None` if there is none, or points are left."""
     try:
-        found = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        found = parse_json(read_text(folder / "summary.json"))
         return dict(found) if found["points_left"] == 0 else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

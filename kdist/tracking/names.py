@@ -1,6 +1,7 @@
 """Names of trackers, and checks of the settings that belong to them."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from ..arguments import as_integer
 from ..errors import UserError
@@ -28,7 +29,11 @@ def tracker_names(names: str | Iterable[str] | None) -> tuple[str, ...]:
         >>> tracker_names(["csv,wandb", "wandb"])
         ('wandb', 'csv')
     """
-    parts = [names] if isinstance(names, str) else list(names or ())
+    parts: list[Any] = []
+    if isinstance(names, str | Mapping) or not isinstance(names, Iterable):
+        parts += [] if names is None else [names]
+    else:
+        parts += names
     if not all(isinstance(part, str) for part in parts):
         raise UserError(f"track takes names ({', '.join(TRACKERS)}), received {names!r}")
     asked = {name.strip() for part in parts for name in part.split(",")} - {""}

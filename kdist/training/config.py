@@ -37,8 +37,10 @@ class TrainConfig(Output, Extras, Stopping, Execution, Optimization, Batches, Mo
     """
 
     def __post_init__(self) -> None:
-        if not (self.track is None or isinstance(self.track, str)):  # as text, see below
-            object.__setattr__(self, "track", ",".join(tracker_names(self.track)))
+        # As text, so that a settings file holds what a command line does.
+        steps = first_and_last_step(self.profile_batches)
+        object.__setattr__(self, "track", ",".join(tracker_names(self.track)) or None)
+        object.__setattr__(self, "profile_batches", steps and f"{steps[0]},{steps[1]}")
         check_fields(self)
         if (self.depth - 4) % 6:
             near = 6 * round((self.depth - 4) / 6) + 4
@@ -61,11 +63,6 @@ class TrainConfig(Output, Extras, Stopping, Execution, Optimization, Batches, Mo
                 f"received dataset=sample and data_dir={self.data_dir}: the sample is embedded;"
                 " remove data_dir, or choose dataset=fashion_mnist"
             )
-
-        steps = first_and_last_step(self.profile_batches)
-        # As text, so that a settings file holds what a command line does.
-        object.__setattr__(self, "track", ",".join(tracker_names(self.track)) or None)
-        object.__setattr__(self, "profile_batches", steps and f"{steps[0]},{steps[1]}")
         check_options(
             self.trackers,
             track_batches=self.track_batches,

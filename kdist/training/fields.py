@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import math
 import operator
-import os
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -13,7 +12,7 @@ from typing import Annotated, Any, Literal
 import docstring_parser
 from annotated_types import Ge, Gt, Le, Lt
 
-from ..arguments import as_integer, as_real
+from ..arguments import as_integer, as_real, path_text
 from ..errors import UserError
 
 
@@ -28,6 +27,9 @@ class Repeatable:
 
 
 Folder = Annotated[str, IsFolder()]
+
+# Python refuses to write longer integers, which a command line can have as `0x…`.
+_MOST_BITS = 1000
 
 _BOUNDS: dict[type, tuple[str, Callable[[Any, Any], bool]]] = {
     Ge: ("at least", operator.ge),
@@ -66,12 +68,12 @@ class Field:
 
     @property
     def bounds(self) -> str:
-        """Its bounds as text, such as `at least 0 and below 1`."""
-        return " and ".join(
-            f"{_BOUNDS[type(mark)][0]} {self._written(_bound(mark))}"
-            for mark in self.marks
-            if type(mark) in _BOUNDS
-        )
+        """Its bounds as text, such as `at least 0 and below 1`, or `from 1 to 64`."""
+        marks = {type(mark): mark for mark in self.marks if type(mark) in _BOUNDS}
+        written = {kind: self._written(_bound(mark)) for kind, mark in marks.items()}
+        if written.keys() == {Ge, Le}:
+            return f"from {written[Ge]} to {written[Le]}"
+        return " and ".join(f"{_BOUNDS[kind][0]} {limit}" for kind, limit in written.items())
 
     def has(self, mark: type) -> bool:
         """Whether its type has an annotation of this kind."""
@@ -97,9 +99,9 @@ class Field:
                 raise UserError(f"{self.name} has to be {words}, received {value!r}")
             return value
         if self.has(IsFolder):
-            if not isinstance(value, str | os.PathLike):
-                raise UserError(f"{self.name} has to be the path of a folder, received {value!r}")
-            return os.fspath(value)
+            return path_text(self.name, value)
+        if self.kind is str and not isinstance(value, str):
+            raise UserError(f"{self.name} has to be a text, received {value!r}")
         return self._number(value) if self.kind in (int, float) else value
 
     def _number(self, value: Any) -> int | float:
@@ -118,6 +120,8 @@ class Field:
         return number
 
     def _written(self, number: float) -> str:
+        if isinstance(number, int) and number.bit_length() > _MOST_BITS:
+            return f"one of {number.bit_length()} bits"
         return format(number, "" if self.kind is int else "g")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..atomic_files import writable_folder
+from ..atomic_files import check_writable_folder
 from ..data import ImageData
 from ..distribute.xla import check_xla, describe_xla
 from ..runs.run_folder import RunFolder
@@ -74,7 +74,7 @@ def train(
     folder = RunFolder(config.run_dir)
     try:
         if config.log_dir is not None:
-            writable_folder(Path(config.log_dir), option="--log-dir")
+            check_writable_folder(Path(config.log_dir), option="--log-dir")
         data = load_data(config, announce=announce)
         strategy = _make_strategy(config, ablate)
         with (

@@ -15,7 +15,18 @@ from ..scaling import Rule
 from .fields import Folder, Repeatable, field_names, folder_names
 from .precision import Precision
 
-Count = Annotated[int, Ge(1)]
+# No run has a million epochs, steps between two lines, or trials: a mistyped number is refused at
+# once, not after TensorFlow was imported, whose own numbers end at 64 bits.
+Count = Annotated[int, Ge(1), Le(1_000_000)]
+# More than a machine has GPUs. What it has in fact is asked when a strategy is made.
+Replicas = Annotated[int, Ge(1), Le(64)]
+# Fashion-MNIST has no more training images; a larger batch would be cut to them.
+MOST_IMAGES = 60_000
+BatchSize = Annotated[int, Ge(1), Le(MOST_IMAGES)]
+# Wider and about as deep as anybody trained: width 14 in Zagoruyko & Komodakis 2016, 1,001 layers
+# in He et al. 2016, "Identity Mappings". 16 layers of width 200 have 7 billion weights.
+Depth = Annotated[int, Ge(10), Le(1000)]
+Width = Annotated[int, Ge(1), Le(200)]
 Share = Annotated[float, Ge(0), Lt(1)]
 
 
@@ -52,8 +63,8 @@ class Model:
         wd: Factor of the L2 penalty on every kernel; weight decay with AdamW, NovoGrad and LARS.
     """
 
-    depth: Annotated[int, Ge(10)] = 16
-    width: Count = 10
+    depth: Depth = 16
+    width: Width = 10
     stem_pool: bool = False
     dropout: Share = 0.01
     wd: Annotated[float, Ge(0)] = 5e-6
@@ -65,14 +76,14 @@ class Batches:
 
     Attributes:
         replicas: Number of replicas; by default one per visible GPU. Without a GPU the CPU is
-            split.
+            split, into at most 8 replicas or one per core.
         batch_size: Training images per step and replica.
         val_batch_size: Validation images per step and replica.
     """
 
-    replicas: Count | None = None
-    batch_size: Count = 32
-    val_batch_size: Count = 32
+    replicas: Replicas | None = None
+    batch_size: BatchSize = 32
+    val_batch_size: BatchSize = 32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

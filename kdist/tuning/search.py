@@ -5,12 +5,12 @@ import importlib.util
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from ..errors import UserError
 from ..training.config import TrainConfig
-from ..training.fields import check_fields, field_names
-from ..training.settings import FOLDERS, Count, Output, Stopping
+from ..training.fields import Folder, check_fields, field_names
+from ..training.settings import FOLDERS, Count, Output, Replicas, Stopping
 from .objective import check_time_budget, find_objective, full_name
 from .space import DEFAULT_SPACE, SearchSpace
 
@@ -72,14 +72,14 @@ class Search:
     data: str = "data"
     tuner: Literal["random", "bayesian", "hyperband"] = "random"
     max_trials: Count | None = None
-    factor: Annotated[int, Ge(2)] = 3
+    factor: Annotated[int, Ge(2), Le(100)] = 3
     objective: str = "val_accuracy"
     executions_per_trial: Count = 1
     max_failures: Count = 5
-    per_trial: Count | None = None
-    devices: Count | None = None
-    port: Count | None = None
-    output: str = "runs/tune"
+    per_trial: Replicas | None = None
+    devices: Replicas | None = None
+    port: Annotated[int, Ge(1), Le(65_535)] | None = None
+    output: Folder = "runs/tune"
     space: Mapping[str, Any] | None = None
     config: TrainConfig = dataclasses.field(default_factory=TrainConfig)
 

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 
 from ..atomic_files import atomic_write, explain_write_errors
 from ..errors import UserError
+from ..input_files import parse_json, read_text
 from .search import Search, differences
 
 
@@ -104,9 +105,11 @@ class SearchFolder:
         if not path.exists():
             return None
         try:
-            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            found = parse_json(read_text(path))
         except ValueError as error:
             raise UserError(f"{path} is damaged ({error}): pass another --output") from error
+        if not isinstance(found, dict):
+            raise UserError(f"{path} is damaged (it has no settings): pass another --output")
         return found
 
     def write_json(self, name: str, values: Mapping[str, Any]) -> None:

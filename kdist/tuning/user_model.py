@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ def split_name(name: str) -> tuple[str, str]:
     path, _, function = name.rpartition(":")
     if not path.endswith(".py") or not function.isidentifier():
         raise UserError(f"a model has to be given as FILE.py:FUNCTION, received {name}")
-    if not Path(path).is_file():
+    if not os.path.isfile(path):  # unlike `Path`, also of a path that no file can have
         raise UserError(f"there is no file {path}: pass FILE.py:FUNCTION")
     return path, function
 

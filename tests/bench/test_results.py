@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import os
 
 import pytest
 from kdist.bench import results, runs
@@ -81,19 +82,48 @@ def test_a_written_file_shows_the_same_table(benchmarks, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "{", "[]", '{"benchmarks": []}', '{"format": 99, "benchmarks": []}', '{"format": 1}'],
+    ("text", "words"),
+    [
+        ("", "not a file of kdist bench"),
+        ("{", "not a file of kdist bench"),
+        ("[]", "not a file of kdist bench"),
+        ("[" * 5000, "not a file of kdist bench .*nested more than"),
+        ('{"benchmarks": []}', "not a file of kdist bench"),
+        (
+            '{"format": 99, "benchmarks": []}',
+            "has format 99, this kdist reads 1: run kdist bench again",
+        ),
+        ('{"format": 1}', "not a file of kdist bench"),
+        ('{"format": 1, "benchmarks": [3]}', "not a file of kdist bench"),
+        (
+            '{"format": 1, "benchmarks": [{"title": "x", "outcomes": []}]}',
+            "not a file of kdist bench",
+        ),
+    ],
 )
-def test_a_foreign_file_is_refused(text, tmp_path):
+def test_a_foreign_file_is_refused(text, words, tmp_path):
     path = tmp_path / "bench.json"
     path.write_text(text)
-    with pytest.raises(UserError, match=r"bench\.json"):
+    with pytest.raises(UserError, match=rf"bench\.json (is )?{words}"):
         runs.show(str(path))
 
 
 def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"missing\.json"):
+    with pytest.raises(UserError, match=r"missing\.json .*\(No such file or directory\)"):
         runs.show(str(tmp_path / "missing.json"))
+
+
+def test_an_empty_path_is_refused():
+    for call in (runs.show, lambda path: runs.bench(output=path)):
+        with pytest.raises(UserError, match="has to be a path, received an empty one"):
+            call("")
+
+
+def test_a_pipe_is_not_written_and_not_removed(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="it is not a regular file; pass another --output"):
+        runs.bench(output=str(tmp_path / "pipe"))
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_nothing_runs_where_nothing_can_be_written(monkeypatch):

@@ -54,7 +54,7 @@ def test_help_imports_nothing_heavy(arguments):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--width", "0"], "width has to be at least 1, received 0"),
+        (["--width", "0"], "width has to be from 1 to 200, received 0"),
         (["--depth", "12"], "depth has to be 6n + 4"),
         (["--lr-rule", "cubic"], 'Invalid value "cubic" for --lr-rule. Choose from: "linear"'),
         (["--widht", "2"], "Unknown option: --widht. Did you mean --width?"),

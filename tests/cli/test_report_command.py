@@ -6,12 +6,13 @@ import pytest
 from report_folders import throughput_rows, write_run, write_sweep
 
 
-def test_a_mistake_is_one_line_and_exit_2_before_tensorflow(tmp_path):
+def test_a_mistake_is_one_line_and_exit_2_before_charts_are_imported(tmp_path):
     code = (
         "import sys\nsys.argv = ['kdist', 'report', sys.argv[1]]\n"
         "from kdist.cli import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    print('CODE', end.code)\n"
-        "print([name for name in ('tensorflow', 'keras') if name in sys.modules])"
+        "heavy = ('tensorflow', 'keras', 'scipy', 'altair', 'vl_convert')\n"
+        "print([name for name in heavy if name in sys.modules])"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "no")]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -23,7 +23,7 @@ def test_device_names_as_in_tensorflow(name):
         ({"replicas": 0}, "at least 1"),
         ({"replicas": 2.0}, "an integer"),
         ({"replicas": True}, "an integer"),
-        ({"replicas": 99}, "with 8 logical CPUs"),
+        ({"replicas": 99}, "replicas=99, .* this CPU is split into [0-9]+ replicas at most"),
         ({"devices": []}, "empty list"),
         ({"devices": "CPU:0"}, "has to be a list"),
         ({"devices": [0, 1]}, "has to be a list"),
@@ -43,6 +43,22 @@ def test_gpus_are_counted(monkeypatch):
         kdist.MirroredStrategy(replicas=3)
 
 
+@pytest.mark.parametrize(("cores", "most"), [(2, 8), (8, 8), (12, 12)])
+def test_a_cpu_is_split_into_eight_or_as_many_as_it_has_cores(cores, most, monkeypatch):
+    made = []
+    monkeypatch.setattr(devices.os, "sched_getaffinity", lambda process: set(range(cores)))
+    monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda cpu: None)
+    monkeypatch.setattr(
+        tf.config, "set_logical_device_configuration", lambda cpu, split: made.append(len(split))
+    )
+    assert devices.first_devices(most) == [f"CPU:{index}" for index in range(most)]
+    assert made == [most]
+    for replicas in (most + 1, 10**9, 10**40):
+        with pytest.raises(UserError, match=f"replicas={replicas}, .* pass replicas={most} or"):
+            devices.first_devices(replicas)
+    assert made == [most]
+
+
 def test_a_late_strategy_says_which_line_to_move_up(tmp_path):
     script = tmp_path / "late.py"
     script.write_text(
@@ -57,6 +73,7 @@ def test_a_late_strategy_says_which_line_to_move_up(tmp_path):
 
 def test_in_a_notebook_it_says_to_restart_the_kernel(monkeypatch):
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    monkeypatch.setattr(devices.os, "sched_getaffinity", lambda process: set(range(99)))
     words = (
         r"restart the kernel, and run the cell with `kdist.MirroredStrategy\(replicas=99\)` before"
     )
@@ -75,7 +92,7 @@ def test_printing_a_strategy_says_what_it_runs_on():
 def test_an_interactive_session_is_quiet_and_splits_the_cpu_once_for_strategies_of_all_sizes():
     code = (
         "import kdist, tensorflow as tf\n"
-        "print([len(kdist.MirroredStrategy(replicas=n).devices) for n in (64, 1, 2, 4)])\n"
+        "print([len(kdist.MirroredStrategy(replicas=n).devices) for n in (8, 1, 2, 4)])\n"
         "print(tf.config.threading.get_intra_op_parallelism_threads(), 'thread')"
     )
     done = subprocess.run(
@@ -85,7 +102,7 @@ def test_an_interactive_session_is_quiet_and_splits_the_cpu_once_for_strategies_
         env={name: value for name, value in os.environ.items() if name != VARIABLE},
         stdin=subprocess.DEVNULL,
     )
-    assert done.stdout == "[64, 1, 2, 4]\n1 thread\n"
+    assert done.stdout == "[8, 1, 2, 4]\n1 thread\n"
     assert done.stderr.strip() == ">>>"
 
 

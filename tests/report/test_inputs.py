@@ -66,7 +66,12 @@ def test_typed_numbers(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("no", "cannot read .*no: No such file"), ("", "nothing to report: .*not a run folder")],
+    [
+        ("no", "cannot read .*no: No such file"),
+        ("x" * 300, "cannot read .*x: File name too long"),
+        ("a\0b", "cannot read .*: embedded null byte"),
+        ("", "nothing to report: .*not a run folder"),
+    ],
 )
 def test_nothing_to_show(tmp_path, name, words):
     with pytest.raises(UserError, match=words):
@@ -77,3 +82,13 @@ def test_a_sweep_of_another_version_alone_says_so(tmp_path):
     sweep = write_sweep(tmp_path / "s", "accuracy", [], format=0)
     with pytest.raises(UserError, match="has format 0, this kdist reads 1"):
         find_sources([str(sweep)])
+
+
+def test_an_empty_path_is_not_the_current_folder():
+    with pytest.raises(UserError, match="cannot read : the path is empty; pass run folders"):
+        find_sources([""])
+
+
+def test_a_device_is_no_csv_file():
+    with pytest.raises(UserError, match="/dev/zero: unreadable: .* not a regular file"):
+        find_sources(["/dev/zero"])

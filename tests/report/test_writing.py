@@ -132,6 +132,48 @@ def test_an_output_that_cannot_be_written(tmp_path, output):
         write_report([str(run)], output=str(tmp_path / output))
 
 
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        ("", "--output has to be a path, received an empty one"),
+        ("\udcff.html", "--output has to be a path in UTF-8"),
+        ("/dev/full", "cannot write /dev/full: it is not a regular file; pass another --output"),
+        (".", "cannot write .: it is not a regular file"),
+        ("x" * 300, "cannot write x*: File name too long; pass another --output"),
+        ("x" * 250, "cannot write x*-charts: File name too long; pass another --output"),
+    ],
+)
+def test_an_output_that_is_no_file_is_refused_and_nothing_written(
+    tmp_path, monkeypatch, output, words
+):
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "a")
+    with pytest.raises(UserError, match=f"^{words}"):
+        write_report(["a"], output=output)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_full_disk_leaves_no_charts_without_their_page(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("kdist.charts.figure.Figure.pngs", lambda *_: {"a.png": b"\x89PNG"})
+    monkeypatch.setattr("kdist.report.page.render_page", full)
+    write_run(tmp_path / "a")
+    output = tmp_path / "new" / "report.html"
+    with pytest.raises(UserError, match=r"cannot write .*report\.html: No space left on device"):
+        write_report([str(tmp_path / "a")], output=str(output))
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_of_a_large_file_only_the_first_bytes_are_read(tmp_path):
+    run, output = write_run(tmp_path / "a"), tmp_path / "report.html"
+    with output.open("wb") as file:
+        file.truncate(2**36)  # a file of holes, which no memory takes
+    with pytest.raises(UserError, match="is not a report of kdist"):
+        write_report([str(run)], output=str(output))
+
+
 def test_a_baseline_that_is_not_there(tmp_path):
     run = write_run(tmp_path / "a")
     with pytest.raises(UserError, match="no run is called b: --baseline is one of a"):

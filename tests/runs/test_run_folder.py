@@ -27,6 +27,13 @@ def test_a_file_in_the_way_is_refused(tmp_path):
             RunFolder(str(tmp_path / path))
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "deep/" + "x" * 300, "x/" * 3000])
+def test_a_path_that_is_too_long_is_refused_and_leaves_no_folder(tmp_path, name):
+    with pytest.raises(UserError, match="cannot write .*: File name too long; pass another --run-"):
+        RunFolder(str(tmp_path / name))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_every_run_gets_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     paths = {RunFolder(None).path for _ in range(3)}

@@ -41,8 +41,31 @@ def test_the_settings_of_a_run_folder_are_a_run(tmp_path):
     assert TrainConfig.from_dict(read_settings(str(path))) == config
 
 
+@pytest.mark.parametrize("name", ["a.toml", "a.json"])
+def test_a_byte_order_mark_is_no_part_of_the_settings(name, tmp_path):
+    text = "width = 2" if name == "a.toml" else '{"width": 2}'
+    (tmp_path / name).write_text(text, encoding="utf-8-sig")
+    assert read_settings(str(tmp_path / name)) == {"width": 2}
+
+
+@pytest.mark.parametrize("path", ["", "a\0.toml", "\udcff.toml", "x" * 300, "/dev/zero", "."])
+def test_what_is_no_file_is_no_settings_file(path):
+    with pytest.raises(UserError, match=r"^(the settings file has to be|cannot read the settings)"):
+        read_settings(path)
+
+
 @pytest.mark.parametrize(
-    ("name", "text"), [("a.json", "{"), ("a.json", "[1]"), ("a.toml", "width"), ("a.toml", None)]
+    ("name", "text"),
+    [
+        ("a.json", "{"),
+        ("a.json", "[1]"),
+        ("a.json", '{"a":' * 5000),
+        ("a.toml", "width"),
+        ("a.toml", None),
+        ("a.toml", "a = " + "[" * 5000 + "]" * 5000),
+        ("a.toml", "width = 0x" + "f" * 5000),
+        ("a.toml", "width = " + "9" * 5000),
+    ],
 )
 def test_what_is_no_settings_file(name, text, tmp_path):
     path = tmp_path / name

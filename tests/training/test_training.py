@@ -247,7 +247,7 @@ def test_the_noise_scale_is_among_an_epochs_values(short_run):
     "values",
     [
         {"subset": 20_000},
-        {"replicas": 99},
+        {"replicas": 9},
         {"xla": True},
         {"schedule": "cosine", "epochs": 1, "warmup_epochs": 0.9, "subset": 16, "replicas": 1},
         {"log_dir": "/proc/version/log"},
@@ -257,6 +257,13 @@ def test_nothing_is_left_when_a_run_cannot_start(tmp_path, values):
     with pytest.raises(UserError):
         train(config(tmp_path / "run", **values), announce=silent, verbose=0)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_of_tensorboard_is_not_left_either(tmp_path):
+    settings = config(tmp_path / "run", log_dir=str(tmp_path / "new" / "log"), subset=20_000)
+    with pytest.raises(UserError, match="20,?000"):
+        train(settings, announce=silent, verbose=0)
+    assert list(tmp_path.iterdir()) == []
 
 
 def check_averaged(model):

@@ -1,12 +1,12 @@
 """Settings files that come with kdist, and how a settings file is read."""
 
-import json
 import tomllib
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
+from ...arguments import path_text
 from ...errors import UserError
+from ...input_files import check_plain, parse_json, read_text, why_unreadable
 
 
 def recipe_names() -> tuple[str, ...]:
@@ -33,16 +33,24 @@ def read_settings(path: str) -> dict[str, Any]:
     Raises:
         UserError: It cannot be read, or is neither.
     """
+    path_text("the settings file", path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        settings = json.loads(text) if path.endswith(".json") else tomllib.loads(text)
+        text = read_text(path)
+        settings = parse_json(text) if path.endswith(".json") else _parse_toml(text)
     except (OSError, ValueError) as error:
         raise UserError(
-            f"cannot read the settings in {path}: {error}; pass a .toml or .json file of settings,"
-            " such as the config.json of a run folder"
+            f"cannot read the settings in {path}: {why_unreadable(error)}; pass a .toml or .json"
+            " file of settings, such as the config.json of a run folder"
         ) from error
     if not isinstance(settings, dict):
         raise UserError(
             f"{path} holds a {type(settings).__name__}, expected names and values of settings"
         )
     return settings
+
+
+def _parse_toml(text: str) -> Any:
+    try:
+        return check_plain(tomllib.loads(text))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error

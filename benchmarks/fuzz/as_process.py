@@ -1,0 +1,79 @@
+"""Runs a command line as a shell would, in a process of its own."""
+
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO
+
+from .cases import Case
+from .folder import contents, folder_of
+from .outcome import FindingError, Outcome
+
+MOST_SECONDS = 180
+"""For a machine with other work, where TensorFlow alone may take a minute to import."""
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def can_run(case: Case) -> bool:
+    """Whether a process can be given the arguments: the system takes bytes without null."""
+    try:
+        return not any(b"\0" in os.fsencode(argument) for argument in case.arguments)
+    except UnicodeEncodeError:
+        return False
+
+
+def run(case: Case, *, output: str | None = None) -> Outcome:
+    """Run a case.
+
+    Args:
+        case: The case.
+        output: A file for standard output, such as `/dev/full`; by default a file of its own.
+
+    Raises:
+        FindingError: It hangs.
+    """
+    with (
+        folder_of(case) as folder,
+        tempfile.TemporaryFile() as err,
+        open(output, "wb") if output else tempfile.TemporaryFile() as out,
+    ):
+        before = contents(folder)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kdist", *case.arguments],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+        )
+        code, peak = _wait(process)
+        return Outcome(
+            code=code,
+            output="" if output else _text(out),
+            errors=_text(err),
+            peak_bytes=peak,
+            changed=dict(contents(folder).items() ^ before.items()),
+        )
+
+
+def _wait(process: "subprocess.Popen[bytes]") -> tuple[int, int]:
+    """Wait for a process: its exit code, and the most bytes of memory that it had."""
+    ended = os.pidfd_open(process.pid)
+    try:
+        if not select.select([ended], [], [], MOST_SECONDS)[0]:
+            process.kill()
+            raise FindingError(f"no end within {MOST_SECONDS} s")
+    finally:
+        os.close(ended)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, used.ru_maxrss * 1024
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "replace")

@@ -1,0 +1,184 @@
+"""Command lines: those that a user could type, with odd values, in odd combinations."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+from kdist.bench.prediction import Prediction
+from kdist.training.fields import Field, IsFolder, fields_of
+from kdist.tuning.search import Search
+
+from .cases import Case
+from .odd_values import ODD_NUMBERS, ODD_PATHS, ODD_TEXTS, READ_PATHS
+from .result_files import result_files
+from .settings_files import FIELDS, files, ordinary, settings, spaces
+
+_LISTS = ODD_TEXTS | ODD_NUMBERS | st.sampled_from(["8", "8,16", "1,2", "1000,2000", "2,1,64"])
+_SWEEP = {"--output": ODD_PATHS, "--fresh": None, "--retry-failed": None, "--rounds": ODD_NUMBERS}
+_SWEEPS: dict[str, Mapping[str, Any]] = {
+    "throughput": {"--batch-sizes": _LISTS, "--replicas": _LISTS, "--epochs": ODD_NUMBERS},
+    "accuracy": {
+        "--batch-sizes": _LISTS,
+        "--replicas": _LISTS,
+        "--lr-rules": _LISTS,
+        "--seeds": ODD_NUMBERS,
+        "--base-batch": ODD_NUMBERS,
+    },
+    "scaling": {
+        "--replicas": _LISTS,
+        "--modes": _LISTS,
+        "--epochs": ODD_NUMBERS,
+        "--batch-size": ODD_NUMBERS,
+        "--global-batch": ODD_NUMBERS,
+    },
+}
+_SEARCH = {
+    field.name: field for field in fields_of(Search) if field.name not in ("config", "model")
+}
+_PREDICTION = {field.name: field for field in fields_of(Prediction)}
+
+
+COMMANDS = ("train", "sweep", "tune", "report", "bench", "devices", "dashboard")
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """A command line of any command, with the files that it names."""
+    kinds = (train, train, sweep, sweep, tune, tune, report, report, report, bench, small)
+    kinds += (nonsense,)
+    case = draw(draw(st.sampled_from(kinds))())
+    arguments = list(case.arguments)
+    if draw(st.integers(0, 19)) == 0:
+        arguments.insert(draw(st.integers(0, len(arguments))), draw(ODD_TEXTS))
+    if draw(st.integers(0, 19)) == 0:
+        arguments += draw(st.sampled_from([["--help"], ["--version"], ["--"], ["--debug"], ["-x"]]))
+    return Case(arguments, case.files)
+
+
+@st.composite
+def train(draw: st.DrawFn) -> Case:
+    """`kdist train`."""
+    options = draw(_options(FIELDS))
+    if draw(st.integers(0, 9)) == 0:
+        options.append("--config-from-wandb")
+    return draw(_with_file(["train", *options], "--config", settings()))
+
+
+@st.composite
+def sweep(draw: st.DrawFn) -> Case:
+    """`kdist sweep`."""
+    kind = draw(st.sampled_from(sorted(_SWEEPS)))
+    own = draw(_plain({**_SWEEPS[kind], **_SWEEP}))
+    arguments = ["sweep", kind, *own, *draw(_options(FIELDS, most=1))]
+    case = draw(_with_file(arguments, "--config", settings()))
+    if draw(st.booleans()):
+        return case
+    output = ["--output", draw(st.sampled_from(["s", "run", "s/points"]))]
+    return Case([*case.arguments, *output], {**case.files, **draw(result_files())})
+
+
+@st.composite
+def tune(draw: st.DrawFn) -> Case:
+    """`kdist tune`."""
+    model = draw(st.sampled_from([[], [], ["mine.py:build"]]) | ODD_PATHS.map(lambda path: [path]))
+    arguments = ["tune", *model, *draw(_options(_SEARCH)), *draw(_options(FIELDS, most=1))]
+    case = draw(_with_file(arguments, "--space", spaces()))
+    found = draw(st.just({}) | whole_search())
+    return Case(case.arguments, {**case.files, **found, "mine.py": b"def build(hp): pass\n"})
+
+
+@st.composite
+def whole_search(draw: st.DrawFn) -> dict[str, bytes]:
+    """What may lie where a search begins by default."""
+    _, content = draw(files(settings()))
+    return {"runs/tune/search.json": content}
+
+
+@st.composite
+def report(draw: st.DrawFn) -> Case:
+    """`kdist report`."""
+    found = draw(result_files())
+    places = sorted({name.partition("/")[0] for name in found})
+    paths = draw(st.lists(st.sampled_from([*places, "."]) | READ_PATHS, min_size=1, max_size=3))
+    if draw(st.integers(0, 2)):
+        paths = places or paths
+    options = draw(_plain({"--output": ODD_PATHS, "--baseline": ODD_TEXTS}, most=1))
+    return Case(["report", *paths, *options], found)
+
+
+@st.composite
+def bench(draw: st.DrawFn) -> Case:
+    """`kdist bench`."""
+    own = draw(
+        _plain(
+            {
+                "--quick": None,
+                "--rounds": ODD_NUMBERS,
+                "--output": ODD_PATHS,
+                "--predict": _LISTS,
+                "--show": READ_PATHS,
+            }
+        )
+    )
+    arguments = ["bench", *own, *draw(_options(_PREDICTION, most=2))]
+    return draw(_with_file(arguments, "--show", settings()))
+
+
+@st.composite
+def small(draw: st.DrawFn) -> Case:
+    """`kdist devices` and `kdist dashboard`."""
+    dashboard = {"--project": ODD_TEXTS, "--entity": ODD_TEXTS, "--report": None}
+    command, options = draw(
+        st.sampled_from([("devices", {"--replicas": ODD_NUMBERS}), ("dashboard", dashboard)])
+    )
+    return Case([command, *draw(_plain(options))])
+
+
+@st.composite
+def nonsense(draw: st.DrawFn) -> Case:
+    """Anything."""
+    first = draw(st.sampled_from(["train", "sweep", "report", "tunes", "", "--help"]) | ODD_TEXTS)
+    return Case([first, *draw(st.lists(ODD_TEXTS | ODD_NUMBERS | ODD_PATHS, max_size=4))])
+
+
+@st.composite
+def _options(draw: st.DrawFn, fields: Mapping[str, Field], *, most: int = 4) -> list[str]:
+    """Options of settings, most of them with values that they take."""
+    names = draw(st.lists(st.sampled_from(sorted(fields)), max_size=most))
+    found = []
+    for name in names:
+        field, option = fields[name], f"--{name.replace('_', '-')}"
+        if field.kind is bool and draw(st.integers(0, 9)):
+            found.append(draw(st.sampled_from([option, f"--no-{option[2:]}"])))
+            continue
+        value = str(draw(ordinary(field) | ordinary(field) | _odd(field)))
+        found += draw(st.sampled_from([[option, value], [f"{option}={value}"]]))
+    return found
+
+
+def _odd(field: Field) -> st.SearchStrategy[str]:
+    if field.has(IsFolder):
+        return ODD_PATHS
+    return ODD_NUMBERS if field.kind in (int, float) else ODD_TEXTS
+
+
+@st.composite
+def _plain(draw: st.DrawFn, options: Mapping[str, Any], *, most: int = 3) -> list[str]:
+    """Options with a strategy for their values each; `None` for flags."""
+    names = draw(st.lists(st.sampled_from(sorted(options)), max_size=most))
+    values = [None if options[name] is None else draw(options[name]) for name in names]
+    return [part for pair in zip(names, values, strict=True) for part in pair if part is not None]
+
+
+@st.composite
+def _with_file(
+    draw: st.DrawFn, arguments: list[str], option: str, values: st.SearchStrategy[dict[str, Any]]
+) -> Case:
+    """The arguments, every other time with a file of settings or an odd path."""
+    match draw(st.integers(0, 5)):
+        case 0 | 1:
+            name, content = draw(files(values))
+            return Case([*arguments, option, name], {name: content})
+        case 2:
+            return Case([*arguments, option, draw(READ_PATHS)])
+    return Case(arguments)

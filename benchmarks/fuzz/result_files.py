@@ -1,0 +1,114 @@
+"""Folders of runs, sweeps and searches, with a file of them damaged."""
+
+import csv
+import io
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from .settings_files import ODD_VALUES, as_json_text, damaged
+
+_TESTS = Path(__file__).resolve().parents[2] / "tests"
+_CELLS = st.sampled_from(
+    [
+        *["-1", "0", "-0.5", "1", "1e308", "1e999", "nan", "inf", "", " ", "x", "9" * 5000],
+        *['"', '"a\nb"', "\0", "1,2", "1;2", "<script>", "None", "1e-320", "\u0663"],
+    ]
+)
+
+Files = dict[str, bytes | None]
+
+
+@cache
+def whole(kind: str) -> Files:
+    """The files of a whole folder: a run, a sweep of a kind, or a file of measurements."""
+    if str(_TESTS) not in sys.path:
+        sys.path.append(str(_TESTS))
+    import report_folders as made
+
+    if kind == "csv":
+        return {
+            "speeds.csv": b"batch_size,replicas,images_per_sec\n8,1,100\n16,1,150\n32,2,190.5\n"
+        }
+    writers: dict[str, Callable[[Path], object]] = {
+        "run": lambda at: made.write_run(at / "run"),
+        "throughput": lambda at: made.write_sweep(at / "s", "throughput", made.throughput_rows()),
+        "accuracy": lambda at: made.write_sweep(at / "s", "accuracy", made.accuracy_rows()),
+        "scaling": lambda at: made.write_sweep(at / "s", "scaling", made.scaling_rows()),
+    }
+    with tempfile.TemporaryDirectory() as name:
+        writers[kind](Path(name))
+        files = (path for path in sorted(Path(name).rglob("*")) if path.is_file())
+        return {str(path.relative_to(name)): path.read_bytes() for path in files}
+
+
+@st.composite
+def result_files(draw: st.DrawFn) -> Files:
+    """One or two folders or files that a report shows, one or two of their files changed."""
+    kinds = st.sampled_from(["run", "run", "csv", "throughput", "accuracy", "scaling"])
+    found: Files = {}
+    for kind in draw(st.lists(kinds, min_size=1, max_size=2, unique=True)):
+        found |= whole(kind)
+    for _ in range(draw(st.integers(0, 2))):
+        name = draw(st.sampled_from(sorted(found)))
+        content = found[name]
+        if content is None or draw(st.integers(0, 7)) == 0:
+            del found[name]
+            if draw(st.booleans()):
+                found[name] = None  # a folder in the file's place
+        else:
+            found[name] = draw(_changed(name, content))
+    return found
+
+
+def _changed(name: str, content: bytes) -> st.SearchStrategy[bytes]:
+    other = _other_json(content) if name.endswith(".json") else _other_csv(content)
+    return other | other | damaged(content)
+
+
+@st.composite
+def _other_json(draw: st.DrawFn, content: bytes) -> bytes:
+    """The same JSON with a value somewhere in it removed or replaced."""
+    try:
+        value = json.loads(content)
+    except ValueError:
+        return content
+    place: Any = value
+    while isinstance(place, dict | list) and place:
+        keys = sorted(place) if isinstance(place, dict) else range(len(place))
+        key = draw(st.sampled_from(keys))
+        if not isinstance(place[key], dict | list) or draw(st.booleans()):
+            if draw(st.integers(0, 3)):
+                place[key] = draw(ODD_VALUES)
+            else:
+                del place[key]
+            break
+        place = place[key]
+    return as_json_text(value).encode()
+
+
+@st.composite
+def _other_csv(draw: st.DrawFn, content: bytes) -> bytes:
+    """The same table with a cell replaced, or a line or column removed or added."""
+    rows = list(csv.reader(io.StringIO(content.decode("utf-8", "replace"))))
+    for _ in range(draw(st.integers(1, 3))):
+        row = draw(st.integers(0, len(rows) - 1)) if rows else 0
+        match draw(st.integers(0, 5)):
+            case 0:
+                rows[row : row + 1] = []
+            case 1:
+                rows.insert(row, draw(st.lists(_CELLS, max_size=12)))
+            case 2:
+                rows = [line[1:] for line in rows]
+            case _ if rows and rows[row]:
+                column = draw(st.integers(0, len(rows[row]) - 1))
+                rows[row][column] = draw(_CELLS)
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    return text.getvalue().encode("utf-8", "surrogatepass")
