@@ -1,4 +1,4 @@
-"""The overhead of monitoring: BatchNormMonitor per epoch, GradientNoiseScale per step.
+"""The overhead of monitoring: BatchNormMonitor per epoch, the others per step.
 
     python benchmarks/callbacks.py        # WRN-16-1, batch 128: about five minutes on two cores
 
@@ -18,10 +18,11 @@ import keras
 import tensorflow as tf
 import training_steps
 from kdist.bench.workload import timed
-from kdist.callbacks import BatchNormMonitor, GradientNoiseScale
+from kdist.callbacks import BatchNormMonitor, GradientNoiseScale, StopAtNonFinite
 from kdist.models import WideResNet
 
 EPOCH_IMAGES = 60_000
+TINY_STEPS = 1000
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--rounds", type=int, default=11)
@@ -53,6 +54,15 @@ def watched(strategy, every):
     return training_steps.steps(model, batch, args.steps)
 
 
+def fit_of_tiny_steps(*callbacks):
+    """Return a candidate: an epoch of short steps, of which a wait would be a large share."""
+    model = one.build(lambda: keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)]))
+    with one.scope():
+        model.compile("sgd", "mse", steps_per_execution=1)
+    data = tf.data.Dataset.from_tensors((tf.zeros((8, 8)), tf.zeros((8, 1)))).repeat(TINY_STEPS)
+    return timed(lambda: model.fit(data, verbose=0, callbacks=list(callbacks)))
+
+
 def relative_times(candidates):
     """Return the seconds of the second candidate over those of the first, round by round."""
     interleaved.rounds(candidates, 2)  # warm-up
@@ -81,3 +91,5 @@ share = 100 * (statistics.median(every_step) - 1) / 50
 print(f"  with every=50, the default: {share:.1f} % of a training")
 both = {"plain": training_steps.steps(network(two), batch, args.steps), "watched": watched(two, 1)}
 print(f"GradientNoiseScale, two replicas: a step takes {spread(relative_times(both))} steps")
+tiny = {"plain": fit_of_tiny_steps(), "watched": fit_of_tiny_steps(StopAtNonFinite(verbose=0))}
+print(f"StopAtNonFinite: a tiny step takes {spread(relative_times(tiny))} steps")

@@ -98,10 +98,9 @@ class StopAtNonFinite(ResumableCallback):
         super().on_train_batch_end(batch, logs)
         values = logs or {}
         for name in self._watched(values):
-            numbers = np.ravel(values[name])
-            wrong = numbers[~np.isfinite(numbers)]
-            if len(wrong):
-                self._stop(batch, name, float(wrong[0]))
+            value = _non_finite_of(values[name])
+            if value is not None:
+                self._stop(batch, name, value)
                 return
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -149,6 +148,15 @@ class StopAtNonFinite(ResumableCallback):
         if missing:
             raise UserError(f"StopAtNonFinite needs {', '.join(missing)}{_reported(logs)}")
         return names
+
+
+def _non_finite_of(value: Any) -> float | None:
+    """The value, or the first of several, that is not finite."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else value
+    numbers = np.ravel(value)
+    wrong = numbers[~np.isfinite(numbers)]
+    return float(wrong[0]) if len(wrong) else None
 
 
 def _reported(logs: Mapping[str, Any]) -> str:

@@ -91,7 +91,7 @@ def run(case: Case) -> Outcome:
 
 
 def _call(arguments: Sequence[str]) -> Any:
-    from kdist.cli.app import main
+    from kdist.cli import main
 
     sys.argv = ["kdist", *arguments]
     try:

@@ -7,6 +7,7 @@ from cyclopts import App, CycloptsError, UnknownOptionError
 
 from .. import __version__
 from ..errors import TrainingError, UserError
+from ..signals import Received
 from ..training.config import TrainConfig
 from ..training.fields import field_names
 from .bench import bench
@@ -31,8 +32,12 @@ for command in (train, sweep_app, tune, bench, report, dashboard, devices):
 app.register_install_completion_command()
 
 
-def main() -> None:
-    """Run the command line; an error is one line, and exit code 2 if it is the user's."""
+def main(received: Received) -> None:
+    """Run the command line; an error is one line, and exit code 2 if it is the user's.
+
+    Args:
+        received: What `raise_signals` yielded.
+    """
     # TensorFlow's Python logger tells every reduction at level INFO.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     arguments, debug = take_debug(sys.argv[1:])
@@ -50,7 +55,8 @@ def main() -> None:
         code = 1
     except Exception as error:
         end_output()
-        if debug:
+        # An interrupted import of a library may end in any exception.
+        if debug or received.first is not None:
             raise
         print(f"kdist: error: {unexpected(error)}", file=sys.stderr)
         code = 1

@@ -11,11 +11,10 @@ def main() -> None:
         try:
             from .app import main as run  # its imports may be interrupted, too
 
-            run()
+            run(received)
         except KeyboardInterrupt as error:
             number = signal_of(error)
         except Exception:
-            # An interrupted import of a library may end in any exception.
             if received.first is None:
                 raise
             number = received.first
