@@ -47,6 +47,9 @@
     const config = structuredClone(report.config[theme()]);
     // Long names leave room for what they are the names of.
     config.axis.labelLimit = Math.min(config.axis.labelLimit, 0.38 * element.clientWidth);
+    // On a phone, legends stand below each other.
+    if (element.clientWidth < 500)
+      config.legend = { ...config.legend, columns: 2, layout: { top: { direction: "vertical", anchor: "start" } } };
     const { view } = await vegaEmbed(inner, spec, { actions: false, renderer: "svg", config });
     inner.setAttribute("aria-hidden", "true");
     views.set(element, view);

@@ -180,4 +180,7 @@ def test_in_a_browser(opened, subtests):
         assert phone.evaluate("document.documentElement.scrollWidth") <= 390
         for chart in phone.locator(".chart svg").all():
             assert chart.bounding_box()["width"] <= 390
+        for label in phone.locator(".role-legend-label text").all():
+            box = label.bounding_box()
+            assert box["x"] + box["width"] <= 390 - 14  # the padding of the card
         columns_can_be_reached(phone)
