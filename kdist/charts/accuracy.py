@@ -24,7 +24,7 @@ _SETTING = ("batch_size", "replicas", "lr_rule")
 
 @dataclass(frozen=True, kw_only=True)
 class _Setting:
-    """A setting of the sweep: its names, its summary, its rows, and its series and place."""
+    """A setting of the sweep: its label, summary and rows, and where it is drawn."""
 
     label: str
     summary: Mapping[str, Any]
@@ -39,7 +39,7 @@ def accuracy_figures(
     summary: Mapping[str, Any],
     runs: Mapping[str, RunRecord],
 ) -> Figures:
-    """The figures of an accuracy sweep: time to the target, best accuracy, validation curves.
+    """Draw an accuracy sweep: time to the target, best accuracy, validation curves.
 
     Args:
         prefix: What the ids `accuracy`, `best-accuracy` and `curves` begin with.
@@ -143,7 +143,7 @@ def _time_to_target(
 def _noise_scale(
     critical: Mapping[str, float] | None, batches: Sequence[float]
 ) -> tuple[float, str] | None:
-    """The gradient noise scale as a mark, unless it would squeeze the batches together."""
+    """Return the gradient noise scale as a mark, unless it is far from the batches."""
     if critical is None or not min(batches) / _FAR <= critical["median"] <= max(batches) * _FAR:
         return None
     return critical["median"], "noise scale"

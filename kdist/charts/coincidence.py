@@ -1,11 +1,11 @@
-"""Curves that lie on each other, and the dashes that show every one of them."""
+"""Curves that lie on each other, and dashes and rings that show each of them."""
 
 from collections.abc import Mapping, Sequence
 
 Curve = Mapping[float, float]
 """Heights by place, such as accuracies by epoch."""
 
-# Closer than this part of the range of all curves, two lines of a chart cannot be told apart.
+# Closer than this fraction of the range of all curves, two lines of a chart look like one.
 _CLOSE = 0.004
 # Pixels of one curve before the next one's turn.
 _DASH = 9.0
@@ -28,8 +28,8 @@ def coinciding(curves: Mapping[str, Curve]) -> list[list[str]]:
     close = _CLOSE * (max(heights) - min(heights)) if heights else 0.0
     groups: list[list[str]] = []
     for name, curve in curves.items():
-        alike = (group for group in groups if _agree(curve, curves[group[0]], close))
-        group = next(alike, None)
+        same = (group for group in groups if _agree(curve, curves[group[0]], close))
+        group = next(same, None)
         if group is None:
             groups.append([name])
         else:

@@ -36,7 +36,7 @@ _GAP_LINES = {
 _NOISE = RunColumn(name="gradient_noise_scale", label="Images", form=",.4~g", zero=True)
 _COLUMNS = ("epoch", "seconds", *(c.name for c in (*_LEARNING, *_GAPS, _NOISE)), "global_batch")
 
-# So many runs are described in words.
+# The most runs that are described in words.
 _DESCRIBED = 8
 
 
@@ -99,7 +99,7 @@ def _learning_curves(runs: Sequence[RunRecord], names: Sequence[str]) -> list[Fi
 
 
 def _equal_curves(runs: Sequence[RunRecord], column: RunColumn) -> str:
-    """A sentence on runs whose curves cannot be told apart by their place."""
+    """Return a sentence that names the runs whose curves lie on each other."""
     groups = coinciding({run.name: curve_of(run, column.name) for run in runs})
     if not groups:
         return ""

@@ -62,13 +62,13 @@ class Figure:
     columns: int = 2
 
     def files(self) -> list[str]:
-        """The names of the PNG files, one for each view."""
+        """Return the names of the PNG files, one for each view."""
         if len(self.variants) == 1:
             return [f"{self.id}.png"]
         return [f"{self.id}-{_slug(variant.label)}.png" for variant in self.variants]
 
     def page_specs(self) -> list[dict[str, Any]]:
-        """Vega-Lite specifications that fill the width of the page."""
+        """Return Vega-Lite specifications that fill the width of the page."""
         specs = [variant.chart.to_dict() for variant in self.variants]
         for spec in specs:
             spec |= {"width": "container", "description": self.alt}
@@ -77,7 +77,7 @@ class Figure:
         return specs
 
     def pngs(self, data: Mapping[str, Any]) -> dict[str, bytes]:
-        """The PNG files' contents by name, one for each view, with title and legend.
+        """Render a PNG file for each view, with title and legend; returns their contents by name.
 
         Args:
             data: The rows by the name of the data.
@@ -90,7 +90,7 @@ class Figure:
         return files
 
     def png(self, data: Mapping[str, Any], *, note: str = "") -> bytes:
-        """One PNG file's content: all views side by side, with title, caption and legends.
+        """Render one PNG file with all views side by side, with title, caption and legends.
 
         Args:
             data: The rows by the name of the data.

@@ -3,23 +3,23 @@
 from typing import Any
 
 MISSING = "\N{EN DASH}"
-"""Stands where there is no number."""
+"""Shown where there is no value."""
 
 
 def accuracy(value: float | None) -> str:
-    """Four digits, as Keras prints it."""
+    """Format an accuracy with four digits, as Keras does."""
     return MISSING if value is None else f"{value:.4f}"
 
 
 def rate(value: float | None) -> str:
-    """Three digits at least: `1,235`, `12.3`."""
+    """Format images per second with at least three digits: `1,235`, `12.3`."""
     if value is None:
         return MISSING
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def seconds(value: float | None) -> str:
-    """With its unit: `0.0213 s`, `41.7 s`, `12.3 min`, `3.4 h`."""
+    """Format a duration with its unit: `0.0213 s`, `41.7 s`, `12.3 min`, `3.4 h`."""
     if value is None:
         return MISSING
     if value < 600:
@@ -28,7 +28,7 @@ def seconds(value: float | None) -> str:
 
 
 def setting(value: Any) -> str:
-    """As it stands in a settings file; nothing is a dash."""
+    """Format the value of a setting; `None` is a dash."""
     if value is None:
         return MISSING
     if isinstance(value, bool):

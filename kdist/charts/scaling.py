@@ -16,7 +16,7 @@ _PART_COLOURS = ["weak", "strong", *_PARTS]
 
 
 def scaling_figures(ident: str, name: str, summary: Mapping[str, Any]) -> Figures:
-    """The figure of a scaling sweep.
+    """Draw a scaling sweep.
 
     Args:
         ident: The figure's; its data are `<ident>-medians`, `-ideal`, `-steps` and `-parts`.
@@ -51,8 +51,8 @@ def scaling_figures(ident: str, name: str, summary: Mapping[str, Any]) -> Figure
         title="Speed on more replicas",
         of=name,
         caption=f"Points: medians, relative to {base} of the same round; bars: from the slowest to"
-        " the fastest round. Dashed: ideal, as many times the speed. Collectives and input: what a"
-        " step is shorter by without them; compute: the rest.",
+        " the fastest round. Dashed: ideal, as many times the speed. Collectives and input: how"
+        " much shorter a step is without them; compute: the rest.",
         alt="Chart of images per second against replicas. "
         + "; ".join(
             f"{one['mode']} scaling, {count(one['replicas'], 'replica')}:"
@@ -91,7 +91,7 @@ def _speeds(
 
 
 def _steps(ident: str, points: Sequence[Mapping[str, Any]]) -> Data:
-    """Milliseconds of whole steps, and of their parts."""
+    """Return the milliseconds of whole steps and of their parts."""
     steps: list[dict[str, Any]] = []
     parts: list[dict[str, Any]] = []
     for one in points:

@@ -1,4 +1,4 @@
-"""Charts of several series at measured values: medians, from minimum to maximum, with lines."""
+"""Charts of several series at measured values: medians with bars from minimum to maximum."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class MeasuredAxis:
     log: bool
 
     def place(self, value: float, series: str) -> dict[str, float]:
-        """The value and its place, which is beside those of other series."""
+        """Return the value and where it is drawn: beside the same value of other series."""
         shift = _BESIDE * (self.series.index(series) - (len(self.series) - 1) / 2)
         low, high = min(self.values), max(self.values)
         if self.log:
@@ -45,7 +45,7 @@ class MeasuredAxis:
         return {self.column: value, f"{self.column}_at": at}
 
     def channel(self) -> alt.X:
-        """The axis as Altair takes it."""
+        """Return the axis as an Altair channel."""
         if self.log:
             scale = alt.Scale(type="log", base=2, nice=False, padding=16)
         else:
@@ -55,12 +55,12 @@ class MeasuredAxis:
 
     @property
     def tooltip(self) -> alt.Tooltip:
-        """The value that was measured."""
+        """The tooltip with the value that was measured."""
         return alt.Tooltip(f"{self.column}:Q", title=self.title)
 
 
 def series_names(settings: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
-    """A name for the series of each setting: the columns whose values differ, in words.
+    """Name the series of each setting after the columns whose values differ.
 
     Example:
         >>> series_names([{"replicas": 1, "lr_rule": "sqrt"}, {"replicas": 2, "lr_rule": "sqrt"}],
@@ -88,7 +88,7 @@ def _in_words(column: str, value: Any) -> str:
 def with_ends(
     column: str, spread: Mapping[str, float | None] | None, factor: float = 1.0
 ) -> dict[str, float | None]:
-    """A spread as columns of a chart's data: `<column>`, `<column>_low` and `<column>_high`."""
+    """Return a spread as columns: `<column>`, `<column>_low` and `<column>_high`."""
     found = {} if spread is None else spread
     named = (("median", column), ("low", f"{column}_low"), ("high", f"{column}_high"))
     values = {name: found.get(key) for key, name in named}
@@ -113,7 +113,7 @@ def series_chart(
     joined: bool = False,
     mark: tuple[float, str] | None = None,
 ) -> Any:
-    """A chart on the data `<ident>-medians`; a click on the legend picks a series.
+    """Draw the data `<ident>-medians`; a click on the legend highlights a series.
 
     Args:
         ident: What the names of the data begin with.

@@ -17,7 +17,7 @@ DARK = [
     *("#9ae0ff", "#9e8cff", "#aaacba", "#fb5d5e", "#f4f0e6"),
 ]
 
-# Beyond the colours, they come again with other dashes.
+# Dashes of the first ten lines, of the next ten, and so on.
 _DASHES: list[list[float]] = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3]]
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
@@ -27,7 +27,7 @@ HIDDEN = "hidden"
 
 
 def config(*, dark: bool) -> dict[str, Any]:
-    """Vega-Lite's `config` for a light or a dark page."""
+    """Return the `config` of Vega-Lite for a light or a dark page."""
     ink, faint, line = (
         ("#e7e9ee", "#a4abb8", "#343a46") if dark else ("#1c2230", "#5a6272", "#e3e6eb")
     )
@@ -77,7 +77,7 @@ def config(*, dark: bool) -> dict[str, Any]:
 
 
 def run_colour(names: Sequence[str], **options: Any) -> alt.Color:
-    """A colour for each run, the same in every chart.
+    """Give each run a colour, the same in every chart.
 
     Args:
         names: The names of all runs, in the order of their colours.
@@ -93,7 +93,7 @@ def line_dash(
     special: Mapping[str, Sequence[float]] | None = None,
     **options: Any,
 ) -> alt.StrokeDash:
-    """Full lines for the first names of a field, other dashes each time the colours come again.
+    """Give names solid lines, and other dashes each time the colours repeat.
 
     Args:
         field: The column of the names.
@@ -111,10 +111,10 @@ def line_dash(
 
 
 def shown_runs(chart: alt.Chart) -> alt.Chart:
-    """The chart without the runs that the reader hid."""
+    """Return the chart without the runs that the reader hid."""
     return chart.transform_filter(f"indexof({HIDDEN}, datum.run) < 0")
 
 
 def hidden_param() -> Any:
-    """The signal `HIDDEN`, to be added to the whole chart."""
+    """Return the signal `HIDDEN`, to add to the whole chart."""
     return alt.param(name=HIDDEN, value=[])

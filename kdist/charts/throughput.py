@@ -18,7 +18,7 @@ _VIEWS = (("images_per_sec", "Images per second"), ("milliseconds", "Millisecond
 def throughput_figures(
     ident: str, name: str, rows: Sequence[Row], summary: Mapping[str, Any]
 ) -> Figures:
-    """The figure of a throughput sweep, or of measurements from a CSV file.
+    """Draw a throughput sweep, or the measurements of a CSV file.
 
     Args:
         ident: The figure's; its data are `<ident>-points`, `-medians` and `-fit`.
@@ -111,7 +111,7 @@ def _data(
 
 
 def _fitted(fit: Mapping[str, Any], label: str, batches: Sequence[float]) -> list[dict[str, Any]]:
-    """Points of the fitted line, rounded to what a chart can show."""
+    """Return points of the fitted line, rounded to what a chart can show."""
     line = StepTimeFit(
         overhead_seconds=fit["overhead_seconds"]["median"],
         images_per_sec=fit["images_per_sec"]["median"],

@@ -1,1 +1,1 @@
-"""`kdist report`: runs, sweeps and typed numbers as one HTML file."""
+"""`kdist report`: runs, sweeps, searches and CSV files as one HTML file."""

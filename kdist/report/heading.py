@@ -12,12 +12,12 @@ from .results import shares_cores
 
 
 def page_title(sources: Sources) -> str:
-    """What was run, in a few words."""
+    """Say what was run, in a few words."""
     kinds = (
         (sources.sweeps, "sweep"),
         (sources.searches, "search"),
         (sources.runs, "run"),
-        (sources.typed, "table"),
+        (sources.measurements, "table"),
     )
     parts = [_count(len(records), noun) for records, noun in kinds if records]
     if len(parts) > 1:
@@ -28,21 +28,21 @@ def page_title(sources: Sources) -> str:
         return f"Search {sources.searches[0].name}"
     if len(sources.runs) == 1:
         return sources.runs[0].name
-    if len(sources.typed) == 1:
-        return sources.typed[0].name
+    if len(sources.measurements) == 1:
+        return sources.measurements[0].name
     models = {model_name(run.settings) for run in sources.runs}
     return f"{parts[0]} of {models.pop()}" if len(models) == 1 else parts[0]
 
 
 def sweep_title(sweep: SweepRecord) -> str:
-    """The heading of a sweep's section."""
+    """Return the heading of a sweep's section."""
     if sweep.name == sweep.path.resolve().name:
         return f"Sweep {sweep.name}"
     return sweep.name[:1].upper() + sweep.name[1:]
 
 
 def page_facts(sources: Sources, today: datetime.date) -> list[str]:
-    """Machines and data, then the date and the version that wrote the page."""
+    """Name the machines and the data, then the date and the version that wrote the page."""
     machines = [
         *(_run_machine(run) for run in sources.all_runs),
         *(_sweep_machine(sweep) for sweep in sources.sweeps if not sweep.runs),
@@ -67,7 +67,7 @@ def _run_machine(run: RunRecord) -> str:
 
 
 def _sweep_machine(sweep: SweepRecord) -> str:
-    """The GPUs of a sweep's machine, else its processor; empty where neither is known."""
+    """Name the GPUs of a sweep's machine, else its processor; empty if neither is known."""
     devices = sweep.machine.get("devices")
     names = map(str, devices if isinstance(devices, list) else ())
     gpus = [name for name in names if not name.startswith("CPU")]

@@ -31,7 +31,7 @@ class Headline:
 
 
 def headlines(results: Sequence[Result]) -> list[Headline]:
-    """Best accuracy, images per second and time to the target, as far as they were measured."""
+    """Find the best accuracy, images per second and time to the target, if they were measured."""
     found = (_best_accuracy(results), _speed(results), _soonest(results))
     return [headline for headline in found if headline]
 
@@ -122,7 +122,7 @@ def _not_reached(title: str, known: Sequence[Result], times: Sequence[TimeToTarg
 
 
 def _described(group: Sequence[Result]) -> str:
-    """The name of one or several results, and the facts that it does not say."""
+    """Name one or several results, and add the facts that the name does not say."""
     first = group[0]
     name = first.name if len(group) == 1 else f"{len(group)} runs like {first.name}"
     facts = ", ".join(fact for fact in first.facts if fact not in first.name)
@@ -130,13 +130,13 @@ def _described(group: Sequence[Result]) -> str:
 
 
 def results_to_target(results: Sequence[Result]) -> TimeToTarget:
-    """The time to the target of results that differ in seed only; each has a duration."""
+    """Return the time to the target of results that differ in seed only; each has a duration."""
     durations = [result.duration for result in results if result.duration is not None]
     return time_to_target(durations, [result.reached for result in results])
 
 
 def confidence_text(time: TimeToTarget) -> str:
-    """The confidence interval in words, and what it is based on."""
+    """Describe the confidence interval, and what it is based on."""
     if time.runs == 1:
         return "One run, so no interval: train several seeds for one."
     runs = f"{time.reached} of {count(time.runs, 'run')} reached it"

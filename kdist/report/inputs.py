@@ -23,14 +23,14 @@ class Sources:
         runs: Run folders, also those of runs that were killed.
         sweeps: Sweep folders.
         searches: Folders of `kdist tune`.
-        typed: CSV files of measurements.
+        measurements: CSV files of measurements.
         skipped: The rest.
     """
 
     runs: list[RunRecord] = dataclasses.field(default_factory=list)
     sweeps: list[SweepRecord] = dataclasses.field(default_factory=list)
     searches: list[SearchRecord] = dataclasses.field(default_factory=list)
-    typed: list[CsvMeasurements] = dataclasses.field(default_factory=list)
+    measurements: list[CsvMeasurements] = dataclasses.field(default_factory=list)
     skipped: list[Skipped] = dataclasses.field(default_factory=list)
 
     @property
@@ -40,7 +40,7 @@ class Sources:
 
     def __bool__(self) -> bool:
         """Whether there is anything to show."""
-        return bool(self.runs or self.sweeps or self.searches or self.typed)
+        return bool(self.runs or self.sweeps or self.searches or self.measurements)
 
 
 def find_sources(paths: Sequence[str]) -> Sources:
@@ -82,11 +82,11 @@ def _name(sources: Sources) -> None:
     if len({run.name for run in sources.all_runs}) < len(sources.all_runs):
         sources.sweeps = [with_sweep_name(sweep) for sweep in sources.sweeps]
     sources.searches = distinguish(sources.searches)
-    sources.typed = distinguish(sources.typed)
+    sources.measurements = distinguish(sources.measurements)
 
 
 def _children(path: Path) -> list[Path]:
-    """The path itself if it is a file or a record, else the records in its folders."""
+    """Return the path itself if it is a file or a record, else the records in its folders."""
     path.stat()
     if not path.is_dir() or _is_record(path):
         return [path]
@@ -95,7 +95,7 @@ def _children(path: Path) -> list[Path]:
 
 
 def _below(folder: Path) -> list[Path]:
-    """The folders in a folder if any is a record, else the folder, which is listed as skipped."""
+    """Return the folders in a folder if any is a record, else the folder, listed as skipped."""
     try:
         children = sorted(child for child in folder.iterdir() if child.is_dir())
         if not _is_record(folder) and any(_is_record(child) for child in children):
@@ -112,7 +112,7 @@ def _is_record(path: Path) -> bool:
 def _add(sources: Sources, path: Path) -> None:
     try:
         if not path.is_dir():
-            sources.typed.append(read_csv_measurements(path))
+            sources.measurements.append(read_csv_measurements(path))
         elif (path / SWEEP_FILE).is_file():
             sources.sweeps.append(SweepRecord.of(read_sweep(path)))
         elif (path / SEARCH_FILE).is_file():

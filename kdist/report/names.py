@@ -36,7 +36,7 @@ _WORDS: Mapping[str, Callable[[str], str]] = {
     "device": str,
 }
 _MAIN = ("model", "replicas", "batch_size")
-"""What every name says where it differs, and the name of a run that differs from no other."""
+"""Part of a name wherever they differ, and the whole name of runs that do not differ."""
 
 # These are named wherever they differ, others where names would be the same without them.
 _FIRST = (*_MAIN, "optimizer", "base_lr")
@@ -69,7 +69,7 @@ def _about(run: RunRecord) -> dict[str, str]:
     settings = run_settings(run)
     about = {"model": model_name(run.settings)}
     about |= {name: settings[name] for name in _FIRST if name in settings}
-    # What follows from other settings says nothing new, versions and devices little.
+    # What follows from other settings says nothing new.
     others = {k: v for k, v in settings.items() if k not in {"depth", "width"} | DERIVED}
     return about | others
 
@@ -107,7 +107,7 @@ def differences(settings: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def _usual(values: Sequence[str]) -> str | None:
-    """The value of more than half, which goes without saying."""
+    """Return the value that more than half have, which names need not say."""
     value, number = Counter(values).most_common(1)[0]
     return value if number > len(values) / 2 else None
 
@@ -164,7 +164,7 @@ def name_sweeps(sweeps: Sequence[SweepRecord]) -> list[SweepRecord]:
 
 
 def _with_named_runs(sweep: SweepRecord) -> SweepRecord:
-    """The sweep with its runs named after the settings that it varied."""
+    """Name the runs of a sweep after the settings that it varied."""
     rows = [row for row in sweep.rows if row["name"] in sweep.runs]
     columns = list(dict.fromkeys((*sweep.experiment.setting, *sweep.experiment.axes)))
     words = series_names(rows, columns) if len(rows) > 1 else [row["name"] for row in rows]
@@ -177,7 +177,7 @@ def _with_named_runs(sweep: SweepRecord) -> SweepRecord:
 
 
 def with_sweep_name(sweep: SweepRecord) -> SweepRecord:
-    """The sweep with its name before those of its runs."""
+    """Put the name of a sweep before those of its runs."""
     runs = {
         point: dataclasses.replace(run, name=f"{sweep.name}: {run.name}")
         for point, run in sweep.runs.items()

@@ -12,7 +12,7 @@ from .report import Report
 
 
 def render_page(report: Report, *, pictures: str) -> str:
-    """The HTML of a report; everything that came from files is escaped.
+    """Render the HTML of a report; everything that came from files is escaped.
 
     Args:
         report: What the page shows.
@@ -35,7 +35,7 @@ def render_page(report: Report, *, pictures: str) -> str:
 
 
 def _content(report: Report) -> dict[str, Any]:
-    """What the page's script reads: specifications, their data once, and both themes."""
+    """Return what the page's script reads: specifications, their data once, and both themes."""
     figures = {}
     for figure in report.figures:
         specs = figure.page_specs()
@@ -61,7 +61,7 @@ def _uses(part: Any, name: str) -> bool:
 
 
 def _colours() -> str:
-    """The runs' colours, those of the charts."""
+    """Return CSS rules for the colours of runs, those of the charts."""
     rules = [f".colour-{at} {{ color: {colour}; }}" for at, colour in enumerate(LIGHT)]
     dark = (f'[data-theme="dark"] .colour-{at} {{ color: {c}; }}' for at, c in enumerate(DARK))
     return "\n".join([*rules, *dark])
@@ -69,7 +69,7 @@ def _colours() -> str:
 
 @cache
 def _library() -> str:
-    """Vega, Vega-Lite and Vega-Embed, as vl-convert carries them."""
+    """Return the JavaScript of Vega, Vega-Lite and Vega-Embed, which vl-convert contains."""
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace(
         "</script", "<\\/script"
     )

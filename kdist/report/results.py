@@ -57,22 +57,22 @@ class Result:
 
 
 def find_results(sources: Sources) -> list[Result]:
-    """The results of all runs, sweeps, searches and CSV files."""
+    """Collect the results of all runs, sweeps, searches and CSV files."""
     results = [_of_run(run) for run in sources.runs]
     for sweep in sources.sweeps:
         results += _of_sweep(sweep)
     for search in sources.searches:
         results += [_of_trial(search, trial) for trial in search.ranked]
-    for typed in sources.typed:
-        for row in typed.rows:
+    for table in sources.measurements:
+        for row in table.rows:
             facts = _facts(row["replicas"], row["replicas"] * row["batch_size"])
             results.append(
                 Result(
-                    name=typed.name,
+                    name=table.name,
                     facts=facts,
-                    group=f"{typed.name} {' '.join(facts)}",
+                    group=f"{table.name} {' '.join(facts)}",
                     images_per_sec=row["images_per_sec"],
-                    rate_basis=f"one number of {typed.path.name}",
+                    rate_basis=f"one number of {table.path.name}",
                 )
             )
     return results
@@ -174,7 +174,7 @@ def _of_trial(search: SearchRecord, trial: TrialResult) -> Result:
 
 
 def by_group(results: Sequence[Result]) -> list[list[Result]]:
-    """Results that differ in seed only, together."""
+    """Group the results that differ in seed only."""
     groups: dict[str, list[Result]] = {}
     for result in results:
         groups.setdefault(result.group, []).append(result)

@@ -1,4 +1,4 @@
-"""The table of runs: what each reached, then what it was made with."""
+"""The table of runs: their results, then their settings."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class _Column:
 
 
 def runs_table(runs: Sequence[RunRecord]) -> Table:
-    """The results of runs and their settings, a line each.
+    """Make a table of the results and settings of runs, a line each.
 
     Of several runs, settings that are the same in all are not repeated in each line.
     """

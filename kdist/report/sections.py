@@ -74,7 +74,10 @@ def make_sections(
     sections = [
         *(_sweep_section(f"sweep-{at}", one) for at, one in enumerate(sources.sweeps, start=1)),
         *(_search_section(f"search-{at}", one) for at, one in enumerate(sources.searches, start=1)),
-        *(_typed_section(f"numbers-{at}", one) for at, one in enumerate(sources.typed, start=1)),
+        *(
+            _measurements_section(f"numbers-{at}", one)
+            for at, one in enumerate(sources.measurements, start=1)
+        ),
     ]
     if sources.all_runs:
         sections.append(_runs_section(sources, names))
@@ -164,19 +167,19 @@ def _search_settings(search: SearchRecord) -> dict[str, str]:
     return {k: setting(v) for k, v in {**about, **config}.items() if k not in hidden}
 
 
-def _typed_section(ident: str, typed: CsvMeasurements) -> Section:
-    summary = ThroughputSweep.summarize(typed.rows, {})
+def _measurements_section(ident: str, table: CsvMeasurements) -> Section:
+    summary = ThroughputSweep.summarize(table.rows, {})
     figures, rows = ThroughputSweep.figures(
-        typed.name, typed.rows, summary, runs={}, prefix=f"{ident}-"
+        table.name, table.rows, summary, runs={}, prefix=f"{ident}-"
     )
     _, *fits = ThroughputSweep.tables(summary)  # the measurements themselves say the speeds
     return Section(
         id=ident,
-        title=typed.name,
-        lead=f"{count(len(typed.rows), 'measurement')} from {typed.path.name}.",
+        title=table.name,
+        lead=f"{count(len(table.rows), 'measurement')} from {table.path.name}.",
         figures=figures,
         data=rows,
-        tables=[*map(results_table, fits), measurements_table(typed)],
+        tables=[*map(results_table, fits), measurements_table(table)],
     )
 
 

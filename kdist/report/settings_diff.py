@@ -1,4 +1,4 @@
-"""What runs were made with: where they differ, and what they share."""
+"""The settings of runs: those that differ, and those that all share."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ _VERSION = "version of "
 
 
 def run_settings(run: RunRecord) -> dict[str, str]:
-    """The settings and circumstances of a run, as text; those that are not known are missing."""
+    """Return the settings and facts of a run as text; those that are not known are missing."""
     values: dict[str, Any] = {k: v for k, v in run.settings.items() if k not in FOLDERS}
     values.pop("replicas", None)  # the settings may leave it open
     facts = ("replicas", *_FACTS)
@@ -39,7 +39,7 @@ def run_settings(run: RunRecord) -> dict[str, str]:
 
 
 def differing(settings: Sequence[Mapping[str, str]]) -> list[str]:
-    """The names whose values are not the same in all.
+    """Return the names whose values are not the same in all.
 
     A missing setting is a difference. A missing fact, such as the device of a run that was killed,
     is not known.
@@ -55,6 +55,6 @@ def _values(name: str, settings: Sequence[Mapping[str, str]]) -> set[str | None]
 
 
 def shared(settings: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """The names and values that are the same in all."""
+    """Return the names and values that are the same in all."""
     apart = set(differing(settings))
     return {k: v for one in settings for k, v in one.items() if k not in apart}

@@ -17,7 +17,7 @@ _SIDE_BY_SIDE = 4
 
 
 def diff_table(runs: Sequence[RunRecord], baseline: RunRecord) -> Table | None:
-    """The settings that differ, those unlike the baseline's marked; `None` where none do."""
+    """Make a table of the settings that differ from the baseline's; `None` if none do."""
     ordered = [baseline, *(run for run in runs if run is not baseline)]
     settings = [run_settings(run) for run in ordered]
     names = differing(settings)
@@ -44,7 +44,7 @@ def _compared(value: str | None, baseline: str | None) -> Cell:
 
 
 def results_table(table: ResultsTable) -> Table:
-    """A sweep's table; columns with a cell that begins with a digit are of numbers."""
+    """Convert a sweep's table; columns with a cell that begins with a digit are of numbers."""
     kinds = [
         "number" if any(text.lstrip("-")[:1].isdigit() for text in column) else ""
         for column in zip(*table.rows, strict=True)
@@ -61,7 +61,7 @@ def results_table(table: ResultsTable) -> Table:
 
 
 def not_shown_table(title: str, rows: Sequence[tuple[str, str]]) -> Table | None:
-    """Names of points or trials, each with the reason; `None` where there are none."""
+    """Make a table of points or trials, each with the reason; `None` if there are none."""
     if not rows:
         return None
     return Table(
@@ -72,7 +72,7 @@ def not_shown_table(title: str, rows: Sequence[tuple[str, str]]) -> Table | None
 
 
 def trials_table(search: SearchRecord) -> Table | None:
-    """The trials of a search, best first; `None` before the first one began."""
+    """Make a table of the trials of a search, best first; `None` before the first one began."""
     ranked = search.ranked
     trials = [*ranked, *(trial for trial in search.trials if trial.score is None)]
     if not trials:
@@ -122,22 +122,22 @@ def _short(value: Any) -> str:
     return f"{number:.4g}" if isinstance(value, float) and number is not None else setting(value)
 
 
-def measurements_table(typed: CsvMeasurements) -> Table:
-    """The measurements of a CSV file."""
+def measurements_table(table: CsvMeasurements) -> Table:
+    """Make a table of the measurements of a CSV file."""
     rows = [
         [
             Cell(f"{row['batch_size']:,g}"),
             Cell(f"{row['replicas']:,g}", "number"),
             Cell(rate(row["images_per_sec"]), "number"),
         ]
-        for row in typed.rows
+        for row in table.rows
     ]
     columns = header("Batch per replica; Replicas; Images/s")
     return Table(title="Measurements", columns=columns, rows=rows)
 
 
 def skipped_table(skipped: Sequence[Skipped]) -> Table:
-    """What the report does not show, and why."""
+    """Make a table of what the report does not show, with the reasons."""
     rows = [[Cell(one.path, "path"), Cell(one.reason, "words")] for one in skipped]
     columns = header("Folder or file; Reason", text_columns=2)
     return Table(title="Folders and files", columns=columns, rows=rows)

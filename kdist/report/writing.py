@@ -78,7 +78,7 @@ def write_report(paths: Sequence[str], *, output: str, baseline: str | None = No
 
 
 def _pictures_before(page: Path) -> set[str]:
-    """The PNG files of the report that is to be replaced; any other file is an error."""
+    """Return the PNG files of the report that is to be replaced; reject any other file."""
     with explain_write_errors(page, hint=_HINT):
         if not page.exists():
             return set()

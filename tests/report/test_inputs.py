@@ -60,7 +60,7 @@ def test_typed_numbers(tmp_path):
     (tmp_path / "lab.csv").write_text("batch_size,images_per_sec\n32,100\n")
     (tmp_path / "bad.csv").write_text("batch,speed\n32,100\n")
     sources = find_sources([str(tmp_path / "lab.csv"), str(tmp_path / "bad.csv")])
-    assert names(sources.typed) == ["lab"]
+    assert names(sources.measurements) == ["lab"]
     assert [one.path for one in sources.skipped] == [str(tmp_path / "bad.csv")]
 
 
