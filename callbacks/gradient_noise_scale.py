@@ -9,6 +9,7 @@ from ..arguments import as_real, positive_integer
 from ..distribute import gradient_norms
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
+from ..runs.text import count
 from .resumable import ResumableCallback
 
 
@@ -24,8 +25,8 @@ class GradientNoiseScale(ResumableCallback):
     It is estimated by comparing the gradient norms of parts of a batch with that of the whole
     batch. With several replicas the parts are the replicas' own gradients, which each step computes
     anyway. With one replica they are the gradients of the two halves of a batch, computed in
-    addition every `every` steps. After each epoch it prints `Gradient noise scale: 1210 images` and
-    adds `gradient_noise_scale` to `logs`, NaN while the noise is too large for an estimate.
+    addition every `every` steps. After each epoch it prints `Gradient noise scale: 1,210 images`,
+    and adds `gradient_noise_scale` to `logs`, NaN while the noise is too large for an estimate.
 
     The model has to be made under `kdist.MirroredStrategy` (`replicas=1` works too) and use Keras's
     own `train_step`.
@@ -101,7 +102,7 @@ class GradientNoiseScale(ResumableCallback):
         self.sums = self._norms.read()
         self.noise_scale = noise_scale(**self._named_sums)
         if not math.isnan(self.noise_scale):
-            self.print_line(f"Gradient noise scale: {self.noise_scale:.0f} images")
+            self.print_line(f"Gradient noise scale: {count(self.noise_scale, 'image')}")
         elif self._named_sums["large_count"]:
             self.print_line("Gradient noise scale: unknown so far, the gradient is too noisy")
         else:
@@ -117,8 +118,8 @@ class GradientNoiseScale(ResumableCallback):
             sums = self._named_sums
             global_batch = sums["large_count"] / sums["large_inverse_sizes"]
             self.print_line(
-                f"More replicas help up to a global batch of about {self.noise_scale:.0f} images;"
-                f" it is {global_batch:.0f}"
+                "More replicas help up to a global batch of about"
+                f" {count(self.noise_scale, 'image')}; it is {global_batch:.0f}"
             )
         self.model.distribute_strategy.model_state(self.model).gradient_norms = None
         self.model.train_function = None

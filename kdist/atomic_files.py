@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .arguments import path_text
-from .errors import UserError
+from .errors import UserError, error_text
 
 
 @contextlib.contextmanager
@@ -157,4 +157,4 @@ def explain_write_errors(path: Path, *, hint: str) -> Iterator[None]:
 
 
 def _unwritable(path: str | Path, error: OSError, hint: str) -> UserError:
-    return UserError(f"cannot write {path}: {error.strerror or error}; {hint}")
+    return UserError(f"cannot write {path}: {error_text(error)}; {hint}")

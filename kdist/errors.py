@@ -13,3 +13,8 @@ class TrainingError(RuntimeError):
 
     The message says why and what to change.
     """
+
+
+def error_text(error: Exception) -> str:
+    """Return what an error says, without the path that an `OSError` names."""
+    return str((isinstance(error, OSError) and error.strerror) or error or type(error).__name__)

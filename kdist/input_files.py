@@ -39,11 +39,6 @@ def read_text(path: str | os.PathLike[str]) -> str:
     return content.decode("utf-8-sig")
 
 
-def why_unreadable(error: Exception) -> str:
-    """Return what an error of `read_text`, or of a parser, says, without the path."""
-    return str((isinstance(error, OSError) and error.strerror) or error)
-
-
 def parse_json(text: str) -> Any:
     """Return the value of a JSON text, as `json.loads` does.
 

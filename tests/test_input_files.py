@@ -4,7 +4,8 @@ import threading
 
 import pytest
 from kdist import input_files
-from kdist.input_files import check_plain, parse_json, read_text, why_unreadable
+from kdist.errors import error_text
+from kdist.input_files import check_plain, parse_json, read_text
 
 
 def nested(levels):
@@ -57,8 +58,8 @@ def test_why_a_path_cannot_be_read(path, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises((OSError, ValueError)) as raised:
         read_text(path)
-    assert words in why_unreadable(raised.value)
-    assert path not in why_unreadable(raised.value) or path == "."
+    assert words in error_text(raised.value)
+    assert path not in error_text(raised.value) or path == "."
 
 
 def test_json_of_twenty_levels_is_read():

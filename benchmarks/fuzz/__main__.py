@@ -49,6 +49,7 @@ def _run_drawn(count: int, processes: int, seed: int) -> collections.Counter[str
         database=None,
         suppress_health_check=list(hypothesis.HealthCheck),
         print_blob=False,
+        phases=set(hypothesis.Phase) - {hypothesis.Phase.explain},
     )
     @hypothesis.given(cases())
     def drawn(case: Case) -> None:

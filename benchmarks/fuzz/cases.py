@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +20,9 @@ class Case:
     def __repr__(self) -> str:
         files = {name: _short(content) for name, content in self.files.items()}
         return f"kdist {' '.join(map(_short, self.arguments))}  # in {files}"
+
+    def _repr_pretty_(self, printer: Any, _: bool) -> None:
+        printer.text(repr(self))  # as Hypothesis prints it
 
 
 def _short(value: object) -> str:

@@ -83,15 +83,11 @@ def tune(draw: st.DrawFn) -> Case:
     model = draw(st.sampled_from([[], [], ["mine.py:build"]]) | ODD_PATHS.map(lambda path: [path]))
     arguments = ["tune", *model, *draw(_options(_SEARCH)), *draw(_options(FIELDS, most=1))]
     case = draw(_with_file(arguments, "--space", spaces()))
-    found = draw(st.just({}) | whole_search())
-    return Case(case.arguments, {**case.files, **found, "mine.py": b"def build(hp): pass\n"})
-
-
-@st.composite
-def whole_search(draw: st.DrawFn) -> dict[str, bytes]:
-    """What may lie where a search begins by default."""
-    _, content = draw(files(settings()))
-    return {"runs/tune/search.json": content}
+    if draw(st.booleans()):
+        return Case(case.arguments, {**case.files, "mine.py": b"def build(hp): pass\n"})
+    resumed = ["tune", "--max-trials=2", "--dataset=sample", "--depth=10", "--width=1"]
+    arguments = resumed if draw(st.booleans()) else case.arguments
+    return Case(arguments, {**case.files, **draw(result_files(("search",)))})
 
 
 @st.composite

@@ -6,6 +6,7 @@ end the case there. So what is wrong with a command line has to be said before.
 
 import contextlib
 import functools
+import importlib
 import importlib.abc
 import io
 import os
@@ -56,12 +57,15 @@ def prepare(home: Path) -> None:
     os.environ["https_proxy"] = "http://127.0.0.1:9"  # nobody answers there
     for name in ("WANDB_SWEEP_ID", "KERASTUNER_ORACLE_IP", "KERAS_HOME"):
         os.environ.pop(name, None)
+    for name in ("kdist.report.page", "scipy.stats", "wandb"):
+        importlib.import_module(name)  # now, as a case has little time
     from kdist.charts.figure import Figure
     from kdist.data import sources
 
-    # Both take a while, and are the same each time or drawn by the cases in processes.
+    # They take a while, and are the same each time or drawn by the cases in processes.
     sources.read_sample = functools.cache(sources.read_sample)
-    Figure.pngs = lambda figure, data: {}  # type: ignore[method-assign,assignment] # noqa: ARG005
+    Figure.pngs = lambda *_, **__: {}  # type: ignore[method-assign]
+    Figure.png = lambda *_, **__: b""  # type: ignore[method-assign]
 
 
 def run(case: Case) -> Outcome:
@@ -120,14 +124,18 @@ def _limited() -> Iterator[None]:
     def end(*_: Any) -> None:
         raise _Hangs
 
-    before = signal.signal(signal.SIGALRM, end)
-    memory = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (3 * MOST_BYTES, memory[1]))
-    signal.alarm(MOST_SECONDS)
+    timers = {signal.SIGPROF: signal.ITIMER_PROF, signal.SIGALRM: signal.ITIMER_REAL}
+    before = {number: signal.signal(number, end) for number in timers}
+    # Not the address space, of which a library reserves more than it uses.
+    memory = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (2 * MOST_BYTES, memory[1]))
+    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, 10 * MOST_SECONDS)
     try:
         with mock.patch.object(subprocess.Popen, "__init__", begin):
             yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-        resource.setrlimit(resource.RLIMIT_AS, memory)
+        for number, timer in timers.items():
+            signal.setitimer(timer, 0)
+            signal.signal(number, before[number])
+        resource.setrlimit(resource.RLIMIT_DATA, memory)

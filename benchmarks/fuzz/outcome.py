@@ -6,6 +6,7 @@ from pathlib import Path
 
 MOST_BYTES = 2 * 2**30
 MOST_SECONDS = 30
+"""Of the processor; ten times as many of the wall clock, as a machine may have other work."""
 _MOST_CHARACTERS = 1200
 _FEWEST_CHARACTERS = 25
 

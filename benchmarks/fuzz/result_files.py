@@ -5,12 +5,14 @@ import io
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
+from kdist.training.config import TrainConfig
+from kdist.tuning.search import Search
 
 from .settings_files import ODD_VALUES, as_json_text, damaged
 
@@ -24,14 +26,18 @@ _CELLS = st.sampled_from(
 
 Files = dict[str, bytes | None]
 
+_KINDS = ("run", "csv", "throughput", "accuracy", "scaling")
+
 
 @cache
 def whole(kind: str) -> Files:
-    """The files of a whole folder: a run, a sweep of a kind, or a file of measurements."""
+    """The files of a run, a search, a sweep of a kind, or a table of measurements, all whole."""
     if str(_TESTS) not in sys.path:
         sys.path.append(str(_TESTS))
     import report_folders as made
 
+    if kind == "search":
+        return _search()
     if kind == "csv":
         return {
             "speeds.csv": b"batch_size,replicas,images_per_sec\n8,1,100\n16,1,150\n32,2,190.5\n"
@@ -48,14 +54,52 @@ def whole(kind: str) -> Files:
         return {str(path.relative_to(name)): path.read_bytes() for path in files}
 
 
+_TRIED = {
+    "base_lr": 0.01,
+    "batch_size": 16,
+    "optimizer": "sgd",
+    "schedule": "cosine",
+    "wd": 1e-5,
+    "dropout": 0.1,
+    "label_smoothing": 0.1,
+}
+
+
+def _search() -> Files:
+    """A finished search of two trials, where `kdist tune` looks for one."""
+    search = Search(max_trials=2, config=TrainConfig(dataset="sample", depth=10, width=1))
+    files: dict[str, Any] = {
+        "search.json": search.to_dict(),
+        "finished.json": {"max_trials": 2},
+        "trials/oracle.json": {"start_order": ["0", "1"], "end_order": ["0", "1"]},
+    }
+    for trial, score in (("0", 0.5), ("1", 0.75)):
+        files[f"trials/trial_{trial}/trial.json"] = {
+            "trial_id": trial,
+            "status": "COMPLETED",
+            "score": score,
+            "best_step": 1,
+            "hyperparameters": {"values": _TRIED},
+            "metrics": {
+                "metrics": {
+                    name: {"direction": "max", "observations": [{"value": [score], "step": 0}]}
+                    for name in ("val_accuracy", "seconds", "epochs")
+                }
+            },
+        }
+    return {
+        f"runs/tune/{name}": f"{json.dumps(value, indent=2)}\n".encode()
+        for name, value in files.items()
+    }
+
+
 @st.composite
-def result_files(draw: st.DrawFn) -> Files:
-    """One or two folders or files that a report shows, one or two of their files changed."""
-    kinds = st.sampled_from(["run", "run", "csv", "throughput", "accuracy", "scaling"])
+def result_files(draw: st.DrawFn, kinds: Sequence[str] = _KINDS) -> Files:
+    """One or two folders or files of results, up to two of their files changed."""
     found: Files = {}
-    for kind in draw(st.lists(kinds, min_size=1, max_size=2, unique=True)):
+    for kind in draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=2, unique=True)):
         found |= whole(kind)
-    for _ in range(draw(st.integers(0, 2))):
+    for _ in range(draw(st.integers(0, min(2, len(found))))):
         name = draw(st.sampled_from(sorted(found)))
         content = found[name]
         if content is None or draw(st.integers(0, 7)) == 0:
@@ -77,7 +121,7 @@ def _other_json(draw: st.DrawFn, content: bytes) -> bytes:
     """The same JSON with a value somewhere in it removed or replaced."""
     try:
         value = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):  # it was damaged before
         return content
     place: Any = value
     while isinstance(place, dict | list) and place:

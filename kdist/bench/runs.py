@@ -8,8 +8,8 @@ from typing import Any
 
 from ..arguments import path_text
 from ..atomic_files import explain_write_errors, output_file
-from ..errors import UserError
-from ..input_files import parse_json, read_text, why_unreadable
+from ..errors import UserError, error_text
+from ..input_files import parse_json, read_text
 from ..performance.links import Link
 from ..performance.step_time import StepTime, predict_step
 from . import results
@@ -92,7 +92,7 @@ def show(path: str) -> str:
         if written == results.FORMAT:
             return results.table(content["benchmarks"])
     except OSError as error:
-        raise _no_results(path, why_unreadable(error)) from error
+        raise _no_results(path, error_text(error)) from error
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise _no_results(path, f"{type(error).__name__}: {error}") from error
     raise UserError(

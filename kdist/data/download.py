@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..atomic_files import atomic_path
+from ..errors import error_text
 
 
 class DownloadError(Exception):
@@ -37,7 +38,7 @@ def download(
             verify(part)
     except OSError as error:
         path = error.filename2 or error.filename or target
-        raise DownloadError(f"cannot write {path}: {error.strerror}") from error
+        raise DownloadError(f"cannot write {path}: {error_text(error)}") from error
 
 
 def _fetch(url: str, path: Path, timeout_s: float) -> None:

@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import UserError
-from ..input_files import why_unreadable
+from ..errors import UserError, error_text
 from ..runs.run_record import FILES, RunRecord, read_run
 from ..sweep.results import SWEEP_FILE, read_sweep
 from ..sweep.sweep_record import SweepRecord
@@ -58,7 +57,7 @@ def find_sources(paths: Sequence[str]) -> Sources:
             children = _children(Path(text))
         except (OSError, ValueError) as error:  # also of a path that no file can have
             raise UserError(
-                f"cannot read {text}: {why_unreadable(error)}; pass folders of runs, sweeps or"
+                f"cannot read {text}: {error_text(error)}; pass folders of runs, sweeps or"
                 " searches, or CSV files"
             ) from error
         for child in children:

@@ -5,8 +5,14 @@ from typing import Any
 
 
 def count(number: float, noun: str) -> str:
-    """Return a number with its noun, such as `1 run` or `1,200 runs`."""
-    return f"{number:,.0f} {noun}{'' if number == 1 else 's'}"
+    """Return a number, rounded, with its noun.
+
+    Example:
+        >>> count(1200, "run"), count(1.2, "image")
+        ('1,200 runs', '1 image')
+    """
+    rounded = f"{number:,.0f}"
+    return f"{rounded} {noun}{'' if rounded == '1' else 's'}"
 
 
 def sanitize_text(value: Any) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ..analysis.groups import Row
+from ..errors import error_text
 from ..signals import signal_of
 from .experiment import Experiment, Point
 from .progress import Progress
@@ -94,11 +95,11 @@ def run_sweep(
 
 def why_stopped(error: OSError, folder: SweepFolder) -> str:
     """Why files cannot be written, for a reader."""
-    why = str(error.strerror or error)
+    why = error_text(error)
     try:
         free = shutil.disk_usage(folder.path).free / 2**20
     except OSError as gone:  # somebody removed the folder, or its disk
-        return f"{why} ({folder.path}: {gone.strerror})"
+        return f"{why} ({folder.path}: {error_text(gone)})"
     return f"{why} ({free:,.0f} MiB free in {folder.path})"
 
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from ..errors import UserError
+from ..errors import UserError, error_text
 
 
 def check_folder(folder: Path, tracker: str) -> None:
@@ -22,7 +22,7 @@ def check_folder(folder: Path, tracker: str) -> None:
             existing = existing.parent
         problem = None if existing.is_dir() else f"{existing} is not a folder"
     except OSError as error:
-        problem = f"{existing}: {error.strerror}"
+        problem = f"{existing}: {error_text(error)}"
     if problem is None and not os.access(existing, os.W_OK | os.X_OK):
         problem = f"{existing} is not writable"
     if problem is not None:

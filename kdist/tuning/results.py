@@ -1,11 +1,12 @@
 """Results of a search, read from its folder without TensorFlow."""
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..errors import UserError
+from ..input_files import parse_json, read_text
 from .objective import Objective, find_objective
 from .search import Search
 from .search_folder import SearchFolder
@@ -52,13 +53,23 @@ def read_trials(
         folder: The folder of the search.
         search: The settings of the search.
         order: `"end_order"` for the finished trials only, in the order in which they ended.
+
+    Raises:
+        UserError: A file of KerasTuner's is damaged.
     """
     oracle = folder.read("trials/oracle.json") or {order: []}
-    return [_read_trial(folder.trials / f"trial_{trial_id}", search) for trial_id in oracle[order]]
+    try:
+        trials = [folder.trials / f"trial_{trial_id}" for trial_id in oracle[order]]
+        return [_read_trial(trial, search) for trial in trials]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"the trials in {folder.trials} are damaged ({type(error).__name__}: {error}): pass"
+            " another --output"
+        ) from error
 
 
 def _read_trial(folder: Path, search: Search) -> TrialResult:
-    state = json.loads((folder / "trial.json").read_text(encoding="utf-8"))
+    state = parse_json(read_text(folder / "trial.json"))
     space = state["hyperparameters"].get("space", [])
     names = [part["config"]["name"] for part in space]
     values = in_order(state["hyperparameters"]["values"], names)

@@ -142,6 +142,18 @@ def test_it_prints_what_it_means(capsys):
     assert lines[2] == f"More replicas help up to a global batch of about {value} images; it is 8"
 
 
+@pytest.mark.parametrize(
+    ("scale", "words"), [(1.2, "1 image"), (0.4, "0 images"), (1210.4, "1,210 images")]
+)
+def test_one_image_is_not_called_images(monkeypatch, capsys, scale, words):
+    monkeypatch.setattr("kdist.callbacks.gradient_noise_scale.noise_scale", lambda **_: scale)
+    model, x = quadratic(2), samples(16)
+    model.fit(x, x, batch_size=8, verbose=0, callbacks=[GradientNoiseScale()])
+    first, last = capsys.readouterr().out.splitlines()
+    assert first == f"Gradient noise scale: {words}"
+    assert last == f"More replicas help up to a global batch of about {words}; it is 8"
+
+
 def test_noise_without_a_gradient_is_reported(capsys):
     """Two opposite samples: their mean is 0."""
     x = np.tile([[1.0], [-1.0]], (8, DIMENSION)).astype("float32")

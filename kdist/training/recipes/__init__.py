@@ -5,8 +5,8 @@ from importlib import resources
 from typing import Any
 
 from ...arguments import path_text
-from ...errors import UserError
-from ...input_files import check_plain, parse_json, read_text, why_unreadable
+from ...errors import UserError, error_text
+from ...input_files import check_plain, parse_json, read_text
 
 
 def recipe_names() -> tuple[str, ...]:
@@ -39,7 +39,7 @@ def read_settings(path: str) -> dict[str, Any]:
         settings = parse_json(text) if path.endswith(".json") else _parse_toml(text)
     except (OSError, ValueError) as error:
         raise UserError(
-            f"cannot read the settings in {path}: {why_unreadable(error)}; pass a .toml or .json"
+            f"cannot read the settings in {path}: {error_text(error)}; pass a .toml or .json"
             " file of settings, such as the config.json of a run folder"
         ) from error
     if not isinstance(settings, dict):
