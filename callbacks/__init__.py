@@ -1,6 +1,7 @@
-"""Callbacks for `keras.Model.fit`: throughput, time to accuracy, total time, CSV, batch norm."""
+"""Callbacks for `keras.Model.fit`: throughput, accuracy, time, CSV, batch norm, checkpoints."""
 
 from .batch_norm_monitor import BatchNormMonitor
+from .checkpoint import Checkpoint
 from .gradient_noise_scale import GradientNoiseScale
 from .print_throughput import PrintThroughput
 from .print_total_time import PrintTotalTime
@@ -10,6 +11,7 @@ from .stop_at_non_finite import StopAtNonFinite
 
 __all__ = [
     "BatchNormMonitor",
+    "Checkpoint",
     "GradientNoiseScale",
     "PrintThroughput",
     "PrintTotalTime",

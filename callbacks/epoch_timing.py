@@ -70,10 +70,13 @@ class EpochTiming(ResumableCallback):
         super().__init__(verbose=verbose)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the images, steps and seconds of all epochs so far."""
+        """Return the images, steps and seconds so far, of an epoch that has begun too."""
+        images, seconds = 0, 0.0
+        if self.meter.started and self.total_images is None:
+            images, seconds = self._images_seen() - self._images_before, self.meter.running_seconds
         return {
-            "images": self.meter.images,
-            "seconds": self.meter.seconds,
+            "images": self.meter.images + images,
+            "seconds": self.meter.seconds + seconds,
             "warm_images": self.warm_meter.images,
             "warm_seconds": self.warm_meter.seconds,
             "warm_steps": self.warm_steps,

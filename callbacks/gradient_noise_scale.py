@@ -55,8 +55,14 @@ class GradientNoiseScale(ResumableCallback):
     cover: read the value as an order of magnitude.
     """
 
-    initial_state: ClassVar[Mapping[str, Any]] = {"sums": [0.0] * len(gradient_norms.FIELDS)}
+    initial_state: ClassVar[Mapping[str, Any]] = {
+        "sums": [0.0] * len(gradient_norms.FIELDS),
+        "replica_sums": [],
+        "first_step": None,
+    }
     sums: Sequence[float]
+    replica_sums: Sequence[Sequence[float]]
+    first_step: int | None
 
     def __init__(self, *, smoothing: float = 0.98, every: int = 50, verbose: int = 1) -> None:
         super().__init__(verbose=verbose)
@@ -70,6 +76,11 @@ class GradientNoiseScale(ResumableCallback):
         self.every = positive_integer("every", every, hint="pass steps between measurements")
         self.noise_scale = math.nan
         self._norms: gradient_norms.GradientNorms | None = None
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what was measured so far, amid an epoch too."""
+        self._read()
+        return super().get_state()
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Start measuring; reject a model whose gradients cannot be read."""
@@ -88,9 +99,9 @@ class GradientNoiseScale(ResumableCallback):
                 " GradientNoiseScale cannot read: remove the callback."
             )
         self._norms = gradient_norms.GradientNorms(
-            self.model, smoothing=self.smoothing, every=self.every
+            self.model, smoothing=self.smoothing, every=self.every, first_step=self.first_step
         )
-        self._norms.restore(self.sums)
+        self._norms.restore(self.replica_sums)
         strategy.model_state(self.model).gradient_norms = self._norms
         self.model.make_train_function(force=True)  # to be traced anew, at its first step
 
@@ -99,7 +110,7 @@ class GradientNoiseScale(ResumableCallback):
         super().on_epoch_end(epoch, logs)
         if self._norms is None:
             return
-        self.sums = self._norms.read()
+        self._read()
         self.noise_scale = noise_scale(**self._named_sums)
         if not math.isnan(self.noise_scale):
             self.print_line(f"Gradient noise scale: {count(self.noise_scale, 'image')}")
@@ -125,6 +136,12 @@ class GradientNoiseScale(ResumableCallback):
         self.model.train_function = None
         self._norms = None
         super().on_train_end(logs)
+
+    def _read(self) -> None:
+        if self._norms is not None:
+            self.sums = self._norms.read()
+            self.replica_sums = self._norms.read_replicas()
+            self.first_step = self._norms.first_step
 
     @property
     def _named_sums(self) -> dict[str, float]:

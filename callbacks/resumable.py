@@ -20,6 +20,9 @@ class ResumableCallback(keras.callbacks.Callback):
 
     initial_state: ClassVar[Mapping[str, Any]] = {}
 
+    state_is_set_before_training: ClassVar[bool] = True
+    """Tells `Checkpoint` to call `set_state` before `on_train_begin`, not after it."""
+
     def __init__(self, *, verbose: int = 1) -> None:
         super().__init__()
         self.verbose = verbose
@@ -91,9 +94,9 @@ class ResumableCallback(keras.callbacks.Callback):
         return min(batch + 1, known) if known else batch + 1
 
     def _flush(self) -> None:
-        for line in self._lines:
+        lines, self._lines = self._lines, []  # a thread may add to them
+        for line in lines:
             print(line, flush=True)
-        self._lines = []
 
     def _assign(self, state: Mapping[str, Any]) -> None:
         for name, value in state.items():

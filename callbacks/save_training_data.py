@@ -61,8 +61,13 @@ class SaveTrainingData(EpochTiming):
         ```
     """
 
-    initial_state: ClassVar[Mapping[str, Any]] = {**EpochTiming.initial_state, "total_seconds": 0.0}
+    initial_state: ClassVar[Mapping[str, Any]] = {
+        **EpochTiming.initial_state,
+        "total_seconds": 0.0,
+        "rows": 0,
+    }
     total_seconds: float
+    rows: int
 
     def __init__(
         self,
@@ -81,8 +86,8 @@ class SaveTrainingData(EpochTiming):
         super().__init__(total_images, verbose=verbose, clock=clock)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the state of `EpochTiming`, and the wall-clock seconds."""
-        return super().get_state() | {"total_seconds": self.total_seconds}
+        """Return the state of `EpochTiming`, the wall-clock seconds and the rows so far."""
+        return super().get_state() | {"total_seconds": self.total_seconds, "rows": self.rows}
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Reject a file that cannot be written, before the first epoch."""
@@ -106,15 +111,18 @@ class SaveTrainingData(EpochTiming):
             return
         self._begun = True
         rows = self._read() if epoch or self._goes_on else []
-        # A resumed run that counts its epochs from 0 again adds to all there are.
-        self._rows = [row for row in rows if not epoch or int(row["epoch"]) <= epoch]
-        if self._rows and not self._goes_on:
-            self._began -= float(self._rows[-1]["seconds"])
+        if self._goes_on:
+            # The killed run may have written more than is known of it.
+            self._rows = rows[: self.rows]
+        else:
+            self._rows = [row for row in rows if int(row["epoch"]) <= epoch]
+            self._began -= float(self._rows[-1]["seconds"]) if self._rows else 0.0
         self._write()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Note the images per step, from the epoch's first execution."""
+        """Note the images per step, from the epoch's first execution, and the seconds."""
         super().on_train_batch_end(batch, logs)
+        self.total_seconds = self.clock() - self._began
         if not self._global_batch and self.total_images is None:
             self._global_batch = math.ceil(count_images(self.model) / self.steps)
 
@@ -132,6 +140,7 @@ class SaveTrainingData(EpochTiming):
             "global_batch": self._global_batch or "",
         }
         self._rows.append({name: str(value) for name, value in values.items()})
+        self.rows = len(self._rows)
         if not set(values) <= set(self._columns):
             self._write()
             return
@@ -148,14 +157,16 @@ class SaveTrainingData(EpochTiming):
 
     def _read(self) -> list[dict[str, str]]:
         with open(self.path, newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            columns = list(reader.fieldnames or ())
-            if columns and columns[: len(COLUMNS)] != list(COLUMNS):
-                raise UserError(
-                    f"{self.path} does not begin with the columns of SaveTrainingData, so a resumed"
-                    " run cannot add to it: pass another path, or the run's own file"
-                )
-            return list(reader)
+            lines = file.readlines()
+        # A process that was killed may have left a part of its last row.
+        reader = csv.DictReader(line for line in lines if line.endswith("\n"))
+        columns = list(reader.fieldnames or ())
+        if columns and columns[: len(COLUMNS)] != list(COLUMNS):
+            raise UserError(
+                f"{self.path} does not begin with the columns of SaveTrainingData, so a resumed"
+                " run cannot add to it: pass another path, or the run's own file"
+            )
+        return list(reader)
 
     def _write(self) -> None:
         """Rewrite the whole table atomically, as a new value adds a column."""
@@ -173,3 +184,4 @@ class SaveTrainingData(EpochTiming):
     def _assign(self, state: Mapping[str, Any]) -> None:
         super()._assign(state)
         self.total_seconds = state["total_seconds"]
+        self.rows = state["rows"]

@@ -106,6 +106,11 @@ class StopAtAccuracy(ResumableCallback):
         self._complete_before = False
         self._began = self.clock() - self.seconds
 
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Count the seconds, which a run that is resumed amid an epoch continues."""
+        super().on_train_batch_end(batch, logs)
+        self.seconds = self.clock() - self._began
+
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Compare the epoch with the targets, and stop training if they are met."""
         super().on_epoch_end(epoch, logs)

@@ -53,6 +53,11 @@ class ThroughputMeter:
         return self._began is not None
 
     @property
+    def running_seconds(self) -> float:
+        """Seconds of the interval that is being timed, up to the last `lap`."""
+        return 0.0 if self._began is None else self._ended - self._began
+
+    @property
     def images_per_second(self) -> float:
         """The rate over everything added so far; NaN if it took no time."""
         return _rate(self.images, self.seconds)

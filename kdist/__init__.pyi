@@ -1,4 +1,5 @@
 from . import callbacks as callbacks
+from . import checkpoints as checkpoints
 from . import data as data
 from . import errors as errors
 from . import layers as layers

@@ -8,8 +8,18 @@ import keras
 from . import patches
 from .active_batch import activate, active_batch, check_no_inner_graph, replica_has_samples
 from .batch_memory import copy_batches
+from .callback_attributes import (
+    STATEFUL,
+    STATELESS,
+    defer_average,
+    finish_average,
+    has_attributes,
+    has_swapped_averages,
+)
+from .fit_data import FitData, FitDataset, attach
+from .fit_start import start_fit_at
 from .gathered_batch import gather
-from .hooks import AutoSteps, StrategyHooks
+from .hooks import AutoSteps, FitObserver, StrategyHooks
 from .internals import (
     call_model,
     compute_loss,
@@ -39,16 +49,30 @@ from .iterators import release_in_background
 from .patches.fit_hooks import is_inferring_shapes
 from .replica_attributes import ReplicaAttributes
 from .replica_local_variables import replica_index, replica_local_variables
+from .resumed_logs import set_resumed_logs
 from .row_blocks import row_blocks
+from .saved_state import (
+    averaged_variables,
+    global_seed_state,
+    make_global_seed_state,
+    trained_variables,
+)
 from .sublayers import replace_sublayers
 from .versions import warn_of_unknown_keras
 
 __all__ = [
+    "STATEFUL",
+    "STATELESS",
     "AutoSteps",
+    "FitData",
+    "FitDataset",
+    "FitObserver",
     "ReplicaAttributes",
     "StrategyHooks",
     "activate",
     "active_batch",
+    "attach",
+    "averaged_variables",
     "call_model",
     "check_no_inner_graph",
     "compute_loss",
@@ -56,19 +80,25 @@ __all__ = [
     "copy_batches",
     "copy_keras_attributes",
     "custom_step",
+    "defer_average",
     "distribute",
     "effective_sample_weight",
+    "finish_average",
     "flatten_layers",
     "gather",
     "global_seed",
+    "global_seed_state",
+    "has_attributes",
     "has_call",
     "has_dynamic_batch_size",
+    "has_swapped_averages",
     "inputs_of",
     "is_compiled_by_xla",
     "is_inferring_shapes",
     "is_overwritten",
     "layer_states",
     "loss_tracker",
+    "make_global_seed_state",
     "onednn_is_on",
     "optimizers_of",
     "overridden_steps",
@@ -79,9 +109,12 @@ __all__ = [
     "replica_index",
     "replica_local_variables",
     "row_blocks",
+    "set_resumed_logs",
     "set_strategy",
+    "start_fit_at",
     "stock_step",
     "strategy_of",
+    "trained_variables",
     "use_global_seed",
     "warn_of_unknown_keras",
 ]

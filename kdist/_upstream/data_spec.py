@@ -6,6 +6,8 @@ import keras
 import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
+from .fit_data import fit_data_of
+
 
 def global_batch_of(iterator: Any, data_batch: Any) -> int | None:
     """Return the number of samples per full batch; `None` if unknown."""
@@ -22,6 +24,9 @@ def global_batch_of(iterator: Any, data_batch: Any) -> int | None:
 
 def _batch_size(dataset: tf.data.Dataset) -> int | None:
     """Return the argument of `batch`; `element_spec` has it only with `drop_remainder=True`."""
+    data = fit_data_of(dataset)
+    if data is not None:
+        return data.batch_size
     if hasattr(dataset, "_batch_size"):
         return int(dataset._batch_size)
     kind = type(dataset).__name__.removeprefix("_").removesuffix("Dataset")

@@ -1,7 +1,7 @@
 """`StrategyHooks`: the interface of the patches to a strategy."""
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -73,6 +73,23 @@ class StrategyHooks(abc.ABC):
 
         Returns `None` to use Keras's own dropout.
         """
+
+
+class FitObserver(abc.ABC):
+    """A callback that sees a whole fit: all its callbacks, and its end, whatever ends it."""
+
+    @abc.abstractmethod
+    def fit_begins(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+        """Called before the `on_train_begin` of every callback.
+
+        Args:
+            callbacks: The others, Keras's own too, in the order in which Keras calls them. The
+                observer itself is called after them.
+        """
+
+    @abc.abstractmethod
+    def fit_ended(self) -> None:
+        """Called as `fit` returns or raises."""
 
 
 def hooks_of(model: keras.Model) -> StrategyHooks | None:

@@ -10,6 +10,8 @@ import tensorflow as tf
 from ..arguments import as_integer
 from ..errors import UserError
 from .augmentation import RandomVariants
+from .epoch_batches import EpochBatches, prepared
+from .epoch_order import EpochOrder
 
 # Where tf.data works. TensorFlow would put the images on the first GPU.
 _HOST = "/CPU:0"
@@ -17,7 +19,7 @@ _HOST = "/CPU:0"
 
 def training_batches(
     images: npt.NDArray[Any],
-    labels: npt.NDArray[np.integer],
+    labels: npt.NDArray[Any],
     *,
     batch_size: int,
     seed: int,
@@ -28,15 +30,21 @@ def training_batches(
 ) -> Any:
     """Make shuffled, augmented and standardized batches; one iteration is one epoch.
 
-    Order and augmentation differ from epoch to epoch. They are drawn for the global batch before a
-    strategy divides it, so they do not depend on the number of replicas.
+    Order and augmentation differ from epoch to epoch. Batch k of epoch e depends on `seed`, e and k
+    alone: not on the number of replicas, nor on what was iterated over before.
+
+    Within `model.fit` the epoch is the one that is trained, also for other iterations over the same
+    data, such as those of a callback. Outside, each iteration that begins is the epoch after that
+    of the one before, from 0 on. With `steps_per_epoch`, or behind `repeat`, one iterator gives
+    several epochs: they are counted in the same way, from `initial_epoch` on, and other iterations
+    over the data during `fit` are counted too.
 
     Args:
         images: (images, height, width, channels), kept in memory unchanged.
-        labels: Integers, (images,).
+        labels: Integers, (images,); or one-hot floats, (images, classes).
         batch_size: The global batch: images per step, over all replicas. The last batch of an
             epoch has the remaining images.
-        seed: Determines every epoch, together with `tf.random.set_seed` if that is called.
+        seed: Determines every epoch; `tf.random.set_seed` does not.
         standardization: Called with a float32 batch of `images`, not scaled; returns float32.
         augment: Flip and shift the images as `random_flip_and_shift` does, before standardization.
             For this they are stored as `RandomVariants` does.
@@ -44,7 +52,8 @@ def training_batches(
         whole_pixels: Shift by whole pixels, as in `random_flip_and_shift`.
 
     Returns:
-        A finite `tf.data.Dataset` of float32 images and int32 labels.
+        A finite `tf.data.Dataset` of float32 images and int32 labels, or float32 ones if they are
+        one-hot.
 
     Raises:
         UserError: If there are no images, the numbers of images and labels differ, or `batch_size`
@@ -55,26 +64,29 @@ def training_batches(
         ...                          seed=1, standardization=standardization)
     """
     _check(images, labels, batch_size)
-    order = tf.data.Dataset.range(len(images)).shuffle(len(images), seed=seed).batch(batch_size)
-    if not augment:
-        return _batches(order, images, labels, standardization)
+    order = EpochOrder(len(images), batch_size=batch_size, seed=seed)
     with tf.device(_HOST):
-        variants = RandomVariants(images, shift=shift, whole_pixels=whole_pixels)
-        targets = tf.constant(labels, tf.int32)
+        targets = _targets(labels)
+        if augment:
+            variants = RandomVariants(images, shift=shift, whole_pixels=whole_pixels)
+        else:
+            pixels = tf.constant(images)
 
-    def varied(indices: Any, draw: Any) -> Any:
-        # Mean and deviation pass through interpolation, which takes bytes sooner than floats.
-        batch = standardization(variants(indices, seed=tf.stack([draw, 0])))
-        return batch, tf.gather(targets, indices)
+    def batch(number: Any) -> Any:
+        indices = order(number)
+        if augment:
+            # Mean and deviation pass through interpolation, which takes bytes sooner than floats.
+            chosen = variants(indices, seed=tf.stack([tf.constant(seed, tf.int64), number]))
+        else:
+            chosen = tf.cast(tf.gather(pixels, indices), tf.float32)
+        return standardization(chosen), tf.gather(targets, indices)
 
-    draws = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
-    pairs = tf.data.Dataset.zip(order, draws)
-    return _finished(pairs.map(varied, num_parallel_calls=tf.data.AUTOTUNE))
+    return EpochBatches(batch, steps=order.steps, batch_size=batch_size).dataset
 
 
 def evaluation_batches(
     images: npt.NDArray[Any],
-    labels: npt.NDArray[np.integer],
+    labels: npt.NDArray[Any],
     *,
     batch_size: int,
     standardization: Callable[[Any], Any],
@@ -88,7 +100,7 @@ def evaluation_batches(
         standardization: As in `training_batches`, measured on the training images.
 
     Returns:
-        A finite `tf.data.Dataset` of float32 images and int32 labels.
+        As `training_batches` does, in the order of the arrays.
 
     Raises:
         UserError: As in `training_batches`.
@@ -98,11 +110,22 @@ def evaluation_batches(
         ...                           standardization=standardization)
     """
     _check(images, labels, batch_size)
-    order = tf.data.Dataset.range(len(images)).batch(batch_size)
-    return _batches(order, images, labels, standardization)
+    with tf.device(_HOST):
+        pixels = tf.constant(images)
+        targets = _targets(labels)
+
+    def batch(indices: Any) -> Any:
+        chosen = tf.cast(tf.gather(pixels, indices), tf.float32)
+        return standardization(chosen), tf.gather(targets, indices)
+
+    return prepared(tf.data.Dataset.range(len(images)).batch(batch_size), batch)
 
 
-def _check(images: npt.NDArray[Any], labels: npt.NDArray[np.integer], batch_size: int) -> None:
+def _targets(labels: npt.NDArray[Any]) -> Any:
+    return tf.constant(labels, tf.int32 if np.ndim(labels) == 1 else tf.float32)
+
+
+def _check(images: npt.NDArray[Any], labels: npt.NDArray[Any], batch_size: int) -> None:
     if len(images) != len(labels) or not len(images):
         raise UserError(
             f"Received {len(images)} images and {len(labels)} labels; "
@@ -110,29 +133,3 @@ def _check(images: npt.NDArray[Any], labels: npt.NDArray[np.integer], batch_size
         )
     if (as_integer(batch_size) or 0) < 1:
         raise UserError(f"batch_size={batch_size!r}; expected an integer of at least 1.")
-
-
-def _batches(
-    order: Any,
-    images: npt.NDArray[Any],
-    labels: npt.NDArray[np.integer],
-    standardization: Callable[[Any], Any],
-) -> Any:
-    """Make batches of the images, not augmented, in the order of batches of indices."""
-    with tf.device(_HOST):
-        pixels = tf.constant(images)
-        targets = tf.constant(labels, tf.int32)
-
-    def take(indices: Any) -> Any:
-        batch = tf.cast(tf.gather(pixels, indices), tf.float32)
-        return standardization(batch), tf.gather(targets, indices)
-
-    return _finished(order.map(take, num_parallel_calls=tf.data.AUTOTUNE))
-
-
-def _finished(batches: Any) -> Any:
-    options = tf.data.Options()
-    options.deterministic = True
-    # Arrays have no files to shard by; saying so spares the warning that AUTO prints.
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    return batches.prefetch(tf.data.AUTOTUNE).with_options(options)

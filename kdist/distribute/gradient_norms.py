@@ -29,12 +29,16 @@ class GradientNorms:
         smoothing: Decay of the sums at each measurement, at least 0 and below 1.
         every: Steps between measurements on one replica, which has to compute the gradients of two
             half batches in addition to those of its step.
+        first_step: Update of the optimizer at which the first measurement is due; by default its
+            present one.
     """
 
-    def __init__(self, model: keras.Model, *, smoothing: float, every: int) -> None:
+    def __init__(
+        self, model: keras.Model, *, smoothing: float, every: int, first_step: int | None = None
+    ) -> None:
         self.smoothing = smoothing
         self.every = every
-        self.first_step = int(_updates(model))
+        self.first_step = int(_updates(model)) if first_step is None else first_step
         with model.distribute_strategy.scope():
             # Each replica adds to its local sums without a collective; reading sums over replicas.
             self._sums = tf.Variable(
@@ -56,9 +60,22 @@ class GradientNorms:
         """Return the sums over replicas, in the order of `FIELDS`."""
         return [float(value) for value in self._sums.read_value().numpy()]
 
-    def restore(self, sums: Sequence[float]) -> None:
-        """Continue from the result of `read`."""
-        self._sums.assign(tf.constant(sums, "float64"))
+    def read_replicas(self) -> list[list[float]]:
+        """Return the sums of each replica, in the order of `FIELDS`."""
+        return [[float(value) for value in part.numpy()] for part in self._parts()]
+
+    def restore(self, replica_sums: Sequence[Sequence[float]]) -> None:
+        """Continue from the result of `read_replicas`, on any number of replicas."""
+        parts = self._parts()
+        if len(replica_sums) == len(parts):
+            for part, sums in zip(parts, replica_sums, strict=True):
+                part.assign(tf.constant(sums, "float64"))
+        elif replica_sums:
+            parts[0].assign(tf.reduce_sum(tf.constant(replica_sums, "float64"), axis=0))
+
+    def _parts(self) -> Sequence[Any]:
+        distributed = isinstance(self._sums, tf.distribute.DistributedValues)
+        return self._sums.values if distributed else [self._sums]
 
 
 def measure_replica(

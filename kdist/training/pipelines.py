@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..data import ImageData, fashion_mnist
 from .config import TrainConfig
 from .plan import TrainPlan
@@ -37,10 +39,13 @@ def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tup
     """
     from ..data import Standardization, evaluation_batches, training_batches
 
+    def labels(of_images: Any) -> Any:  # Keras smooths one-hot labels only
+        return np.eye(data.classes)[of_images] if config.label_smoothing else of_images
+
     standardization = Standardization.of(data.train_images)
     training = training_batches(
         data.train_images,
-        data.train_labels,
+        labels(data.train_labels),
         batch_size=plan.global_batch,
         seed=config.seed,
         standardization=standardization,
@@ -50,16 +55,8 @@ def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tup
     )
     validation = evaluation_batches(
         data.test_images,
-        data.test_labels,
+        labels(data.test_labels),
         batch_size=plan.validation_batch,
         standardization=standardization,
     )
-    if config.label_smoothing:  # Keras supports it for one-hot labels only
-        training, validation = (_one_hot(part, data.classes) for part in (training, validation))
     return training, validation
-
-
-def _one_hot(batches: Any, classes: int) -> Any:
-    import tensorflow as tf
-
-    return batches.map(lambda images, labels: (images, tf.one_hot(labels, classes)))

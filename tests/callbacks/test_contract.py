@@ -6,6 +6,7 @@ import itertools
 import json
 import pickle
 import re
+import shutil
 
 import kdist.callbacks
 import keras
@@ -17,6 +18,7 @@ from tiny_training import FakeClock, Ticker, images, tiny_fit, traced_model
 # What a class cannot do without, or does nothing without; the others are made with no argument.
 ARGUMENTS = {
     "BatchNormMonitor": {"batch": images(4)},
+    "Checkpoint": {"folder": "checkpoints"},
     "GradientNoiseScale": {"every": 1},
     "StopAtAccuracy": {"target": 0.0},
 }
@@ -63,6 +65,7 @@ def model_for(callback_class):
 
 
 def fit(callbacks, **options):
+    shutil.rmtree(ARGUMENTS["Checkpoint"]["folder"], ignore_errors=True)  # nothing is resumed
     (tested,) = [type(callback) for callback in callbacks if type(callback) in CALLBACKS]
     return tiny_fit(callbacks, **{"model": model_for(tested)} | options)
 

@@ -111,6 +111,27 @@ def test_a_run_interrupted_in_its_first_epoch_is_resumed(tmp_path):
     assert len(table(path)) == 3
 
 
+def test_a_row_that_a_kill_has_cut_short_is_written_again(tmp_path):
+    path = tmp_path / "run.csv"
+    whole = fit(path)
+    text = path.read_bytes()
+    saver = fit(path, epochs=2)
+    path.write_bytes(text[:-7])  # in its last number
+    fit(path, state=saver.get_state(), initial_epoch=2)
+    assert path.read_bytes() == text
+    assert whole.rows == 3
+
+
+def test_rows_that_a_resumed_run_knows_nothing_of_are_written_again(tmp_path):
+    """As after a checkpoint from before a row, in the first epoch too."""
+    path = tmp_path / "run.csv"
+    before = SaveTrainingData(path).get_state()
+    fit(path)
+    text = path.read_bytes()
+    fit(path, state=before)
+    assert path.read_bytes() == text
+
+
 def test_a_value_that_comes_later_widens_the_table(tmp_path):
     path = tmp_path / "run.csv"
     fit(path, [Accuracies([None, 0.2, None], name="val_top_5")], validate=False)

@@ -12,7 +12,9 @@ from . import (
     batch_norm,
     compile_options,
     dropout,
+    fit_data,
     fit_hooks,
+    fit_observers,
     gradients,
     losses,
     merge_call,
@@ -23,7 +25,9 @@ from . import (
 )
 
 PATCHES: tuple[Patch, ...] = (
+    *fit_data.PATCHES,
     *fit_hooks.PATCHES,
+    *fit_observers.PATCHES,
     *compile_options.PATCHES,
     *losses.PATCHES,
     *gradients.PATCHES,
@@ -41,6 +45,13 @@ PATCHES: tuple[Patch, ...] = (
 def install() -> None:
     """Install the patches, once per process, when the first strategy is made."""
     for patch in PATCHES:
+        patch.install()
+
+
+@functools.cache
+def install_for_data() -> None:
+    """Put in what tells training data their epoch, as the first are made."""
+    for patch in fit_data.PATCHES:
         patch.install()
 
 

@@ -1,20 +1,19 @@
-"""Patch `fit`: call the strategy before training and after epochs, and save iterators."""
+"""Patch `fit`: call the strategy before training and after epochs."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
-from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.src.trainers.trainer import Trainer
 
 from .. import auto_steps_per_execution
 from ..data_spec import batch_spec_of, global_batch_of
-from ..hooks import StrategyHooks, hooks_of
+from ..hooks import hooks_of
 from ..internals import has_call
-from ..iterators import release_in_background
 from ..patching import Patch
+from ..resumed_logs import take_resumed_logs
 
 _thread = threading.local()
 
@@ -51,26 +50,11 @@ def _prepare(
 
 def _end_epoch(original: Callable[..., Any], model: keras.Model, logs: Any) -> Any:
     """Let the strategy check the model after an epoch."""
+    logs = take_resumed_logs(model, logs)
     hooks = hooks_of(model)
     if hooks is not None:
         hooks.epoch_ended(model)
     return original(model, logs)
-
-
-def _without_spare_iterator(original: Callable[..., Any], epoch: Any) -> Iterator[Any]:
-    """Do not make an iterator at the end of an epoch that no epoch uses.
-
-    On several replicas it takes a tenth of a second, and starts to read ahead. The iterator of the
-    epoch is freed in the background, so that Keras does not wait for it.
-    """
-    is_kdist = isinstance(getattr(epoch, "_distribute_strategy", None), StrategyHooks)
-    for step in original(epoch):
-        if is_kdist:
-            release_in_background(step[-1])
-        yield step
-        is_over = epoch._num_batches and epoch._steps_seen >= epoch._num_batches
-        if is_kdist and is_over and epoch.steps_per_epoch is None:
-            epoch._steps_seen = 0  # as Keras leaves it
 
 
 PATCHES = (
@@ -88,13 +72,5 @@ PATCHES = (
         replacement=_end_epoch,
         why="Does not report a layer's state that differs between replicas.",
         canary="test_replicas_write_different_layer_states",
-    ),
-    Patch(
-        owner=EpochIterator,
-        name="_enumerate_iterator",
-        replacement=_without_spare_iterator,
-        why="Makes an iterator at the end of an epoch that no epoch uses, and waits until the one"
-        " that it has used is freed.",
-        canary="test_an_epoch_ends_with_a_spare_iterator",
     ),
 )

@@ -1,0 +1,105 @@
+"""`export_model`: the model of a checkpoint as a file, without training."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from ..atomic_files import atomic_path, explain_write_errors
+from ..batch_norm.convert import convert_batch_norm
+from ..errors import UserError
+from .generation import DamagedGenerationError, Generation
+from .replica_values import assign_values
+from .variables import first_difference, state_variables
+
+
+def described_model(model: keras.Model) -> str | None:
+    """Return a model as JSON, without its weights; `None` where it has no such description."""
+    try:
+        return str(model.to_json())
+    except Exception:  # a user's own get_config may raise anything
+        return None
+
+
+def export_model(
+    generation: Generation,
+    path: str | os.PathLike[str],
+    *,
+    model: keras.Model | None = None,
+    averaged: bool = True,
+) -> keras.Model:
+    """Save the model of a checkpoint as a `.keras` file.
+
+    Args:
+        generation: The checkpoint.
+        path: The file, which ends in `.keras`.
+        model: A model that was built, to be given the weights; made from the checkpoint by
+            default, which a model with a class of its own may not allow. The file of a model made
+            from the checkpoint opens without kdist.
+        averaged: Whether to take the averages of the weights where the optimizer keeps them, as
+            `fit` does at its end.
+
+    Returns:
+        The model, not compiled unless it was given so.
+
+    Raises:
+        UserError: The checkpoint is damaged, the model cannot be made from it or is another one,
+            or the file cannot be written.
+
+    Example:
+        ```python
+        newest = kdist.checkpoints.generations("checkpoints")[0]
+        model = kdist.checkpoints.export_model(newest, "model.keras")
+        ```
+    """
+    target = Path(path)
+    if target.suffix != ".keras":
+        raise UserError(f'the file to export to is {target}: pass one that ends in ".keras"')
+    try:
+        arrays, state = generation.read()
+    except DamagedGenerationError as error:
+        raise UserError(
+            f"{generation.path} is damaged: {error}; export an older checkpoint"
+        ) from error
+    made = _model_of(generation, state) if model is None else model
+    _restore(made, generation, arrays, state, averaged=averaged)
+    if model is None:
+        convert_batch_norm(made, to="stock")
+    hint = "pass a path in a folder that exists"
+    with explain_write_errors(target, hint=hint), atomic_path(target) as part:
+        made.save(part)
+    return made
+
+
+def _model_of(generation: Generation, state: Mapping[str, Any]) -> keras.Model:
+    from .. import layers  # noqa: F401 - registers what a model may be made of
+
+    hint = "pass model=, made as for training"
+    if state["model"] is None:
+        raise UserError(f"{generation.path} does not describe its model: {hint}")
+    try:
+        return keras.models.model_from_json(state["model"])
+    except Exception as error:
+        raise UserError(
+            f"the model of {generation.path} cannot be made ({error}): {hint}"
+        ) from error
+
+
+def _restore(
+    model: keras.Model,
+    generation: Generation,
+    arrays: Mapping[str, np.ndarray],
+    state: Mapping[str, Any],
+    *,
+    averaged: bool,
+) -> None:
+    own = {n: v for n, v in state_variables(model).items() if n.startswith("model/")}
+    saved = {name: arrays[name] for name in state["variables"] if name.startswith("model/")}
+    difference = first_difference(own, saved, state["stacked"])
+    if difference:
+        raise UserError(f"{generation.path} is of another model: {difference}")
+    averages = {name: arrays[average] for name, average in state["averages"].items()}
+    assign_values(own, saved | (averages if averaged else {}), state["stacked"])

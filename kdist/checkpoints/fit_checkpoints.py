@@ -1,0 +1,269 @@
+"""`FitCheckpoints`: the checkpoints of one fit, from its beginning to its end."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from .. import _upstream
+from ..errors import UserError
+from .background_writer import BackgroundWriter
+from .callback_states import CallbackStates
+from .data_position import start_fit_at
+from .export import described_model
+from .nonfinite import NonFiniteWeightsError
+from .options import CheckpointOptions
+from .preemption import PreemptionSignals
+from .run_settings import run_settings
+from .save_times import SaveTimes
+from .store import CheckpointStore, generations
+from .training_state import EpochPart, SavedTraining, copy_epoch_part, copy_training
+from .weights_guard import WeightsGuard
+
+
+class FitCheckpoints:
+    """Resumes a fit that is about to begin, and saves it as it proceeds.
+
+    Args:
+        model: The compiled model, its optimizer built.
+        params: The `params` of the fit's callbacks.
+        callbacks: Those besides `Checkpoint`.
+        options: When and where to save.
+        announce: Called with one line for each problem, in any thread.
+
+    Attributes:
+        greeting: What to print as training begins.
+
+    Raises:
+        UserError: The folder cannot be used, or has checkpoints of another training.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        params: dict[str, Any],
+        callbacks: Sequence[keras.callbacks.Callback],
+        options: CheckpointOptions,
+        announce: Callable[[str], None],
+    ) -> None:
+        self._model = model
+        self._epochs: int = params["epochs"]
+        self._steps: int | None = params.get("steps")
+        self._options = options
+        self._announce = announce
+        self._callbacks = CallbackStates(callbacks)
+        self._averages = [c for c in callbacks if isinstance(c, keras.callbacks.SwapEMAWeights)]
+        self._signals = PreemptionSignals(options.signals)
+        self._writer = BackgroundWriter()
+        self._times = SaveTimes(
+            every_seconds=options.every_seconds,
+            every_steps=options.every_steps,
+            clock=options.clock,
+        )
+        self.greeting = f"Checkpoints: {options.path}"
+        self._epoch = self._batch = 0
+        self._logs: Any = None
+        self._before_validation: EpochPart | None = None
+        self._had_nonfinite_loss = False
+        self._about_run: dict[str, Any] = {
+            "settings": run_settings(model, steps=self._steps),
+            "model": described_model(model),
+            "versions": {"keras": keras.__version__, "tensorflow": tf.__version__},
+        }
+        self._store = CheckpointStore(options.path, keep=options.keep, announce=announce)
+        try:
+            self._guard = WeightsGuard(model, self._store, options, announce)
+            self._saved = self._find()
+            if self._saved is not None:
+                self._resume(self._saved)
+            for callback in self._averages:
+                _upstream.defer_average(callback)
+        except BaseException:
+            self._store.close()
+            raise
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to train."""
+        saved = self._saved
+        if saved is None or saved.is_amid_epoch:
+            return False
+        return saved.was_stopped or saved.epoch >= self._epochs
+
+    def train_begins(self) -> None:
+        """Restore what the `on_train_begin` of other callbacks has reset."""
+        saved = self._saved
+        if saved is not None and not saved.is_amid_epoch:
+            self._epoch = saved.epoch
+            saved.restore_callbacks(self._callbacks)
+        if self.is_over:
+            self._finish_averages()
+        self._callbacks.warn_of_unsaved()
+        self._store.check_room(self._guard.allow_present())
+        self._signals.install()
+
+    def epoch_begins(self, epoch: int) -> None:
+        """Restore what the beginning of an epoch has reset, where one is resumed amid it."""
+        self._epoch, self._batch, self._logs = epoch, 0, None
+        self._had_nonfinite_loss = False
+        saved, self._saved = self._saved, None
+        if saved is not None and saved.is_amid_epoch:
+            self._batch = saved.batch
+            saved.restore_variables(self._model)
+            saved.restore_epoch(self._model)
+            saved.restore_callbacks(self._callbacks)
+            self._model.stop_training = saved.was_stopped
+        self._callbacks.copy({})  # what cannot be saved is an error now, not after an hour
+
+    def step_ends(self, steps: int, logs: Any) -> None:
+        """Save where that is due.
+
+        Args:
+            steps: Steps of the epoch that were trained.
+            logs: The step's logs.
+        """
+        self._times.trained(steps - self._batch)
+        self._batch, self._logs = steps, logs
+        self._check_weights(logs)
+        if self._model.stop_training:
+            return  # the epoch is about to end
+        if self._signals.received:
+            self._save_and_exit(self._epoch_part())
+        if self._steps is not None and steps >= self._steps:
+            return
+        if self._times.by_steps() or (self._times.by_seconds() and not self._writer.is_busy):
+            self._save(self._epoch_part())
+
+    def validation_begins(self) -> None:
+        """Keep what validation resets, in case a signal ends it."""
+        if self._options.signals and self._batch:
+            self._batch = self._steps or self._batch  # also where training was stopped before
+            self._before_validation = self._epoch_part()
+
+    def validation_step_ends(self) -> None:
+        """Save after a signal: a resumed training validates anew."""
+        if self._signals.received and self._before_validation is not None:
+            self._save_and_exit(self._before_validation)
+
+    def validation_ends(self) -> None:
+        """Let go of what is of the epoch."""
+        self._before_validation = None
+
+    def epoch_ends(self, epoch: int) -> None:
+        """Save at the end of an epoch, and in any case at the end of the last one."""
+        self._check_weights({})
+        self._epoch, self._batch = epoch + 1, 0
+        if self._model.stop_training or self._epoch >= self._epochs:
+            # Before the optimizer's averages take the place of the weights.
+            self._save(None, wait=True)
+            self._finish_averages()
+        elif self._signals.received:
+            self._save_and_exit(None)
+        elif self._times.by_steps() or (self._times.at_epoch_end() and not self._writer.is_busy):
+            self._save(None)
+
+    def end(self) -> None:
+        """Let go of the folder and the signals, whatever has ended the fit."""
+        self._signals.uninstall()
+        try:
+            self._writer.wait()
+        except NonFiniteWeightsError as error:  # something else has ended the fit
+            self._announce(str(error))
+        finally:
+            self._store.close()
+
+    def _find(self) -> SavedTraining | None:
+        folder = self._options.path
+        if self._options.resume == "never":
+            there = generations(folder)
+            if there:
+                raise UserError(
+                    f'resume is "never", but {folder} has checkpoints, the newest'
+                    f' {there[0].path.name}: pass another folder, or resume="auto"'
+                )
+            return None
+        found = self._store.newest()
+        if found is not None:
+            saved = SavedTraining(*found)
+            saved.check(self._model, self._about_run["settings"])
+            return saved
+        if self._options.resume == "must":
+            raise UserError(
+                f'resume is "must", but {folder} has no checkpoint: pass the folder of the training'
+                ' to resume, or resume="auto"'
+            )
+        return None
+
+    def _resume(self, saved: SavedTraining) -> None:
+        saved.restore_variables(self._model)
+        saved.prepare_callbacks(self._callbacks)
+        path = saved.generation.path
+        if self.is_over:
+            start_fit_at(self._model, epoch=self._epochs, batch=0)
+            why = "was stopped" if saved.was_stopped else "ended"
+            self.greeting = f"Training {why} after epoch {saved.epoch}: nothing is left to train"
+            return
+        inexact = start_fit_at(self._model, epoch=saved.epoch, batch=saved.batch)
+        self.greeting = f"Resumed in epoch {saved.epoch + 1} after step {saved.batch} from {path}"
+        if inexact:
+            self._announce(inexact)
+
+    def _epoch_part(self) -> EpochPart:
+        return copy_epoch_part(self._model, self._callbacks, self._logs)
+
+    def _finish_averages(self) -> None:
+        """Do what `SwapEMAWeights` does in the last epoch."""
+        for callback in self._averages if self._epoch >= self._epochs else ():
+            _upstream.finish_average(callback)
+
+    def _check_weights(self, logs: Any) -> None:
+        """Have weights that are no numbers handled as soon as the loss or the writer shows them."""
+        try:
+            self._writer.check()
+            # Once in an epoch: a step whose gradients overflow in float16 is skipped.
+            if not self._had_nonfinite_loss and not np.all(np.isfinite(logs.get("loss", 0.0))):
+                self._had_nonfinite_loss = True
+                self._guard.check_model(epoch=self._epoch + 1, step=self._batch)
+        except NonFiniteWeightsError as error:
+            self._guard.handle(error)
+            self._had_nonfinite_loss = False
+
+    def _save(self, part: EpochPart | None, *, wait: bool = False) -> None:
+        began = self._options.clock()
+        try:
+            self._writer.wait()
+            self._write(part)
+            if wait:
+                self._writer.wait()
+        except NonFiniteWeightsError as error:
+            self._guard.handle(error)
+            if wait:  # the weights that the training now ends with
+                self._write(part)
+                self._writer.wait()
+        self._times.saved(began=began)
+
+    def _write(self, part: EpochPart | None) -> None:
+        arrays, state = copy_training(self._model, self._callbacks, part)
+        state |= self._about_run
+        epoch, batch = self._epoch, self._batch
+        at = {"epoch": epoch + 1, "step": batch} if batch else {"epoch": epoch, "step": self._steps}
+
+        def commit() -> None:
+            self._guard.check(arrays, **at)
+            try:
+                self._store.commit(epoch=epoch, batch=batch, arrays=arrays, state=state)
+            except OSError as error:
+                self._announce(
+                    f"Checkpoint not saved, training continues: {error.strerror or error}"
+                )
+
+        self._writer.start(commit)
+
+    def _save_and_exit(self, part: EpochPart | None) -> None:
+        self._save(part, wait=True)
+        self._announce(
+            f"{self._signals.name}: saved in epoch {self._epoch + 1} after step {self._batch}"
+        )
+        raise SystemExit(self._signals.exit_status)

@@ -1,0 +1,73 @@
+"""`CheckpointOptions`: what `Checkpoint` was given, checked."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Literal
+
+from ..arguments import positive_integer, positive_number
+from ..errors import UserError
+from .preemption import PreemptionSignals
+
+Resume = Literal["auto", "must", "never"]
+OnNonFinite = Literal["stop", "rollback"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckpointOptions:
+    """When and where checkpoints are saved, and what they are used for.
+
+    The attributes are the arguments of `kdist.callbacks.Checkpoint`.
+
+    Raises:
+        UserError: One of them is invalid.
+    """
+
+    folder: str | os.PathLike[str]
+    every_seconds: float | None
+    every_steps: int | None
+    keep: int
+    resume: Resume
+    preemption: bool | Collection[str]
+    on_nonfinite: OnNonFinite
+    rollback_rate: float
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        if self.every_seconds is not None:
+            hint = "pass the seconds between two saves, or None for none by time"
+            positive_number("every_seconds", self.every_seconds, hint=hint, finite=False)
+        if self.every_steps is not None:
+            hint = "pass the steps between two saves, or None for none by steps"
+            positive_integer("every_steps", self.every_steps, hint=hint)
+        positive_integer("keep", self.keep, hint="pass how many checkpoints to keep")
+        _one_of("resume", self.resume, ("auto", "must", "never"))
+        _one_of("on_nonfinite", self.on_nonfinite, ("stop", "rollback"))
+        hint = "pass the factor on the learning rate after a rollback, such as 0.5"
+        if positive_number("rollback_rate", self.rollback_rate, hint=hint) > 1:
+            raise UserError(f"rollback_rate is {self.rollback_rate!r}, but has to be at most 1")
+        PreemptionSignals(self.signals)
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return Path(self.folder)
+
+    @property
+    def lowers_rate(self) -> bool:
+        """Whether the learning rate is lowered after a rollback."""
+        return self.on_nonfinite == "rollback" and self.rollback_rate < 1
+
+    @property
+    def signals(self) -> Collection[str]:
+        """Names of the signals after which the training is saved and ended."""
+        if isinstance(self.preemption, bool):
+            return ("SIGTERM",) if self.preemption else ()
+        return self.preemption
+
+
+def _one_of(name: str, value: str, values: tuple[str, ...]) -> None:
+    if value not in values:
+        known = ", ".join(f'"{one}"' for one in values)
+        raise UserError(f"{name} is {value!r}, but has to be one of {known}")

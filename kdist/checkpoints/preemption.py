@@ -1,0 +1,70 @@
+"""`PreemptionSignals`: a machine that is about to be taken away says so by a signal."""
+
+import os
+import signal
+import threading
+from collections.abc import Collection
+from types import FrameType
+from typing import Any
+
+from ..errors import UserError
+
+
+class PreemptionSignals:
+    """Notes the first signal, and lets a second one end the process at once.
+
+    Only a process's main thread gets signals; in another thread nothing is changed.
+
+    Args:
+        names: Such as `["SIGTERM", "SIGUSR1"]`.
+
+    Attributes:
+        received: The signal that came, or None.
+
+    Raises:
+        UserError: There is no signal of such a name.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.received: signal.Signals | None = None
+        self._signals = [_signal(name) for name in names]
+        self._before: dict[signal.Signals, Any] = {}
+
+    @property
+    def name(self) -> str:
+        """The name of the signal that came."""
+        return self.received.name if self.received else ""
+
+    @property
+    def exit_status(self) -> int:
+        """What a shell says of a process that the signal has ended, such as 143."""
+        return 128 + int(self.received or 0)
+
+    def install(self) -> None:
+        """Handle the signals from now on."""
+        self.received = None
+        if threading.current_thread() is threading.main_thread():
+            for one in self._signals:
+                self._before[one] = signal.signal(one, self._note)
+
+    def uninstall(self) -> None:
+        """Handle the signals as before `install`; a second call does nothing."""
+        for one, before in self._before.items():
+            signal.signal(one, signal.SIG_DFL if before is None else before)
+        self._before = {}
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self.received is None:
+            self.received = signal.Signals(number)
+        else:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+
+def _signal(name: str) -> signal.Signals:
+    if name not in signal.Signals.__members__:
+        raise UserError(
+            f'preemption has {name!r}, which is no signal: pass names such as "SIGTERM", "SIGUSR1"'
+        )
+    return signal.Signals[name]

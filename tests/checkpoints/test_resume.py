@@ -1,0 +1,120 @@
+"""A training that is killed and resumed ends like the one that was not, bit for bit."""
+
+import kdist
+import keras
+import pytest
+import tensorflow as tf
+from kdist.callbacks import Checkpoint, GradientNoiseScale, StopAtAccuracy
+from resumed_training import (
+    STEPS,
+    VALIDATION,
+    Kill,
+    KilledError,
+    Training,
+    compiled,
+    network,
+)
+
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
+
+
+def everything():
+    return keras.optimizers.SGD(
+        0.05, momentum=0.9, nesterov=True, use_ema=True, gradient_accumulation_steps=4
+    )
+
+
+def callbacks():
+    return [
+        keras.callbacks.EarlyStopping("loss", patience=9, restore_best_weights=True),
+        keras.callbacks.ReduceLROnPlateau("val_accuracy", patience=1, mode="max"),
+        StopAtAccuracy(0.99, verbose=0, clock=lambda: 0.0),
+    ]
+
+
+KILLS = [
+    2,  # one step was saved
+    STEPS - 1,  # the last step of the first epoch
+    2,  # the first step of the second
+    VALIDATION,
+    STEPS + 1,  # the last step of the last epoch
+]
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_killed_again_and_again(replicas, tmp_path):
+    training = Training(compiled(replicas, everything), make_callbacks=callbacks)
+    expected = training.uninterrupted()
+    assert training.killed(tmp_path, *KILLS).differences(expected) == []
+
+
+def test_callbacks_of_kdist_that_measure(tmp_path):
+    """Amid an epoch, on as many replicas."""
+    training = Training(
+        compiled(2), make_callbacks=lambda: [GradientNoiseScale(verbose=0)], epochs=2
+    )
+    expected = training.uninterrupted()
+    assert training.killed(tmp_path, STEPS + 3).differences(expected) == []
+
+
+def test_several_steps_per_execution(tmp_path):
+    """The last execution of an epoch has one step of two."""
+    training = Training(compiled(steps_per_execution=5))
+    expected = training.uninterrupted()
+    assert training.killed(tmp_path, 6, 11, 6).differences(expected) == []
+
+
+OPTIMIZERS = {
+    "Adam": lambda: keras.optimizers.Adam(0.01, amsgrad=True),
+    "AdamW": lambda: keras.optimizers.AdamW(0.01, use_ema=True, ema_overwrite_frequency=2),
+    "Lion": lambda: keras.optimizers.Lion(
+        keras.optimizers.schedules.CosineDecay(0.01, 3 * STEPS), gradient_accumulation_steps=3
+    ),
+    "LossScaleOptimizer": lambda: keras.optimizers.LossScaleOptimizer(
+        keras.optimizers.SGD(0.05, momentum=0.9, use_ema=True), dynamic_growth_steps=2
+    ),
+    "MultiOptimizer": lambda: keras.optimizers.MultiOptimizer(
+        keras.optimizers.OptimizerMap(
+            keras.optimizers.SGD(0.05, momentum=0.5), {".*kernel": keras.optimizers.Adam(0.01)}
+        )
+    ),
+    "LARS": lambda: kdist.optimizers.LARS(0.5),
+    "NovoGrad": lambda: kdist.optimizers.NovoGrad(0.01),
+}
+
+
+@pytest.mark.parametrize("make_optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_optimizers(make_optimizer, tmp_path):
+    model = network()
+    model.compile(make_optimizer(), "sparse_categorical_crossentropy")
+    training = Training(model, epochs=2, validation_data=None)
+    expected = training.uninterrupted()
+    assert training.killed(tmp_path, 4, 4).differences(expected) == []
+
+
+def test_a_fresh_process_builds_the_optimizers_that_build_themselves(tmp_path):
+    """As a model with steps of its own has, whose second optimizer Keras does not know."""
+
+    class Both(keras.Model):
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = keras.ops.mean(keras.losses.sparse_categorical_crossentropy(y, self(x)))
+            first, *rest = self.trainable_variables
+            gradients = tape.gradient(loss, [first, *rest])
+            self.second.apply(gradients[:1], [first])
+            self.optimizer.apply(gradients[1:], rest)
+            return {"own": loss}
+
+    def training():
+        keras.utils.set_random_seed(0)
+        inputs = keras.Input((8,))
+        model = Both(inputs, keras.layers.Dense(3, activation="softmax")(inputs))
+        model.second = keras.optimizers.Adam(0.1)
+        model.compile(keras.optimizers.Adam(0.01))
+        return Training(model, epochs=2, validation_data=None)
+
+    expected = training().fit()
+    with pytest.raises(KilledError):
+        training().fit(Kill(STEPS + 3), Checkpoint(tmp_path, every_steps=1, verbose=0))
+    assert training().resumed(tmp_path).differences(expected) == []

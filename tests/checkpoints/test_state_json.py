@@ -1,0 +1,51 @@
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from kdist.checkpoints.state_json import from_json, json_line, to_json
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        None,
+        [1, 2.5, True, "é", None],
+        {"a": (1, [2, ()]), "b": {}},
+        {3: "x", (1, 2): 0.1, "$array": "name"},
+        {"$tuple": 1},
+        [0.1 + 0.2, 5e-324, 1.7976931348623157e308],
+        b"\x00\xff",
+    ],
+    ids=str,
+)
+def test_values_read_back_with_their_types(state):
+    arrays = {}
+    read = from_json(json.loads(json_line(to_json(state, name="x", arrays=arrays))), arrays)
+    assert repr(read) == repr(state)
+    assert not arrays
+
+
+def test_numbers_that_are_none_read_back():
+    read = json.loads(json_line([float("nan"), float("inf"), -float("inf")]))
+    assert repr(read) == "[nan, inf, -inf]"
+
+
+def test_arrays_stand_beside():
+    arrays = {}
+    weights = [np.ones((2, 3), "float16"), tf.constant([1, 2])]
+    saved = to_json({"best": weights, "n": np.float32(0.1)}, name="Stop", arrays=arrays)
+    assert list(arrays) == ["Stop/best/0", "Stop/best/1"]
+    read = from_json(json.loads(json_line(saved)), arrays)
+    assert [a.dtype for a in read["best"]] == ["float16", "int32"]
+    assert read["best"][1].tolist() == [1, 2]
+    assert type(read["n"]) is np.float32
+    assert read["n"] == np.float32(0.1)
+    read["best"][1][:] = 0  # of its own
+    assert arrays["Stop/best/1"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("state", [{"a": [object()]}, {"a": [{1}]}, {"a": [np.array(["x"])]}])
+def test_what_cannot_be_saved_is_named(state):
+    with pytest.raises(TypeError, match="Mine/a/0 is of the type (object|set|ndarray), which"):
+        to_json(state, name="Mine", arrays={})

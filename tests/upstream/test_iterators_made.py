@@ -1,0 +1,102 @@
+"""`IteratorsMade` against the iterators that Keras makes, and what it reads of them."""
+
+import warnings
+
+import kdist
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kdist._upstream.iterators_made import IteratorsMade
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+from keras.src.trainers.epoch_iterator import EpochIterator
+
+
+class Data(DataAdapter):
+    """Batches without content, which keeps the iterators made of it."""
+
+    num_batches = None
+
+    def __init__(self):
+        self.made = []
+
+    def __iter__(self):
+        self.made.append(Read())
+        return self.made[-1]
+
+
+class Read:
+    """An iterator that keeps the epoch that reads it first, and how much is read."""
+
+    def __init__(self):
+        self.first, self.batches = None, 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        raise StopIteration
+
+    def read(self, epoch, batches):
+        self.first = epoch if self.first is None else self.first
+        self.batches += batches
+
+
+def made_by_keras(epochs, batches, steps_per_epoch, steps_per_execution, strategy):
+    data = Data()
+    data.num_batches = batches
+    iterator = EpochIterator(
+        data, steps_per_epoch=steps_per_epoch, steps_per_execution=steps_per_execution
+    )
+    iterator._distribute_strategy = strategy
+    iterator._get_iterator = lambda: data
+    for epoch in range(epochs):
+        for begin, end, of_epoch in iterator._enumerate_iterator():
+            of_epoch.read(epoch, end - begin + 1)
+    current = iterator._current_iterator if steps_per_epoch else None
+    return [[made.first, made.batches] for made in data.made], current is not None
+
+
+@pytest.fixture(scope="module")
+def strategies():
+    return {True: tf.distribute.get_strategy(), False: kdist.MirroredStrategy(replicas=2)}
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    epochs=st.integers(0, 6),
+    batches=st.one_of(st.none(), st.integers(1, 12)),
+    steps_per_epoch=st.one_of(st.none(), st.integers(1, 12)),
+    steps_per_execution=st.integers(1, 4),
+    spares=st.booleans(),
+)
+def test_they_are_those_that_keras_makes(
+    strategies, epochs, batches, steps_per_epoch, steps_per_execution, spares
+):
+    if batches is None and steps_per_epoch is None:
+        return  # without end
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*ran out of data")
+        expected, is_read_on = made_by_keras(
+            epochs, batches, steps_per_epoch, steps_per_execution, strategies[spares]
+        )
+    found = IteratorsMade(
+        epochs,
+        batches=batches,
+        steps_per_epoch=steps_per_epoch,
+        steps_per_execution=steps_per_execution,
+        spares=spares,
+    )
+    assert [[made.read_from, made.batches] for made in found.made] == expected
+    assert (found.current is not None) == is_read_on
+    assert found.current is None or found.current is found.made[-1]
+
+
+def test_where_the_end_is_not_known_each_epoch_reads_all_of_one():
+    found = IteratorsMade(3, batches=None, steps_per_epoch=None, steps_per_execution=1, spares=True)
+    assert [(made.made_in, made.batches) for made in found.made] == [
+        (0, None),
+        (1, None),
+        (2, None),
+    ]
+    assert found.current is None

@@ -1,0 +1,41 @@
+"""What stock Keras does that stands in the way of an exact resume."""
+
+import inspect
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from stock_models import linear
+
+
+class Failing(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        raise IndexError
+
+
+def test_a_callback_does_not_learn_that_a_fit_has_failed():
+    """`on_train_end` is not called: `patches.fit_observers`."""
+    ended = []
+    noting = keras.callbacks.LambdaCallback(on_train_end=ended.append)
+    x = np.ones((2, 1))
+    with pytest.raises(IndexError):
+        linear(tf.distribute.get_strategy()).fit(x, x, callbacks=[noting, Failing()], verbose=0)
+    assert not ended
+
+
+def test_history_is_called_after_a_users_callbacks():
+    callbacks = keras.callbacks.CallbackList([keras.callbacks.Callback()], add_history=True)
+    assert isinstance(callbacks.callbacks[-1], keras.callbacks.History)
+
+
+def test_an_epoch_begins_at_its_first_batch():
+    """`fit` can begin at an epoch, and at no batch of it."""
+    arguments = inspect.signature(keras.Model.fit).parameters
+    assert [name for name in arguments if name.startswith("initial")] == ["initial_epoch"]
+
+
+def test_the_order_of_seeded_data_depends_on_the_iterators_made():
+    data = tf.data.Dataset.range(100).shuffle(100, seed=1)
+    first, second = ([int(value) for value in data] for _ in range(2))
+    assert first != second
