@@ -76,16 +76,19 @@ class GradientNoiseScale(ResumableCallback):
         self.every = positive_integer("every", every, hint="pass steps between measurements")
         self.noise_scale = math.nan
         self._norms: gradient_norms.GradientNorms | None = None
+        self._has_trained = False  # a step of this fit
 
     def get_state(self) -> dict[str, Any]:
         """Return what was measured so far, amid an epoch too."""
-        self._read()
+        if self._has_trained:
+            self._read()
         return super().get_state()
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Start measuring; reject a model whose gradients cannot be read."""
         super().on_train_begin(logs)
         self.noise_scale = math.nan
+        self._has_trained = False
         strategy = self.model.distribute_strategy
         if not isinstance(strategy, MirroredStrategy):
             raise UserError(
@@ -104,6 +107,11 @@ class GradientNoiseScale(ResumableCallback):
         self._norms.restore(self.replica_sums)
         strategy.model_state(self.model).gradient_norms = self._norms
         self.model.make_train_function(force=True)  # to be traced anew, at its first step
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Note that there is something to read."""
+        super().on_train_batch_end(batch, logs)
+        self._has_trained = True
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Print the noise scale and add it to `logs`."""

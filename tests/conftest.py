@@ -66,7 +66,13 @@ def seeded():
 
 @pytest.fixture(autouse=True)
 def interruptible():
-    """Ctrl-C raises, also in tests that were started in the background, where it is ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Signals raise or end a process, also in tests that were started where they are ignored."""
+    handlers = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
