@@ -82,7 +82,7 @@ def test_a_signal_is_in_the_result_and_said(small):
     assert (result.interrupted, result.signal, result.epochs) == (True, signal.SIGTERM, 1)
     summary = json.loads((small.folder / "summary.json").read_text())
     assert (summary["interrupted"], summary["signal"]) == (True, "SIGTERM")
-    assert small.lines[-2:] == [
+    assert [line for line in small.lines if line.startswith("Interr")] == [
         "Interrupted: saving the model trained so far.",
         f"Interrupted by SIGTERM: the run is saved in {small.folder}",
     ]
@@ -178,7 +178,7 @@ def test_other_errors_stay_as_they_are(small):
     [
         ({"batch_size": 512}, "batch_size"),
         ({"batch_size": 4, "width": 64, "val_batch_size": 4}, "width"),
-        ({"batch_size": 4, "val_batch_size": 100_000}, "val_batch_size"),
+        ({"batch_size": 4, "val_batch_size": 60_000}, "val_batch_size"),
     ],
 )
 def test_the_setting_that_takes_the_memory(values, setting):
