@@ -85,7 +85,7 @@ def test_a_sweep_of_another_version_alone_says_so(tmp_path):
 
 
 def test_an_empty_path_is_not_the_current_folder():
-    with pytest.raises(UserError, match="cannot read : the path is empty; pass run folders"):
+    with pytest.raises(UserError, match="cannot read : the path is empty; pass folders of runs"):
         find_sources([""])
 
 
