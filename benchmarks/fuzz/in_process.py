@@ -89,9 +89,15 @@ def run(case: Case) -> Outcome:
             code=code,
             output=_text(out),
             errors=_text(err),
-            peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            peak_bytes=_peak_bytes(),
             changed=dict(contents(folder).items() ^ before.items()),
         )
+
+
+def _peak_bytes() -> int:
+    """The most memory that this process had; `ru_maxrss` is also that of the one that began it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
 def _call(arguments: Sequence[str]) -> Any:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..charts.formatting import MISSING
-from ..charts.series import series_names
 from ..runs.run_record import RunRecord
 from ..runs.text import sanitize_text
 from ..sweep.sweep_record import SweepRecord
@@ -167,6 +166,8 @@ def _with_named_runs(sweep: SweepRecord) -> SweepRecord:
     """Name the runs of a sweep after the settings that it varied."""
     rows = [row for row in sweep.rows if row["name"] in sweep.runs]
     columns = list(dict.fromkeys((*sweep.experiment.setting, *sweep.experiment.axes)))
+    from ..charts.series import series_names  # imports Altair
+
     words = series_names(rows, columns) if len(rows) > 1 else [row["name"] for row in rows]
     names = dict(zip((row["name"] for row in rows), _unique(words, _RUN), strict=True))
     runs = {
