@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..errors import UserError
+from ..signals import hold_signals
 from .pace import Pace
 from .pinning import Pin, pin_workers
 from .role import role_variables
@@ -133,13 +134,15 @@ class _Processes:
             "no_grpc_proxy": _LOOPBACK,
             **more,
         }
-        process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            command(self.folder.path, pin),
-            env=environment,
-            stdin=subprocess.PIPE,  # it closes when this process ends, however it ends
-            start_new_session=True,  # Ctrl-C is for this process alone, which ends the others
-        )
-        self.running[name] = process
+        with hold_signals() as received:  # a process that nobody knows would not be ended
+            process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                command(self.folder.path, pin),
+                env=environment,
+                stdin=subprocess.PIPE,  # it closes when this process ends, however it ends
+                start_new_session=True,  # Ctrl-C is for this process alone, which ends the others
+            )
+            self.running[name] = process
+        received.check()
 
         def wait() -> None:
             self._ended.put((name, _await_end(process)))

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras.src.trainers.epoch_iterator import EpochIterator
 from stock_models import linear, of_layer
 
 
@@ -78,6 +79,32 @@ def test_an_epoch_ends_with_a_spare_iterator(stock, strategy_of, iterators, monk
     history = model.fit(x, x, batch_size=2, epochs=2, verbose=0).history
     assert len(history["loss"]) == 2
     assert len(made) == iterators
+
+
+def test_the_order_of_seeded_data_depends_on_the_iterators_made():
+    """No epoch is named to data, which count the iterators made of them."""
+    orders = []
+    for idle in (0, 1):
+        data = tf.data.Dataset.range(100).shuffle(100, seed=1)
+        for _ in range(idle):
+            iter(data)
+        orders.append(list(data.as_numpy_iterator()))
+    assert orders[0] != orders[1]
+
+
+def test_the_iterator_over_the_training_data_is_out_of_reach():
+    """A callback cannot say where an epoch begins."""
+    reached = []
+
+    class Looks(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            kept = [*vars(self.model).values(), *self.params.values()]
+            reached.extend(one for one in kept if isinstance(one, EpochIterator))
+
+    model = linear(tf.distribute.get_strategy())
+    x = np.ones((4, 1))
+    model.fit(x, x, verbose=0, callbacks=[Looks()])
+    assert not reached
 
 
 class Counter(keras.layers.Layer):

@@ -1,7 +1,5 @@
 """What stock Keras does that stands in the way of an exact resume."""
 
-import inspect
-
 import keras
 import numpy as np
 import pytest
@@ -27,15 +25,3 @@ def test_a_callback_does_not_learn_that_a_fit_has_failed():
 def test_history_is_called_after_a_users_callbacks():
     callbacks = keras.callbacks.CallbackList([keras.callbacks.Callback()], add_history=True)
     assert isinstance(callbacks.callbacks[-1], keras.callbacks.History)
-
-
-def test_an_epoch_begins_at_its_first_batch():
-    """`fit` can begin at an epoch, and at no batch of it."""
-    arguments = inspect.signature(keras.Model.fit).parameters
-    assert [name for name in arguments if name.startswith("initial")] == ["initial_epoch"]
-
-
-def test_the_order_of_seeded_data_depends_on_the_iterators_made():
-    data = tf.data.Dataset.range(100).shuffle(100, seed=1)
-    first, second = ([int(value) for value in data] for _ in range(2))
-    assert first != second

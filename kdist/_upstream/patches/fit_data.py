@@ -70,34 +70,36 @@ def _steps_of_epoch(original: Callable[..., Any], epoch: Any) -> Iterator[Any]:
             epoch._steps_seen = 0  # as Keras leaves it
 
 
+_NO_EPOCH = "Tells data no epoch: their order depends on the iterators made before."
+
 PATCHES = (
     Patch(
         owner=TensorFlowTrainer,
         name="fit",
         replacement=_fit,
-        why="Begins the order of the data with every iterator, whichever epoch is trained.",
+        why=_NO_EPOCH,
+        canary="test_the_order_of_seeded_data_depends_on_the_iterators_made",
+    ),
+    Patch(
+        owner=CallbackList,
+        name="on_epoch_begin",
+        replacement=_begin_epoch,
+        why=_NO_EPOCH,
         canary="test_the_order_of_seeded_data_depends_on_the_iterators_made",
     ),
     Patch(
         owner=EpochIterator,
         name="__init__",
         replacement=_make,
-        why="Keeps the iterator over the training data to itself.",
-        canary="test_an_epoch_begins_at_its_first_batch",
-    ),
-    Patch(
-        owner=CallbackList,
-        name="on_epoch_begin",
-        replacement=_begin_epoch,
-        why="Does not tell the data which epoch is trained.",
-        canary="test_the_order_of_seeded_data_depends_on_the_iterators_made",
+        why="Begins every epoch at its first batch, and lets nobody at the iterator.",
+        canary="test_the_iterator_over_the_training_data_is_out_of_reach",
     ),
     Patch(
         owner=EpochIterator,
         name="_enumerate_iterator",
         replacement=_steps_of_epoch,
-        why="Begins every epoch at its first batch, makes an iterator at the end of an epoch that"
-        " no epoch uses, and waits for the end of the one it has used.",
+        why="Makes an iterator at the end of an epoch that no epoch uses, and waits for the end of"
+        " the one it has used.",
         canary="test_an_epoch_ends_with_a_spare_iterator",
     ),
 )
