@@ -193,7 +193,7 @@ def test_a_rollback_continues_with_the_next_batches(model, tmp_path, capsys):
     assert ", with the learning rate 0.025; training continues" in lines[0]
     assert "after step 5 of epoch 2: rolled back to e000001-b000000000" in lines[1]
     assert ", with the learning rate 0.0125;" in lines[1]
-    assert float(model.optimizer.learning_rate) == 0.0125
+    assert float(model.optimizer.learning_rate) == pytest.approx(0.0125)
 
 
 def test_rollbacks_that_do_not_help_end(model, tmp_path):
