@@ -183,7 +183,7 @@ def optimizers_of(model: keras.Model) -> list[keras.optimizers.Optimizer]:
     """Return the compiled optimizer and those in attributes of the model, for custom steps."""
     optimizers = {
         id(value): value
-        for value in [model.optimizer, *vars(model).values()]
+        for value in [getattr(model, "optimizer", None), *vars(model).values()]
         if isinstance(value, keras.optimizers.Optimizer)
     }
     return list(optimizers.values())

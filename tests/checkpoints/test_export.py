@@ -1,0 +1,90 @@
+"""The model of a checkpoint as a file, without training."""
+
+import keras
+import numpy as np
+import pytest
+from kdist.callbacks import Checkpoint
+from kdist.checkpoints import export_model, generations
+from kdist.errors import UserError
+from resumed_training import STEPS, Kill, KilledError, Training, X, compiled, network
+
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
+
+
+def averaging():
+    return keras.optimizers.SGD(0.05, momentum=0.9, use_ema=True, ema_momentum=0.8)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Of two replicas, killed amid the second epoch, and what its model predicted by then."""
+    made = tmp_path_factory.mktemp("checkpoints")
+    training = Training(compiled(2, averaging))
+    with pytest.raises(KilledError):
+        training.fit(Kill(STEPS + 3), Checkpoint(made, every_steps=STEPS + 2, verbose=0))
+    return made
+
+
+def test_the_averages_are_exported_as_fit_ends_with_them(folder, tmp_path):
+    [generation] = generations(folder)
+    export_model(generation, tmp_path / "model.keras")
+    opened = keras.models.load_model(tmp_path / "model.keras")
+    assert {type(layer).__module__.partition(".")[0] for layer in opened.layers} == {"keras"}
+    arrays, state = generation.read()
+    averages = [arrays[state["averages"][name]] for name in state["averages"]]
+    own = [weight.numpy() for weight in opened.trainable_weights]
+    assert all(np.array_equal(a, b) for a, b in zip(own, averages, strict=True))
+
+
+def test_the_weights_themselves(folder, tmp_path):
+    [generation] = generations(folder)
+    model = export_model(generation, tmp_path / "model.keras", averaged=False)
+    arrays, state = generation.read()
+    saved = [arrays[name] for name in state["averages"]]
+    own = [weight.numpy() for weight in model.trainable_weights]
+    assert all(np.array_equal(a, b) for a, b in zip(own, saved, strict=True))
+
+
+def test_a_swap_of_the_averages_is_known(tmp_path):
+    """At the end of an epoch they are in the model already."""
+    model = network()
+    model.compile(averaging(), "sparse_categorical_crossentropy")
+    swap = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
+    Training(model, make_callbacks=lambda: [swap]).fit(Checkpoint(tmp_path, verbose=0))
+    exported = export_model(generations(tmp_path)[0], tmp_path / "model.keras")
+    assert np.array_equal(exported.predict(X, verbose=0), model.predict(X, verbose=0))
+
+
+def test_a_model_of_a_class_of_its_own_has_to_be_given(tmp_path):
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = keras.layers.Dense(1)
+            self(X)
+
+        def call(self, x):
+            return self.dense(x)
+
+    model = Own()
+    model.compile("sgd", "mse", run_eagerly=True)
+    model.fit(X, X[:, :1], verbose=0, callbacks=[Checkpoint(tmp_path, verbose=0)])
+    [generation] = generations(tmp_path)
+    with pytest.raises(UserError, match=r"cannot be made .*: pass model=, made as for training"):
+        export_model(generation, tmp_path / "model.keras")
+    exported = export_model(generation, tmp_path / "model.keras", model=Own())
+    assert np.array_equal(exported(X), model(X))
+    with pytest.raises(UserError, match="is of another model: the checkpoint has model's .*dense/ke"):
+        export_model(generation, tmp_path / "model.keras", model=network())
+
+
+def test_what_cannot_be_exported(folder, tmp_path):
+    [generation] = generations(folder)
+    with pytest.raises(UserError, match='pass one that ends in ".keras"'):
+        export_model(generation, tmp_path / "model.h5")
+    with pytest.raises(UserError, match="cannot write .*: No such file or directory"):
+        export_model(generation, tmp_path / "missing" / "model.keras")
+    damaged = tmp_path / generation.path.name
+    damaged.write_bytes(generation.path.read_bytes()[:-1])
+    with pytest.raises(UserError, match="is damaged: its content is not what was written; export"):
+        export_model(generations(tmp_path)[0], tmp_path / "model.keras")
+    assert not (tmp_path / "model.keras").exists()
