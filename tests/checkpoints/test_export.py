@@ -73,7 +73,9 @@ def test_a_model_of_a_class_of_its_own_has_to_be_given(tmp_path):
         export_model(generation, tmp_path / "model.keras")
     exported = export_model(generation, tmp_path / "model.keras", model=Own())
     assert np.array_equal(exported(X), model(X))
-    with pytest.raises(UserError, match="is of another model: the checkpoint has model's .*dense/ke"):
+    with pytest.raises(
+        UserError, match="is of another model: the checkpoint has model's .*dense/ke"
+    ):
         export_model(generation, tmp_path / "model.keras", model=network())
 
 
