@@ -7,10 +7,11 @@ import sys
 from typing import Any
 
 
-def result(*arguments: str) -> Any:
+def result(*arguments: str, timeout_seconds: float | None = None) -> Any:
     """Run the script with additional arguments, and return its last line of output, parsed as JSON.
 
-    oneDNN is on, which stock Keras does not use on most CPUs.
+    oneDNN is on, which stock Keras does not use on most CPUs. After `timeout_seconds` the process
+    is ended, and `subprocess.TimeoutExpired` raised.
     """
     done = subprocess.run(
         [sys.executable, *sys.argv, *arguments],
@@ -18,5 +19,6 @@ def result(*arguments: str) -> Any:
         stdout=subprocess.PIPE,
         text=True,
         check=True,
+        timeout=timeout_seconds,
     )
     return json.loads(done.stdout.splitlines()[-1])

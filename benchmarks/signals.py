@@ -36,7 +36,7 @@ from kdist.errors import UserError
 from kdist.runs.run_record import read_run
 from kdist.signals import ENDING
 
-SMALL = "--dataset sample --subset 96 --depth 10 --width 1 --batch-size 32 --epochs 2 --replicas 1"
+SMALL = "--dataset sample --subset 96 --depth 10 --width 1 --batch-size 32 --replicas 1"
 STEPS = 3  # of an epoch
 FILES = {"config.json", "history.csv", "summary.json", "model.keras"}
 
@@ -116,7 +116,7 @@ def sending(phase: str, number: int) -> Iterator[None]:
 
 def problems_of(phase: str, number: int, folder: Path) -> list[str]:
     """Run `kdist train` in this process, send it a signal in a phase, and look at what is left."""
-    arguments = ["kdist", "train", *SMALL.split(), "--run-dir", str(folder)]
+    arguments = ["kdist", "train", *SMALL.split(), "--epochs", "2", "--run-dir", str(folder)]
     code = 0
     with sending(phase, number), mock.patch.object(sys, "argv", arguments):
         try:
@@ -215,6 +215,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=10, help="runs of each signal and phase")
     parser.add_argument("--processes", type=int, default=0, help="of each signal and command")
     args = parser.parse_args()
+    # A shell's background jobs ignore Ctrl-C, and `nohup` SIGHUP.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
     wrong = 0
     with tempfile.TemporaryDirectory() as here:
         folder = Path(here, "run")

@@ -3,13 +3,14 @@
 import os
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import keras
 
 from .. import _upstream
 from ..checkpoints.fit_checkpoints import FitCheckpoints
 from ..checkpoints.options import CheckpointOptions
+from ..errors import UserError
 from .resumable import ResumableCallback
 
 
@@ -57,6 +58,9 @@ class Checkpoint(ResumableCallback, _upstream.FitObserver):
         ```
     """
 
+    for_one_worker: ClassVar[bool] = True
+    """It is refused where there are several."""
+
     def __init__(
         self,
         folder: str | os.PathLike[str],
@@ -88,8 +92,12 @@ class Checkpoint(ResumableCallback, _upstream.FitObserver):
 
     def fit_begins(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
         """Find what to resume, and restore it."""
-        others = [one for one in callbacks if not isinstance(one, Checkpoint)]
-        self._fit = FitCheckpoints(self.model, self.params, others, self.options, self._announce)
+        if any(isinstance(one, Checkpoint) for one in callbacks):
+            raise UserError(
+                "fit received several Checkpoint callbacks, each of which would restore its own"
+                " training: pass one, and copy its files for a copy elsewhere"
+            )
+        self._fit = FitCheckpoints(self.model, self.params, callbacks, self.options, self._announce)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Restore what the `on_train_begin` of other callbacks has reset."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from .. import _upstream
 from ..arguments import as_real, positive_integer
 from ..distribute import gradient_norms
-from ..distribute.mirrored_strategy import MirroredStrategy
+from ..distribute.exact_strategy import ExactStrategy
 from ..errors import UserError
 from ..runs.text import count
 from .resumable import ResumableCallback
@@ -90,7 +90,7 @@ class GradientNoiseScale(ResumableCallback):
         self.noise_scale = math.nan
         self._has_trained = False
         strategy = self.model.distribute_strategy
-        if not isinstance(strategy, MirroredStrategy):
+        if not isinstance(strategy, ExactStrategy):
             raise UserError(
                 f"{self.model.name} was not made under kdist.MirroredStrategy, from which"
                 " GradientNoiseScale reads the gradients: make it in"

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Self
 
 import keras
 
+from .._upstream import is_chief
 from ..errors import UserError
 
 
@@ -77,9 +78,9 @@ class ResumableCallback(keras.callbacks.Callback):
         """Print a line once no progress bar is open.
 
         Keras closes the bar of an epoch after every callback's `on_epoch_end`; a line printed there
-        would break the bar.
+        would break the bar. Of several workers, the chief prints.
         """
-        if self.verbose:
+        if self.verbose and is_chief(self.model):
             self._lines.append(line)
             if not self._bar_is_open:
                 self._flush()

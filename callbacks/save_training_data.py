@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
+from .._upstream import is_chief
 from ..atomic_files import atomic_path, explain_write_errors
 from ..errors import UserError
 from .epoch_timing import EpochTiming
@@ -65,9 +66,11 @@ class SaveTrainingData(EpochTiming):
         **EpochTiming.initial_state,
         "total_seconds": 0.0,
         "rows": 0,
+        "global_batch": 0,
     }
     total_seconds: float
     rows: int
+    global_batch: int
 
     def __init__(
         self,
@@ -82,18 +85,23 @@ class SaveTrainingData(EpochTiming):
         self._rows: list[dict[str, str]] = []
         self._begun = self._goes_on = False
         self._began = 0.0
-        self._global_batch = 0
         super().__init__(total_images, verbose=verbose, clock=clock)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the state of `EpochTiming`, the wall-clock seconds and the rows so far."""
-        return super().get_state() | {"total_seconds": self.total_seconds, "rows": self.rows}
+        """Return the state of `EpochTiming`, the wall-clock seconds, the rows and the batch."""
+        return super().get_state() | {
+            "total_seconds": self.total_seconds,
+            "rows": self.rows,
+            "global_batch": self.global_batch,
+        }
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Reject a file that cannot be written, before the first epoch."""
         self._goes_on, self._begun = self._resumed, False
         super().on_train_begin(logs)
         self._began = self.clock() - self.total_seconds
+        if not is_chief(self.model):  # all workers count the images, and one writes
+            return
         hint = "pass a path in a folder that exists"
         with (
             explain_write_errors(Path(self.path), hint=hint),
@@ -106,8 +114,7 @@ class SaveTrainingData(EpochTiming):
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Start the table, or continue the existing one."""
         super().on_epoch_begin(epoch, logs)
-        self._global_batch = 0
-        if self._begun:
+        if self._begun or not is_chief(self.model):
             return
         self._begun = True
         rows = self._read() if epoch or self._goes_on else []
@@ -123,8 +130,8 @@ class SaveTrainingData(EpochTiming):
         """Note the images per step, from the epoch's first execution, and the seconds."""
         super().on_train_batch_end(batch, logs)
         self.total_seconds = self.clock() - self._began
-        if not self._global_batch and self.total_images is None:
-            self._global_batch = math.ceil(count_images(self.model) / self.steps)
+        if not self.global_batch and self.total_images is None:
+            self.global_batch = math.ceil(count_images(self.model) / self.steps)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Write the epoch's row."""
@@ -137,8 +144,11 @@ class SaveTrainingData(EpochTiming):
             "images_per_sec": "" if self.rate is None else f"{self.rate:.1f}",
             "learning_rate": float(rate),
             "replicas": self.model.distribute_strategy.num_replicas_in_sync,
-            "global_batch": self._global_batch or "",
+            "global_batch": self.global_batch or "",
         }
+        self.global_batch = 0  # that of the next epoch
+        if not is_chief(self.model):
+            return
         self._rows.append({name: str(value) for name, value in values.items()})
         self.rows = len(self._rows)
         if not set(values) <= set(self._columns):
@@ -185,3 +195,4 @@ class SaveTrainingData(EpochTiming):
         super()._assign(state)
         self.total_seconds = state["total_seconds"]
         self.rows = state["rows"]
+        self.global_batch = state["global_batch"]

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -70,6 +70,9 @@ class StopAtNonFinite(ResumableCallback):
             print(f"diverged in epoch {stop.found.epoch}")
         ```
     """
+
+    stops_in_epoch: ClassVar[bool] = True
+    """Several workers ask each other after every batch."""
 
     def __init__(self, names: Sequence[str] | None = None, *, verbose: int = 1) -> None:
         super().__init__(verbose=verbose)

@@ -2,7 +2,7 @@
 
 import lazy_loader
 
-from .distribute.start_up_messages import quiet_tensorflow
+from .distribute.tensorflow_logging import quiet_tensorflow
 from .performance.onednn import enable_onednn
 
 __version__ = "0.1.0"

@@ -8,12 +8,16 @@ from . import optimizers as optimizers
 from . import scaling as scaling
 from . import schedules as schedules
 from . import tracking as tracking
+from . import training as training
 from . import tuning as tuning
 from .batch_norm.convert import convert_batch_norm as convert_batch_norm
 from .batch_norm.recalibrate import recalibrate_batch_norm as recalibrate_batch_norm
 from .distribute.gathering import gather as gather
 from .distribute.gathering import sum_gradients as sum_gradients
 from .distribute.mirrored_strategy import MirroredStrategy as MirroredStrategy
+from .distribute.multi_worker_strategy import (
+    MultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy,
+)
 from .scaling import scale_learning_rate as scale_learning_rate
 
 __version__: str

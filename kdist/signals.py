@@ -1,6 +1,7 @@
 """Ctrl-C, SIGTERM and SIGHUP: raised as one exception, or held until the work at hand is whole."""
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -37,13 +38,21 @@ class Received:
         self.first = first
         self.insists = False
         self._holds = holds
+        self._process = os.getpid()
 
     def check(self) -> None:
         """Raise `Interrupted` if a signal has arrived."""
         if self.first is not None:
             raise Interrupted(self.first)
 
-    def _receive(self, number: int, _: Any) -> None:
+    def _receive(self, number: int, frame: Any) -> None:
+        if os.getpid() != self._process:
+            # A process forked inside of the block has inherited the handler, not the work.
+            if number == signal.SIGINT:
+                signal.default_int_handler(number, frame)
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
         self.insists = self.first is not None
         self.first = self.first or signal.Signals(number)
         if self.insists or not self._holds:
@@ -70,23 +79,26 @@ def raise_signals() -> Iterator[Received]:
 
 
 @contextlib.contextmanager
-def hold_signals() -> Iterator[Received]:
+def hold_signals(*more: signal.Signals) -> Iterator[Received]:
     """Hold the first signal of `ENDING`, for the block to end where its work is whole.
 
     A second signal raises `Interrupted` at once.
 
+    Args:
+        more: Other signals to hold.
+
     Yields:
         What has arrived.
     """
-    with _handled(holds=True) as received:
+    with _handled(*more, holds=True) as received:
         yield received
 
 
 @contextlib.contextmanager
-def _handled(*, holds: bool) -> Iterator[Received]:
+def _handled(*more: signal.Signals, holds: bool) -> Iterator[Received]:
     # Only the main thread receives signals.
     is_main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.getsignal(number) for number in ENDING} if is_main else {}
+    before = {number: signal.getsignal(number) for number in (*ENDING, *more)} if is_main else {}
     # Handlers of the caller's own stay, and what is ignored, as under `nohup`.
     taken = {number: handler for number, handler in before.items() if _is_default(handler)}
     outer = next((of for of in map(_received_by, taken.values()) if of is not None), None)

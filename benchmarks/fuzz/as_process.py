@@ -23,12 +23,8 @@ def can_run(case: Case) -> bool:
         return False
 
 
-def run(case: Case, *, output: str | None = None) -> Outcome:
+def run(case: Case) -> Outcome:
     """Run a case.
-
-    Args:
-        case: The case.
-        output: A file for standard output, such as `/dev/full`; by default a file of its own.
 
     Raises:
         FindingError: It hangs.
@@ -36,7 +32,7 @@ def run(case: Case, *, output: str | None = None) -> Outcome:
     with (
         folder_of(case) as folder,
         tempfile.TemporaryFile() as err,
-        open(output, "wb") if output else tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as out,
     ):
         before = contents(folder)
         process = subprocess.Popen(
@@ -50,7 +46,7 @@ def run(case: Case, *, output: str | None = None) -> Outcome:
         code, peak = _wait(process)
         return Outcome(
             code=code,
-            output="" if output else _text(out),
+            output=_text(out),
             errors=_text(err),
             peak_bytes=peak,
             changed=dict(contents(folder).items() ^ before.items()),

@@ -5,15 +5,26 @@ from typing import Any
 
 from hypothesis import strategies as st
 from kdist.bench.prediction import Prediction
+from kdist.cli.app import app
 from kdist.training.fields import Field, IsFolder, fields_of
 from kdist.tuning.search import Search
 
 from .cases import Case
 from .odd_values import ODD_NUMBERS, ODD_PATHS, ODD_TEXTS, READ_PATHS
-from .result_files import result_files
+from .result_files import result_files, whole
 from .settings_files import FIELDS, files, ordinary, settings, spaces
 
 _LISTS = ODD_TEXTS | ODD_NUMBERS | st.sampled_from(["8", "8,16", "1,2", "1000,2000", "2,1,64"])
+_LAUNCH = {
+    "--workers": ODD_NUMBERS | ODD_TEXTS | st.just("auto"),
+    "--machines": _LISTS,
+    "--machine-rank": ODD_NUMBERS,
+    "--slurm": None,
+    "--port": ODD_NUMBERS,
+    "--max-restarts": ODD_NUMBERS,
+    "--grace": ODD_NUMBERS,
+    "--log-dir": ODD_PATHS,
+}
 _SWEEP = {"--output": ODD_PATHS, "--fresh": None, "--retry-failed": None, "--rounds": ODD_NUMBERS}
 _SWEEPS: dict[str, Mapping[str, Any]] = {
     "throughput": {"--batch-sizes": _LISTS, "--replicas": _LISTS, "--epochs": ODD_NUMBERS},
@@ -36,16 +47,14 @@ _SEARCH = {
     field.name: field for field in fields_of(Search) if field.name not in ("config", "model")
 }
 _PREDICTION = {field.name: field for field in fields_of(Prediction)}
-
-
-COMMANDS = ("train", "sweep", "tune", "report", "bench", "devices", "dashboard")
+COMMANDS = tuple(name for name in app if not name.startswith("-"))
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     """A command line of any command, with the files that it names."""
     kinds = (train, train, sweep, sweep, tune, tune, report, report, report, bench, small)
-    kinds += (nonsense,)
+    kinds += (launch, checkpoints, nonsense)
     case = draw(draw(st.sampled_from(kinds))())
     arguments = list(case.arguments)
     if draw(st.integers(0, 19)) == 0:
@@ -55,13 +64,50 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(arguments, case.files)
 
 
+def ordinary_cases() -> list[tuple[Case, str]]:
+    """For each command one that succeeds and one with a mistake, and how they end."""
+    begins, small = "training begins", ["--dataset=sample", "--depth=10", "--width=1"]
+    succeed = {
+        "train": (Case(["train", *small]), begins),
+        "checkpoints": (Case(["checkpoints", "--help"]), "exit code 0"),
+        "launch": (Case(["launch", "--workers=2", "-m", "kdist", "devices"]), begins),
+        "sweep": (Case(["sweep", "throughput", *small]), begins),
+        "tune": (Case(["tune", *small]), begins),
+        "report": (Case(["report", "run"], whole("run")), "exit code 0"),
+        "bench": (Case(["bench", "--quick"]), begins),
+        "devices": (Case(["devices"]), begins),
+        "dashboard": (Case(["dashboard", "--help"]), "exit code 0"),  # needs an account
+    }
+    fail = [(Case([command, "--nosuch"]), "exit code 2") for command in COMMANDS]
+    return [*(succeed[command] for command in COMMANDS), *fail]
+
+
 @st.composite
 def train(draw: st.DrawFn) -> Case:
     """`kdist train`."""
     options = draw(_options(FIELDS))
     if draw(st.integers(0, 9)) == 0:
         options.append("--config-from-wandb")
+    if draw(st.integers(0, 9)) == 0:
+        options += ["--resume", draw(READ_PATHS | st.just("run"))]
+        return Case(["train", *options], draw(result_files(("run",))))
     return draw(_with_file(["train", *options], "--config", settings()))
+
+
+@st.composite
+def checkpoints(draw: st.DrawFn) -> Case:
+    """`kdist checkpoints`."""
+    options = draw(_plain({"--verify": None, "--export": ODD_PATHS}))
+    return Case(["checkpoints", draw(READ_PATHS), *options], draw(result_files(("run",))))
+
+
+@st.composite
+def launch(draw: st.DrawFn) -> Case:
+    """`kdist launch`."""
+    options = draw(_plain(_LAUNCH))
+    program = draw(st.sampled_from([["mine.py"], ["-m", "mine"], ["-m"], []]))
+    odd = draw(ODD_PATHS.map(lambda path: [path]) | st.just(program))
+    return Case(["launch", *options, *odd, *draw(_plain(_LAUNCH))], {"mine.py": b"pass\n"})
 
 
 @st.composite

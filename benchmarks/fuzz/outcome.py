@@ -48,6 +48,8 @@ class Outcome:
             raise FindingError(f"took {self.peak_bytes / 2**30:.1f} GiB")
         if self.code not in (None, 0, 2):
             raise FindingError(f"{self.end}: {self.errors[-3000:]}{_trace(self.errors)}")
+        if "Traceback (most recent call last)" in self.output + self.errors:
+            raise FindingError(f"{self.end}, with a traceback: {self.errors[-3000:]}")
         if self.code == 2:
             _check_message(self.errors)
             if self.changed:

@@ -5,12 +5,13 @@ import io
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
+from kdist.sweep.kinds import EXPERIMENTS
 from kdist.training.config import TrainConfig
 from kdist.tuning.search import Search
 
@@ -26,7 +27,7 @@ _CELLS = st.sampled_from(
 
 Files = dict[str, bytes | None]
 
-_KINDS = ("run", "csv", "throughput", "accuracy", "scaling")
+_KINDS = ("run", "csv", *EXPERIMENTS)
 
 
 @cache
@@ -42,14 +43,11 @@ def whole(kind: str) -> Files:
         return {
             "speeds.csv": b"batch_size,replicas,images_per_sec\n8,1,100\n16,1,150\n32,2,190.5\n"
         }
-    writers: dict[str, Callable[[Path], object]] = {
-        "run": lambda at: made.write_run(at / "run"),
-        "throughput": lambda at: made.write_sweep(at / "s", "throughput", made.throughput_rows()),
-        "accuracy": lambda at: made.write_sweep(at / "s", "accuracy", made.accuracy_rows()),
-        "scaling": lambda at: made.write_sweep(at / "s", "scaling", made.scaling_rows()),
-    }
     with tempfile.TemporaryDirectory() as name:
-        writers[kind](Path(name))
+        if kind == "run":
+            made.write_run(Path(name, "run"))
+        else:
+            made.write_sweep(Path(name, "s"), kind, getattr(made, f"{kind}_rows")())
         files = (path for path in sorted(Path(name).rglob("*")) if path.is_file())
         return {str(path.relative_to(name)): path.read_bytes() for path in files}
 

@@ -5,21 +5,24 @@ Importing it changes nothing. `patches.install` does, when the first strategy is
 
 import keras
 
-from . import patches
+from . import patches, worker_keys
 from .active_batch import activate, active_batch, check_no_inner_graph, replica_has_samples
 from .batch_memory import copy_batches
+from .build_for_fit import build_for_fit
 from .callback_attributes import (
     STATEFUL,
     STATELESS,
     defer_average,
     finish_average,
+    flush_summaries,
     has_attributes,
     has_swapped_averages,
 )
+from .choose_data_source import array_sizes
 from .fit_data import FitData, FitDataset, attach
 from .fit_start import start_fit_at
 from .gathered_batch import gather
-from .hooks import AutoSteps, FitObserver, StrategyHooks
+from .hooks import AutoSteps, FitObserver, StrategyHooks, is_chief
 from .internals import (
     call_model,
     compute_loss,
@@ -40,15 +43,17 @@ from .internals import (
     onednn_is_on,
     optimizers_of,
     overridden_steps,
+    random_seed,
     set_strategy,
     stock_step,
     strategy_of,
     use_global_seed,
 )
 from .iterators import release_in_background
+from .keras_version import warn_of_unknown_keras
 from .patches.fit_hooks import is_inferring_shapes
 from .replica_attributes import ReplicaAttributes
-from .replica_local_variables import replica_index, replica_local_variables
+from .replica_local_variables import replica_local_variables
 from .resumed_logs import set_resumed_logs
 from .row_blocks import row_blocks
 from .saved_state import (
@@ -58,7 +63,14 @@ from .saved_state import (
     trained_variables,
 )
 from .sublayers import replace_sublayers
-from .versions import warn_of_unknown_keras
+from .worker_devices import (
+    is_started,
+    multi_worker_extended,
+    replica_place,
+    replica_values,
+    worker_counts,
+)
+from .worker_failures import failures, report_uncaught
 
 __all__ = [
     "STATEFUL",
@@ -71,8 +83,10 @@ __all__ = [
     "StrategyHooks",
     "activate",
     "active_batch",
+    "array_sizes",
     "attach",
     "averaged_variables",
+    "build_for_fit",
     "call_model",
     "check_no_inner_graph",
     "compute_loss",
@@ -83,8 +97,10 @@ __all__ = [
     "defer_average",
     "distribute",
     "effective_sample_weight",
+    "failures",
     "finish_average",
     "flatten_layers",
+    "flush_summaries",
     "gather",
     "global_seed",
     "global_seed_state",
@@ -93,21 +109,27 @@ __all__ = [
     "has_dynamic_batch_size",
     "has_swapped_averages",
     "inputs_of",
+    "is_chief",
     "is_compiled_by_xla",
     "is_inferring_shapes",
     "is_overwritten",
+    "is_started",
     "layer_states",
     "loss_tracker",
     "make_global_seed_state",
+    "multi_worker_extended",
     "onednn_is_on",
     "optimizers_of",
     "overridden_steps",
     "patches",
+    "random_seed",
     "release_in_background",
     "replace_sublayers",
     "replica_has_samples",
-    "replica_index",
     "replica_local_variables",
+    "replica_place",
+    "replica_values",
+    "report_uncaught",
     "row_blocks",
     "set_resumed_logs",
     "set_strategy",
@@ -117,6 +139,8 @@ __all__ = [
     "trained_variables",
     "use_global_seed",
     "warn_of_unknown_keras",
+    "worker_counts",
+    "worker_keys",
 ]
 
 warn_of_unknown_keras(keras.__version__)

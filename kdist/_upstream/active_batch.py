@@ -128,7 +128,7 @@ class ActiveBatch(RowPlaces, Protocol):
         """Return the rows of all replicas; gradients flow through it."""
 
     def mark(self, value: Any, kind: str) -> Any:
-        """Record the kind of a tensor (a name in `distribute.kinds.Kind`), and return it."""
+        """Record the kind of a tensor (a name in `reduction_kinds.Kind`), and return it."""
 
     def mark_rows(self, value: Any) -> None:
         """Record that a tensor has a row per sample, unless it is the same on all replicas."""

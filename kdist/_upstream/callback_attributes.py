@@ -22,12 +22,12 @@ STATEFUL: dict[type[keras.callbacks.Callback], tuple[str, ...]] = {
 }
 """Attributes by class, each of which begins with other values in every fit."""
 
-STATELESS: tuple[type[keras.callbacks.Callback], ...] = (
+STATELESS: list[type[keras.callbacks.Callback]] = [
     keras.callbacks.LearningRateScheduler,
     keras.callbacks.ProgbarLogger,
     keras.callbacks.RemoteMonitor,
     keras.callbacks.TerminateOnNaN,
-)
+]
 """Callbacks that keep nothing from one step to the next."""
 
 _BASE_ATTRIBUTES = frozenset(vars(keras.callbacks.Callback()))
@@ -41,6 +41,12 @@ def has_attributes(callback: keras.callbacks.Callback) -> bool:
 def has_swapped_averages(callback: keras.callbacks.Callback) -> bool:
     """Whether a callback has put the averages in the place of the weights, for a while."""
     return getattr(callback, "_ema_weights_in_model", False)
+
+
+def flush_summaries(callback: keras.callbacks.TensorBoard) -> None:
+    """Have on the disk what a `TensorBoard` callback has written."""
+    for writer in callback._writers.values():
+        writer.flush()
 
 
 def defer_average(callback: keras.callbacks.SwapEMAWeights) -> None:

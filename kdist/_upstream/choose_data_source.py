@@ -1,5 +1,6 @@
 """Which kind of data a fit trains on."""
 
+import keras
 import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
@@ -7,7 +8,7 @@ from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
 from .data_sources import DatasetSource, DataSource, EpochSource
 from .dataset_state import dataset_state, has_unknown_parts, inexact_part
-from .fits import Fit, source_of
+from .fits import Fit, running_fit, source_of
 from .py_dataset_source import PyDatasetSource
 
 
@@ -26,6 +27,17 @@ def data_source_of(fit: Fit) -> DataSource:
     else:
         inexact = _inexact(dataset)
     return DatasetSource(fit, inexact=inexact, state=state)
+
+
+def array_sizes(model: keras.Model) -> dict[str, int] | None:
+    """Samples and batch size of the arrays that a fit trains on; `None` for other data."""
+    fit = running_fit(model)
+    adapter = None if fit is None or fit.iterator is None else fit.iterator.data_adapter
+    if not isinstance(adapter, ArrayDataAdapter):
+        return None
+    batch, last = adapter.batch_size, adapter.partial_batch_size or 0
+    whole = adapter.num_batches - bool(last)
+    return {"batch_size": int(batch), "samples": int(whole * batch + last)}
 
 
 def _inexact(dataset: tf.data.Dataset) -> str | None:

@@ -1,7 +1,7 @@
 """`StrategyHooks`: the interface of the patches to a strategy."""
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -30,6 +30,21 @@ class StrategyHooks(abc.ABC):
 
     @property
     @abc.abstractmethod
+    def workers(self) -> int:
+        """Number of workers: processes that train one model together."""
+
+    @property
+    @abc.abstractmethod
+    def worker(self) -> int:
+        """The number of this worker; the chief is worker 0."""
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is the worker that writes files and prints; true if there is only one."""
+        return self.worker == 0
+
+    @property
+    @abc.abstractmethod
     def automatic_xla(self) -> bool:
         """Whether `model.compile(jit_compile="auto")`, Keras's default, may turn on XLA."""
 
@@ -47,6 +62,23 @@ class StrategyHooks(abc.ABC):
             model: The model.
             global_batch: Samples per full batch, over all replicas; `None` if unknown.
         """
+
+    @abc.abstractmethod
+    def metrics_built(self, model: keras.Model) -> None:
+        """Prepare metrics that were made outside the scope, once Keras has built all of them."""
+
+    @abc.abstractmethod
+    def compare_workers(self, event: str, values: Mapping[str, Any]) -> None:
+        """Raise an error if the workers differ in any value, or are doing different things.
+
+        Args:
+            event: What this worker is doing, such as `fit`.
+            values: By name, anything that JSON can hold.
+        """
+
+    @abc.abstractmethod
+    def exchange(self, event: str, value: Any) -> list[Any]:
+        """Return what every worker has passed, the chief first."""
 
     @abc.abstractmethod
     def epoch_ended(self, model: keras.Model) -> None:
@@ -96,6 +128,12 @@ def hooks_of(model: keras.Model) -> StrategyHooks | None:
     """Return the strategy of a model if it has hooks."""
     strategy = model.distribute_strategy
     return strategy if isinstance(strategy, StrategyHooks) else None
+
+
+def is_chief(model: Any) -> bool:
+    """Whether this is the worker that writes files and prints, if a model has several workers."""
+    hooks = hooks_of(model) if isinstance(model, keras.Model) else None
+    return hooks is None or hooks.is_chief
 
 
 def replica_hooks() -> StrategyHooks | None:

@@ -14,6 +14,8 @@ from keras.src.random.seed_generator import (
     SeedGenerator,
     global_seed_generator,
 )
+from keras.src.utils import rng_utils
+from tensorflow.python.eager import context
 from tensorflow.python.ops import control_flow_util
 from tensorflow.python.util import _pywrap_util_port
 
@@ -65,6 +67,12 @@ def global_seed(strategy: tf.distribute.Strategy) -> SeedGenerator:
 def use_global_seed(generator: SeedGenerator) -> None:
     """Use the generator in the current thread: Keras has one per thread."""
     global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, generator)
+
+
+def random_seed() -> int | None:
+    """Return the seed that was given to `keras.utils.set_random_seed` or `tf.random.set_seed`."""
+    seed: int | None = rng_utils.get_random_seed()
+    return context.global_seed() if seed is None else seed
 
 
 def custom_step(fn: Callable[..., Any]) -> tuple[keras.Model, str] | None:

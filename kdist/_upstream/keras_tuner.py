@@ -11,6 +11,18 @@ from typing import Any
 
 import keras
 import keras_tuner
+from keras_tuner.src.engine.tuner_utils import SaveBestEpoch, TunerCallback
+
+from .callback_attributes import STATEFUL, STATELESS
+
+STATEFUL[SaveBestEpoch] = ("best_value",)
+STATELESS.append(TunerCallback)
+
+
+def index_of_saver(callbacks: Sequence[keras.callbacks.Callback]) -> int:
+    """Return where the callback is with which KerasTuner saves weights; the end without it."""
+    found = (i for i, one in enumerate(callbacks) if isinstance(one, SaveBestEpoch))
+    return next(found, len(callbacks))
 
 
 def oracle_file(oracle: keras_tuner.Oracle) -> Path:

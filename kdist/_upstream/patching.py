@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import UserError
+
 KERAS = "Keras 3.15.1"
 TENSORFLOW = "TensorFlow 2.21.0"
 
@@ -47,11 +49,21 @@ class Patch:
         return ".".join(part for part in (full, self.imported_as, self.name) if part)
 
     def install(self) -> None:
-        """Replace the function, unless it is already replaced."""
-        if self.imported_as is not None:
-            replace_in_module(self.owner, self.imported_as, self.name, self.replacement)
-        elif self.classes is None:
-            replace(self.owner, self.name, self.replacement)
+        """Replace the function, unless it is already replaced.
+
+        Raises:
+            UserError: The installed version has no such function.
+        """
+        try:
+            if self.imported_as is not None:
+                replace_in_module(self.owner, self.imported_as, self.name, self.replacement)
+            elif self.classes is None:
+                replace(self.owner, self.name, self.replacement)
+        except AttributeError as error:
+            raise UserError(
+                f"kdist replaces {self.path}, which the installed version does not have ({error}):"
+                f" install {self.seen_in}, or a newer kdist"
+            ) from error
 
     def install_for(self, model: Any) -> None:
         """Replace the function in the classes that a model may use."""

@@ -17,8 +17,10 @@ def flatten_optimizers(optimizer: keras.optimizers.Optimizer) -> list[keras.opti
 
 
 def replica_index() -> int:
-    """Return the index of the replica that the current thread traces."""
-    return int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
+    """Return the index of the current replica among those of this worker."""
+    context = tf.distribute.get_replica_context()
+    index = int(tf.get_static_value(context.replica_id_in_sync_group))
+    return int(context.strategy.extended._get_local_replica_id(index))
 
 
 @contextlib.contextmanager

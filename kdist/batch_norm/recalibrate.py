@@ -107,10 +107,8 @@ class _Totals:
 
     def statistics(self, strategy: tf.distribute.Strategy) -> tuple[Any, Any]:
         """Return mean and variance over all replicas; the layer's own if it had no inputs."""
-        parts = strategy.experimental_local_results(self._sums)
-        count, mean, variance = (
-            v.numpy() for v in merge(tf.stack([p.read_value() for p in parts]))
-        )
+        parts = _upstream.replica_values(strategy, self._sums)
+        count, mean, variance = (v.numpy() for v in merge(parts))
         if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
             raise UserError(
                 f"{self._norm.name} received values that are NaN or infinite: look for them in the"

@@ -9,6 +9,7 @@ import altair as alt
 
 from ..runs.run_record import finite
 from .figure import Figure, Figures, Variant
+from .style import whole_number_axis
 
 # Widest names of categories that stand upright below a chart, letters in all.
 _UPRIGHT_LETTERS = 50
@@ -138,7 +139,7 @@ class _Chart:
         x = alt.X(
             "trial:Q",
             title="Trials",
-            axis=alt.Axis(format="d", tickMinStep=1),
+            axis=whole_number_axis(),
             scale=alt.Scale(zero=False, nice=False, padding=10),
         )
         best = (

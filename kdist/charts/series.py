@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 
 from ..runs.text import count
+from .style import whole_number_axis
 
 # The part of the axis by which series stand beside each other, so that no bar hides another.
 _BESIDE = 0.015
@@ -121,7 +122,7 @@ def series_chart(
         column: Of the vertical axis; bars go from `<column>_low` to `<column>_high`.
         label: Its title, with the unit.
         medians: The rows of the data `<ident>-medians`.
-        number: Format of its numbers; `"d"` has ticks at whole numbers only.
+        number: Format of its numbers; `"d"` for whole numbers.
         zero: Whether it begins at 0.
         points: Whether there are single measurements, `<ident>-points`.
         outcomes: Whether these have a column `outcome`, `"reached"` or `"not reached"`.
@@ -132,7 +133,7 @@ def series_chart(
     picked = alt.selection_point(name=f"picked_{column}", fields=["series"], bind="legend")
     strong = alt.when(picked).then(alt.value(1)).otherwise(alt.value(0.1))
     faint = alt.when(picked).then(alt.value(0.4)).otherwise(alt.value(0.05))
-    ticks = alt.Axis(format=number, tickMinStep=1 if number == "d" else alt.Undefined)
+    ticks = whole_number_axis() if number == "d" else alt.Axis(format=number)
     y = alt.Y(f"{column}:Q", title=label, scale=alt.Scale(zero=zero), axis=ticks)
     name = [alt.Tooltip("series:N", title="Series")] if len(axis.series) > 1 else []
     tooltip = [*name, axis.tooltip, alt.Tooltip(f"{column}:Q", title=label, format=",.5~g")]

@@ -110,6 +110,12 @@ def line_dash(
     return alt.StrokeDash(f"{field}:N", scale=scale, title=None, **options)
 
 
+def whole_number_axis() -> alt.Axis:
+    """Return an axis whose labels are whole numbers, each once."""
+    # With few values Vega places ticks at halves in spite of `tickMinStep`.
+    return alt.Axis(format="d", tickMinStep=1, labelExpr="datum.value % 1 === 0 ? datum.label : ''")
+
+
 def shown_runs(chart: alt.Chart) -> alt.Chart:
     """Return the chart without the runs that the reader hid."""
     return chart.transform_filter(f"indexof({HIDDEN}, datum.run) < 0")

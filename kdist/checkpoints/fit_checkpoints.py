@@ -1,5 +1,6 @@
 """`FitCheckpoints`: the checkpoints of one fit, from its beginning to its end."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,10 +16,9 @@ from .data_position import start_fit_at
 from .export import described_model
 from .nonfinite import NonFiniteWeightsError
 from .options import CheckpointOptions
-from .preemption import PreemptionSignals
-from .run_settings import run_settings
 from .save_times import SaveTimes
 from .store import CheckpointStore, generations
+from .training_fingerprint import run_settings
 from .training_state import EpochPart, SavedTraining, copy_epoch_part, copy_training
 from .weights_guard import WeightsGuard
 
@@ -55,7 +55,7 @@ class FitCheckpoints:
         self._announce = announce
         self._callbacks = CallbackStates(callbacks)
         self._averages = [c for c in callbacks if isinstance(c, keras.callbacks.SwapEMAWeights)]
-        self._signals = PreemptionSignals(options.signals)
+        self._signals = options.preemption_signals()
         self._writer = BackgroundWriter()
         self._times = SaveTimes(
             every_seconds=options.every_seconds,
@@ -66,9 +66,12 @@ class FitCheckpoints:
         self._epoch = self._batch = 0
         self._logs: Any = None
         self._before_validation: EpochPart | None = None
+        self._written: dict[str, np.ndarray] = {}
         self._had_nonfinite_loss = False
         self._about_run: dict[str, Any] = {
-            "settings": run_settings(model, steps=self._steps),
+            "settings": run_settings(
+                model, steps=self._steps, data=options.data, any_rate=options.any_rate
+            ),
             "model": described_model(model),
             "versions": {"keras": keras.__version__, "tensorflow": tf.__version__},
         }
@@ -95,12 +98,17 @@ class FitCheckpoints:
     def train_begins(self) -> None:
         """Restore what the `on_train_begin` of other callbacks has reset."""
         saved = self._saved
+        if saved is not None:
+            # A callback may have set a rate, loaded weights, or chosen another epoch.
+            saved.restore_variables(self._model)
+            self._begin_at(saved)
         if saved is not None and not saved.is_amid_epoch:
             self._epoch = saved.epoch
             saved.restore_callbacks(self._callbacks)
         if self.is_over:
             self._finish_averages()
-        self._callbacks.warn_of_unsaved()
+        if self._options.warns:
+            self._callbacks.warn_of_unsaved()
         self._store.check_room(self._guard.allow_present())
         self._signals.install()
 
@@ -138,7 +146,7 @@ class FitCheckpoints:
 
     def validation_begins(self) -> None:
         """Keep what validation resets, in case a signal ends it."""
-        if self._options.signals and self._batch:
+        if self._options.ends_by_signal and self._batch:
             self._batch = self._steps or self._batch  # also where training was stopped before
             self._before_validation = self._epoch_part()
 
@@ -187,6 +195,7 @@ class FitCheckpoints:
         found = self._store.newest()
         if found is not None:
             saved = SavedTraining(*found)
+            _upstream.build_for_fit(self._model)
             saved.check(self._model, self._about_run["settings"])
             return saved
         if self._options.resume == "must":
@@ -200,15 +209,20 @@ class FitCheckpoints:
         saved.restore_variables(self._model)
         saved.prepare_callbacks(self._callbacks)
         path = saved.generation.path
+        inexact = self._begin_at(saved)
         if self.is_over:
-            start_fit_at(self._model, epoch=self._epochs, batch=0)
             why = "was stopped" if saved.was_stopped else "ended"
             self.greeting = f"Training {why} after epoch {saved.epoch}: nothing is left to train"
             return
-        inexact = start_fit_at(self._model, epoch=saved.epoch, batch=saved.batch)
         self.greeting = f"Resumed in epoch {saved.epoch + 1} after step {saved.batch} from {path}"
         if inexact:
             self._announce(inexact)
+
+    def _begin_at(self, saved: SavedTraining) -> str | None:
+        """Have the fit begin where the training was; returns what of the data is not exact."""
+        if self.is_over:
+            return start_fit_at(self._model, epoch=self._epochs, batch=0)
+        return start_fit_at(self._model, epoch=saved.epoch, batch=saved.batch)
 
     def _epoch_part(self) -> EpochPart:
         return copy_epoch_part(self._model, self._callbacks, self._logs)
@@ -227,6 +241,8 @@ class FitCheckpoints:
                 self._had_nonfinite_loss = True
                 self._guard.check_model(epoch=self._epoch + 1, step=self._batch)
         except NonFiniteWeightsError as error:
+            with contextlib.suppress(NonFiniteWeightsError):  # of the same weights
+                self._writer.wait()  # which may be removing what is about to be read
             self._guard.handle(error)
             self._had_nonfinite_loss = False
 
@@ -245,7 +261,8 @@ class FitCheckpoints:
         self._times.saved(began=began)
 
     def _write(self, part: EpochPart | None) -> None:
-        arrays, state = copy_training(self._model, self._callbacks, part)
+        arrays, state = copy_training(self._model, self._callbacks, part, into=self._written)
+        self._written = {name: arrays[name] for name in state["variables"]}
         state |= self._about_run
         epoch, batch = self._epoch, self._batch
         at = {"epoch": epoch + 1, "step": batch} if batch else {"epoch": epoch, "step": self._steps}
@@ -266,4 +283,4 @@ class FitCheckpoints:
         self._announce(
             f"{self._signals.name}: saved in epoch {self._epoch + 1} after step {self._batch}"
         )
-        raise SystemExit(self._signals.exit_status)
+        self._signals.end()

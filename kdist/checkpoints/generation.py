@@ -10,8 +10,9 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 
+from ..errors import UserError, error_text
 from .state_json import json_line
-from .tensor_file import read_tensor_file, write_tensor_file
+from .tensor_file import read_metadata, read_tensor_file, write_tensor_file
 
 ENDING = ".safetensors"
 FORMAT = 1
@@ -63,6 +64,7 @@ class Generation:
 
         Raises:
             DamagedGenerationError: They cannot be read, or are not those that were written.
+            UserError: They are whole, but in a format of a newer kdist.
         """
         self.verify()
         try:
@@ -70,8 +72,23 @@ class Generation:
         except (OSError, ValueError) as error:
             raise DamagedGenerationError(str(error)) from error
         if int(metadata["format"]) > FORMAT:
-            raise DamagedGenerationError("it was written by a newer version of kdist")
+            # Not damaged: to take an older one would remove it in the end.
+            raise UserError(
+                f"{self.path} was written by a newer version of kdist, in format"
+                f" {metadata['format']}, and this version reads up to {FORMAT}: update kdist"
+            )
         return arrays, json.loads(metadata["state"])
+
+    def check_length(self) -> None:
+        """Check that the file is as long as it says, without reading all of it.
+
+        Raises:
+            DamagedGenerationError: It is not, or cannot be read.
+        """
+        try:
+            read_metadata(self.path)
+        except (OSError, ValueError) as error:
+            raise DamagedGenerationError(error_text(error)) from error
 
     def verify(self) -> None:
         """Compare the file with the digest in its name, without TensorFlow.

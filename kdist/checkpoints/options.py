@@ -8,7 +8,8 @@ from typing import Literal
 
 from ..arguments import positive_integer, positive_number
 from ..errors import UserError
-from .preemption import PreemptionSignals
+from ..signals import Received
+from .preemption import HeldSignals, PreemptionSignals
 
 Resume = Literal["auto", "must", "never"]
 OnNonFinite = Literal["stop", "rollback"]
@@ -18,7 +19,13 @@ OnNonFinite = Literal["stop", "rollback"]
 class CheckpointOptions:
     """When and where checkpoints are saved, and what they are used for.
 
-    The attributes are the arguments of `kdist.callbacks.Checkpoint`.
+    The attributes are the arguments of `kdist.callbacks.Checkpoint`, and for kdist itself:
+
+    Attributes:
+        held: Signals that the caller holds: the training is saved, and `Interrupted` raised.
+        data: What tells the data from others of as many steps.
+        any_rate: Whether a training may be resumed with another learning rate.
+        warns: Whether callbacks whose state cannot be saved are warned of.
 
     Raises:
         UserError: One of them is invalid.
@@ -33,6 +40,10 @@ class CheckpointOptions:
     on_nonfinite: OnNonFinite
     rollback_rate: float
     clock: Callable[[], float]
+    held: Received | None = None
+    data: str | None = None
+    any_rate: bool = False
+    warns: bool = True
 
     def __post_init__(self) -> None:
         if self.every_seconds is not None:
@@ -47,7 +58,7 @@ class CheckpointOptions:
         hint = "pass the factor on the learning rate after a rollback, such as 0.5"
         if positive_number("rollback_rate", self.rollback_rate, hint=hint) > 1:
             raise UserError(f"rollback_rate is {self.rollback_rate!r}, but has to be at most 1")
-        PreemptionSignals(self.signals)
+        self.preemption_signals()
 
     @property
     def path(self) -> Path:
@@ -60,11 +71,17 @@ class CheckpointOptions:
         return self.on_nonfinite == "rollback" and self.rollback_rate < 1
 
     @property
-    def signals(self) -> Collection[str]:
-        """Names of the signals after which the training is saved and ended."""
+    def ends_by_signal(self) -> bool:
+        """Whether there is a signal after which the training is saved and ended."""
+        return bool(self.preemption) or self.held is not None
+
+    def preemption_signals(self) -> PreemptionSignals | HeldSignals:
+        """Make what notes the signals after which the training is saved and ended."""
+        if self.held is not None:
+            return HeldSignals(self.held)
         if isinstance(self.preemption, bool):
-            return ("SIGTERM",) if self.preemption else ()
-        return self.preemption
+            return PreemptionSignals(("SIGTERM",) if self.preemption else ())
+        return PreemptionSignals(self.preemption)
 
 
 def _one_of(name: str, value: str, values: tuple[str, ...]) -> None:

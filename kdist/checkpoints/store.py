@@ -104,7 +104,8 @@ class CheckpointStore:
         Damaged ones are named in a line each, and removed once a newer one is committed.
 
         Raises:
-            UserError: There are generations, and all of them are damaged.
+            UserError: There are generations, and all of them are damaged; or the newest whole one
+                is in a format of a newer kdist.
         """
         found = generations(self.folder)
         for generation in found:

@@ -84,6 +84,22 @@ def read_tensor_file(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]
     return arrays, metadata
 
 
+def read_metadata(path: Path) -> dict[str, str]:
+    """Read the text that `write_tensor_file` wrote, without the arrays, of a file of whole length.
+
+    Raises:
+        OSError: The file cannot be opened.
+        ValueError: It is not as long as it says.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return dict(file.metadata() or {})
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
+
+
 def _in_their_types(file: Any, of_bytes: Mapping[str, str]) -> Iterator[tuple[str, np.ndarray]]:
     for name in file.keys():  # noqa: SIM118 - not a mapping
         array = file.get_tensor(name)

@@ -13,8 +13,8 @@ from ..errors import UserError
 from .callback_states import CallbackStates
 from .generation import Generation
 from .replica_values import assign_values, copy_values, replica_merges
-from .run_settings import first_setting_that_differs
 from .state_json import from_json, to_json
+from .training_fingerprint import first_setting_that_differs
 from .variables import (
     averages_of_weights,
     build_optimizers,
@@ -58,7 +58,11 @@ def copy_epoch_part(model: keras.Model, callbacks: CallbackStates, logs: Any) ->
 
 
 def copy_training(
-    model: keras.Model, callbacks: CallbackStates, part: EpochPart | None
+    model: keras.Model,
+    callbacks: CallbackStates,
+    part: EpochPart | None,
+    *,
+    into: Mapping[str, np.ndarray] | None = None,
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Copy a training as arrays that nothing else holds, and values that JSON can hold.
 
@@ -66,8 +70,9 @@ def copy_training(
         model: The compiled model.
         callbacks: Of the fit.
         part: What is of the epoch that has begun; `None` between two epochs.
+        into: The arrays of an earlier copy that was written, to be filled again.
     """
-    arrays, stacked = copy_values(state_variables(model))
+    arrays, stacked = copy_values(state_variables(model), into=into)
     callback_arrays: dict[str, np.ndarray] = {}
     state = {
         "stopped": bool(model.stop_training),

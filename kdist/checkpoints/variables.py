@@ -9,6 +9,8 @@ import numpy as np
 
 from .. import _upstream
 
+_OPTIMIZER = "optimizer-"
+
 Variables = dict[str, keras.Variable]
 """By a name that the same model has in another process, such as `model/003/dense/kernel`."""
 
@@ -21,7 +23,7 @@ def state_variables(model: keras.Model) -> Variables:
     """
     groups = {"model": list(model.variables)}
     for number, optimizer in enumerate(_upstream.optimizers_of(model)):
-        groups[f"optimizer-{number}"] = list(optimizer.variables)
+        groups[f"{_OPTIMIZER}{number}"] = list(optimizer.variables)
     seed = _upstream.global_seed_state()
     groups["global-seed"] = [] if seed is None else [seed]
     metrics = {id(variable) for variable in model.metrics_variables}
@@ -106,7 +108,12 @@ def _named(groups: Mapping[str, list[keras.Variable]]) -> Variables:
         for number, variable in enumerate(variables):
             if id(variable) not in seen:
                 seen.add(id(variable))
-                found[f"{group}/{number:04d}/{_general(variable.path)}"] = variable
+                path = _general(variable.path)
+                if group.startswith(_OPTIMIZER):
+                    # One inside another has the other's name before its own, or not: it depends
+                    # on who built it, the first step or `fit`.
+                    path = "/".join(path.split("/")[-2:])
+                found[f"{group}/{number:04d}/{path}"] = variable
     return found
 
 

@@ -11,9 +11,11 @@ from ..signals import Received
 from ..training.config import TrainConfig
 from ..training.fields import field_names
 from .bench import bench
+from .checkpoints import checkpoints
 from .dashboard import dashboard
 from .devices import devices
 from .last_resort import DEBUG, end_output, one_line, take_debug, unexpected
+from .launch import keep_program, launch
 from .report import report
 from .sweep import app as sweep_app
 from .train import train
@@ -27,7 +29,17 @@ app = App(
     result_action="return_value",
     suppress_keyboard_interrupt=False,  # `entry.py` has an exit code for every signal
 )
-for command in (train, sweep_app, tune, bench, report, dashboard, devices):
+for command in (
+    train,
+    checkpoints,
+    launch,
+    sweep_app,
+    tune,
+    bench,
+    report,
+    dashboard,
+    devices,
+):
     app.command(command)
 app.register_install_completion_command()
 
@@ -40,7 +52,7 @@ def main(received: Received) -> None:
     """
     # TensorFlow's Python logger tells every reduction at level INFO.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    arguments, debug = take_debug(sys.argv[1:])
+    arguments, debug = take_debug(keep_program(sys.argv[1:]))
     try:
         code = app(arguments, exit_on_error=False, print_error=False) or 0
         print(end="", flush=True)  # here, as a closed pipe or a full disk is an error

@@ -9,6 +9,7 @@ from cyclopts.validators import Number
 from ..bench.prediction import Prediction
 from ..errors import UserError
 from ..performance.step_time import format_steps, parse_replicas
+from .integers import parse_integer
 from .options import given, options_of
 
 _OPTIONS = options_of(Prediction)
@@ -31,6 +32,7 @@ def bench(
         int | None,
         Parameter(
             help="Turns of each candidate; 7 by default, 3 with --quick.",
+            converter=parse_integer,
             validator=Number(gte=1, lte=1000),
         ),
     ] = None,
@@ -47,18 +49,18 @@ def bench(
     prediction: Annotated[PredictionOptions, Parameter(name="*")] = _NONE_GIVEN,
 ) -> None:
     """Benchmark kdist against stock Keras and PyTorch, interleaved."""
-    from ..bench import runs
+    from ..bench import run as bench_run
 
     run: dict[str, Any] = {"quick": quick, "rounds": rounds, "output": output}
     step = given(prediction)
     if show is not None:
         _refuse({**run, "predict": predict, **step}, "does nothing with --show: remove it")
-        print(runs.show(show))
+        print(bench_run.show(show))
     elif predict is not None:
         _refuse(run, "does nothing with --predict: remove it")
         settings = Prediction(**step)
         link = settings.chosen_link()
-        steps = runs.predict(
+        steps = bench_run.predict(
             parse_replicas(predict),
             link,
             depth=settings.depth,
@@ -71,7 +73,7 @@ def bench(
         print(format_steps(steps))
     else:
         _refuse(step, "does nothing without --predict REPLICAS: add that, or remove it")
-        print(runs.bench(quick=bool(quick), rounds=rounds, output=output))
+        print(bench_run.bench(quick=bool(quick), rounds=rounds, output=output))
 
 
 def _refuse(options: Mapping[str, Any], why: str) -> None:

@@ -5,12 +5,16 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ..training.config import TrainConfig
+from .integers import parse_integer
 
 
 def devices(
     *,
     replicas: Annotated[
-        int | None, Parameter(help="As for train; every GPU, else the CPU by default.")
+        int | None,
+        Parameter(
+            help="As for train; every GPU, else the CPU by default.", converter=parse_integer
+        ),
     ] = None,
 ) -> None:
     """List the devices that a strategy would use."""

@@ -20,14 +20,14 @@ def parse_whole_numbers(option: str, text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > _MOST_VALUES:
         raise UserError(
-            f"{option} got {len(parts)} numbers: pass at most {_MOST_VALUES}, as each is a run or"
-            " several"
+            f"{option} takes at most {_MOST_VALUES} numbers, received {len(parts)}: pass fewer, as"
+            " each is a run or several"
         )
     wrong = [part for part in parts if not re.fullmatch("0*[1-9][0-9]{0,8}", part)]
     if wrong:
         raise UserError(
-            f"{option} got {wrong[0]!r} in {text!r}: pass integers of at least 1 with commas"
-            " between, such as 1,2,4"
+            f"{option} takes integers of at least 1, received {text!r}: separate them by commas,"
+            " such as 1,2,4"
         )
     return sorted(_once(option, [int(part) for part in parts]))
 
@@ -48,5 +48,5 @@ def parse_names(option: str, text: str, known: Sequence[str]) -> list[str]:
 def _once(option: str, values: list[Any]) -> list[Any]:
     twice = [value for value, times in Counter(values).items() if times > 1]
     if twice:
-        raise UserError(f"{option} got {twice[0]} twice: pass every value once")
+        raise UserError(f"{option} received {twice[0]} twice: pass every value once")
     return values

@@ -8,6 +8,7 @@ from cyclopts import Group, Parameter
 
 from ..training.fields import Field, Repeatable, fields_of
 from ..training.recipes import read_recipe, read_settings, recipe_names
+from .integers import parse_integer
 
 ConfigFile = Annotated[
     str | None,
@@ -50,6 +51,7 @@ def _option(field: Field, place: int) -> Any:
     parameter = Parameter(
         help=field.help,
         group=Group(field.group, sort_key=place),
+        converter=parse_integer if field.kind is int else None,
         negative=None if field.kind is bool else (),
         show_default=False if field.default is None else lambda _: shown,
     )

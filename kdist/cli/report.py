@@ -10,7 +10,7 @@ def report(
         list[str],
         Parameter(
             help="Folders of runs, sweeps and searches, folders of these, or CSV files with the"
-            " columns batch_size, images_per_sec and, if you like, replicas."
+            " columns batch_size, images_per_sec and, optionally, replicas."
         ),
     ],
     /,

@@ -7,26 +7,39 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Group, Parameter
 from cyclopts.validators import Number
 
+from ..data.datasets import MOST_IMAGES
+from ..errors import UserError
 from ..scaling import RULES
 from ..training.config import TrainConfig
 from ..training.fields import field_names
-from ..training.settings import FOLDERS, MOST_IMAGES, Batches, Output, Stopping
+from ..training.settings import FOLDERS, Batches, Checkpoints, Output, Stopping
+from .integers import parse_integer
 from .lists import parse_names, parse_whole_numbers
 from .options import ConfigFile, Recipe, given, options_of, read_files
 
 app = App(
     name="sweep",
-    help="Experiments of many runs, and how sure their result is."
-    " Settings of `kdist train` can be given too. A sweep that was cut short resumes when the same"
-    " command is given again.",
+    help="Run experiments of many runs, with the uncertainty of their results."
+    " Options of `kdist train` are passed to every run. An interrupted sweep resumes when the same"
+    " command is run again.",
 )
 
 # A sweep's runs have folders of their own, and a fixed place for each file.
 _OWN_FOLDERS = FOLDERS & field_names(Output)
-# What a run for its speed has no use for, or the sweep decides.
-_NOT_TIMED = field_names(Batches, Stopping) | {"validate", "save_model"} | _OWN_FOLDERS
-_NOT_COMPARED = {"batch_size", "replicas", "seed", "lr_rule", "validate"} | _OWN_FOLDERS
-# An accuracy sweep says so itself where neither a file nor an option does.
+_CHECKPOINTS = field_names(Checkpoints)
+# Settings that have no effect on speed, or that the sweep decides.
+_NOT_TIMED = (
+    field_names(Batches, Stopping) | {"validate", "save_model"} | _OWN_FOLDERS | _CHECKPOINTS
+)
+_NOT_COMPARED = {
+    "batch_size",
+    "replicas",
+    "seed",
+    "lr_rule",
+    "validate",
+    "preemption_signal",
+} | _OWN_FOLDERS
+# An accuracy sweep records these even if neither a file nor an option sets them.
 _AIMS = ("target_accuracy", "patience", "epochs", "base_lr")
 
 
@@ -35,9 +48,9 @@ class SweepOptions:
     """Options of every sweep.
 
     Attributes:
-        output: Folder; a sweep begun in it resumes, and the results of a finished one are shown.
+        output: Folder of the sweep: an unfinished sweep in it resumes, a finished one is shown.
             `runs/sweep-<date>` by default.
-        fresh: Begin anew, whatever was cut short.
+        fresh: Start a new sweep, even if an unfinished one with these settings could resume.
         retry_failed: Run failed points again.
     """
 
@@ -60,17 +73,22 @@ else:
 Sweep = Annotated[SweepOptions, Parameter(name="*", group=Group("Sweep", sort_key=-1))]
 Timed = Annotated[TimedOptions, Parameter(name="*")]
 BatchSizes = Annotated[str, Parameter(help="Training images per batch and replica.")]
-Replicas = Annotated[str, Parameter(help="Numbers of replicas, with commas between.")]
-_MOST_ROUNDS = 1000  # beyond doubt; each is a training of every setting
+Replicas = Annotated[str, Parameter(help="Numbers of replicas, separated by commas.")]
+_MOST_ROUNDS = 1000  # each is a training of every setting
 _MOST_EPOCHS = 1_000_000  # as of `kdist train`
 Rounds = Annotated[
     int,
-    Parameter(help="How often each point is run.", validator=Number(gte=1, lte=_MOST_ROUNDS)),
+    Parameter(
+        help="How often each point is run.",
+        converter=parse_integer,
+        validator=Number(gte=1, lte=_MOST_ROUNDS),
+    ),
 ]
 Epochs = Annotated[
     int,
     Parameter(
         help="Epochs of each run; the first is not timed.",
+        converter=parse_integer,
         validator=Number(gte=2, lte=_MOST_EPOCHS),
     ),
 ]
@@ -92,7 +110,7 @@ def throughput(
     recipe: Recipe = None,
     settings: Timed = _TIMED,
 ) -> int:
-    """Measure images per second against the batch, and where larger batches stop paying."""
+    """Measure images per second against the batch, and the batch that is large enough."""
     train = _train_settings(recipe, config, settings, decided=_NOT_TIMED)
     batches = parse_whole_numbers("--batch-sizes", batch_sizes)
     counts = parse_whole_numbers("--replicas", replicas)
@@ -111,8 +129,8 @@ def accuracy(
     lr_rules: Annotated[
         str,
         Parameter(
-            help=f"How the rate follows the global batch: {', '.join(RULES)}; several with commas"
-            " between."
+            help="Rules that scale the learning rate with the global batch, separated by commas:"
+            f" {', '.join(RULES)}."
         ),
     ] = "linear",
     replicas: Replicas = "1",
@@ -120,13 +138,16 @@ def accuracy(
         int,
         Parameter(
             help="Runs of each setting; fewer than 7 give no upper end of the interval.",
+            converter=parse_integer,
             validator=Number(gte=1, lte=_MOST_ROUNDS),
         ),
     ] = 7,
     base_batch: Annotated[
         int,
         Parameter(
-            help="Global batch that --base-lr suits.", validator=Number(gte=1, lte=MOST_IMAGES)
+            help="Global batch for which --base-lr was chosen.",
+            converter=parse_integer,
+            validator=Number(gte=1, lte=MOST_IMAGES),
         ),
     ] = 32,
     sweep: Sweep = _DEFAULTS,
@@ -134,7 +155,7 @@ def accuracy(
     recipe: Recipe = None,
     settings: Annotated[AccuracyOptions, Parameter(name="*")] = _COMPARED,
 ) -> int:
-    """Measure seconds and epochs to a target accuracy, counting runs that never got there."""
+    """Measure seconds and epochs to a target accuracy, including runs that never reach it."""
     train = _train_settings(recipe, config, settings, decided=_NOT_COMPARED)
     defaults = TrainConfig().to_dict()
     train = {name: defaults[name] for name in _AIMS} | train
@@ -168,6 +189,7 @@ def scaling(
         int,
         Parameter(
             help="Weak scaling: training images per batch and replica.",
+            converter=parse_integer,
             validator=Number(gte=1, lte=MOST_IMAGES),
         ),
     ] = 64,
@@ -176,6 +198,7 @@ def scaling(
         Parameter(
             help="Strong scaling: training images per batch; by default --batch-size times the most"
             " replicas.",
+            converter=parse_integer,
             validator=Number(gte=1, lte=MOST_IMAGES),
         ),
     ] = None,
@@ -189,7 +212,7 @@ def scaling(
     recipe: Recipe = None,
     settings: Timed = _TIMED,
 ) -> int:
-    """Measure the efficiency of 1 to N replicas, and what collectives and input cost."""
+    """Measure the efficiency of 1 to N replicas, and the time that collectives and input take."""
     train = _train_settings(recipe, config, settings, decided=_NOT_TIMED)
     asked = None if replicas is None else parse_whole_numbers("--replicas", replicas)
     from ..sweep.checks import check_experiment
@@ -197,6 +220,11 @@ def scaling(
     from ..sweep.scaling import MODES, ScalingSweep
 
     chosen = parse_names("--modes", modes, MODES)
+    if global_batch is not None and "strong" not in chosen:
+        raise UserError(
+            "received --global-batch, which does nothing without --modes strong: add that, or"
+            " remove it"
+        )
 
     def experiment(counts: list[int]) -> ScalingSweep:
         return ScalingSweep(

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ..errors import TrainingError
+from ..errors import TrainingError, UserError
 from ..training.config import TrainConfig
 from .options import ConfigFile, Recipe, given, options_of, read_files
 
@@ -22,6 +22,13 @@ def train(
     *,
     config: ConfigFile = None,
     recipe: Recipe = None,
+    resume: Annotated[
+        str | None,
+        Parameter(
+            help="Folder of a run to continue from its newest checkpoint, with its own settings;"
+            " also on other --replicas, and with more --epochs."
+        ),
+    ] = None,
     config_from_wandb: Annotated[
         bool, Parameter(help="Take the settings that a W&B sweep's agent chose.", negative=())
     ] = False,
@@ -29,7 +36,15 @@ def train(
 ) -> int:
     """Train a WideResNet on Fashion-MNIST."""
     chosen = read_files(recipe, config)
-    if config_from_wandb:
+    if resume is not None:
+        if config_from_wandb:
+            raise UserError("--resume has the run's own settings: remove --config-from-wandb")
+        from ..training.resume import config_to_resume
+
+        run_config = config_to_resume(resume, chosen | given(settings))
+        if run_config is None:
+            return 0
+    elif config_from_wandb:
         from ..training.wandb_agent import sweep_config
 
         run_config = sweep_config(chosen, given(settings))
@@ -37,7 +52,7 @@ def train(
         run_config = TrainConfig.from_dict(chosen | given(settings))
     from ..training.run import train as run
 
-    result = run(run_config)
+    result = run(run_config) if resume is None else run(run_config, resume=True)
     if result.diverged is not None:
         raise TrainingError(
             f"{result.diverged}: lower --base-lr, which is {run_config.base_lr:g}, or raise"

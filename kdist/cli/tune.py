@@ -8,13 +8,13 @@ from ..signals import signal_of
 from ..training.config import TrainConfig
 from ..training.fields import field_names
 from ..training.recipes import read_settings
-from ..training.settings import FOLDERS, Output
+from ..training.settings import FOLDERS, Checkpoints, Output
 from ..tuning.search import IDLE, Search, check_given
 from .options import ConfigFile, given, options_of, read_files
 
 _PLAIN = {"model", "space", "config"}
-# What a trial does not heed; a search has a folder of its own.
-_NOT_TAKEN = {*IDLE, "save_model"} | (FOLDERS & field_names(Output))
+# What a trial does not heed; a search has a folder of its own, and saves its models itself.
+_NOT_TAKEN = {*IDLE, "save_model"} | (FOLDERS & field_names(Output)) | field_names(Checkpoints)
 
 _SEARCH_OPTIONS = options_of(Search, without=_PLAIN)
 _TRIAL_OPTIONS = options_of(TrainConfig, without=_NOT_TAKEN)
@@ -43,7 +43,7 @@ def tune(
     search: Annotated[SearchOptions, Parameter(name="*")] = _SEARCH,
     settings: Annotated[TrialOptions, Parameter(name="*")] = _TRIAL,
 ) -> int:
-    """Search for good hyperparameters; the same command again resumes where it was cut short."""
+    """Search for good hyperparameters; the same command again resumes an interrupted search."""
     asked = Search(
         model=model,
         space=None if space is None else read_settings(space),

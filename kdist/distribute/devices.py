@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from ..arguments import as_integer
 from ..errors import UserError
-from .start_up_messages import DEV, quiet_stderr
+from .tensorflow_logging import DEV, quiet_stderr
 
 # The number of logical CPUs is fixed once TensorFlow has started. Idle ones cost nothing, so there
 # are enough for a later strategy in the same process that uses more replicas than the first: 8, the

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from .. import _upstream
 from ..ops.collectives import all_reduce_sum
-from .kinds import Kind
+from .reduction_kinds import Kind
 from .replica_batch import ReplicaBatch
 
 

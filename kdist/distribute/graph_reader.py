@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .kinds import Kind, Term, kind_of_product, kind_of_quotient, kind_of_sum
 from .operations import (
     ADDITIONS,
     CONSTANTS,
@@ -23,6 +22,7 @@ from .operations import (
     slices_first_size,
     takes_all_rows,
 )
+from .reduction_kinds import Kind, Term, kind_of_product, kind_of_quotient, kind_of_sum
 
 # Operations further back than this are not read; such a tensor is judged by its shape.
 _MAX_DEPTH = 100

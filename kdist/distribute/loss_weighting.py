@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from .. import _upstream
 from ..ops.collectives import all_reduce_sum
-from .kinds import Kind, Term
+from .reduction_kinds import Kind, Term
 from .replica_batch import ReplicaBatch
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..ops.collectives import all_reduce_sum
-from .kinds import Kind
+from .reduction_kinds import Kind
 from .replica_batch import ReplicaBatch
 
 

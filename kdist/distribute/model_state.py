@@ -14,6 +14,8 @@ class ModelState:
     """Samples per full batch of this fit; `None` once the first training step has checked it."""
     is_prepared: bool = False
     """Whether the model has been checked, so that warnings are given only once."""
+    is_compared: bool = False
+    """Whether the workers have compared the model as it is compiled."""
     warned: set[str] = field(default_factory=set)
     """Lines of the user's program, and layers, that were already reported."""
     gradient_norms: GradientNorms | None = None
@@ -26,4 +28,5 @@ class ModelState:
     def reset(self) -> None:
         """Reset what depends on how the model was compiled."""
         self.is_jitted = False
+        self.is_compared = False
         self.auto_steps = _upstream.AutoSteps()

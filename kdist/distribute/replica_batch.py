@@ -10,7 +10,7 @@ from .. import _upstream
 from ..ops.collectives import all_reduce_sum, differentiable_all_reduce_sum
 from .devices import device_type
 from .graph_reader import GraphReader
-from .kinds import Kind
+from .reduction_kinds import Kind
 
 
 class ReplicaBatch:
@@ -32,7 +32,7 @@ class ReplicaBatch:
         self.reader = GraphReader(self.static_rows)
         self.mark(self.samples, "COUNT")  # even if it is a constant
         self.may_be_empty = not self.static_rows and _can_be_padded(leaves, must_not_be_empty)
-        self.replica = _upstream.replica_index()
+        self.replica = _upstream.replica_place()
         self.replicas = tf.distribute.get_replica_context().num_replicas_in_sync
         rows = tf.maximum(self.samples, 1) if self.may_be_empty else self.samples
         self.rows = tf.cast(rows, "int64")
@@ -145,7 +145,7 @@ class ReplicaBatch:
         after = tf.reduce_sum(counts[self.replica + 1 :])
         # A sum of tensors that are zero outside the replica's rows: it allows uneven batches.
         rows = tf.pad(
-            tf.cast(tensor, "int32") if kind == tf.bool else tensor,
+            tf.cast(tensor, "int32") if kind in _NOT_SUMMED else tensor,
             [[before, after]] + [[0, 0]] * (len(tensor.shape) - 1),
         )
         total = self.all_reduce_sum(rows) if kind.is_floating else all_reduce_sum(rows)
@@ -156,6 +156,10 @@ class ReplicaBatch:
         value = tf.convert_to_tensor(value)
         row = tf.one_hot(self.replica, self.replicas, dtype=value.dtype)
         return tf.reshape(row, [-1] + [1] * len(value.shape)) * value
+
+
+# Collectives of several workers sum no small integers.
+_NOT_SUMMED = (tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16)
 
 
 def _can_be_padded(leaves: Sequence[Any], must_not_be_empty: bool) -> bool:

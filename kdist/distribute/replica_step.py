@@ -29,7 +29,8 @@ def replica_step(
     undivided = not any(
         isinstance(leaf, tf.distribute.DistributedValues) for leaf in keras.tree.flatten(args)
     )
-    counts = None if undivided else _static_counts(strategy, args)
+    is_known = not undivided and strategy.workers == 1
+    counts = _static_counts(strategy, args) if is_known else None
     state = strategy.model_state(model)
     seed = _upstream.global_seed(strategy)
     averaged = frozenset(id(variable.value) for variable in moving_statistics(model))

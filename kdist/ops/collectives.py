@@ -17,11 +17,24 @@ def all_reduce_sum(values: Any) -> Any:
     _upstream.check_no_inner_graph("A layer or the step")
     context = tf.distribute.get_replica_context()
     stopped = tf.nest.map_structure(_stop_gradient, values)
-    total = context.all_reduce(tf.distribute.ReduceOp.SUM, stopped)
+    total = _sum_by_dtype(context, stopped)
     batch = _upstream.active_batch()
     if batch is not None:
         tf.nest.map_structure(lambda one: batch.mark(one, "SAME"), total)
     return total
+
+
+def _sum_by_dtype(context: Any, values: Any) -> Any:
+    """Sum tensors of each dtype separately, as TensorFlow packs what it sums together."""
+    if not isinstance(values, list | tuple):
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
+    results = list(values)
+    for dtype in dict.fromkeys(value.dtype for value in values):
+        chosen = [index for index, value in enumerate(values) if value.dtype == dtype]
+        sums = context.all_reduce(tf.distribute.ReduceOp.SUM, [values[i] for i in chosen])
+        for index, total in zip(chosen, sums, strict=True):
+            results[index] = total
+    return results
 
 
 def differentiable_all_reduce_sum(value: Any) -> Any:

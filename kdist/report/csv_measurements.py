@@ -33,7 +33,7 @@ class CsvMeasurements:
 def read_csv_measurements(path: Path) -> CsvMeasurements:
     """Read a CSV file with the columns `batch_size`, `images_per_sec` and, optionally, `replicas`.
 
-    Other columns are left alone, and so are empty lines.
+    Other columns and empty lines are ignored.
 
     Raises:
         UserError: It cannot be read, lacks a column or has a value that is no number above 0; the
@@ -44,11 +44,11 @@ def read_csv_measurements(path: Path) -> CsvMeasurements:
     if absent:
         raise UserError(
             f"no column {' and '.join(absent)}: expected a CSV file with batch_size,"
-            " images_per_sec and, if you like, replicas"
+            " images_per_sec and, optionally, replicas"
         )
     rows = [_row(line, number) for number, line in lines]
     if not rows:
-        raise UserError("it has no line of numbers")
+        raise UserError("it has no rows of measurements")
     return CsvMeasurements(name=sanitize_text(path.stem), path=path, rows=rows)
 
 
@@ -60,9 +60,9 @@ def _read(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
         reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
         return list(reader.fieldnames), [(reader.line_num, line) for line in reader]
     except OSError as error:
-        raise UserError(f"unreadable: {error.strerror}") from error
+        raise UserError(f"cannot be read: {error.strerror}") from error
     except (ValueError, csv.Error) as error:
-        raise UserError(f"unreadable: no CSV file: {error}") from error
+        raise UserError(f"not a valid CSV file: {error}") from error
 
 
 def _row(line: Mapping[str, str], number: int) -> Row:

@@ -7,8 +7,8 @@ from ..runs.run_record import RunRecord
 from ..runs.text import count
 from ..sweep.sweep_record import SweepRecord
 from ..training.model_name import model_name
+from .compared_results import shares_cores
 from .inputs import Sources
-from .results import shares_cores
 
 
 def page_title(sources: Sources) -> str:
@@ -63,7 +63,7 @@ def _run_machine(run: RunRecord) -> str:
         return ""
     replicas = count(run.fact("replicas") or 1, "replica")
     shared = " (logical CPUs, shared cores)" if run.shares_cores else ""
-    return f"{replicas} on {kinds}{shared}"
+    return f"{replicas}{run.of_workers} on {kinds}{shared}"
 
 
 def _sweep_machine(sweep: SweepRecord) -> str:

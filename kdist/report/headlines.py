@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 from ..analysis.time_to_target import TimeToTarget, time_to_target
 from ..charts.formatting import accuracy, rate, seconds
 from ..runs.text import count
-from .results import Result, by_group
+from .compared_results import Result, by_group
 
 
 @dataclass(frozen=True)

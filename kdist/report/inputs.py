@@ -9,7 +9,7 @@ from ..runs.run_record import FILES, RunRecord, read_run
 from ..sweep.results import SWEEP_FILE, read_sweep
 from ..sweep.sweep_record import SweepRecord
 from .csv_measurements import CsvMeasurements, read_csv_measurements
-from .names import distinguish, name_runs, name_sweeps, with_sweep_name
+from .run_names import distinguish, name_runs, name_sweeps, with_sweep_name
 from .search_record import SEARCH_FILE, SearchRecord, read_search
 from .skipped import Skipped
 

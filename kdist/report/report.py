@@ -8,10 +8,10 @@ from ..charts.figure import Figure
 from ..charts.style import LIGHT
 from ..errors import UserError
 from ..runs.run_record import RunRecord
+from .compared_results import find_results
 from .heading import page_facts, page_title
 from .headlines import Headline, headlines
 from .inputs import Sources
-from .results import find_results
 from .sections import Rows, Section, make_sections
 from .skipped import Skipped
 

@@ -59,7 +59,8 @@ def _time_to_target(run: RunRecord) -> str:
 
 
 def _replicas(run: RunRecord) -> str:
-    return _number(run, "replicas") + (f", {SHARED_CORES}" if run.shares_cores else "")
+    cores = f", {SHARED_CORES}" if run.shares_cores else ""
+    return f"{_number(run, 'replicas')}{run.of_workers}{cores}"
 
 
 _COLUMNS = (

@@ -7,9 +7,9 @@ from pathlib import Path
 from ..errors import UserError
 from ..runs.text import sanitize_text
 from ..tuning.objective import Objective, find_objective
-from ..tuning.results import TrialResult, best_first, read_trials
 from ..tuning.search import Search
 from ..tuning.search_folder import SearchFolder
+from ..tuning.search_results import TrialResult, best_first, read_trials
 
 SEARCH_FILE = "search.json"
 

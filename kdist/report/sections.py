@@ -21,7 +21,7 @@ from .heading import sweep_title
 from .inputs import Sources
 from .runs_table import SHARED_CORES, runs_table
 from .search_record import SearchRecord
-from .settings_diff import run_settings, shared
+from .settings_diff import settings_of, shared
 from .skipped import Skipped
 from .table import Table
 from .tables import (
@@ -219,7 +219,7 @@ def _settings_section(runs: Sequence[RunRecord], baseline: RunRecord | None) -> 
         title="Settings",
         lead="" if table or len(runs) == 1 else "All runs have the same settings.",
         tables=[table] if table else [],
-        settings=shared([run_settings(run) for run in runs]),
+        settings=shared([settings_of(run) for run in runs]),
     )
 
 

@@ -23,7 +23,7 @@ _FACTS = (
 _VERSION = "version of "
 
 
-def run_settings(run: RunRecord) -> dict[str, str]:
+def settings_of(run: RunRecord) -> dict[str, str]:
     """Return the settings and facts of a run as text; those that are not known are missing."""
     values: dict[str, Any] = {k: v for k, v in run.settings.items() if k not in FOLDERS}
     values.pop("replicas", None)  # the settings may leave it open

@@ -8,7 +8,7 @@ from ..runs.run_record import RunRecord, finite
 from ..sweep.experiment import ResultsTable
 from .csv_measurements import CsvMeasurements
 from .search_record import SearchRecord
-from .settings_diff import differing, run_settings
+from .settings_diff import differing, settings_of
 from .skipped import Skipped
 from .table import Cell, Table, header
 
@@ -19,7 +19,7 @@ _SIDE_BY_SIDE = 4
 def diff_table(runs: Sequence[RunRecord], baseline: RunRecord) -> Table | None:
     """Make a table of the settings that differ from the baseline's; `None` if none do."""
     ordered = [baseline, *(run for run in runs if run is not baseline)]
-    settings = [run_settings(run) for run in ordered]
+    settings = [settings_of(run) for run in ordered]
     names = differing(settings)
     if not names:
         return None

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,8 @@ from ..atomic_files import (
     remove_empty,
     writable_folder,
 )
-from ..errors import UserError
+from ..errors import UserError, error_text
+from ..input_files import parse_json, read_text
 
 if TYPE_CHECKING:
     import keras
@@ -23,33 +25,50 @@ _HINT = "free some space, or pass another --run-dir"
 
 
 class RunFolder:
-    """A new folder for one run: `config.json`, `history.csv`, `summary.json`, `model.keras`.
+    """A folder for one run: `config.json`, `history.csv`, `summary.json`, `model.keras`.
 
     Args:
         path: The folder; `None` makes `runs/<date>-<time>`. It is created with its parents, and
-            has to be empty.
+            has to be empty, but for what is left of a run that was killed as it began.
+        resumed: Whether it is the folder of a run that is resumed instead.
+
+    Attributes:
+        is_resumed: Whether it is.
 
     Raises:
         UserError: The folder is not empty, not a folder, or cannot be written.
     """
 
-    def __init__(self, path: str | None) -> None:
+    is_written = True
+    """Whether this process writes the run."""
+
+    def __init__(self, path: str | None, *, resumed: bool = False) -> None:
         self.path = Path(path) if path is not None else _unused_name()
+        self.is_resumed = resumed
         self._made = writable_folder(self.path, option="--run-dir")
-        if any(self.path.iterdir()):
+        if not resumed and not self._was_never_begun():
             raise UserError(
                 f"the run folder {self.path} is not empty: pass another --run-dir, or remove it"
             )
 
     def discard(self) -> None:
         """Remove what was created for the run, unless it has a result or other files."""
-        if not self._holds_a_result():
-            for file in (self.path / "config.json", self.history):
-                file.unlink(missing_ok=True)
+        if not self.is_resumed and not self._holds_a_result():
+            names = ("config.json", "plan.json", self.history.name, "checkpoints/.lock")
+            for name in names:
+                (self.path / name).unlink(missing_ok=True)
+            remove_empty([self.checkpoints])
         remove_empty(self._made)
 
+    def _was_never_begun(self) -> bool:
+        """Whether nothing was trained here: `config.json` is written before the first step."""
+        if any(self.checkpoints.glob("[!.]*")):
+            return False
+        unfinished = re.compile(r"plan\.json|checkpoints|\.\d+\.(plan|config)\.json")
+        return all(unfinished.fullmatch(one.name) for one in self.path.iterdir())
+
     def _holds_a_result(self) -> bool:
-        if (self.path / "summary.json").exists():
+        if (self.path / "summary.json").exists() or any(self.checkpoints.glob("[!.]*")):
             return True
         if not self.history.exists():
             return False
@@ -62,9 +81,33 @@ class RunFolder:
         return self.path / "history.csv"
 
     @property
+    def checkpoints(self) -> Path:
+        """The folder of the checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
     def model(self) -> Path:
         """The trained model."""
         return self.path / "model.keras"
+
+    def read_json(self, name: str) -> dict[str, Any] | None:
+        """Return the values in the file `name`; `None` if there is no such file.
+
+        Raises:
+            UserError: It cannot be read.
+        """
+        path = self.path / name
+        try:
+            return dict(parse_json(read_text(path)))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            raise UserError(f"cannot read {path}: {error_text(error)}") from error
+
+    def remove_summary(self) -> None:
+        """Remove the result of a run that is about to be trained on."""
+        with explain_write_errors(self.path, hint=_HINT):
+            (self.path / "summary.json").unlink(missing_ok=True)
 
     def write_json(self, name: str, values: Mapping[str, Any]) -> None:
         """Write `values` to the file `name`, completely or not at all.

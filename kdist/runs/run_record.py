@@ -54,6 +54,12 @@ class RunRecord:
         names = devices if isinstance(devices, list) else []
         return len(names) > 1 and all("CPU" in str(name) for name in names)
 
+    @property
+    def of_workers(self) -> str:
+        """Whose the replicas are, such as ` of 2 workers`; nothing for a single one."""
+        workers = int(self.fact("workers") or 1)
+        return f" of {workers} workers" if workers > 1 else ""
+
     def fact(self, name: str) -> float | None:
         """Return a number of the summary if it is finite, otherwise `None`."""
         return finite(self.summary.get(name))

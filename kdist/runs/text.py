@@ -15,6 +15,20 @@ def count(number: float, noun: str) -> str:
     return f"{rounded} {noun}{'' if rounded == '1' else 's'}"
 
 
+def time_left(seconds: float) -> str:
+    """Describe how long work still takes.
+
+    Example:
+        >>> time_left(42.4), time_left(90), time_left(9000)
+        ('about 42 seconds left', 'about 1.5 minutes left', 'about 2.5 hours left')
+    """
+    if seconds < 60:
+        return f"about {seconds:.0f} seconds left"
+    if seconds < 7200:
+        return f"about {seconds / 60:,.1f} minutes left"
+    return f"about {seconds / 3600:,.1f} hours left"
+
+
 def sanitize_text(value: Any) -> Any:
     r"""Replace characters that UTF-8 cannot encode, as in folder names of another encoding.
 

@@ -27,9 +27,9 @@ class AccuracySweep(Experiment):
         batch_sizes: Training images per batch and replica.
         lr_rules: How the learning rate follows the global batch.
         replicas: Numbers of replicas.
-        base_lr: The learning rate that suits ...
-        base_batch: ... this global batch.
-        seeds: How many runs, each with another seed.
+        base_lr: The learning rate for a global batch of `base_batch`.
+        base_batch: Training images per global batch for which `base_lr` was chosen.
+        seeds: How many runs of each setting, each with another seed.
     """
 
     kind: ClassVar[str] = "accuracy"

@@ -1,5 +1,6 @@
 """Checks of a sweep before anything is run, and before TensorFlow is imported."""
 
+from ..data.datasets import needs_no_download
 from ..errors import UserError
 from ..training.config import TrainConfig
 from ..training.pipelines import load_data
@@ -13,7 +14,8 @@ def check_experiment(experiment: Experiment) -> None:
     """Check the settings of all runs, and their data where it need not be downloaded.
 
     Raises:
-        UserError: There are too many runs, or one of them would be refused.
+        UserError: There are too many runs, one of them would be refused, or its speed could not be
+            measured.
     """
     runs = len(experiment.round(0)) * experiment.repetitions
     if runs > _MOST_RUNS:
@@ -27,5 +29,13 @@ def check_experiment(experiment: Experiment) -> None:
         for point in experiment.round(experiment.repetitions - 1)
     ]
     for config in configs[:1]:  # they have the same data
-        if config.data_dir is not None or config.dataset == "sample":
-            load_data(config, announce=lambda _: None)
+        if needs_no_download(config.dataset, config.data_dir):
+            _check_batches(experiment, len(load_data(config, announce=lambda _: None).train_images))
+
+
+def _check_batches(experiment: Experiment, images: int) -> None:
+    if images < experiment.timed_batch:
+        raise UserError(
+            f"{images:,} training images do not fill a global batch of {experiment.timed_batch:,},"
+            " so that its speed cannot be measured: drop the largest batch or number of replicas"
+        )

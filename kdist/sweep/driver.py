@@ -14,6 +14,7 @@ from ..signals import signal_of
 from .experiment import Experiment, Point
 from .progress import Progress
 from .results import read_point
+from .resumable import can_be_resumed
 from .run_point import OUT_OF_MEMORY
 from .sweep_folder import SweepFolder
 
@@ -26,7 +27,7 @@ class Outcome:
 
     Args:
         rows: Of all points that ended, those of earlier calls too, in the order of the points.
-        left: How many points have not run.
+        left: How many points remain.
         interrupted: The signal that ended it; `None` if none did.
         stopped: Why it stopped early; empty where it did not.
     """
@@ -45,7 +46,7 @@ def run_sweep(
     console: Console,
     retry_failed: bool = False,
 ) -> Outcome:
-    """Run what is left of a sweep, one point after the other.
+    """Run the remaining points of a sweep, one after the other.
 
     A point that fails gets a row with its error, and the next one is run. A full disk ends the
     sweep, as every further point would fail; so do Ctrl-C, SIGTERM and SIGHUP. None leaves a row
@@ -54,7 +55,8 @@ def run_sweep(
     Args:
         experiment: What is to be run.
         folder: The sweep's.
-        run_point: Runs one point in its empty folder, as `kdist.sweep.run_point.run_point`.
+        run_point: Runs one point in its folder, as `kdist.sweep.run_point.run_point`; it is empty,
+            unless `can_be_resumed`.
         console: Takes the table and the lines about the progress.
         retry_failed: Run points again that failed in an earlier call.
 
@@ -75,7 +77,9 @@ def run_sweep(
                     continue
                 progress.begin(point)
                 row = _without_memory(point, points, rows)
-                path = folder.clear_point(point.name)
+                path = folder.point(point.name)
+                if not can_be_resumed(path, point.config):
+                    path = folder.clear_point(point.name)
                 row = row or run_point(point, path, type(experiment))
                 folder.write_point(row)
                 rows[point.name] = row
@@ -94,7 +98,7 @@ def run_sweep(
 
 
 def why_stopped(error: OSError, folder: SweepFolder) -> str:
-    """Why files cannot be written, for a reader."""
+    """Why files cannot be written, for the message."""
     why = error_text(error)
     try:
         free = shutil.disk_usage(folder.path).free / 2**20

@@ -21,7 +21,7 @@ class Point:
     Args:
         name: Its folder's.
         config: Settings of the run, as `TrainConfig` takes them.
-        axes: What it stands for, columns of its row.
+        axes: The values that identify it, columns of its row.
         group: Equal for points that are repetitions of each other.
         ablate: As in `kdist.training.train`.
     """
@@ -54,7 +54,8 @@ class ResultsTable:
 class Experiment(abc.ABC):
     """A kind of sweep with its settings, the fields: equal settings are the same sweep.
 
-    A new kind is a subclass in a file of its own and a line in `kinds.py`. What is computed from
+    A new kind is a subclass in a file of its own and a line in `kinds.py`. It varies settings of
+    `TrainConfig`: what is none has to become one first. What is computed from
     rows are class methods, as a report has rows and settings but no experiment to run.
 
     Attributes:
@@ -78,7 +79,7 @@ class Experiment(abc.ABC):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What was asked for, as plain data."""
+        """The settings, as plain data."""
         return dataclasses.asdict(self)
 
     def describe(self) -> str:
@@ -91,6 +92,11 @@ class Experiment(abc.ABC):
     def columns(cls) -> Columns:
         """All columns of its rows, in the order of `points.csv`."""
         return {**POINT, **cls.axes, **RUN}
+
+    @property
+    def timed_batch(self) -> int:
+        """The largest global batch whose speed is measured, which the data have to fill."""
+        return 0
 
     @property
     @abc.abstractmethod
@@ -133,7 +139,7 @@ class Experiment(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
-        """The summary for a reader; a table without rows is not among them."""
+        """The summary as tables for printing; tables without rows are omitted."""
 
     @classmethod
     @abc.abstractmethod
@@ -149,16 +155,16 @@ class Experiment(abc.ABC):
         """The charts, and the data that they name.
 
         Args:
-            name: Of the sweep, for titles; empty where the reader knows.
+            name: Of the sweep, for titles; empty where the page names it.
             rows: Of the points that are done.
             summary: What `summarize` returned for them.
             runs: Run folders by the name of their point, where the experiment trains.
-            prefix: What the figures' ids and the names of their data begin with.
+            prefix: Prefix of the figures' ids and of the names of their data.
         """
 
 
 ExperimentOrMaker = Experiment | Callable[[dict[str, Any]], Experiment]
-"""An experiment, or what makes it once it is known where it runs, from the `machine`."""
+"""An experiment, or a function that makes it from the description of the machine."""
 
 
 def common_settings(train: Mapping[str, Any], replicas: Sequence[int]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from rich.console import Console
 from ..errors import UserError
 from .driver import ended_rows
 from .experiment import Experiment, ExperimentOrMaker
-from .output import print_chart, print_line, print_results
+from .output import print_chart, print_line, print_results, say_whether_all_failed
 from .results import Sweep, read_sweep
 from .sweep_folder import check_same, read_summary
 
@@ -22,7 +22,7 @@ def show_finished(
     machine: Callable[..., dict[str, Any]],
     retry_failed: bool,
     console: Console,
-) -> bool:
+) -> int | None:
     """Show the results of a sweep, if all its points have ended.
 
     Args:
@@ -34,7 +34,7 @@ def show_finished(
         console: Takes all output.
 
     Returns:
-        Whether nothing is left to do.
+        The exit code; `None` if points are left.
 
     Raises:
         UserError: The folder contains another sweep, or one of another machine.
@@ -42,25 +42,27 @@ def show_finished(
     try:
         sweep = read_sweep(folder)
     except UserError:
-        return False  # `open_folder` says why
+        return None  # `open_folder` says why
+    if not sweep.points:
+        return None
     here = machine(devices=sweep.machine.get("devices") or [])
     asked = experiment if isinstance(experiment, Experiment) else experiment(sweep.machine)
     wanted = {"kind": asked.kind, "settings": asked.settings, "machine": here}
     check_same(sweep, json.loads(json.dumps(wanted)))
     summary = read_summary(folder)
     if summary is None or not _is_complete(sweep, asked, retry_failed):
-        return False
+        return None
     try:
         print_results(console, type(asked), summary)
     except (KeyError, TypeError, ValueError):  # of another version: it is summed up again
-        return False
+        return None
     for path in sorted(folder.glob("*.png")):
         print_chart(console, path)
     print_line(
         console,
         f"The sweep in {folder} is finished: to run it again, pass another --output",
     )
-    return True
+    return say_whether_all_failed(console, len(summary["failed"]), len(asked.points()))
 
 
 def _is_complete(sweep: Sweep, experiment: Experiment, retry_failed: bool) -> bool:

@@ -45,8 +45,8 @@ def shared_cores_warning(about: dict[str, Any], replicas: int) -> str | None:
     if replicas == 1 or not on_cpu(about):
         return None
     return (
-        "Replicas are logical CPUs that share this machine's cores: no speed-up can be read out of"
-        " these figures, only what a step on several replicas costs besides its computing."
+        "Replicas are logical CPUs that share this machine's cores: these figures do not measure a"
+        " speed-up, only the overhead of a step on several replicas."
     )
 
 

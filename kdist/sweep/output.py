@@ -33,6 +33,21 @@ def print_chart(console: Console, path: Path) -> None:
     print_line(console, f"Chart: {path}")
 
 
+def say_whether_all_failed(console: Console, failed: int, points: int) -> int:
+    """Print that every point failed, if so.
+
+    Returns:
+        The sweep's exit code: 1 if there is no result, else 0.
+    """
+    if failed < points:
+        return 0
+    which = "The only point" if points == 1 else f"All {points} points"
+    print_line(
+        console, f"{which} failed: --retry-failed runs {'it' if points == 1 else 'them'} again"
+    )
+    return 1
+
+
 def _print_table(console: Console, table: ResultsTable) -> None:
     shown = Table(*table.columns, title=table.title)
     for row in table.rows:

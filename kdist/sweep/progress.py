@@ -17,6 +17,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from ..analysis.groups import Row
+from ..runs.text import time_left
 from .experiment import Point
 
 # Points take minutes: their pace is that of all of them, not of rich's last half minute.
@@ -31,7 +32,7 @@ class Progress:
     Args:
         points: All points of the sweep.
         rows: Those that ended, by name.
-        console: Where to.
+        console: Where it is printed.
     """
 
     def __init__(self, points: Sequence[Point], rows: Mapping[str, Row], console: Console) -> None:
@@ -70,16 +71,16 @@ class Progress:
             self._live.stop()
 
     def begin(self, point: Point) -> None:
-        """Say which point runs."""
+        """Show which point is running."""
         self._current = point
         self._bar.update(self._task, description=point.name)
 
     def end(self, row: Row) -> None:
-        """Say how it ended."""
+        """Show how a point ended."""
         self._bar.advance(self._task)
         if not self._console.is_terminal or row["status"] == "failed":
             left = self._bar.tasks[0].time_remaining
-            rest = f", about {left / 60:.1f} minutes left" if left else ""
+            rest = f", {time_left(left)}" if left else ""
             self._console.print(
                 f"{len(self._rows)} of {len(self._points)}: {row['name']}: {outcome(row)}{rest}",
                 markup=False,
@@ -108,7 +109,7 @@ class Progress:
 
 
 def outcome(row: Row) -> str:
-    """A point's row in a few words."""
+    """The result of a point in a few words."""
     if row["status"] == "failed":
         return f"failed: {row['error']}"
     words = []

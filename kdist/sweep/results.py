@@ -1,4 +1,4 @@
-"""A sweep's folder, read: its settings, and a row for each point."""
+"""Reads the folder of a sweep: its settings, and a row for each point."""
 
 import dataclasses
 import os
@@ -19,12 +19,12 @@ _STATUSES = ("done", "failed")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """A sweep as it lies in its folder, finished or not.
+    """A sweep read from its folder, finished or not.
 
     Args:
         path: The folder.
         kind: A key of `EXPERIMENTS`.
-        settings: What was asked for.
+        settings: Those of the sweep.
         machine: Where it ran.
         points: The rows of the points that ended, with the columns of the kind, by name.
         skipped: Folders of points that are skipped, each with the reason.
@@ -47,7 +47,7 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
         path: The folder, the one with `sweep.json` in it.
 
     Raises:
-        UserError: It is no folder of a sweep, or one of another version of kdist.
+        UserError: It is not a sweep folder, or one of another version of kdist.
     """
     folder = Path(path)
     about = read_about(folder)
@@ -104,19 +104,21 @@ def read_about(folder: Path) -> dict[str, Any]:
         about = parse_json(read_text(file))
     except OSError as error:
         raise UserError(
-            f"{folder} is no folder of a sweep: its sweep.json cannot be read ({error.strerror});"
+            f"{folder} is not a sweep folder: its sweep.json cannot be read ({error.strerror});"
             " pass the folder that kdist sweep named"
         ) from error
     except ValueError as error:
         raise UserError(
-            f"{file} is no JSON ({error}): pass the folder that kdist sweep named"
+            f"{file} is not valid JSON ({error}): pass the folder that kdist sweep named"
         ) from error
     if not isinstance(about, dict) or "format" not in about:
-        raise UserError(f"{file} is not of kdist sweep: pass the folder that kdist sweep named")
+        raise UserError(
+            f"{file} was not written by kdist sweep: pass the folder that kdist sweep named"
+        )
     if about["format"] != SWEEP_FORMAT:
         raise UserError(
             f"{folder} has format {about['format']}, this kdist reads {SWEEP_FORMAT}: read it with"
-            " the kdist that wrote it, or sweep anew into another --output"
+            " the kdist that wrote it, or run the sweep again with another --output"
         )
     parts = {name: about.get(name) for name in ("kind", "settings", "machine")}
     if (

@@ -1,6 +1,7 @@
-"""`sweep`: finds or makes the folder, runs what is left, shows the results."""
+"""`sweep`: finds or makes the folder, runs the remaining points, shows the results."""
 
 import dataclasses
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,15 +13,16 @@ from ..analysis.groups import done, failures
 from ..atomic_files import atomic_write
 from ..runs.text import count
 from ..training.model_name import model_name
+from ..training.workers import refuse_workers
 from .checks import check_experiment
 from .driver import Outcome, RunPoint, run_sweep, why_stopped
 from .experiment import Experiment, ExperimentOrMaker
 from .finished import show_finished
 from .machine import machine as describe_machine
 from .machine import shared_cores_warning
-from .output import print_chart, print_line, print_results
+from .output import print_chart, print_line, print_results, say_whether_all_failed
 from .run_point import run_point as run_in_process
-from .sweep_folder import SweepFolder, holds_sweep, open_folder
+from .sweep_folder import SweepFolder, earlier_results, holds_sweep, open_folder
 from .sweep_record import read_runs
 
 _FILE_WIDTH = 160
@@ -39,7 +41,7 @@ def sweep(
     """Run a sweep, resume one, or show the results of a finished one.
 
     Args:
-        experiment: The experiment, or what makes it.
+        experiment: The experiment, or a function that makes it.
         output: Its folder, see `open_folder`.
         fresh: See there.
         retry_failed: Run points again that failed in an earlier call.
@@ -48,20 +50,22 @@ def sweep(
         console: Takes all output.
 
     Returns:
-        An exit code: 0, 1 where it stopped early, 128 + the signal's number after Ctrl-C, SIGTERM
-        or SIGHUP.
+        An exit code: 0, 1 where it stopped early or every point failed, 128 + the signal's number
+        after Ctrl-C, SIGTERM or SIGHUP.
 
     Raises:
         UserError: Invalid settings, or another sweep in the folder; nothing was run then.
     """
+    refuse_workers(os.environ, "kdist sweep")
     # A file has no width of its own: what the tables want.
     console = console or Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     if isinstance(experiment, Experiment):
         _check_and_describe(experiment, console)
     if output is not None and holds_sweep(output, fresh=fresh):
         path, again = Path(output), retry_failed
-        if show_finished(experiment, path, machine=machine, retry_failed=again, console=console):
-            return 0
+        code = show_finished(experiment, path, machine=machine, retry_failed=again, console=console)
+        if code is not None:
+            return code
     print_line(console, "Listing this machine's devices")
     about = machine()
     if not isinstance(experiment, Experiment):
@@ -81,6 +85,12 @@ def sweep(
         print_line(
             console, f"{'Resuming the sweep in' if found else 'Sweep folder:'} {folder.path}"
         )
+        earlier = None if found or output is not None or fresh else earlier_results(folder)
+        if earlier is not None:
+            print_line(
+                console,
+                f"A sweep with the same settings is finished; --output {earlier} shows its results",
+            )
         outcome = run_sweep(
             experiment, folder, run_point=run_point, console=console, retry_failed=retry_failed
         )
@@ -133,7 +143,7 @@ def _not_drawn(failed: int) -> str:
 
 def _end(outcome: Outcome, folder: SweepFolder, points: int, console: Console) -> int:
     if not outcome.left and not outcome.stopped:
-        return 0
+        return say_whether_all_failed(console, len(failures(outcome.rows)), points)
     interrupted = outcome.interrupted
     why = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
     print_line(

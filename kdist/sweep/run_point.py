@@ -1,4 +1,4 @@
-"""Runs one point in a process of its own, and makes its row."""
+"""Runs one point in a separate process, and makes its row."""
 
 import contextlib
 import errno
@@ -14,8 +14,10 @@ from ..analysis.groups import Row
 from ..atomic_files import atomic_write
 from ..errors import UserError
 from ..runs.run_record import RunRecord, read_run
+from ..signals import hold_signals
 from .experiment import Experiment, Point
 from .results import why_invalid
+from .resumable import can_be_resumed, remove_checkpoints, run_config
 from .sweep_folder import as_json
 
 OUT_OF_MEMORY = "out of memory"
@@ -34,9 +36,10 @@ _LEAST_FREE_BYTES = 2**16
 
 
 def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
-    """Run a point in its folder, which is empty.
+    """Run a point in its folder, which is empty or has a run that can be resumed.
 
     The run's own folder is `run/`, what its process prints goes into `output.log` and `errors.log`.
+    A run that cannot be resumed after all is begun anew.
 
     Args:
         point: The point.
@@ -52,13 +55,11 @@ def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
     """
     row: Row = dict.fromkeys(experiment.columns())
     row |= {"name": point.name, "kind": experiment.kind, **point.axes}
-    order = {
-        "config": {**point.config, "run_dir": str(folder / "run")},
-        "ablate": point.ablate,
-        "parent": os.getpid(),
-    }
-    atomic_write(folder / "order.json", as_json(order))
-    code = _run_process(folder)
+    resume = can_be_resumed(folder, point.config)
+    code = _run_process(point, folder, resume=resume)
+    if code and resume:
+        shutil.rmtree(folder / "run")
+        code = _run_process(point, folder, resume=False)
     errors = _text(folder / "errors.log")
     if code and (DISK_FULL in errors or shutil.disk_usage(folder).free < _LEAST_FREE_BYTES):
         raise OSError(errno.ENOSPC, DISK_FULL)
@@ -72,6 +73,7 @@ def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
         finished = row | found | {"status": "done", "run_dir": _relative(folder)}
         invalid = why_invalid(finished, experiment.kind, file="it")
         if not invalid:
+            remove_checkpoints(folder)
             return finished
     except (UserError, OSError) as error:
         invalid = str(error)
@@ -83,21 +85,32 @@ def command(folder: Path) -> list[str]:
     return [sys.executable, "-m", "kdist.sweep.worker", str(folder / "order.json")]
 
 
-def _run_process(folder: Path) -> int:
+def _run_process(point: Point, folder: Path, *, resume: bool) -> int:
+    order = {
+        "config": run_config(folder, point.config),
+        "ablate": point.ablate,
+        "parent": os.getpid(),
+        "resume": resume,
+    }
+    atomic_write(folder / "order.json", as_json(order))
     with open(folder / "output.log", "wb") as output, open(folder / "errors.log", "wb") as errors:
-        process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            command(folder),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=errors,
-            start_new_session=True,  # Ctrl-C is for the sweep, which ends the run
-        )
+        process: subprocess.Popen[bytes] | None = None
         try:
+            with hold_signals() as received:  # a process that nobody knows would not be ended
+                process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                    command(folder),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=errors,
+                    start_new_session=True,  # Ctrl-C is for the sweep, which ends the run
+                )
+            received.check()
             return process.wait()
         except BaseException:
-            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            if process is not None:
+                with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
             raise
 
 

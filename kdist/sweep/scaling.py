@@ -11,7 +11,7 @@ from ..errors import UserError
 from ..runs.text import count
 from .columns import Columns, is_positive, is_text
 from .experiment import Experiment, Point, ResultsTable
-from .throughput import TIMED, check_batches, check_timed, timed_settings
+from .throughput import TIMED, check_subset, check_timed, timed_settings
 
 if TYPE_CHECKING:
     from ..charts.figure import Figures
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MODES = ("weak", "strong")
 FULL = "full"
 VARIANTS = {FULL: (), "without collectives": ("collectives",), "without input": ("input",)}
-"""The part of a step that each variant skips; the difference to the full step is its time."""
+"""The part of a step that each variant skips; the difference from the full step is its time."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,9 +62,13 @@ class ScalingSweep(Experiment):
                 f" {uneven[0]} replicas: pass a --global-batch that is a multiple of"
                 f" {math.lcm(*self.replicas)}, or other --replicas"
             )
+        check_subset(self.train, self.timed_batch)
+
+    @property
+    def timed_batch(self) -> int:
+        """See `Experiment`."""
         weak = self.batch_size * max(self.replicas) if "weak" in self.modes else 0
-        strong = self.global_batch if "strong" in self.modes else 0
-        check_batches(self.train, max(weak, strong))
+        return max(weak, self.global_batch if "strong" in self.modes else 0)
 
     @property
     def repetitions(self) -> int:

@@ -1,4 +1,4 @@
-"""`SweepFolder`: the files of a sweep, and how one that was cut short is found again."""
+"""`SweepFolder`: the files of a sweep; finds the folder of an interrupted one."""
 
 import contextlib
 import csv
@@ -71,6 +71,15 @@ class SweepFolder:
         folder.mkdir(parents=True)
         return folder
 
+    def discard_points(self) -> None:
+        """Remove the points of a sweep of which none has ended.
+
+        Raises:
+            UserError: The sweep is running.
+        """
+        with self.alone():
+            shutil.rmtree(self.path / "points", ignore_errors=True)
+
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """Keep other processes from working on the same sweep.
@@ -85,8 +94,8 @@ class SweepFolder:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise UserError(
-                    f"another process works on the sweep in {self.path}: wait for it, or pass"
-                    " another --output"
+                    f"another process is running the sweep in {self.path}: wait until it ends,"
+                    " or pass another --output"
                 ) from error
             yield
 
@@ -105,25 +114,30 @@ def open_folder(
 
     Args:
         kind: Of the sweep.
-        settings: What was asked for.
+        settings: Those of the sweep.
         machine: Where it runs.
         points: How many points it has in all.
         output: The folder; `None` looks below `runs/`.
-        fresh: Make a new one, whatever is there.
+        fresh: Make a new one, even if an unfinished one could be resumed.
         retry_failed: Take one whose points all ended, but some failed, for unfinished.
 
     Returns:
         The folder, and whether it was there already.
 
     Raises:
-        UserError: The given folder holds another sweep or something else, or cannot be written.
+        UserError: The given folder contains another sweep or other files, or cannot be written.
     """
     asked = json.loads(json.dumps({"kind": kind, "settings": settings, "machine": machine}))
     if output is not None:
         path = Path(output)
         if holds_sweep(output, fresh=fresh):
-            check_same(read_sweep(path), asked)
-            return SweepFolder(path), True
+            sweep = read_sweep(path)
+            ended = any(path.glob("points/*/point.json"))  # even if it cannot be read
+            if ended or not _differences(sweep, asked):
+                check_same(sweep, asked)
+                return SweepFolder(path), True
+            # Stopped before a point had ended, to be corrected: there is nothing to lose.
+            SweepFolder(path).discard_points()
     else:
         found = None if fresh else _unfinished(asked, points, retry_failed)
         if found is not None:
@@ -136,14 +150,14 @@ def open_folder(
 
 
 def holds_sweep(output: str, *, fresh: bool) -> bool:
-    """Whether a sweep is in the folder that was given; an empty or missing one is to be written.
+    """Whether the given folder contains a sweep; an empty or missing one has to be writable.
 
     Args:
         output: The folder.
-        fresh: Reject one that has anything in it.
+        fresh: Refuse a folder that is not empty.
 
     Raises:
-        UserError: There is something else in it, or it cannot be written.
+        UserError: It contains something else, or cannot be written.
     """
     path = Path(path_text("--output", output))
     with explain_write_errors(path, hint="pass another --output"):
@@ -151,7 +165,7 @@ def holds_sweep(output: str, *, fresh: bool) -> bool:
             check_writable_folder(path, option="--output")
             return False
     if fresh:
-        raise UserError(f"{path} is not empty: --fresh takes a new --output")
+        raise UserError(f"{path} is not empty: with --fresh, pass a new or empty --output")
     read_about(path)  # raises, where it holds something else
     return True
 
@@ -170,20 +184,20 @@ def _finite(value: Any) -> Any:
 
 
 def check_same(sweep: Sweep, asked: Mapping[str, Any]) -> None:
-    """Check that a sweep is the one that is asked for.
+    """Check that a sweep has the requested settings.
 
     Args:
-        sweep: What is in a folder.
-        asked: Its `kind`, `settings` and `machine`.
+        sweep: Read from a folder.
+        asked: The requested `kind`, `settings` and `machine`.
 
     Raises:
-        UserError: It is another sweep, or one of another machine.
+        UserError: Its settings or machine differ.
     """
     differs = _differences(sweep, asked)
     if differs:
         raise UserError(
-            f"{sweep.path} holds another sweep: {'; '.join(differs)}; pass the settings that it"
-            " has, or another --output"
+            f"{sweep.path} contains another sweep: {'; '.join(differs)}; pass the same settings"
+            " or another --output"
         )
 
 
@@ -203,17 +217,29 @@ def _differences(sweep: Sweep, asked: Mapping[str, Any]) -> list[str]:
 
 
 def _unfinished(asked: Mapping[str, Any], points: int, retry_failed: bool) -> Path | None:
-    """The newest sweep below `runs/` that is the same and has points to run, or to sum up."""
-    for file in sorted(RUNS.glob(f"sweep-*/{SWEEP_FILE}"), key=_age):
-        try:
-            sweep = read_sweep(file.parent)
-        except UserError:
-            continue  # another version's, or broken: no sweep to resume
+    """The newest sweep below `runs/` that is the same and has points to run, or no summary."""
+    for sweep in _same_sweeps(asked):
         failed = any(row["status"] == "failed" for row in sweep.points)
-        left = len(sweep.points) < points or read_summary(file.parent) is None
-        if (left or (failed and retry_failed)) and not _differences(sweep, asked):
-            return file.parent
+        left = len(sweep.points) < points or read_summary(sweep.path) is None
+        if left or (failed and retry_failed):
+            return sweep.path
     return None
+
+
+def earlier_results(folder: SweepFolder) -> Path | None:
+    """Find the newest finished sweep below `runs/` with the settings of the one in `folder`."""
+    about = read_about(folder.path)
+    finished = (one.path for one in _same_sweeps(about) if read_summary(one.path) is not None)
+    return next((path for path in finished if path != folder.path), None)
+
+
+def _same_sweeps(asked: Mapping[str, Any]) -> Iterator[Sweep]:
+    """The sweeps below `runs/` with the same settings and machine, newest first."""
+    for file in sorted(RUNS.glob(f"sweep-*/{SWEEP_FILE}"), key=_age):
+        with contextlib.suppress(UserError):  # of another version, or damaged
+            sweep = read_sweep(file.parent)
+            if not _differences(sweep, asked):
+                yield sweep
 
 
 def read_summary(folder: Path) -> dict[str, Any] | None:

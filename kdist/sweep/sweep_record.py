@@ -22,7 +22,7 @@ class SweepRecord:
         name: What the report calls it.
         path: Its folder.
         kind: A key of `EXPERIMENTS`.
-        settings: What was asked for.
+        settings: Those of the sweep.
         machine: Where it ran.
         rows: A row for each point that ended.
         runs: The run folders of points whose training is whole, by the points' names.

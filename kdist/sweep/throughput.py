@@ -50,7 +50,12 @@ class ThroughputSweep(Experiment):
 
     def __post_init__(self) -> None:
         check_timed(self.epochs)
-        check_batches(self.train, max(self.batch_sizes) * max(self.replicas))
+        check_subset(self.train, self.timed_batch)
+
+    @property
+    def timed_batch(self) -> int:
+        """See `Experiment`."""
+        return max(self.batch_sizes) * max(self.replicas)
 
     @property
     def repetitions(self) -> int:
@@ -153,12 +158,12 @@ class ThroughputSweep(Experiment):
 def timed_settings(
     train: Mapping[str, Any], replicas: Sequence[int], epochs: int
 ) -> dict[str, Any]:
-    """All settings of a timed run but its batch and replicas."""
+    """All settings of a timed run except its batch and replicas."""
     return {**common_settings(train, replicas), **TIMED_RUN, "epochs": epochs}
 
 
 def check_timed(epochs: int) -> None:
-    """Refuse runs of which no epoch could be timed."""
+    """Refuse runs too short for an epoch to be timed."""
     if epochs < 2:
         raise UserError(
             f"epochs is {epochs}, but the first epoch, which holds tracing, is not timed: pass 2"
@@ -166,13 +171,13 @@ def check_timed(epochs: int) -> None:
         )
 
 
-def check_batches(train: Mapping[str, Any], largest: int) -> None:
+def check_subset(train: Mapping[str, Any], largest: int) -> None:
     """Refuse a global batch that an epoch cannot fill."""
     images = train.get("subset")
     if images is not None and images < largest:
         raise UserError(
-            f"subset={images} does not fill a global batch of {largest}, whose speed would come out"
-            " wrong: raise it, or drop the largest batch or number of replicas"
+            f"subset={images} does not fill a global batch of {largest}, so that its speed cannot"
+            " be measured: raise it, or drop the largest batch or number of replicas"
         )
 
 

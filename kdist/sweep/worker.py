@@ -15,16 +15,24 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Train as the file says: `{"config": …, "ablate": […], "parent": PID}`."""
+    """Train as the file says: `{"config": …, "ablate": […], "parent": PID, "resume": …}`."""
     order: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     _end_with(order["parent"])
     from ..training.run import train
 
     try:
-        train(TrainConfig.from_dict(order["config"]), verbose=2, ablate=tuple(order["ablate"]))
+        result = train(
+            TrainConfig.from_dict(order["config"]),
+            verbose=2,
+            ablate=tuple(order["ablate"]),
+            resume=order.get("resume", False),
+        )
     except (UserError, TrainingError) as error:
         print(error, file=sys.stderr)
         sys.exit(2 if isinstance(error, UserError) else 1)
+    if result.interrupted and result.signal is not None:  # too few epochs to measure
+        print(f"interrupted by {result.signal.name}", file=sys.stderr)
+        sys.exit(128 + result.signal)
 
 
 def _end_with(parent: int) -> None:

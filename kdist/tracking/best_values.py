@@ -22,6 +22,14 @@ class BestValues:
     def __init__(self) -> None:
         self._best: dict[str, tuple[float, int]] = {}
 
+    def state(self) -> dict[str, Any]:
+        """Return the best so far, as values that JSON can hold."""
+        return {name: list(best) for name, best in self._best.items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self._best = {name: (value, epoch) for name, (value, epoch) in state.items()}
+
     def update(self, epoch: int, logs: Mapping[str, Any]) -> dict[str, float]:
         """Compare the values of an epoch, and return the best so far.
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..distribute.mirrored_strategy import MirroredStrategy
+from ..distribute.exact_strategy import ExactStrategy
 from ..performance.hardware import device_names
 
 
@@ -15,6 +15,6 @@ def device_of(strategy: Any) -> str:
         strategy: A `tf.distribute.Strategy`. If it is not kdist's, the first device is named.
     """
     devices: tuple[str, ...] = ("GPU:0",) if tf.config.list_logical_devices("GPU") else ("CPU:0",)
-    if isinstance(strategy, MirroredStrategy):
+    if isinstance(strategy, ExactStrategy):
         devices = strategy.devices
     return ", ".join(dict.fromkeys(device_names(devices)))

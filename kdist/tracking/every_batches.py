@@ -1,6 +1,7 @@
 """`EveryBatches`: track metrics within an epoch, every N steps."""
 
 import abc
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -24,6 +25,18 @@ class EveryBatches(Tracker, abc.ABC):
         self.every = every
         self._steps = StepCount()
 
+    def is_new_step(self, step: int) -> bool:  # noqa: ARG002 - for subclasses
+        """Whether a step is still to be written; it is about to be."""
+        return True
+
+    def state(self) -> dict[str, Any]:
+        """Return the steps so far."""
+        return {"steps": self._steps.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue counting."""
+        self._steps.restore(state["steps"])
+
     @abc.abstractmethod
     def write(self, step: int, values: dict[str, Any]) -> None:
         """Write the values of a step, counted from 1 over all epochs of the fit."""
@@ -45,7 +58,13 @@ class EveryBatches(Tracker, abc.ABC):
         if not self._open or now // self.every == before // self.every:
             return
         with self._guarded("write a batch"):
-            self.write(now, dict(logs or {}) | {"learning_rate": learning_rate(self.model)})
+            if self.is_new_step(now):
+                self.write(now, dict(logs or {}) | {"learning_rate": learning_rate(self.model)})
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """End the epoch's count."""
+        self._steps.end_epoch()
+        super().on_epoch_end(epoch, logs)
 
 
 def learning_rate(model: keras.Model) -> float:

@@ -9,13 +9,10 @@ from ..arguments import positive_integer
 from ..errors import UserError
 from .folders import check_folder
 from .names import check_options, first_and_last_step, tracker_names
-from .wandb_account import asked_mode
+from .tracker_kinds import TRACKER_KINDS, TrackingRequest
 
 if TYPE_CHECKING:
     import keras
-
-# The trackers are imported inside the function: an invalid name or folder is reported before wandb,
-# TensorFlow and TensorBoard are imported.
 
 
 def tracking(
@@ -96,60 +93,21 @@ def tracking(
         )
     path = Path(folder)
     board = path / "tensorboard" if tensorboard_folder is None else Path(tensorboard_folder)
-    _check_folders(chosen, {"wandb": path / "wandb", "tensorboard": board, "csv": path})
-    name = run_name or path.resolve().name
-    shown = {key: value for key, value in config.items() if not key.endswith("_dir")}
-    callbacks: list[Any] = []
-    if "wandb" in chosen:
-        from .wandb_tracker import WandbBatches, WandbTracker
-
-        callbacks.append(
-            WandbTracker(
-                path,
-                config={**shown, **(hyperparameters or {})},
-                group=group,
-                name=name,
-                job_type="train" if hyperparameters is None else "trial",
-                objective=objective,
-                log_model=log_model,
-                save_code=save_code,
-                verbose=verbose,
-            )
-        )
-        callbacks += [WandbBatches(every_batches)] if every_batches is not None else []
-    if "tensorboard" in chosen:
-        values = shown if hyperparameters is None else hyperparameters
-        callbacks += _tensorboard(board, values, name, every_batches, steps)
-    if "csv" in chosen:
-        from ..callbacks import SaveTrainingData
-
-        path.mkdir(parents=True, exist_ok=True)
-        callbacks.append(SaveTrainingData(path / "history.csv", verbose=0))
-    return callbacks
-
-
-def _check_folders(chosen: Iterable[str], folders: Mapping[str, Path]) -> None:
-    if "wandb" in chosen:
-        asked_mode()
+    asked = TrackingRequest(
+        folder=path,
+        tensorboard_folder=board,
+        name=run_name or path.resolve().name,
+        config={key: value for key, value in config.items() if not key.endswith("_dir")},
+        group=group,
+        every_batches=every_batches,
+        log_model=log_model,
+        profiled=steps,
+        hyperparameters=hyperparameters,
+        objective=objective,
+        save_code=save_code,
+        verbose=verbose,
+    )
     for tracker in chosen:
-        check_folder(folders[tracker], tracker)
-
-
-def _tensorboard(
-    folder: Path,
-    hyperparameters: Mapping[str, Any],
-    trial: str,
-    every_batches: int | None,
-    profiled: tuple[int, int] | None,
-) -> list[Any]:
-    from .profile_steps import ProfileSteps
-    from .tensorboard_tracker import TensorBoardBatches, TensorBoardTracker
-
-    callbacks: list[Any] = [
-        TensorBoardTracker(folder, hyperparameters=hyperparameters, trial=trial)
-    ]
-    if every_batches is not None:
-        callbacks.append(TensorBoardBatches(folder, every_batches))
-    if profiled is not None:
-        callbacks.append(ProfileSteps(folder, first=profiled[0], last=profiled[1]))
-    return callbacks
+        TRACKER_KINDS[tracker].check()
+        check_folder(TRACKER_KINDS[tracker].folder(asked), tracker)
+    return [one for tracker in chosen for one in TRACKER_KINDS[tracker].callbacks(asked)]

@@ -5,15 +5,12 @@ from typing import Any
 
 from ..arguments import as_integer
 from ..errors import UserError
+from .tracker_kinds import TRACKER_KINDS
 
-TRACKERS = ("wandb", "tensorboard", "csv", "none")
+TRACKERS = (*TRACKER_KINDS, "none")
 
-_NEEDED = {
-    "every_batches": ("wandb", "tensorboard"),
-    "track_batches": ("wandb", "tensorboard"),
-    "log_model": ("wandb",),
-    "profile_batches": ("tensorboard",),
-}
+# Settings by the names of the options that they are for.
+_OPTIONS = {"track_batches": "every_batches"}
 
 
 def tracker_names(names: str | Iterable[str] | None) -> tuple[str, ...]:
@@ -94,7 +91,8 @@ def check_options(trackers: Collection[str], **options: object) -> None:
         UserError: An option would have no effect.
     """
     for name, value in options.items():
-        needed = _NEEDED[name]
+        option = _OPTIONS.get(name, name)
+        needed = [kind for kind, one in TRACKER_KINDS.items() if option in one.options]
         if value not in (None, False) and not set(needed) & set(trackers):
             raise UserError(
                 f"{name}={value} does nothing without {' or '.join(needed)}: add it to the trackers"

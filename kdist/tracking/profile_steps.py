@@ -1,6 +1,7 @@
 """`ProfileSteps`: profile chosen training steps for TensorBoard's profile dashboard."""
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,23 @@ class ProfileSteps(Tracker):
         self._steps.begin_epoch()
         super().on_epoch_begin(epoch, logs)
 
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """End the epoch's count."""
+        self._steps.end_epoch()
+        super().on_epoch_end(epoch, logs)
+
+    def state(self) -> dict[str, Any]:
+        """Return the steps so far, and whether those to profile were profiled."""
+        return {"steps": self._steps.state(), "done": self._done}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue counting."""
+        self._steps.restore(state["steps"])
+        self._done = state["done"]
+
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
         """Start with the execution that contains the first step."""
-        if not self._open or self._done:
+        if not self._open or self._done or self._steps.now >= self.last:
             return
         with self._guarded("profile"):
             last = self._steps.after(batch + self.model.steps_per_execution - 1, self.params)

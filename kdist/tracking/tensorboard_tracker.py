@@ -1,5 +1,6 @@
 """TensorBoard: scalars and graph with Keras's own callback, hyperparameters, best values."""
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import keras
 import tensorflow as tf
 from tensorboard.plugins.hparams import api as hparams
 
+from .. import _upstream
 from ..runs.versions import versions
 from .best_values import BestValues
 from .device import device_of
@@ -43,32 +45,80 @@ class TensorBoardTracker(Tracker):
         }
         self.trial = trial
         self._writer: Any = None
+        self._board: Any = None
         self._best_values = BestValues()
+        self._written = -1
 
     def begin(self) -> list[Any]:
         """Make Keras's callback, and TensorBoard's callback for the hyperparameters."""
         self._best_values = BestValues()
+        parts = (self.folder, self.folder / "train", self.folder / "validation")
+        self._written = max(map(last_step, parts)) if self.continues else -1
+        has_begun = self._written >= 0
         self._writer = tf.summary.create_file_writer(str(self.folder))
         about = {"device": device_of(self.model.distribute_strategy), **versions()}
         with self._writer.as_default(0):
-            for name, value in about.items():
+            for name, value in about.items() if not has_begun else ():
                 tf.summary.text(name, value)
-        callbacks = [keras.callbacks.TensorBoard(str(self.folder))]
+        self._board = keras.callbacks.TensorBoard(str(self.folder), write_graph=not has_begun)
+        callbacks = [self._board]
         if self.hyperparameters:
-            callbacks.append(hparams.KerasCallback(self._writer, self.hyperparameters, self.trial))
+            make = _ResumedSession if has_begun else hparams.KerasCallback
+            callbacks.append(make(self._writer, self.hyperparameters, self.trial))
         return callbacks
 
-    def at_epoch_end(self, epoch: int, logs: dict[str, Any]) -> None:
+    def is_new_epoch(self, epoch: int) -> bool:
+        """Whether no file has this epoch."""
+        return epoch > self._written
+
+    def at_epoch_end(self, epoch: int, logs: dict[str, Any], *, is_new: bool) -> None:
         """Write the best values so far."""
+        best = self._best_values.update(epoch, logs)
         with self._writer.as_default(epoch):
-            for name, value in self._best_values.update(epoch, logs).items():
+            for name, value in best.items() if is_new else ():
                 tf.summary.scalar(name, value)
+        self.flush()  # an epoch is there as a whole or not at all, if the process is killed
+
+    def flush(self) -> None:
+        """Have on the disk what was written so far."""
+        self._writer.flush()
+        _upstream.flush_summaries(self._board)
+
+    def state(self) -> dict[str, Any]:
+        """Return the best values so far."""
+        return {"best": self._best_values.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from them."""
+        self._best_values.restore(state["best"])
 
     def close(self, exit_code: int) -> None:  # noqa: ARG002 - as in `Tracker`
         """Close the file."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+
+
+class _ResumedSession(hparams.KerasCallback):  # type: ignore[misc, unused-ignore]
+    """Writes the end of a session whose hyperparameters another process has written."""
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Write nothing."""
+
+
+def last_step(folder: Path) -> int:
+    """Return the last step in the event files of a folder; -1 without any.
+
+    Args:
+        folder: May be missing. Files of a process that was killed may end amid a record.
+    """
+    last = -1
+    for path in folder.glob("events.out.tfevents.*"):
+        with contextlib.suppress(tf.errors.DataLossError):
+            for event in tf.compat.v1.train.summary_iterator(str(path)):
+                if event.WhichOneof("what") == "summary":
+                    last = max(last, event.step)
+    return last
 
 
 class TensorBoardBatches(EveryBatches):
@@ -83,11 +133,22 @@ class TensorBoardBatches(EveryBatches):
         super().__init__(_TITLE, every)
         self.folder = folder
         self._writer: Any = None
+        self._written = -1
 
     def begin(self) -> list[Any]:
         """Open a separate run: TensorBoard reads only one file of a run at a time."""
-        self._writer = tf.summary.create_file_writer(str(self.folder / "batches"))
+        folder = self.folder / "batches"
+        self._written = last_step(folder) if self.continues else -1
+        self._writer = tf.summary.create_file_writer(str(folder))
         return []
+
+    def is_new_step(self, step: int) -> bool:
+        """Whether no file has this step."""
+        return step > self._written
+
+    def flush(self) -> None:
+        """Have on the disk what was written so far."""
+        self._writer.flush()
 
     def write(self, step: int, values: dict[str, Any]) -> None:
         """Write the values of a step."""

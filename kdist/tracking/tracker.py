@@ -3,8 +3,8 @@
 import contextlib
 import time
 import warnings
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar
 
 import keras
 
@@ -20,13 +20,30 @@ class Tracker(keras.callbacks.Callback):
     A subclass makes the callbacks in `begin`, and closes in `close` what they leave open. They get
     epochs counted from 1, as everywhere in kdist, and `seconds` since training began.
 
+    In a training that is resumed, the killed process may have written more than the checkpoint
+    knows of: `is_new_epoch` says what was not written yet.
+
     Args:
         title: The tracker's name in warnings.
+        clock: Returns the time in seconds, from any origin.
+
+    Attributes:
+        continues: Whether there may be files of an earlier process of this run; `set_state` says so
+            too.
     """
 
-    def __init__(self, title: str) -> None:
+    state_is_set_before_training: ClassVar[bool] = True
+    """Tells `Checkpoint` to call `set_state` before `on_train_begin`."""
+
+    on_chief_only: ClassVar[bool] = True
+    """Of several workers, the chief tracks."""
+
+    def __init__(self, title: str, *, clock: Callable[[], float] = time.perf_counter) -> None:
         super().__init__()
         self.title = title
+        self.continues = False
+        self._clock = clock
+        self._state: Mapping[str, Any] = {}
         self._callbacks: list[Any] = []
         self._open = False
         self._began = 0.0
@@ -35,18 +52,47 @@ class Tracker(keras.callbacks.Callback):
         """Return the callbacks to forward events to."""
         return []
 
-    def at_epoch_end(self, epoch: int, logs: dict[str, Any]) -> None:
+    def is_new_epoch(self, epoch: int) -> bool:  # noqa: ARG002 - for subclasses
+        """Whether an epoch, counted from 1, is still to be written; it is about to be."""
+        return True
+
+    def at_epoch_end(self, epoch: int, logs: dict[str, Any], *, is_new: bool) -> None:
         """Write values that the callbacks do not write; epochs count from 1."""
+
+    def flush(self) -> None:
+        """Have on the disk what was written so far."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what a resumed run needs, as values that JSON can hold."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned, after `begin`."""
 
     def close(self, exit_code: int) -> None:
         """Close what was opened; `exit_code` is 0 if training finished."""
 
+    def get_state(self) -> dict[str, Any]:
+        """Return what a resumed run needs; what was written so far is then on the disk."""
+        if self._open:
+            with self._guarded("write"):
+                self.flush()
+        return {"seconds": self._clock() - self._began, **self.state()}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Make the next fit continue from a `state` that `get_state` returned."""
+        self._state = state
+
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Make the callbacks and start them."""
+        state, self._state = self._state, {}
+        self.continues = self.continues or bool(state)
         self._open = True
-        self._began = time.perf_counter()
+        self._began = self._clock() - state.get("seconds", 0.0)
         with self._guarded("start"):
             self._callbacks = self.begin()
+            if state:
+                self.restore(state)
             for callback in self._callbacks:
                 callback.set_params(self.params)
                 callback.set_model(self.model)
@@ -60,12 +106,13 @@ class Tracker(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Forward the event with a copy of `logs`, which trackers must not change."""
-        values = {"seconds": time.perf_counter() - self._began} | dict(logs or {})
+        values = {"seconds": self._clock() - self._began} | dict(logs or {})
         with self._guarded("write an epoch"):
-            for callback in self._callbacks:
+            is_new = self._open and self.is_new_epoch(epoch + 1)
+            for callback in self._callbacks if is_new else ():
                 callback.on_epoch_end(epoch + 1, dict(values))
             if self._open:
-                self.at_epoch_end(epoch + 1, dict(values))
+                self.at_epoch_end(epoch + 1, dict(values), is_new=is_new)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
         """Close the tracker."""

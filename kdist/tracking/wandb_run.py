@@ -48,6 +48,7 @@ def begin_run(
     name: str | None = None,
     job_type: str | None = None,
     save_code: bool = False,
+    run_id: str | None = None,
 ) -> Any:
     """Start a run, online if there is an account and the server answers, otherwise offline.
 
@@ -58,6 +59,8 @@ def begin_run(
         name: Name of the run.
         job_type: Kind of run.
         save_code: Whether to upload the main script, too.
+        run_id: The id of a run that is resumed. Offline its files are in another folder, which
+            `wandb sync` adds to the same run.
 
     Returns:
         The `wandb.Run`, which is then also `wandb.run`.
@@ -65,19 +68,25 @@ def begin_run(
     mode = wandb_mode()
     settings = private_settings(save_code=save_code) | {"root_dir": str(folder.absolute())}
     named = {"WANDB_RUN_ID", "WANDB_SWEEP_ID"} & set(os.environ)  # which has a name already
-    run_id = None if named else secrets.token_hex(4)
     given = {"config": dict(config), "group": group, "name": name, "job_type": job_type}
+    online: dict[str, Any] = {}
+    if run_id is not None:
+        given["id"], online = run_id, {"resume": "allow"}
+    elif not named:
+        online = {"id": secrets.token_hex(4)}
+    before = set((folder / "wandb").glob("run-*"))
     if mode not in ("offline", "disabled"):
         try:
-            return _init(given | {"id": run_id}, settings | {"mode": mode, "quiet": True})
+            return _init(given | online, settings | {"mode": mode, "quiet": True})
         except Exception as error:
             problem = (str(error).splitlines() or [type(error).__name__])[0]
             warnings.warn(
                 f"W&B cannot be reached ({problem}): the run is saved offline", stacklevel=2
             )
             mode = "offline"
-            if run_id is not None:  # an empty file, which `wandb sync` would send as a run
-                for left in (folder / "wandb").glob(f"run-*-{run_id}"):
+            if not named:  # an empty file, which `wandb sync` would send as a run
+                mine = given.get("id") or online["id"]
+                for left in set((folder / "wandb").glob(f"run-*-{mine}")) - before:
                     shutil.rmtree(left, ignore_errors=True)
     return _init(given, settings | {"mode": mode, "silent": True})
 

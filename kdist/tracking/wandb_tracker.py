@@ -13,6 +13,7 @@ from .best_values import BestValues
 from .device import device_of
 from .every_batches import EveryBatches
 from .tracker import Tracker
+from .wandb_record import WandbRecord
 from .wandb_run import begin_run
 
 _TITLE = "W&B"
@@ -24,6 +25,8 @@ class WandbTracker(Tracker):
     The values of an epoch are `epoch/<name>` over `epoch/epoch`, as with wandb's
     `WandbMetricsLogger`, but counted from 1. The run's summary also has the best accuracies and
     losses (`best_val_accuracy`, …), `best_epoch` and `seconds`, its config `device` and `versions`.
+
+    A run that is resumed continues in the same W&B run, and sends nothing twice.
 
     Args:
         folder: The run's files are written to `<folder>/wandb`.
@@ -38,6 +41,9 @@ class WandbTracker(Tracker):
             Opening the file requires kdist to be imported.
         save_code: Also upload the main script.
         verbose: 0 does not print where the run is.
+
+    Attributes:
+        record: What was sent.
     """
 
     def __init__(
@@ -55,6 +61,7 @@ class WandbTracker(Tracker):
     ) -> None:
         super().__init__(_TITLE)
         self.folder = folder
+        self.record = WandbRecord(folder)
         self.config = dict(config)
         self.run_options: dict[str, Any] = {
             "group": group,
@@ -80,8 +87,13 @@ class WandbTracker(Tracker):
             config["objective"] = " ".join(reversed(self.objective))
         self._best, self._best_values = math.nan, BestValues()
         self._own = wandb.run is None
+        self.record.begin(continues=self.continues)
         if self._own:
-            self._run = begin_run(self.folder, config=config, **self.run_options)
+            sent = self.record.values
+            self._run = begin_run(self.folder, config=config, run_id=sent["id"], **self.run_options)
+            if sent["rows"] and self._run.offline:  # else the server knows
+                self._run.log({}, step=sent["rows"])
+            self.record.note(id=self._run.id)
         else:
             self._run = wandb.run
             # Values that it already has are kept, such as a sweep's parameters.
@@ -94,7 +106,20 @@ class WandbTracker(Tracker):
             self._checkpoint.set_model(self.model)
         return [WandbMetricsLogger("epoch")]
 
-    def at_epoch_end(self, epoch: int, logs: dict[str, Any]) -> None:
+    def is_new_epoch(self, epoch: int) -> bool:
+        """Whether the epoch was not sent yet."""
+        return self.record.is_new("epoch", epoch)
+
+    def state(self) -> dict[str, Any]:
+        """Return the best so far."""
+        return {"best": self._best, "best_values": self._best_values.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from them."""
+        self._best = state["best"]
+        self._best_values.restore(state["best_values"])
+
+    def at_epoch_end(self, epoch: int, logs: dict[str, Any], *, is_new: bool) -> None:
         """Save the best so far: values, the objective and, if requested, the model."""
         self._run.summary.update(
             self._best_values.update(epoch, logs) | {"seconds": logs["seconds"]}
@@ -108,7 +133,7 @@ class WandbTracker(Tracker):
                 self._run.summary["objective"] = value
             # With wandb's own `save_best_only` the best model is saved again under the name of
             # every later epoch.
-            if self._checkpoint is not None:
+            if self._checkpoint is not None and is_new:
                 self._checkpoint.on_epoch_end(epoch, logs)
 
     def close(self, exit_code: int) -> None:
@@ -129,10 +154,15 @@ class WandbBatches(EveryBatches):
 
     wandb's own logger counts executions, of several steps each, and gives the epochs no axis of
     their own when it writes batches.
+
+    Args:
+        every: Steps between two writes.
+        record: What was sent; that of `WandbTracker`.
     """
 
-    def __init__(self, every: int) -> None:
+    def __init__(self, every: int, record: WandbRecord) -> None:
         super().__init__(_TITLE, every)
+        self.record = record
 
     def begin(self) -> list[Any]:
         """Give the batches their own axis, in the run that `WandbTracker` started."""
@@ -140,6 +170,10 @@ class WandbBatches(EveryBatches):
             wandb.define_metric("batch/batch_step")
             wandb.define_metric("batch/*", step_metric="batch/batch_step")
         return []
+
+    def is_new_step(self, step: int) -> bool:
+        """Whether the step was not sent yet."""
+        return self.record.is_new("step", step)
 
     def write(self, step: int, values: dict[str, Any]) -> None:
         """Write the values of a step."""

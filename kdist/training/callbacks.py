@@ -15,6 +15,7 @@ from ..callbacks import (
 )
 from ..runs.run_folder import RunFolder
 from ..tracking.factory import tracking
+from ..tracking.tracker import Tracker
 from .config import TrainConfig
 from .plan import TrainPlan
 from .progress import make_progress
@@ -22,19 +23,21 @@ from .progress import make_progress
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunCallbacks:
-    """The callbacks of a run, three of them by name.
+    """The callbacks of a run, four of them by name.
 
     Attributes:
         ordered: All callbacks, in order.
         stop: Stops the run at its target.
         finite: Stops the run when its loss is not finite.
         history: Records the values of every epoch.
+        total_time: Counts the seconds, those before the run was resumed too.
     """
 
     ordered: Sequence[keras.callbacks.Callback]
     stop: StopAtAccuracy
     finite: StopAtNonFinite
     history: keras.callbacks.History
+    total_time: PrintTotalTime
 
 
 def make_callbacks(
@@ -75,9 +78,12 @@ def make_callbacks(
         *make_progress(verbose, total_time),  # it shows what those above measure
         history,  # after the callbacks above, to record what they add to `logs`
         SaveTrainingData(folder.history, verbose=0),
-        *_trackers(config, plan, model, folder, verbose=verbose),  # last, to see all of `logs`
+        # Last, to see all of `logs`.
+        *(_trackers(config, plan, model, folder, verbose=verbose) if folder.is_written else ()),
     ]
-    return RunCallbacks(ordered=ordered, stop=stop, finite=finite, history=history)
+    return RunCallbacks(
+        ordered=ordered, stop=stop, finite=finite, history=history, total_time=total_time
+    )
 
 
 def _stop(config: TrainConfig, *, verbose: int) -> StopAtAccuracy:
@@ -96,7 +102,7 @@ def _stop(config: TrainConfig, *, verbose: int) -> StopAtAccuracy:
 def _trackers(
     config: TrainConfig, plan: TrainPlan, model: keras.Model, folder: RunFolder, *, verbose: int
 ) -> list[keras.callbacks.Callback]:
-    return tracking(
+    trackers = tracking(
         *(name for name in config.trackers if name != "csv"),  # which a run has anyway
         folder=folder.path,
         config=config.shareable()
@@ -113,3 +119,7 @@ def _trackers(
         tensorboard_folder=config.log_dir,
         verbose=verbose,
     )
+    for tracker in trackers:
+        if isinstance(tracker, Tracker):
+            tracker.continues = folder.is_resumed
+    return trackers

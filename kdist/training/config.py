@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from ..data.datasets import check_data_dir
 from ..errors import UserError
 from ..optimizers.factory import check_momentum
 from ..schedules.lab import LAB_EPOCHS
@@ -12,6 +13,7 @@ from .fields import check_fields
 from .settings import (
     SHAREABLE,
     Batches,
+    Checkpoints,
     Data,
     Execution,
     Extras,
@@ -23,7 +25,9 @@ from .settings import (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainConfig(Output, Extras, Stopping, Execution, Optimization, Batches, Model, Data):
+class TrainConfig(
+    Output, Checkpoints, Extras, Stopping, Execution, Optimization, Batches, Model, Data
+):
     """Settings of one training run, from all groups in `kdist.training.settings`.
 
     The defaults are those of the course lab.
@@ -58,10 +62,11 @@ class TrainConfig(Output, Extras, Stopping, Execution, Optimization, Batches, Mo
                 f"warmup_epochs={self.warmup_epochs:g} reaches beyond epoch {LAB_EPOCHS[0]}, where"
                 " schedule=lab first lowers the rate: lower it, or choose another schedule"
             )
-        if self.dataset == "sample" and self.data_dir is not None:
+        check_data_dir(self.dataset, self.data_dir)
+        if self.preemption_signal is not None and self.checkpoint_every is None:
             raise UserError(
-                f"received dataset=sample and data_dir={self.data_dir}: the sample is embedded;"
-                " remove data_dir, or choose dataset=fashion_mnist"
+                f"preemption_signal={self.preemption_signal} does nothing without checkpoints: pass"
+                " checkpoint_every, the seconds between two of them, or remove it"
             )
         check_options(
             self.trackers,

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from ..performance.hardware import device_names
 from ..runs.run_folder import RunFolder
+from ..runs.text import count
 from .config import TrainConfig
 from .plan import TrainPlan
 
@@ -39,7 +40,7 @@ def settings_lines(
         "devices": f"{', '.join(devices)} ({hardware})",
         "replicas": f"{plan.replicas}",
         "model": f"WideResNet-{config.depth}-{config.width}",
-        "global batch": f"{plan.global_batch} ({config.batch_size} per replica)",
+        "global batch": f"{plan.global_batch} ({_per_replica(plan)} per replica)",
         "learning rate": f"{plan.learning_rate:g} ({config.base_lr:g} for one replica, rule"
         f" {config.lr_rule})",
         "epochs": f"{config.epochs} at most",
@@ -69,9 +70,15 @@ def result_lines(result: "TrainResult") -> list[str]:
     noise = result.history.get("gradient_noise_scale", [])
     if noise and noise[-1] == noise[-1]:  # NaN where it is unknown
         rows["gradient noise scale"] = (
-            f"{noise[-1]:,.0f} images: more replicas help up to about this global batch"
+            f"{count(noise[-1], 'image')}: more replicas help up to about this global batch"
         )
     return _two_columns(rows.items())
+
+
+def _per_replica(plan: TrainPlan) -> str:
+    """One that is resumed on more replicas may divide its batch with a remainder."""
+    most = plan.batch_per_replica
+    return f"{most}" if most * plan.replicas == plan.global_batch else f"at most {most}"
 
 
 def _best(result: "TrainResult") -> str:

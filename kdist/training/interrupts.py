@@ -1,14 +1,15 @@
 """End a fit between two batches: after a signal, or when the loss is not finite."""
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 
+from ..callbacks.resumable import ResumableCallback
 from ..callbacks.stop_at_non_finite import StopAtNonFinite
-from ..signals import Received, hold_signals
+from ..signals import Received
 from ..tracking.tracker import ended
+from .progress import FittedBar
 
 
 class RaiseAtBatchEnd(keras.callbacks.Callback):
@@ -32,11 +33,32 @@ class RaiseAtBatchEnd(keras.callbacks.Callback):
     on_test_batch_end = on_epoch_begin = on_train_batch_end
 
 
+class StopAfterEpoch(keras.callbacks.Callback):
+    """Ends the training with its epoch once a signal has arrived: all workers together.
+
+    One that left them amid an epoch would leave them waiting.
+
+    Args:
+        received: What `hold_signals` yielded.
+    """
+
+    def __init__(self, received: Received) -> None:
+        super().__init__()
+        self.received = received
+
+    def on_train_batch_end(self, *_: Any, **__: Any) -> None:
+        """Stop, if a signal has arrived."""
+        if self.received.first is not None:
+            self.model.stop_training = True
+
+    on_epoch_end = on_train_batch_end
+
+
 class _Diverged(Exception):  # noqa: N818 - never leaves this file
     """The loss is not finite."""
 
 
-class _RaiseWhenDiverged(keras.callbacks.Callback):
+class _RaiseWhenDiverged(ResumableCallback):
     """Keras would validate the model, and end the epoch as if it were whole."""
 
     def __init__(self, stop: StopAtNonFinite) -> None:
@@ -48,20 +70,6 @@ class _RaiseWhenDiverged(keras.callbacks.Callback):
             raise _Diverged
 
 
-@contextlib.contextmanager
-def interrupts_at_batch_end() -> Iterator[keras.callbacks.Callback]:
-    """Turn a signal into an `Interrupted` that a callback raises at the end of a batch.
-
-    A second signal raises immediately. Nothing changes outside the main thread, the only one that
-    receives signals.
-
-    Yields:
-        The callback to pass to `fit`.
-    """
-    with hold_signals() as received:
-        yield RaiseAtBatchEnd(received)
-
-
 def fit_interruptible(
     model: keras.Model,
     data: Any,
@@ -69,6 +77,8 @@ def fit_interruptible(
     callbacks: Sequence[keras.callbacks.Callback],
     received: Received,
     stop: StopAtNonFinite,
+    checkpoint: keras.callbacks.Callback | None = None,
+    workers: int = 1,
     **options: Any,
 ) -> bool:
     """Train a model; after a signal or a loss that is not finite, end as after the last epoch.
@@ -79,6 +89,8 @@ def fit_interruptible(
         callbacks: As for `fit`.
         received: What `hold_signals` yielded.
         stop: The one of `callbacks` that looks at the loss.
+        checkpoint: Saves the training, and raises `Interrupted` when a signal has arrived.
+        workers: Number of workers that train together. Of several, a signal ends the epoch first.
         **options: Other arguments of `fit`.
 
     Returns:
@@ -87,18 +99,19 @@ def fit_interruptible(
     Raises:
         KeyboardInterrupt: A second signal arrived.
     """
-    enders = [RaiseAtBatchEnd(received), _RaiseWhenDiverged(stop)]
+    ender = StopAfterEpoch(received) if workers > 1 else RaiseAtBatchEnd(received)
+    enders = [_RaiseWhenDiverged(stop), checkpoint or ender]
     try:
         with ended(callbacks):
             model.fit(data, callbacks=[*callbacks, *enders], **options)
     except (KeyboardInterrupt, _Diverged) as error:
         if received.insists:
             raise
-        if options.get("verbose") == 1:
+        if any(isinstance(callback, FittedBar) for callback in callbacks):
             print()  # Keras's bar has not ended its line
         _end_training(model, callbacks)
         return isinstance(error, KeyboardInterrupt)
-    return False
+    return workers > 1 and received.first is not None
 
 
 def _end_training(model: keras.Model, callbacks: Sequence[keras.callbacks.Callback]) -> None:

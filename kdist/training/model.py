@@ -12,11 +12,11 @@ from .schedule import run_schedule
 if TYPE_CHECKING:
     import keras
 
-    from ..distribute.mirrored_strategy import MirroredStrategy
+    from ..distribute.exact_strategy import ExactStrategy
 
 
 def make_model(
-    config: TrainConfig, data: ImageData, strategy: "MirroredStrategy", plan: TrainPlan
+    config: TrainConfig, data: ImageData, strategy: "ExactStrategy", plan: TrainPlan
 ) -> "keras.Model":
     """Make and compile the WideResNet described by `config`, in the strategy's scope.
 

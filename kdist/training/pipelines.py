@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..data import ImageData, fashion_mnist
+from ..data import ImageData
+from ..data.datasets import DATASETS
 from .config import TrainConfig
 from .plan import TrainPlan
 
@@ -20,9 +21,7 @@ def load_data(config: TrainConfig, *, announce: Callable[[str], None] = print) -
     Raises:
         UserError: They cannot be found, or `subset` is more than the number of training images.
     """
-    data = fashion_mnist(
-        data_dir=config.data_dir, sample=config.dataset == "sample", announce=announce
-    )
+    data = DATASETS[config.dataset].load(config.data_dir, announce)
     return data if config.subset is None else data.subset(config.subset)
 
 

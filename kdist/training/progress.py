@@ -16,7 +16,18 @@ _TIMES = 20
 _DERIVED = ("images_per_sec", "images_per_sec_per_replica", "seconds_per_step")
 
 
-class EpochLines(keras.callbacks.ProgbarLogger):
+class _Progress(keras.callbacks.ProgbarLogger):
+    """What `Checkpoint` asks of callbacks: there is nothing to resume."""
+
+    def get_state(self) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take nothing."""
+
+
+class EpochLines(_Progress):
     """Prints one line per epoch, in place of Keras's progress bar.
 
     Args:
@@ -39,7 +50,7 @@ class EpochLines(keras.callbacks.ProgbarLogger):
         print(f"Epoch {epoch + 1}/{self.epochs}: {values}", flush=True)
 
 
-class FittedBar(keras.callbacks.ProgbarLogger):
+class FittedBar(_Progress):
     """Keras's progress bar with the metrics that fit the terminal, then a line with the others.
 
     A bar that is wider than the terminal is printed anew at every step.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import keras
 
     from ..callbacks.stop_at_non_finite import NonFinite
-    from ..distribute.mirrored_strategy import MirroredStrategy
+    from ..distribute.exact_strategy import ExactStrategy
     from .callbacks import RunCallbacks
 
 
@@ -82,7 +82,7 @@ def make_result(
 
 def summary(
     result: TrainResult,
-    strategy: "MirroredStrategy",
+    strategy: "ExactStrategy",
     plan: TrainPlan,
     data: ImageData,
 ) -> dict[str, Any]:
@@ -94,6 +94,7 @@ def summary(
         "signal": None if result.signal is None else result.signal.name,
         "diverged": None if found is None else {"epoch": found.epoch, "step": found.step},
         "replicas": plan.replicas,
+        "workers": strategy.workers,
         "devices": list(strategy.devices),
         "device_names": device_names(strategy.devices),
         "global_batch": plan.global_batch,

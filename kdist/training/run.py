@@ -1,14 +1,18 @@
 """`train`: one training run, from a `TrainConfig` to a `TrainResult` and a run folder."""
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from signal import Signals
 from typing import TYPE_CHECKING
 
 from ..atomic_files import check_writable_folder
+from ..checkpoints.nonfinite import NonFiniteWeightsError
 from ..data import ImageData
 from ..distribute.xla import check_xla, describe_xla
+from ..errors import TrainingError, UserError
 from ..runs.run_folder import RunFolder
 from ..signals import hold_signals
 from .config import TrainConfig
@@ -16,14 +20,15 @@ from .console import result_lines, settings_lines
 from .model import make_model, save_stock_model
 from .out_of_memory import explain_out_of_memory
 from .pipelines import load_data, make_pipelines
-from .plan import make_plan
+from .plan import TrainPlan, make_plan, resumed_plan
 from .precision import precision_scope
 from .result import TrainResult, make_result, summary
+from .workers import OtherWorkersFolder, WorkerPlace, worker_place
 
 if TYPE_CHECKING:
     import keras
 
-    from ..distribute.mirrored_strategy import MirroredStrategy
+    from ..distribute.exact_strategy import ExactStrategy
 
 # TensorFlow and Keras are imported inside the functions: what the caller has to fix in the
 # settings, the data or the run folder is reported before their import, which takes seconds.
@@ -36,6 +41,7 @@ def train(
     announce: Callable[[str], None] = print,
     verbose: int = 1,
     ablate: Collection[str] = (),
+    resume: bool = False,
 ) -> TrainResult:
     """Train a WideResNet with the settings in `config`.
 
@@ -49,10 +55,15 @@ def train(
         ablate: Parts of a training step to remove, in order to measure how long they take:
             `"collectives"` or `"input"` (see `kdist.performance.ablation`). The trained model is
             then useless.
+        resume: Continue the run in `config.run_dir`, from its newest checkpoint. `resume_run` also
+            compares the settings.
 
     Ctrl-C, SIGTERM and SIGHUP stop training at the end of a batch, and wait while files are
     written; a second signal ends at once. Where the caller has a handler of a signal, or ignores
     it, that stays.
+
+    Where `TF_CONFIG` has several workers, as under `kdist launch`, all of them train together; the
+    chief prints, and writes the run folder. A signal then ends the training after the epoch.
 
     Returns:
         The result. The run folder contains `config.json`, `history.csv` (one row per epoch),
@@ -61,8 +72,8 @@ def train(
 
     Raises:
         UserError: Settings, data, devices or run folder are invalid, or the disk is full. No file
-            is left unless an epoch was trained.
-        TrainingError: Out of memory.
+            is left unless an epoch was trained or a checkpoint saved.
+        TrainingError: Out of memory, or weights that are NaN or infinite.
         KeyboardInterrupt: A signal arrived before training, or a second one later.
 
     Example:
@@ -71,23 +82,55 @@ def train(
         result.val_accuracy
         ```
     """
-    folder = RunFolder(config.run_dir)
+    place = worker_place(os.environ)
+    _check_workers(config, place, ablate)
+    if place.is_chief:
+        folder = RunFolder(config.run_dir, resumed=resume)
+    else:
+        folder, announce, verbose = OtherWorkersFolder(), _say_nothing, 0
     try:
         if config.log_dir is not None:
             check_writable_folder(Path(config.log_dir), option="--log-dir")
         data = load_data(config, announce=announce)
-        strategy = _make_strategy(config, ablate)
+        strategy = _make_strategy(config, ablate, place)
         with (
             precision_scope(config.precision, strategy.devices),
             explain_out_of_memory(config, data),
         ):
             return _train(config, data, folder, strategy, callbacks, announce, verbose, ablate)
+    except NonFiniteWeightsError as error:  # where the loss was finite still
+        folder.discard()
+        raise TrainingError(str(error)) from error
     except BaseException:
         folder.discard()
         raise
 
 
-def _make_strategy(config: TrainConfig, ablate: Collection[str]) -> "MirroredStrategy":
+def _say_nothing(_: str) -> None:
+    """Leave the lines to the chief."""
+
+
+def _check_workers(config: TrainConfig, place: WorkerPlace, ablate: Collection[str]) -> None:
+    """Reject what cannot be done on several workers.
+
+    Raises:
+        UserError: It is asked for.
+    """
+    if place.workers > 1 and (config.checkpoint_every is not None or ablate):
+        what = "ablate" if ablate else f"checkpoint_every={config.checkpoint_every}"
+        raise UserError(
+            f"received {what}, which is for one worker, and TF_CONFIG has {place.workers}: remove"
+            " it, or train on one worker"
+        )
+
+
+def _make_strategy(
+    config: TrainConfig, ablate: Collection[str], place: WorkerPlace
+) -> "ExactStrategy":
+    if place.workers > 1:
+        from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
+
+        return MultiWorkerMirroredStrategy(replicas=config.replicas)
     from ..distribute.mirrored_strategy import MirroredStrategy
 
     ops = None
@@ -101,11 +144,19 @@ def _make_strategy(config: TrainConfig, ablate: Collection[str]) -> "MirroredStr
     return strategy
 
 
+def _plan(config: TrainConfig, folder: RunFolder, *, replicas: int) -> TrainPlan:
+    """Batches and learning rate, which stay those of a run that is resumed."""
+    saved = folder.read_json("plan.json") if folder.is_resumed else None
+    if saved is None:
+        return make_plan(config, replicas=replicas)
+    return resumed_plan(saved, replicas=replicas)
+
+
 def _train(
     config: TrainConfig,
     data: ImageData,
     folder: RunFolder,
-    strategy: "MirroredStrategy",
+    strategy: "ExactStrategy",
     callbacks: Sequence["keras.callbacks.Callback"],
     announce: Callable[[str], None],
     verbose: int,
@@ -114,10 +165,11 @@ def _train(
     import keras
 
     from .callbacks import make_callbacks
+    from .checkpoints import make_checkpoint, write_settings
     from .interrupts import fit_interruptible
 
     keras.utils.set_random_seed(config.seed)
-    plan = make_plan(config, replicas=strategy.num_replicas_in_sync)
+    plan = _plan(config, folder, replicas=strategy.num_replicas_in_sync)
     for line in settings_lines(config, plan, strategy.devices, folder):
         announce(line)
     training, validation = make_pipelines(config, data, plan)
@@ -128,8 +180,11 @@ def _train(
 
         training = repeat_first_batch(training)
     made = make_callbacks(config, plan, model, folder, more=callbacks, verbose=verbose)
-    with hold_signals() as received:
-        folder.write_json("config.json", config.to_dict())
+    more_signals = [Signals[config.preemption_signal]] if config.preemption_signal else []
+    with hold_signals(*more_signals) as received:
+        checkpoint = make_checkpoint(config, plan, folder, data, held=received, verbose=verbose)
+        if checkpoint is None:
+            write_settings(config, plan, folder)
         start = time.perf_counter()
         interrupted = fit_interruptible(
             model,
@@ -137,12 +192,18 @@ def _train(
             callbacks=made.ordered,
             received=received,
             stop=made.finite,
+            checkpoint=checkpoint,
+            workers=strategy.workers,
             shuffle=False,  # the pipeline shuffles
             validation_data=validation if config.validate else None,
             epochs=config.epochs,
             verbose=verbose,
         )
         seconds = time.perf_counter() - start
+        if folder.is_resumed:
+            seconds = made.total_time.seconds  # with those before
+        # A signal may have reached one worker only.
+        interrupted = any(strategy.exchange("the end of the training", interrupted))
         result = make_result(made, folder, model, seconds, interrupted, received.first)
         # Before the model, whose file is large: a disk may be full, a batch system may not wait.
         folder.write_json("summary.json", summary(result, strategy, plan, data))
@@ -150,8 +211,15 @@ def _train(
             if interrupted:
                 announce("Interrupted: saving the model trained so far.")
             save_stock_model(model, folder)
+    _announce_result(result, received.first, announce, resumable=checkpoint is not None)
+    return dataclasses.replace(result, signal=received.first)
+
+
+def _announce_result(
+    result: TrainResult, number: Signals | None, announce: Callable[[str], None], *, resumable: bool
+) -> None:
     for line in result_lines(result):
         announce(line)
-    if received.first is not None:
-        announce(f"Interrupted by {received.first.name}: the run is saved in {folder.path}")
-    return dataclasses.replace(result, signal=received.first)
+    if number is not None:
+        resume = f"; kdist train --resume {result.run_dir} continues it" if resumable else ""
+        announce(f"Interrupted by {number.name}: the run is saved in {result.run_dir}{resume}")

@@ -1,8 +1,8 @@
 """The settings of a run, in groups. To add a setting, add a field and its help text here.
 
 The command line, settings files and `docs/reference/settings.md` are generated from these classes.
-The group of a setting matters: only the groups in `SHAREABLE` are shown on a dashboard, and those
-of `Output` may change when a run is repeated.
+The group of a setting matters: only the groups in `SHAREABLE` are shown on a dashboard, those of
+`Output` may change when a run is repeated, and those of `Checkpoints` when it is resumed.
 """
 
 import dataclasses
@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
+from ..data.datasets import MOST_IMAGES, DatasetName
 from ..optimizers.factory import OptimizerName
 from ..scaling import Rule
 from .fields import Folder, Repeatable, field_names, folder_names
@@ -20,8 +21,6 @@ from .precision import Precision
 Count = Annotated[int, Ge(1), Le(1_000_000)]
 # More than a machine has GPUs. What it has in fact is asked when a strategy is made.
 Replicas = Annotated[int, Ge(1), Le(64)]
-# Fashion-MNIST has no more training images; a larger batch would be cut to them.
-MOST_IMAGES = 60_000
 BatchSize = Annotated[int, Ge(1), Le(MOST_IMAGES)]
 # Wider and about as deep as anybody trained: width 14 in Zagoruyko & Komodakis 2016, 1,001 layers
 # in He et al. 2016, "Identity Mappings". 16 layers of width 200 have 7 billion weights.
@@ -36,14 +35,14 @@ class Data:
 
     Attributes:
         dataset: Data set; `fashion_mnist` falls back to the embedded sample if unavailable.
-        data_dir: Folder with the four Fashion-MNIST files.
+        data_dir: Folder with the files of the data set, such as the four of Fashion-MNIST.
         subset: Train on this many images only (the first ones), and test on at most as many.
         augment: Randomly flip and shift the training images.
         shift: Largest shift, as a fraction of height and width.
         whole_pixels: Shift by whole pixels (the largest shift is rounded), which does not blur.
     """
 
-    dataset: Literal["fashion_mnist", "sample"] = "fashion_mnist"
+    dataset: DatasetName = "fashion_mnist"
     data_dir: Folder | None = None
     subset: Count | None = None
     augment: bool = True
@@ -160,6 +159,23 @@ class Extras:
     validate: bool = True
     noise_scale: bool = False
     save_model: bool = True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Checkpoints:
+    """Checkpoints.
+
+    Attributes:
+        checkpoint_every: Save a checkpoint in the run folder every this many seconds, from which
+            `kdist train --resume` continues a run that was killed; none by default.
+        keep: Number of checkpoints to keep.
+        preemption_signal: A signal besides SIGTERM after which the run saves a checkpoint and ends,
+            such as the one that Slurm's `--signal` sends before the time is over.
+    """
+
+    checkpoint_every: Annotated[float, Gt(0)] | None = None
+    keep: Count = 3
+    preemption_signal: Literal["SIGUSR1", "SIGUSR2"] | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import keras_tuner
 
+from .._upstream.keras_tuner import index_of_saver
 from ..data import ImageData
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..training.config import TrainConfig
@@ -72,8 +73,9 @@ class WideResNetHyperModel(keras_tuner.HyperModel):
         plan = make_plan(config, replicas=self.strategy.num_replicas_in_sync)
         callbacks = list(kwargs.pop("callbacks", ()))
         if config.ema_momentum is not None:
-            # Before the last, with which KerasTuner saves the weights: it is to see the average.
-            callbacks.insert(-1, keras.callbacks.SwapEMAWeights(swap_on_epoch=True))
+            # KerasTuner is to save the average.
+            average = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
+            callbacks.insert(index_of_saver(callbacks), average)
         with precision_scope(config.precision, self.strategy.devices):
             training, validation = make_pipelines(config, self.data, plan)
             return model.fit(

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
+from .chief_or_worker import Role, read_role
 from .objective import find_objective
-from .role import Role, read_role
 from .search import Search
 from .search_folder import SearchFolder
 from .space import Range
@@ -177,6 +177,7 @@ def _user_hypermodel(
             model = hypermodel.build(hp)
             if data is not None:
                 check_input(model, data[0][0])
+                check_input(model, data[1][0], what="validation data")
         _keep_space(hp, folder)
     return hypermodel
 

@@ -2,7 +2,6 @@
 
 import os
 import queue
-import socket
 import subprocess
 import sys
 import threading
@@ -10,14 +9,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..errors import UserError
+from ..launch.cluster import bound_port
+from ..launch.machines import LOOPBACK
+from ..runs.text import count
 from ..signals import hold_signals
-from .pace import Pace
+from .chief_or_worker import role_variables
 from .pinning import Pin, pin_workers
-from .role import role_variables
 from .search import Search
 from .search_folder import SearchFolder
+from .time_left import Pace
 
-_LOOPBACK = "127.0.0.1"
 _CHIEF = "chief"
 _POLL_SECONDS = 2.0
 
@@ -120,8 +121,10 @@ class _Processes:
             return
         self._trials = trials
         left = self._pace.time_left(trials, total=self._total)
-        of = "" if self._total is None else f" of {self._total}"
-        self.announce(f"{trials}{of} trials" + (f", {left}" if left else ""))
+        done = count(trials, "trial")
+        if self._total is not None:
+            done = f"{trials} of {count(self._total, 'trial')}"
+        self.announce(done + (f", {left}" if left else ""))
 
     def _ended_trials(self) -> int:
         return len((self.folder.read("trials/oracle.json") or {}).get("end_order", ()))
@@ -130,8 +133,8 @@ class _Processes:
         environment = {
             **os.environ,
             "CUDA_VISIBLE_DEVICES": pin.gpus,
-            **role_variables(name, ip=_LOOPBACK, port=self.port),
-            "no_grpc_proxy": _LOOPBACK,
+            **role_variables(name, ip=LOOPBACK, port=self.port),
+            "no_grpc_proxy": LOOPBACK,
             **more,
         }
         with hold_signals() as received:  # a process that nobody knows would not be ended
@@ -195,14 +198,9 @@ def free_port(port: int | None) -> int:
         UserError: `port` is in use or invalid.
     """
     # gRPC itself would share a port with another chief.
-    with socket.socket() as attempt:
-        # Connections of a chief that was killed linger for a minute; nobody listens on them.
-        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            attempt.bind((_LOOPBACK, port or 0))
-        except (OSError, OverflowError) as error:
-            raise UserError(
-                f"cannot use port {port} ({error}): pass another --port, or none for a free one"
-            ) from error
-        number: int = attempt.getsockname()[1]
-        return number
+    try:
+        return bound_port(LOOPBACK, port or 0)
+    except (OSError, OverflowError) as error:
+        raise UserError(
+            f"cannot use port {port} ({error}): pass another --port, or none for a free one"
+        ) from error

@@ -1,7 +1,6 @@
 """`ReplicaTuner`: a KerasTuner tuner whose trials train on a strategy's replicas."""
 
 import json
-import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -14,30 +13,30 @@ from rich.console import Console
 
 from .._upstream.keras_tuner import HookedTuner, oracle_file
 from ..atomic_files import atomic_write
-from ..callbacks import PrintThroughput, PrintTotalTime, StopAtAccuracy, StopAtNonFinite
+from ..callbacks import PrintThroughput, PrintTotalTime, StopAtNonFinite
 from ..callbacks.resumable import ResumableCallback
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
+from ..signals import hold_signals
 from ..tracking.tracker import ended
-from ..training.interrupts import interrupts_at_batch_end
 from .failures import SearchError, fail_if_it_ended_a_process, fail_unless_finite, reason_of
 from .objective import Objective, best_epoch, check_time_budget, target_metrics
 from .oracles import total_trials
 from .parallel import running_marker
-from .progress import SearchProgress
-from .results import describe, in_order
+from .search_progress import SearchProgress
+from .search_results import describe, in_order
 from .trial_callbacks import (
     FailOnNonFinite,
     KeepState,
     LogSecondsToTarget,
     RequireMetric,
     resume_callbacks,
+    stop_of_trial,
     weights_file,
 )
+from .trial_checkpoint import TrialCheckpoint, checkpoint_folder, remove_checkpoints
 from .trial_progress import ReportProgress
 
-# A patience that is never reached, for a time budget without a target.
-_NEVER = sys.maxsize
 _IDLE_SECONDS = 1.0
 
 CallbackMaker = Callable[[str, int, Mapping[str, Any]], Sequence[keras.callbacks.Callback]]
@@ -52,6 +51,7 @@ class ReplicaTuner(HookedTuner):
     * Failed trials (out of memory, a NaN loss, any exception) are recorded in `failure.txt` in
       their folder and skipped.
     * Trials that Hyperband promotes resume where they stopped, with their optimizer's state.
+    * A trial that was killed or interrupted continues from its newest checkpoint.
 
     A search whose trials do not report the oracle's objective ends at the first of them.
 
@@ -66,7 +66,8 @@ class ReplicaTuner(HookedTuner):
         patience: See `target_accuracy`.
         time_budget: Seconds after which a trial is stopped at the end of an epoch.
         make_callbacks: A function from a trial's name, the number of the execution (from 0) and the
-            hyperparameter values to additional callbacks.
+            hyperparameter values to additional callbacks. With `get_state` and `set_state` their
+            state is restored when a trial continues.
         announce: Called with a line when a trial starts and ends, and after every epoch; `None` for
             no lines.
         console: A terminal, for progress bars in place of the lines after every epoch.
@@ -179,7 +180,7 @@ class ReplicaTuner(HookedTuner):
             return results
         except keras_tuner.errors.FatalError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # `sys.exit()` of a user's code
             reason = reason_of(error)
             atomic_write(failure, f"{reason}\n\n{traceback.format_exc()}")
             raise keras_tuner.errors.FailedTrialError(reason) from None
@@ -211,14 +212,10 @@ class ReplicaTuner(HookedTuner):
         total = PrintTotalTime(verbose=0)
         kept: dict[str, ResumableCallback] = {"total_time": total}
         target = self.target_accuracy
-        stop = None
-        if target is not None or self.time_budget is not None:
-            stop = StopAtAccuracy(
-                {self.oracle.objective.name: 0.0} if target is None else target,
-                _NEVER if target is None else self.patience,
-                time_budget=self.time_budget,
-                verbose=0,
-            )
+        stop = stop_of_trial(
+            self.oracle.objective.name, target, self.patience, time_budget=self.time_budget
+        )
+        if stop is not None:
             kept["stop_at_accuracy"] = stop
         metric = self.oracle.objective.name if target is None else "val_accuracy"
         finite = StopAtNonFinite(verbose=0)
@@ -241,10 +238,11 @@ class ReplicaTuner(HookedTuner):
             more = self._make_callbacks(trial.trial_id, self._execution, hp.values)
         if "tuner/trial_id" in hp.values:
             resume_callbacks(Path(self.get_trial_dir(hp.values["tuner/trial_id"])), kept)
-        with interrupts_at_batch_end() as interrupts, ended(more):  # also of a trial that fails
-            # KerasTuner's own callbacks stay last, with which it saves the weights.
+        with hold_signals() as received, ended(more):  # also of a trial that fails
+            # KerasTuner's own callbacks come after the others, as it saves the weights with them.
+            checkpoint = TrialCheckpoint(checkpoint_folder(folder, self._execution), held=received)
             history = super().train_once(
-                trial, *args, callbacks=[*own, *more, interrupts, *callbacks], **kwargs
+                trial, *args, callbacks=[*own, *more, *callbacks, checkpoint], **kwargs
             )
         self._execution += 1
         if not isinstance(history, keras.callbacks.History):
@@ -285,6 +283,7 @@ class ReplicaTuner(HookedTuner):
     def on_trial_end(self, trial: Any) -> None:
         """Announce the trial's result."""
         super().on_trial_end(trial)
+        remove_checkpoints(Path(self.get_trial_dir(trial.trial_id)))
         marker = self._running_marker()
         if marker is not None:
             marker.unlink(missing_ok=True)

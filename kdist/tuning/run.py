@@ -8,13 +8,15 @@ from typing import Any
 from rich.console import Console
 
 from ..errors import UserError
-from ..tracking.wandb_account import asked_mode
+from ..runs.text import count
+from ..tracking.tracker_kinds import TRACKER_KINDS
+from ..training.workers import refuse_workers
+from .chief_or_worker import Role, read_role, refuse_own_processes
 from .loading import load_tuner
-from .report import report
-from .results import read_trials
-from .role import Role, read_role, refuse_own_processes
 from .search import Search
 from .search_folder import SearchFolder
+from .search_report import report
+from .search_results import read_trials
 from .user_model import split_name
 
 
@@ -44,10 +46,11 @@ def tune(search: Search, *, announce: Callable[[str], None] = print) -> SearchFo
         model = kdist.tuning.tuner_of("runs/tune").get_best_models()[0]
         ```
     """
+    refuse_workers(os.environ, "kdist tune")
     if search.model is not None:
         split_name(search.model)
-    if "wandb" in search.config.trackers:
-        asked_mode()  # an invalid one would fail every trial
+    for name in search.config.trackers:
+        TRACKER_KINDS[name].check()  # one that cannot work would fail every trial
     folder, role = SearchFolder(search.output), read_role(os.environ)
     refuse_own_processes(role, search.per_trial)
     if role.is_worker:
@@ -55,14 +58,17 @@ def tune(search: Search, *, announce: Callable[[str], None] = print) -> SearchFo
         return folder
     resumed = folder.open(search)
     try:
-        if folder.read("finished.json") != _finished(search):
+        finished = folder.read("finished.json") == _finished(search)
+        if not finished:
             if resumed:
                 known = read_trials(folder, search)
                 ended = [trial for trial in known if trial.status in ("COMPLETED", "FAILED")]
-                announce(f"Resuming {folder.path}: {len(ended)} trials are finished")
+                announce(f"Resuming {folder.path}: {count(len(ended), 'trial')} finished")
             _run(search, folder, role, announce)
         report(search, folder, announce=announce)
         _check_failures(search, folder)
+        if finished:
+            announce(f"The search in {folder.path} is finished: {_how_to_continue(search)}")
         folder.write_json("finished.json", _finished(search))
     except BaseException:
         # A corrected command would be refused as another search. Workers of other machines may
@@ -108,6 +114,12 @@ def _finished(search: Search) -> dict[str, Any]:
     return {"max_trials": search.max_trials}
 
 
+def _how_to_continue(search: Search) -> str:
+    if search.max_trials is None:  # Hyperband's own number
+        return "pass another --output for a new one"
+    return "pass a larger --max-trials to continue, or another --output for a new one"
+
+
 def _check_failures(search: Search, folder: SearchFolder) -> None:
     trials = read_trials(folder, search)
     failed = [trial for trial in trials if trial.status == "FAILED"]
@@ -116,9 +128,11 @@ def _check_failures(search: Search, folder: SearchFolder) -> None:
     stopped = len(last) == search.max_failures and all(trial in failed for trial in last)
     enough = search.max_trials is not None and len(trials) >= search.max_trials
     if failed and (len(failed) == len(trials) or (stopped and not enough)):
+        which = "all" if len(failed) == len(trials) else "the last"
+        number = min(len(failed), search.max_failures)
+        some = f"{which} {number} trials failed, the last" if number > 1 else "its trial failed,"
         raise UserError(
-            f"the search has stopped, as {'all' if len(failed) == len(trials) else 'the last'}"
-            f" {min(len(failed), search.max_failures)} trials failed, the last with"
-            f" {failed[-1].failure!r}: see {folder.trials}/trial_{failed[-1].trial_id}/failure.txt;"
-            " pass a larger --max-failures to resume it, or another --output"
+            f"the search has stopped, as {some} with {failed[-1].failure!r}: see"
+            f" {folder.trials}/trial_{failed[-1].trial_id}/failure.txt; pass a larger"
+            " --max-failures to resume it, or another --output for a new search"
         )

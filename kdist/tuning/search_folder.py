@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..atomic_files import atomic_write, explain_write_errors
-from ..errors import UserError
+from ..errors import UserError, error_text
 from ..input_files import parse_json, read_text
 from .search import Search, differences
 
@@ -99,15 +99,17 @@ class SearchFolder:
         """Read a JSON file; `None` if it does not exist.
 
         Raises:
-            UserError: It is not valid JSON.
+            UserError: It cannot be read, or is not valid JSON.
         """
         path = self.path / name
         if not path.exists():
             return None
         try:
             found = parse_json(read_text(path))
-        except ValueError as error:
-            raise UserError(f"{path} is damaged ({error}): pass another --output") from error
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"{path} is damaged ({error_text(error)}): pass another --output"
+            ) from error
         if not isinstance(found, dict):
             raise UserError(f"{path} is damaged (it has no settings): pass another --output")
         return found

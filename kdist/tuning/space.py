@@ -12,7 +12,7 @@ from ..arguments import as_integer, as_real
 from ..errors import UserError
 from ..training.config import TrainConfig
 from ..training.fields import field_names
-from ..training.settings import FOLDERS, Output, Stopping
+from ..training.settings import FOLDERS, Checkpoints, Output, Stopping
 
 #: Settings that cannot be tuned, and why.
 NOT_TUNED = {
@@ -21,7 +21,7 @@ NOT_TUNED = {
     "seed": "the best seed is the luckiest, not the best setting",
     "validate": "every trial is validated",
     "noise_scale": "it only measures and does not change training",
-    "save_model": "a search saves the models itself",
+    **dict.fromkeys({"save_model"} | field_names(Checkpoints), "a search saves the models itself"),
     **dict.fromkeys(field_names(Stopping) - {"epochs"}, "it defines the target of the search"),
     **dict.fromkeys(field_names(Output) - FOLDERS, "it only tracks and does not change training"),
     **dict.fromkeys(field_names(Output) & FOLDERS, "the search has a folder of its own"),

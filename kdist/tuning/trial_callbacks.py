@@ -2,11 +2,11 @@
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import keras
 import keras_tuner
 
 from ..atomic_files import atomic_path, atomic_write
@@ -16,8 +16,32 @@ from ..callbacks.stop_at_non_finite import StopAtNonFinite
 from .failures import SearchError
 from .objective import OF_VALIDATION, missing_metric
 
+# A patience that is never reached, for a time budget without a target.
+_NEVER = sys.maxsize
 
-class FailOnNonFinite(keras.callbacks.Callback):
+
+def stop_of_trial(
+    objective: str, target: float | None, patience: int, *, time_budget: float | None
+) -> StopAtAccuracy | None:
+    """Make what ends a trial before its last epoch; `None` if nothing does.
+
+    Args:
+        objective: Name of the search's objective.
+        target: Accuracy that ends the trial; `None` for none.
+        patience: Epochs in a row that have to beat it.
+        time_budget: Seconds after which the trial ends; `None` for none.
+    """
+    if target is None and time_budget is None:
+        return None
+    return StopAtAccuracy(
+        {objective: 0.0} if target is None else target,
+        _NEVER if target is None else patience,
+        time_budget=time_budget,
+        verbose=0,
+    )
+
+
+class FailOnNonFinite(ResumableCallback):
     """Fails the trial at the batch whose loss is NaN or infinite, or after such a validation.
 
     Args:
@@ -42,7 +66,7 @@ class FailOnNonFinite(keras.callbacks.Callback):
             )
 
 
-class RequireMetric(keras.callbacks.Callback):
+class RequireMetric(ResumableCallback):
     """Ends the search if a validation does not report the metric that trials are compared by.
 
     Args:
@@ -61,7 +85,7 @@ class RequireMetric(keras.callbacks.Callback):
             raise SearchError(missing_metric(self.name, names))
 
 
-class LogSecondsToTarget(keras.callbacks.Callback):
+class LogSecondsToTarget(ResumableCallback):
     """Adds the seconds to the target to `logs` once it is reached.
 
     Args:
@@ -78,7 +102,7 @@ class LogSecondsToTarget(keras.callbacks.Callback):
             logs["seconds_to_target"] = self.stop.met_seconds
 
 
-class KeepState(keras.callbacks.Callback):
+class KeepState(ResumableCallback):
     """Saves weights, optimizer and callbacks after every epoch, for Hyperband's next round.
 
     KerasTuner saves only the weights of the best epoch, so a promoted trial would start with a new

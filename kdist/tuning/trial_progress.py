@@ -1,13 +1,13 @@
 """`ReportProgress`: tells `SearchProgress` how far the current trial is."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-import keras
+from ..callbacks.resumable import ResumableCallback
+from .search_progress import SearchProgress
 
-from .progress import SearchProgress
 
-
-class ReportProgress(keras.callbacks.Callback):
+class ReportProgress(ResumableCallback):
     """Reports steps and epochs of one execution of a trial.
 
     Args:
@@ -17,6 +17,8 @@ class ReportProgress(keras.callbacks.Callback):
         executions: Executions of the trial.
     """
 
+    initial_state: ClassVar[Mapping[str, Any]] = {"_first": None}
+
     def __init__(
         self, progress: SearchProgress, *, objective: str, execution: int, executions: int
     ) -> None:
@@ -25,15 +27,12 @@ class ReportProgress(keras.callbacks.Callback):
         self.objective = objective
         self.execution = execution
         self.executions = executions
-        self._first: int | None = None
+        self._first: int | None
         self._epoch = 0
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
-        """Forget the epochs of an earlier fit."""
-        self._first = None
-
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Note the epoch; Hyperband's may begin later than at the first."""
+        super().on_epoch_begin(epoch, logs)
         self._first = epoch if self._first is None else self._first
         self._epoch = epoch
 

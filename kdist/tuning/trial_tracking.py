@@ -9,6 +9,7 @@ from ..training.plan import make_plan
 from .objective import find_objective
 from .search import Search
 from .search_folder import SearchFolder
+from .trial_checkpoint import is_resumed
 from .trial_config import trial_config
 
 
@@ -20,7 +21,7 @@ def trial_trackers(
     Args:
         search: The settings; if they request no tracker, the result is `None`.
         folder: The folder of the search. A run's files are in `tracking-<execution>` in its trial's
-            folder; files of an interrupted run are removed.
+            folder; those of an interrupted run are removed unless it continues from a checkpoint.
         replicas: Number of replicas per trial.
     """
     config = search.config
@@ -29,8 +30,10 @@ def trial_trackers(
     objective = find_objective(search.objective)
 
     def trackers(trial_id: str, execution: int, values: Mapping[str, Any]) -> list[Any]:
-        run = folder.trials / f"trial_{trial_id}" / f"tracking-{execution}"
-        shutil.rmtree(run, ignore_errors=True)
+        trial = folder.trials / f"trial_{trial_id}"
+        run = trial / f"tracking-{execution}"
+        if not is_resumed(trial, execution):
+            shutil.rmtree(run, ignore_errors=True)
         name = f"{folder.path.name}-{trial_id}"
         drawn = dict(values) if search.model is not None else search.search_space().decode(values)
         return list(

@@ -7,8 +7,8 @@ from ..charts.figure import Figures
 from ..charts.search import COMPLETED, FAILED, MISSED, TrialPoint, search_figure
 from ..training.model_name import model_name
 from .objective import find_objective
-from .results import TrialResult, log_sampled
 from .search import Search
+from .search_results import TrialResult, log_sampled
 
 
 def trials_figure(ident: str, trials: Sequence[TrialResult], search: Search) -> Figures:

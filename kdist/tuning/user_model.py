@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import inspect
 import os
 import sys
 import traceback
@@ -47,7 +48,21 @@ def load_functions(name: str, data: str) -> tuple[Callable[[Any], Any], Callable
             f"{path} has no function {data}(): write one that returns (x, y), (x_val, y_val), or"
             " name it with --data"
         )
+    if not _takes(build, "hp"):
+        raise UserError(f"{path}: {function} has to take one argument, as in def {function}(hp):")
+    if not _takes(make_data):
+        raise UserError(f"{path}: {data} has to take no argument, as in def {data}():")
     return build, make_data
+
+
+def _takes(function: Callable[..., Any], *arguments: Any) -> bool:
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:
+        pass  # written in C, without a signature
+    return True
 
 
 def _load(path: Path) -> ModuleType:
@@ -76,7 +91,7 @@ def explain_errors_of(path: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script may end with `sys.exit()`
         line = _line_of(error, path)
         if line is None:
             raise
@@ -85,7 +100,7 @@ def explain_errors_of(path: str) -> Iterator[None]:
         raise UserError(f"{path}, line {line}: {reason_of(error)}") from error
 
 
-def _line_of(error: Exception, path: str) -> int | None:
+def _line_of(error: BaseException, path: str) -> int | None:
     if isinstance(error, SyntaxError):  # which has no frame in the file
         return error.lineno
     frames = traceback.extract_tb(error.__traceback__)
@@ -93,12 +108,13 @@ def _line_of(error: Exception, path: str) -> int | None:
     return own[-1].lineno if own else None
 
 
-def check_input(model: Any, x: Any) -> None:
-    """Check that a model takes samples of the training data.
+def check_input(model: Any, x: Any, *, what: str = "training data") -> None:
+    """Check that a model takes samples of the data.
 
     Args:
         model: The model that `build(hp)` returned.
-        x: The training data's inputs, arrays with the samples along the first axis.
+        x: The data's inputs, arrays with the samples along the first axis.
+        what: Which data they are.
 
     Raises:
         UserError: It does not.
@@ -121,7 +137,7 @@ def check_input(model: Any, x: Any) -> None:
         from .failures import reason_of
 
         raise UserError(
-            f"the model of build(hp) does not take the training data: {reason_of(error)}"
+            f"the model of build(hp) does not take the {what}: {reason_of(error)}"
         ) from error
 
 
@@ -137,4 +153,20 @@ def checked_data(data: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
         raise UserError(
             f"the data function returned {type(data).__name__}, expected (x, y), (x_val, y_val)"
         ) from error
+    _check_samples((x, y), "(x, y)")
+    _check_samples((x_val, y_val), "(x_val, y_val)")
     return (x, y), (x_val, y_val)
+
+
+def _check_samples(arrays: Any, name: str) -> None:
+    import keras
+
+    shapes = [getattr(array, "shape", None) for array in keras.tree.flatten(arrays)]
+    counts = {int(shape[0]): None for shape in shapes if shape and shape[0] is not None}
+    if len(counts) > 1:
+        numbers = " and ".join(map(str, counts))
+        raise UserError(
+            f"the data function returned {name} with {numbers} samples: return as many of each"
+        )
+    if 0 in counts:
+        raise UserError(f"the data function returned {name} without samples: return some")

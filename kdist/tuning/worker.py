@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 
 from ..errors import UserError
+from .chief_or_worker import read_role
 from .parallel import running_marker
-from .role import read_role
 from .run import run_trials
 from .search import Search
 from .search_folder import SearchFolder

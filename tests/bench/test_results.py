@@ -3,7 +3,8 @@ import json
 import os
 
 import pytest
-from kdist.bench import results, runs
+from kdist.bench import results
+from kdist.bench import run as bench_run
 from kdist.bench.benchmarks import MATMUL, Benchmark, Comparison, batch_sweep, training
 from kdist.bench.driver import Outcome
 from kdist.errors import UserError
@@ -73,7 +74,7 @@ def test_the_table(benchmarks):
 def test_a_written_file_shows_the_same_table(benchmarks, tmp_path):
     path = tmp_path / "new" / "bench.json"
     results.write(path, benchmarks, {"quick": True})
-    assert runs.show(str(path)) == TABLE
+    assert bench_run.show(str(path)) == TABLE
     content = json.loads(path.read_text())
     assert content["machine"]["cores"] >= 1
     assert content["machine"]["date"].count("-") == 2
@@ -105,16 +106,16 @@ def test_a_foreign_file_is_refused(text, words, tmp_path):
     path = tmp_path / "bench.json"
     path.write_text(text)
     with pytest.raises(UserError, match=rf"bench\.json (is )?{words}"):
-        runs.show(str(path))
+        bench_run.show(str(path))
 
 
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"missing\.json .*\(No such file or directory\)"):
-        runs.show(str(tmp_path / "missing.json"))
+        bench_run.show(str(tmp_path / "missing.json"))
 
 
 def test_an_empty_path_is_refused():
-    for call in (runs.show, lambda path: runs.bench(output=path)):
+    for call in (bench_run.show, lambda path: bench_run.bench(output=path)):
         with pytest.raises(UserError, match="has to be a path, received an empty one"):
             call("")
 
@@ -122,14 +123,24 @@ def test_an_empty_path_is_refused():
 def test_a_pipe_is_not_written_and_not_removed(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UserError, match="it is not a regular file; pass another --output"):
-        runs.bench(output=str(tmp_path / "pipe"))
+        bench_run.bench(output=str(tmp_path / "pipe"))
     assert (tmp_path / "pipe").is_fifo()
 
 
+@pytest.mark.parametrize("text", ["# My thesis\n", "[]", '{"format": 1}'])
+def test_a_file_of_something_else_is_not_replaced(tmp_path, monkeypatch, text):
+    monkeypatch.setattr(bench_run, "run_benchmark", None)
+    path = tmp_path / "mine.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match="is not a file of kdist bench: pass another --output"):
+        bench_run.bench(output=str(path))
+    assert path.read_text() == text
+
+
 def test_nothing_runs_where_nothing_can_be_written(monkeypatch):
-    monkeypatch.setattr(runs, "run_benchmark", None)
+    monkeypatch.setattr(bench_run, "run_benchmark", None)
     with pytest.raises(UserError, match="pass another --output"):
-        runs.bench(output="/proc/version/bench.json")
+        bench_run.bench(output="/proc/version/bench.json")
 
 
 def test_comparisons_are_among_those_who_run():
@@ -161,8 +172,8 @@ def test_the_quick_run_and_what_it_writes(monkeypatch, tmp_path):
         seen.append((benchmark.title, rounds))
         return {candidate.name: outcome(1.0) for candidate in benchmark.candidates}
 
-    monkeypatch.setattr(runs, "run_benchmark", run_benchmark)
-    text = runs.bench(quick=True, output=str(path), announce=lambda line: None)
+    monkeypatch.setattr(bench_run, "run_benchmark", run_benchmark)
+    text = bench_run.bench(quick=True, output=str(path), announce=lambda line: None)
     assert [title for title, _ in seen] == [
         "two dense layers, batch 32",
         "augmented images, batch 128",
@@ -170,14 +181,18 @@ def test_the_quick_run_and_what_it_writes(monkeypatch, tmp_path):
     ]
     assert {rounds for _, rounds in seen} == {3}
     assert sizes == [0, 1, 2]
-    assert text == runs.show(str(path))
+    assert text == bench_run.show(str(path))
+    bench_run.bench(quick=True, output=str(path), announce=lambda line: None)  # replaces it
+    assert text == bench_run.show(str(path))
 
 
 def test_a_prediction_takes_what_was_measured(monkeypatch):
     facts = {"steps": 4, "gradient_bytes": 1e6, "batch_norms": 13, "images": 512}
     measured = Outcome(facts=facts, seconds=[2.0, 2.4, 2.2])
-    monkeypatch.setattr(runs, "run_benchmark", lambda benchmark, **_: {runs.ONE: measured})
-    link = dataclasses.replace(runs.Link(name="x", latency_seconds=0.0, bytes_per_second=1e6))
-    (step,) = runs.predict([2], link, announce=lambda line: None)
+    monkeypatch.setattr(
+        bench_run, "run_benchmark", lambda benchmark, **_: {bench_run.ONE: measured}
+    )
+    link = dataclasses.replace(bench_run.Link(name="x", latency_seconds=0.0, bytes_per_second=1e6))
+    (step,) = bench_run.predict([2], link, announce=lambda line: None)
     assert step.compute_seconds == pytest.approx(0.55)  # the median of three, of four steps
     assert step.seconds == pytest.approx(0.55 + 1.0)  # 2 (N - 1) / N of a second's bytes

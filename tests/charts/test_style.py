@@ -2,10 +2,13 @@
 
 import itertools
 import math
+import re
 
+import altair as alt
 import numpy as np
 import pytest
-from kdist.charts.style import DARK, LIGHT, line_dash
+import vl_convert
+from kdist.charts.style import DARK, LIGHT, line_dash, whole_number_axis
 
 CARDS = {"light": (LIGHT, "#ffffff"), "dark": (DARK, "#1a1e27")}
 TO_XYZ = np.array(
@@ -72,6 +75,15 @@ def test_ten_colours_differ_and_stand_out_from_the_page(page):
     assert min(contrast(colour, card) for colour in colours) >= 3
     pairs = itertools.combinations(map(lab, colours), 2)
     assert min(ciede2000(one, other) for one, other in pairs) > 19.5
+
+
+@pytest.mark.parametrize("values", [[0, 1], [0, 1, 2], [1, 2], [7]])
+def test_whole_numbers_are_labelled_once(values):
+    x = alt.X("x:Q", axis=whole_number_axis(), scale=alt.Scale(zero=False, nice=False))
+    data = alt.Data(values=[{"x": value} for value in values])
+    chart = alt.Chart(data, width=400).mark_point().encode(x=x)
+    labels = re.findall(r">([^<>]+)</text>", vl_convert.vegalite_to_svg(chart.to_dict()))
+    assert labels == [*map(str, values), "x"]
 
 
 def test_beyond_ten_runs_lines_have_dashes():

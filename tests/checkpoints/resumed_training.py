@@ -65,7 +65,7 @@ class Terminate(Kill):
 
 
 class Trained:
-    """What a training has come to."""
+    """What a training has reached."""
 
     def __init__(self, model, history, callbacks=()):
         self.history = {**history.history, "epoch": history.epoch}

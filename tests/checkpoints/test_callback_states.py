@@ -84,6 +84,45 @@ def test_a_longer_training_continues_from_the_weights_and_not_from_their_average
         assert training.resumed(folder).differences(expected) == []
 
 
+class Halving(keras.callbacks.Callback):
+    """Sets the rate as training begins, and lowers it with every epoch."""
+
+    def on_train_begin(self, logs=None):
+        self.model.optimizer.learning_rate = 0.02
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.optimizer.learning_rate = 0.5 * float(self.model.optimizer.learning_rate)
+
+    def get_state(self):
+        return {}
+
+    def set_state(self, state):
+        """Has none."""
+
+
+@pytest.mark.parametrize("every_steps", [1, STEPS])
+def test_what_a_callback_sets_as_training_begins_is_restored(model, tmp_path, every_steps):
+    training = Training(model, make_callbacks=lambda: [Halving()])
+    expected = training.uninterrupted()
+    found = training.killed(tmp_path, STEPS + 1, STEPS, every_steps=every_steps)
+    assert found.differences(expected) == []
+
+
+@pytest.mark.filterwarnings("ignore:Checkpoint does not save the state of BackupAndRestore")
+def test_a_backup_of_keras_from_another_time_is_not_what_is_resumed(model, tmp_path):
+    """It replays the epoch on weights that are further, and begins in an epoch of its own."""
+    number = itertools.count()
+    training = Training(
+        model,
+        make_callbacks=lambda: [
+            keras.callbacks.BackupAndRestore(tmp_path / f"backup-{next(number) % 2}", save_freq=5)
+        ],
+    )
+    expected = training.uninterrupted()
+    found = training.killed(tmp_path / "saved", STEPS + 3, STEPS - 1, 3, every_steps=STEPS)
+    assert found.differences(expected) == []
+
+
 @pytest.mark.parametrize("append", [False, True])
 def test_rows_of_a_csv_logger_are_there_once(model, tmp_path, append):
     path, expected = tmp_path / "log.csv", tmp_path / "expected.csv"

@@ -2,6 +2,7 @@
 
 import errno
 import signal
+import threading
 
 import keras
 import numpy as np
@@ -203,6 +204,33 @@ def test_rollbacks_that_do_not_help_end(model, tmp_path):
     with pytest.raises(NonFiniteWeightsError, match="after step 5 of epoch 2"):
         training.fit(Poison(*range(STEPS + 2, 3 * STEPS)), checkpoint)
     assert finite(tmp_path)
+
+
+def test_a_rollback_waits_for_the_thread_that_writes(model, tmp_path, monkeypatch):
+    """Which removes what is older: with `keep=1`, what was about to be read."""
+    busy, commit, newest = [], CheckpointStore.commit, CheckpointStore.newest
+    may_commit = threading.Event()
+
+    def slow(store, **values):
+        busy.append(1)
+        may_commit.wait(0.2)
+        done = commit(store, **values)
+        busy.pop()
+        return done
+
+    def newest_when_idle(store):
+        assert not busy
+        return newest(store)
+
+    monkeypatch.setattr(CheckpointStore, "commit", slow)
+    monkeypatch.setattr(CheckpointStore, "newest", newest_when_idle)
+    training = Training(model)
+    training.reset()
+    checkpoint = Checkpoint(
+        tmp_path, every_steps=STEPS - 1, keep=1, on_nonfinite="rollback", verbose=0
+    )
+    found = training.fit(Poison(STEPS), checkpoint)
+    assert len(found.history["loss"]) == EPOCHS
 
 
 def test_without_a_checkpoint_there_is_no_rollback(model, tmp_path):

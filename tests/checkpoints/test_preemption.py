@@ -57,3 +57,22 @@ def test_another_thread_leaves_signals_alone():
 def test_an_unknown_signal():
     with pytest.raises(UserError, match="preemption has 'TERM', which is no signal: pass names"):
         PreemptionSignals(["TERM"])
+
+
+@pytest.mark.parametrize("hold", ["PreemptionSignals(['SIGTERM']).install()", "held.__enter__()"])
+def test_a_worker_that_is_forked_meanwhile_ends_by_sigterm(hold):
+    """As those of a data set, which a pool ends so and then waits for."""
+    code = (
+        "import os, signal, sys\n"
+        "from kdist.checkpoints.preemption import PreemptionSignals\n"
+        "from kdist.signals import hold_signals\n"
+        "held = hold_signals()\n"
+        f"{hold}\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    os._exit(0)\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -55,8 +55,9 @@ def folder(tmp_path_factory):
         ),
         ({"loss": "mae"}, 'loss is "mae" here and "mse" there'),
         ({"size": 40}, "data.steps is 5 here and 6 there"),
+        ({"size": 43}, "data.arrays.samples is 43 here and 44 there"),
     ],
-    ids=["units", "activation", "layers", "rate", "optimizer", "loss", "data"],
+    ids=["units", "activation", "layers", "rate", "optimizer", "loss", "data", "samples"],
 )
 def test_another_training(folder, options, difference):
     before = {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
@@ -175,3 +176,12 @@ def test_arguments_out_of_range(argument):
     [name] = argument
     with pytest.raises(UserError, match=f"{name} (is|has) "):
         Checkpoint("folder", **argument)
+
+
+def test_two_in_one_fit(tmp_path):
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", run_eagerly=True)
+    both = [Checkpoint(tmp_path / name) for name in ("one", "other")]
+    with pytest.raises(UserError, match="received several Checkpoint callbacks"):
+        model.fit(X, Y, batch_size=BATCH, verbose=0, callbacks=both)
+    assert list(tmp_path.iterdir()) == []

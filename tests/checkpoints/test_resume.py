@@ -118,3 +118,38 @@ def test_a_fresh_process_builds_the_optimizers_that_build_themselves(tmp_path):
     with pytest.raises(KilledError):
         training().fit(Kill(STEPS + 3), Checkpoint(tmp_path, every_steps=1, verbose=0))
     assert training().resumed(tmp_path).differences(expected) == []
+
+
+@pytest.mark.parametrize("name", ["LossScaleOptimizer", "MultiOptimizer"])
+def test_a_fresh_process_builds_optimizers_in_others(name, tmp_path):
+    """The first step names their variables otherwise than `build`."""
+
+    def training():
+        keras.utils.set_random_seed(0)
+        model = network()
+        model.compile(OPTIMIZERS[name](), "sparse_categorical_crossentropy")
+        return Training(model, epochs=1, validation_data=None)
+
+    expected = training().fit()
+    with pytest.raises(KilledError):
+        training().fit(Kill(3), Checkpoint(tmp_path, every_steps=1, verbose=0))
+    assert training().resumed(tmp_path).differences(expected) == []
+
+
+@pytest.mark.parametrize("has_input", [True, False])
+def test_a_fresh_process_builds_what_keras_leaves_to_the_first_step(has_input, tmp_path):
+    """Without a strategy: metrics, and the layers of a model that does not know its input."""
+
+    def training():
+        keras.utils.set_random_seed(0)
+        layers = [keras.layers.Dense(4), keras.layers.Dense(3, activation="softmax")]
+        model = keras.Sequential(([keras.Input((8,))] if has_input else []) + layers)
+        optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
+        model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+        return Training(model, epochs=2)
+
+    expected = training().fit()
+    for step in (3, 5):
+        with pytest.raises(KilledError):
+            training().fit(Kill(step), Checkpoint(tmp_path, every_steps=1, verbose=0))
+    assert training().resumed(tmp_path).differences(expected) == []

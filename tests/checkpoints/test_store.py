@@ -166,12 +166,16 @@ def test_other_files_are_left_alone(store):
     assert set(others) < set(names(store.folder))
 
 
-def test_a_newer_format_is_not_read(store, monkeypatch):
-    monkeypatch.setattr(generation_module, "FORMAT", 2)
+def test_a_newer_format_is_refused_and_kept(store, monkeypatch):
+    """Not passed over as damaged, which would have an older one continued and it removed."""
     commit(store, 1)
-    monkeypatch.setattr(generation_module, "FORMAT", 1)
-    with pytest.raises(UserError, match="damaged"):
+    with monkeypatch.context() as patch:
+        patch.setattr(generation_module, "FORMAT", 2)
+        commit(store, 2)
+    before = names(store.folder)
+    with pytest.raises(UserError, match=r"e000002.* newer version of kdist, in format 2, and this"):
         store.newest()
+    assert names(store.folder) == before
 
 
 class FullDisk:

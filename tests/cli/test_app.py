@@ -16,6 +16,7 @@ import pytest
 from annotated_types import Ge, Lt
 from cyclopts import App, Parameter
 from kdist.callbacks.stop_at_non_finite import NonFinite
+from kdist.checkpoints.store import CheckpointStore
 from kdist.cli.options import given, options_of, read_files
 from kdist.errors import TrainingError, UserError
 from kdist.signals import ENDING
@@ -58,7 +59,8 @@ def test_help_imports_nothing_heavy(arguments):
         (["--depth", "12"], "depth has to be 6n + 4"),
         (["--lr-rule", "cubic"], 'Invalid value "cubic" for --lr-rule. Choose from: "linear"'),
         (["--widht", "2"], "Unknown option: --widht. Did you mean --width?"),
-        (["--width", "many"], 'Invalid value for --width: unable to convert "many" into int'),
+        (["--width", "many"], "Invalid value for --width: expected an integer, received 'many'"),
+        (["--epochs", "1.5"], "Invalid value for --epochs: expected an integer, received '1.5'"),
         (["--dataset", "sample", "--data-dir", "/data"], "the sample is embedded"),
         (["--data-dir", "/no/such/folder"], "/no/such/folder"),
         (["--dataset", "sample", "--subset", "20000"], "20000"),
@@ -66,7 +68,9 @@ def test_help_imports_nothing_heavy(arguments):
         (["--recipe", "slow"], "recipe has to be one of"),
         (["--config", "/no/such.toml"], "cannot read the settings in /no/such.toml"),
         (["--precision", "int8"], 'Choose from: "float32"'),
-        (["--track", "wandb,mlflow"], "unknown tracker mlflow: known are wandb, tensorboard"),
+        (["--track", "wandb,nosuch"], "unknown tracker nosuch: known are wandb, tensorboard"),
+        (["--resume", "/no/such/run"], "cannot resume /no/such/run: not a run folder"),
+        (["--preemption-signal", "SIGUSR1"], "does nothing without checkpoints"),
         (["--config-from-wandb"], "only works in a process started by a W&B sweep's agent"),
     ],
 )
@@ -77,6 +81,13 @@ def test_a_mistake_is_one_line_and_exit_2_before_tensorflow(arguments, words):
     assert stderr.count("\n") == 1
     assert stderr.startswith("kdist: error: ")
     assert words in stderr
+
+
+def test_checkpoints_are_listed_and_verified_without_tensorflow(tmp_path):
+    with CheckpointStore(tmp_path / "checkpoints") as store:
+        store.commit(epoch=1, batch=2, arrays={}, state={})
+    code, imported, stderr = imported_by(["checkpoints", str(tmp_path), "--verify"])
+    assert (code, imported, stderr) == ("CODE 0", "IMPORTED", "")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ def asked(monkeypatch, capsys):
     seen = []
     for name in ("bench", "show", "predict"):
         monkeypatch.setattr(
-            f"kdist.bench.runs.{name}",
+            f"kdist.bench.run.{name}",
             lambda *values, name=name, **options: seen.append((name, values, options)) or [],
         )
 

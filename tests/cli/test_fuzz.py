@@ -5,6 +5,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+COMMANDS = (
+    "train",
+    "checkpoints",
+    "launch",
+    "sweep",
+    "tune",
+    "report",
+    "bench",
+    "devices",
+    "dashboard",
+)
 ROOT = Path(__file__).parents[2]
 
 
@@ -19,8 +30,13 @@ def test_a_draw_of_odd_command_lines_ends_as_documented(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     ends = {line.split(None, 1)[1]: int(line.split()[0]) for line in done.stdout.splitlines()}
-    ends.pop("in a process, alike", None)
-    assert sum(ends.values()) == 120
-    # A draw in which nothing gets far tells little.
-    assert any(end.endswith("training begins") for end in ends)
+    # More of those that end are drawn than are run again.
+    assert ends.pop("in a process, alike") == 3
+    assert sum(ends.values()) >= 100  # with those below; what is drawn is any
+    for command in ("train", "launch", "sweep", "tune", "bench", "devices"):
+        assert ends[f"{command}: training begins"], ends
+    for command in ("report", "checkpoints", "dashboard"):
+        assert ends[f"{command}: exit code 0"], ends
+    for command in COMMANDS:
+        assert ends[f"{command}: exit code 2"], ends
     assert list(tmp_path.iterdir()) == []

@@ -90,9 +90,12 @@ def test_scaling(asked):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("throughput --batch-sizes 8,a", "--batch-sizes got 'a' in '8,a'"),
-        ("throughput --replicas 0", "--replicas got '0'"),
-        ("throughput --batch-sizes 8,8", "--batch-sizes got 8 twice"),
+        (
+            "throughput --batch-sizes 8,a",
+            "--batch-sizes takes integers of at least 1, received '8,a'",
+        ),
+        ("throughput --replicas 0", "--replicas takes integers of at least 1, received '0'"),
+        ("throughput --batch-sizes 8,8", "--batch-sizes received 8 twice"),
         ("throughput --depht 10", "Unknown option: --depht. Did you mean --depth?"),
         ("throughput --depth 12", "depth has to be 6n + 4"),
         (
@@ -102,6 +105,7 @@ def test_scaling(asked):
         ("throughput --no-validate", "--no-validate is not for kdist sweep throughput"),
         ("throughput --run-dir x", "--run-dir is not for kdist sweep throughput"),
         ("throughput --epochs 1", "--epochs"),
+        ("scaling --modes weak --global-batch 64", "does nothing without --modes strong"),
         ("throughput --subset 100", "subset=100 does not fill a global batch of 700"),
         ("throughput extra", "Unused Tokens: ['extra']"),
         ("accuracy --lr-rules cubic", "--lr-rules takes linear, sqrt, none, auto"),
@@ -122,5 +126,5 @@ def test_lists():
     for text in ("", "1,", "1.5", "-1", "1e3"):
         with pytest.raises(UserError, match="integers of at least 1"):
             parse_whole_numbers("--replicas", text)
-    with pytest.raises(UserError, match="got a twice"):
+    with pytest.raises(UserError, match="received a twice"):
         parse_names("--modes", "a,a", ("a", "b"))

@@ -6,7 +6,7 @@ import kdist
 import pytest
 import tensorflow as tf
 from kdist.distribute import devices
-from kdist.distribute.start_up_messages import VARIABLE
+from kdist.distribute.tensorflow_logging import VARIABLE
 from kdist.errors import UserError
 
 

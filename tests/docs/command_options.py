@@ -6,8 +6,10 @@ import re
 import subprocess
 import sys
 
-SWEEPS = ("throughput", "accuracy", "scaling")
-COMMANDS = ("train", "tune", "bench", "report", "dashboard", "devices", "sweep")
+from kdist.cli.app import app
+
+COMMANDS = tuple(name for name in app if not name.startswith("-"))
+SWEEPS = tuple(name for name in app["sweep"] if not name.startswith("-"))
 
 
 def split_command(words):

@@ -5,10 +5,11 @@ import shlex
 
 import pytest
 from command_options import all_options, options_of, split_command
+from kdist.cli.launch import keep_program
 from markdown_pages import PAGES, ROOT, blocks, inline_code, page_id
 
 # Programs of others, which the pages call without kdist's options.
-FOREIGN = ("source", "tensorboard", "wandb")
+FOREIGN = ("kill", "source", "tensorboard", "wandb")
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=page_id)
 
@@ -39,6 +40,10 @@ def check(words):
     program, *rest = words
     if program == "kdist":
         command, arguments = split_command(rest)
+        if command == ("launch",):
+            arguments, started = split_program(rest)
+            if started[:1] == ["-m"]:
+                check(["kdist", *started[2:]] if started[1] == "kdist" else ["python", *started])
         if command != ("--help",) and not command[0].startswith("<"):
             unknown = set(options(arguments)) - options_of(command)
             assert not unknown, f"kdist {' '.join(command)} has no {unknown}"
@@ -59,6 +64,12 @@ def check(words):
         assert wanted is None or wanted[1] in extras
     else:
         assert program in FOREIGN, f"unknown program {program}"
+
+
+def split_program(words):
+    """The options of `kdist launch`, and the program that it starts."""
+    own, _, program = " ".join(keep_program(words)).partition(" -- ")
+    return own.split()[1:], program.split()
 
 
 def check_script(path, arguments):

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 
 import kdist
 import pytest
@@ -14,7 +16,7 @@ POINTS = {name for kind in EXPERIMENTS.values() for name in kind.columns()}
 
 # Where the modules are documented that `kdist/__init__.pyi` names.
 MODULES = ("callbacks", "data", "errors", "layers", "models", "optimizers", "scaling", "schedules")
-MODULES += ("checkpoints", "tracking", "tuning")
+MODULES += ("checkpoints", "tracking", "training", "tuning")
 
 
 def names_in_stubs():
@@ -42,6 +44,13 @@ def public_names():
 
 def test_every_public_name_is_documented_once():
     assert sorted(documented_objects()) == sorted(public_names())
+
+
+def test_import_kdist_alone_gives_every_documented_name():
+    names = sorted(documented_objects())
+    code = f"import kdist; [eval(name) for name in {names}]"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_in_a_browser(opened, subtests):
     charts = page.locator(".chart")
 
     with subtests.test("every chart is drawn, and described in words"):
-        assert charts.count() == 12
+        assert charts.count() >= 12
         for chart in charts.all():
             assert chart.locator("svg .mark-symbol path, svg .mark-line path").count() > 0
             assert chart.get_attribute("role") == "img"

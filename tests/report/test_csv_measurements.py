@@ -32,13 +32,13 @@ def test_plain_csv_as_spreadsheets_write_it(tmp_path, content):
     [
         ("", "no column batch_size and images_per_sec"),
         ("batch,images_per_sec\n1,2\n", "no column batch_size"),
-        ("batch_size,images_per_sec\n", "no line of numbers"),
+        ("batch_size,images_per_sec\n", "no rows of measurements"),
         ("batch_size,images_per_sec\n8,1\n32,fast\n", "line 3: images_per_sec is 'fast'"),
         ("batch_size,images_per_sec\n32,nan\n", "line 2: images_per_sec is 'nan'"),
         ("batch_size,images_per_sec\n-1,5\n", "line 2: batch_size is '-1'"),
         ("batch_size,images_per_sec\n32\n", "line 2: images_per_sec is ''"),
         ("batch_size,images_per_sec,replicas\n32,5,inf\n", "line 2: replicas is 'inf'"),
-        (b"batch_size,images_per_sec\n\xff,1\n", "no CSV file"),
+        (b"batch_size,images_per_sec\n\xff,1\n", "not a valid CSV file"),
     ],
 )
 def test_what_will_not_do(tmp_path, content, words):
@@ -47,5 +47,5 @@ def test_what_will_not_do(tmp_path, content, words):
 
 
 def test_no_such_file(tmp_path):
-    with pytest.raises(UserError, match="unreadable: No such file"):
+    with pytest.raises(UserError, match="cannot be read: No such file"):
         read_csv_measurements(tmp_path / "no.csv")

@@ -144,7 +144,7 @@ def test_scaling_against_the_ideal(tmp_path):
 def test_replicas_that_share_cores_are_warned_of(tmp_path, kind, rows):
     gpus = {"cpu": "x", "devices": ["GPU:0 x", "GPU:1 x"]}
     cores = report_of(write_sweep(tmp_path / "cores", kind, rows()))
-    assert "no speed-up can be read out" in cores.sections[0].lead
+    assert "do not measure a speed-up" in cores.sections[0].lead
     for name, machine, these in (
         ("gpus", gpus, rows()),
         ("one", {"devices": ["CPU:0 x"]}, [row for row in rows() if row["replicas"] == 1]),

@@ -2,9 +2,9 @@ import json
 import math
 
 import pytest
+from kdist.report.compared_results import find_results
 from kdist.report.headlines import headlines
 from kdist.report.inputs import find_sources
-from kdist.report.results import find_results
 from report_folders import accuracy_rows, scaling_rows, throughput_rows, write_run, write_sweep
 
 

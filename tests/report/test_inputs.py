@@ -90,5 +90,5 @@ def test_an_empty_path_is_not_the_current_folder():
 
 
 def test_a_device_is_no_csv_file():
-    with pytest.raises(UserError, match="/dev/zero: unreadable: .* not a regular file"):
+    with pytest.raises(UserError, match="/dev/zero: not a valid CSV file: .* not a regular file"):
         find_sources(["/dev/zero"])

@@ -1,6 +1,6 @@
 import pytest
 from kdist.report.inputs import find_sources
-from kdist.report.names import differences
+from kdist.report.run_names import differences
 from report_folders import accuracy_rows, write_run, write_sweep
 
 DATES = [f"2026-11-20-10{minute}00" for minute in range(10, 60)]

@@ -1,3 +1,4 @@
+from kdist.report.compared_results import find_results
 from kdist.report.inputs import find_sources
 from kdist.report.runs_table import runs_table
 from report_folders import write_run
@@ -82,3 +83,18 @@ def test_replicas_that_share_cores_are_marked(tmp_path):
     gpus = write_run(tmp_path / "r3", replicas=2) / "summary.json"
     gpus.write_text(gpus.read_text().replace("CPU:", "GPU:"))
     assert lines(table_of(tmp_path))[2]["Replicas"] == "2"
+
+
+def test_replicas_of_several_workers_are_told_from_those_of_one(tmp_path):
+    for name in ("together", "alone"):
+        write_run(tmp_path / name, replicas=2)
+    summary = tmp_path / "together" / "summary.json"
+    summary.write_text(summary.read_text().replace("{", '{"workers": 2, ', 1))
+    sources = find_sources([str(tmp_path)])
+    found = {line["Run"]: line for line in lines(runs_table(sources.runs))}
+    assert found["together"]["Replicas"] == "2 of 2 workers, shared cores"
+    assert found["alone"]["Replicas"] == "2, shared cores"
+    (together,) = (run for run in sources.runs if run.path.name == "together")
+    assert together.of_workers == " of 2 workers"
+    groups = {result.group for result in find_results(sources)}
+    assert len(groups) == 2  # their speeds are not averaged

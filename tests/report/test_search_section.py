@@ -1,8 +1,8 @@
 import pytest
+from kdist.report.compared_results import find_results
 from kdist.report.headlines import headlines
 from kdist.report.inputs import find_sources
 from kdist.report.report import make_report
-from kdist.report.results import find_results
 from kdist.report.writing import write_report
 from report_folders import search_trials, write_run, write_search
 

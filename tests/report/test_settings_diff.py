@@ -1,4 +1,4 @@
-from kdist.report.settings_diff import differing, run_settings, shared
+from kdist.report.settings_diff import differing, settings_of, shared
 from kdist.report.tables import diff_table
 from kdist.runs.run_record import read_run
 from report_folders import write_run
@@ -16,7 +16,7 @@ def runs(tmp_path, *widths):
 
 
 def test_where_files_lie_is_no_setting(tmp_path):
-    settings = run_settings(runs(tmp_path, 1)[0])
+    settings = settings_of(runs(tmp_path, 1)[0])
     assert not {"run_dir", "log_dir", "data_dir"} & set(settings)
     assert settings["replicas"] == "1"  # which the settings left open
     assert settings["version of kdist"] == "0.1.0"

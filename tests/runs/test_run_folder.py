@@ -84,3 +84,16 @@ def test_a_full_disk_is_a_line_and_leaves_no_part(tmp_path):
     with pytest.raises(UserError, match=words):
         folder.save_model(Full())
     assert [path.name for path in folder.path.iterdir()] == ["summary.json"]
+
+
+def test_what_is_left_of_a_run_that_was_killed_as_it_began(tmp_path):
+    """A batch system starts the same command again."""
+    (tmp_path / "checkpoints").mkdir()
+    for name in ("checkpoints/.lock", "checkpoints/.part-7", "plan.json", ".7.config.json"):
+        (tmp_path / name).touch()
+    RunFolder(str(tmp_path))
+    for name in ("config.json", "checkpoints/e000001-b000000000-0.safetensors", "mine"):
+        (tmp_path / name).touch()
+        with pytest.raises(UserError, match="is not empty"):
+            RunFolder(str(tmp_path))
+        (tmp_path / name).unlink()

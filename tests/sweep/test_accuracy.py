@@ -116,6 +116,6 @@ def test_without_a_run_that_ended_there_is_no_chart(here):
     runs = FakeRuns()
     runs.at = {p.name: {"status": "failed", "error": "no"} for p in experiment.points()}
     code, out = run(runs, experiment)
-    assert code == 0
+    assert code == 1
     assert "Chart" not in out
     assert "Critical batch" not in out

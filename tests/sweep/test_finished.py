@@ -64,6 +64,15 @@ def test_a_sweep_says_what_it_does_before_it_lists_the_devices(here, made):
     ) in out.getvalue()
 
 
+def test_a_batch_larger_than_the_data_is_refused_before_the_devices_are_listed(here):
+    words = "10,000 training images do not fill a global batch of 16,000"
+    with pytest.raises(UserError, match=words):
+        sweep(
+            throughput(train={"dataset": "sample"}, batch_sizes=[8, 8000]),
+            machine=explode,
+        )
+
+
 def test_what_no_run_would_take_is_refused_before_the_devices_are_listed(here):
     with pytest.raises(UserError, match="depth has to be 6n"):
         sweep(throughput(train={"depth": 12}), machine=explode)

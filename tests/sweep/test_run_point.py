@@ -4,13 +4,17 @@ import os
 import signal
 import subprocess
 import sys
+import types
 
 import pytest
 from kdist.analysis.time_to_target import row_to_target
+from kdist.checkpoints.store import CheckpointStore
 from kdist.runs.run_record import read_run
 from kdist.signals import ENDING, raise_signals, signal_of
+from kdist.sweep import worker
 from kdist.sweep.accuracy import AccuracySweep
 from kdist.sweep.experiment import Point
+from kdist.sweep.resumable import can_be_resumed
 from kdist.sweep.run_point import explain, measure, run_point
 from kdist.sweep.scaling import ScalingSweep
 from kdist.sweep.throughput import TIMED_RUN, ThroughputSweep
@@ -168,6 +172,27 @@ def test_a_signal_to_the_sweep_ends_the_process(process, tmp_path, number):
         os.kill(pid, 0)
 
 
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_while_the_process_starts_ends_it(process, monkeypatch, number):
+    """Between its start and the moment that the sweep knows of it."""
+    started, popen = [], subprocess.Popen
+
+    def start(*args, **options):
+        started.append(popen(*args, **options))
+        os.kill(os.getpid(), number)
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    with raise_signals(), pytest.raises(KeyboardInterrupt) as raised:
+        process("import time; time.sleep(600)")
+    assert signal_of(raised.value) == number
+    try:
+        assert started[0].poll() == -signal.SIGKILL
+    finally:
+        started[0].kill()
+        started[0].wait()
+
+
 def test_a_run_is_killed_with_its_sweep():
     child = "import sys, time; from kdist.sweep.worker import _end_with; "
     child += "_end_with(int(sys.argv[1])); print('works', flush=True); time.sleep(600)"
@@ -179,6 +204,25 @@ def test_a_run_is_killed_with_its_sweep():
     assert parent.stdout.read() == b""  # returns once the run has closed it too
     parent.wait()
     parent.stdout.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, None])
+def test_a_run_that_a_signal_cut_short_is_not_measured(tmp_path, monkeypatch, capsys, number):
+    """As from a program that frees memory: to the run alone, not to its sweep."""
+    result = types.SimpleNamespace(interrupted=number is not None, signal=number)
+    monkeypatch.setattr("kdist.training.run.train", lambda *_, **__: result)
+    monkeypatch.setattr("kdist.sweep.worker._end_with", lambda parent: None)
+    order = tmp_path / "order.json"
+    order.write_text('{"config": {}, "ablate": [], "parent": 1}')
+    monkeypatch.setattr("sys.argv", ["worker", str(order)])
+    if number is None:
+        assert worker.main() is None
+        return
+    with pytest.raises(SystemExit) as end:
+        worker.main()
+    assert end.value.code == 143
+    error = capsys.readouterr().err
+    assert explain(143, error) == "interrupted by SIGTERM (exit code 143)"
 
 
 def test_a_real_run(tmp_path):
@@ -208,3 +252,36 @@ def test_a_real_run(tmp_path):
     assert row["run_dir"] == f"points/{tmp_path.name}/run"
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {"config.json", "history.csv", "summary.json"}
+
+
+SAVED = Point(name="b8", config={"checkpoint_every": 9, "width": 2}, axes=AXES, group="batch 8")
+
+
+def cut_short(folder, **config):
+    """A point whose process was killed behind its first checkpoint."""
+    order = {"config": {**SAVED.config, "run_dir": str(folder / "run"), **config}}
+    (folder / "order.json").write_text(json.dumps(order))
+    with CheckpointStore(folder / "run" / "checkpoints") as store:
+        store.commit(epoch=1, batch=2, arrays={}, state={})
+
+
+def test_a_point_that_was_cut_short_is_resumed_and_its_checkpoints_removed(process, tmp_path):
+    assert not can_be_resumed(tmp_path, SAVED.config)
+    run_folder(tmp_path / "run")
+    cut_short(tmp_path, width=3)
+    assert not can_be_resumed(tmp_path, SAVED.config)  # of other settings
+    cut_short(tmp_path)
+    assert not can_be_resumed(tmp_path, {**SAVED.config, "checkpoint_every": None})
+    assert can_be_resumed(tmp_path, SAVED.config)
+    order = str(tmp_path / "order.json")
+    row = process(f"assert '\"resume\": true' in open({order!r}).read()", point=SAVED)
+    assert row["status"] == "done", row
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_a_point_that_cannot_be_resumed_after_all_is_begun_anew(process, tmp_path):
+    cut_short(tmp_path)
+    run = str(tmp_path / "run")
+    code = f"import os, sys; sys.exit('damaged' if os.path.exists({run!r}) else 'new')"
+    assert process(code, point=SAVED)["error"].startswith("new")
+    assert '"resume": false' in (tmp_path / "order.json").read_text()

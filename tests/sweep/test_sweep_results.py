@@ -82,12 +82,12 @@ def test_another_version_or_content_is_told(tmp_path, about, words):
 
 
 def test_no_sweep_is_told(tmp_path):
-    with pytest.raises(UserError, match="no folder of a sweep"):
+    with pytest.raises(UserError, match="not a sweep folder"):
         read_sweep(tmp_path / "missing")
     for text, words in (
-        ("{", "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
-        ("[]", "not of kdist sweep"),
+        ("{", "is not valid JSON"),
+        ("[" * 100_000, "is not valid JSON"),
+        ("[]", "not written by kdist sweep"),
     ):
         (tmp_path / "sweep.json").write_text(text)
         with pytest.raises(UserError, match=words):

@@ -6,10 +6,12 @@ import shutil
 import signal
 
 import pytest
-from fake_runs import MACHINE, FakeRuns, run, throughput
+from fake_runs import MACHINE, FakeRuns, done_row, run, throughput
+from kdist.checkpoints.store import CheckpointStore
 from kdist.errors import UserError
 from kdist.signals import Interrupted, signal_of
 from kdist.sweep.results import read_sweep
+from kdist.sweep.resumable import can_be_resumed
 from kdist.sweep.sweep_folder import SweepFolder
 from kdist.sweep.throughput import ThroughputSweep
 
@@ -70,12 +72,15 @@ def test_the_same_command_resumes_without_repeating_points(here, runs, end):
 
 
 def test_what_is_finished_or_differs_is_not_resumed(here, runs):
-    run(runs)
+    line = "A sweep with the same settings is finished; --output"
+    assert line not in run(runs)[1]
+    finished = only_folder(here)
     runs.at[FIRST] = KeyboardInterrupt()
-    run(runs)  # the first is finished: a second folder
-    run(runs, throughput(epochs=4))
-    run(runs, machine=MACHINE | {"cores": 4})
-    run(runs, fresh=True)
+    # A second folder, and where the results of the first are is said.
+    assert f"{line} runs/{finished.name} shows its results\n" in run(runs)[1]
+    for options in ({"machine": MACHINE | {"cores": 4}}, {"fresh": True}):
+        assert line not in run(runs, **options)[1]
+    assert line not in run(runs, throughput(epochs=4))[1]
     assert len(list((here / "runs").iterdir())) == 5
     unfinished = [p for p in (here / "runs").iterdir() if not read_sweep(p).points]
     assert len(unfinished) == 4
@@ -96,6 +101,17 @@ def test_a_point_that_fails_is_recorded_and_retried_on_demand(here, runs):
     run(again, output="out", retry_failed=True)
     assert again.names == [SECOND]
     assert {row["status"] for row in read_sweep(here / "out").points} == {"done"}
+
+
+def test_a_sweep_of_which_every_point_failed_has_no_result(here, runs):
+    failed = {"status": "failed", "error": "ValueError: no", "images_per_sec": None}
+    runs.at |= dict.fromkeys(NAMES, failed)
+    for _ in range(2):  # the second time it is shown
+        code, out = run(runs, output="out")
+        assert code == 1
+        assert out.endswith("All 8 points failed: --retry-failed runs them again\n")
+    assert runs.names == NAMES
+    assert run(FakeRuns(), output="out", retry_failed=True)[0] == 0
 
 
 def test_failed_points_are_retried_without_naming_the_folder(here, runs):
@@ -181,7 +197,7 @@ def test_a_folder_that_is_removed_meanwhile_is_told(here, runs):
 @pytest.mark.parametrize(
     ("experiment", "machine", "words"),
     [
-        (throughput(epochs=5), MACHINE, "holds another sweep: its epochs is 3, not 5"),
+        (throughput(epochs=5), MACHINE, "contains another sweep: its epochs is 3, not 5"),
         (throughput(batch_sizes=[8]), MACHINE, "its batch_sizes is 8,16, not 8"),
         (throughput(train={}), MACHINE, "its depth is 10, not None"),
         (None, MACHINE | {"cores": 4}, "its cores is 2, not 4"),
@@ -196,7 +212,7 @@ def test_a_folder_of_other_settings_is_told(here, runs, experiment, machine, wor
 def test_a_folder_that_holds_something_else_is_told(here, runs):
     (here / "out").mkdir()
     (here / "out" / "thesis.tex").write_text("")
-    with pytest.raises(UserError, match="no folder of a sweep"):
+    with pytest.raises(UserError, match="not a sweep folder"):
         run(runs, output="out")
     with pytest.raises(UserError, match="out is not empty"):
         run(runs, output="out", fresh=True)
@@ -238,6 +254,25 @@ def test_rows_that_were_changed_are_skipped(here, runs):
     assert f"Skipped: {FIRST}: point.json has batch_size 9, not 8; it is run again" in out
     assert f"Skipped: {SECOND}: point.json has no images_per_sec; it is run again" in out
     assert "Skipped: stray: not a point of this sweep" in out
+
+
+def test_a_sweep_without_a_point_gives_way_to_a_corrected_one(here, runs):
+    runs.at[FIRST] = KeyboardInterrupt()
+    run(runs, output="out")
+    with SweepFolder(here / "out").alone(), pytest.raises(UserError, match="another process"):
+        run(runs, throughput(rounds=1, epochs=4), output="out")
+    assert read_sweep(here / "out").settings["epochs"] == 3
+    again = FakeRuns()
+    code, out = run(again, throughput(rounds=1, epochs=4, batch_sizes=[16]), output="out")
+    assert code == 0
+    assert again.names == ["b16-r1-round1", "b16-r2-round1"]
+    assert "Skipped" not in out
+    assert read_sweep(here / "out").settings["epochs"] == 4
+    for row in (here / "out").glob("points/*/point.json"):
+        row.write_text("{")  # as of another version
+    with pytest.raises(UserError, match="contains another sweep"):
+        run(again, output="out")
+    assert len(list((here / "out").glob("points/*/run"))) == 2
 
 
 def test_two_sweeps_do_not_work_on_one_folder(here, runs):
@@ -293,3 +328,23 @@ def test_one_measurement_has_no_spread(here, runs):
     }
     _, out = run(runs, throughput(rounds=1), fresh=True)
     assert "?" not in out
+
+
+def test_a_point_with_checkpoints_is_not_cleared(here):
+    experiment = throughput(train={"checkpoint_every": 9}, rounds=1, batch_sizes=[8], replicas=[1])
+    (point,) = experiment.points()
+
+    def cut_short(point, folder, experiment):
+        config = {**point.config, "run_dir": str(folder / "run")}
+        (folder / "order.json").write_text(json.dumps({"config": config}))
+        with CheckpointStore(folder / "run" / "checkpoints") as store:
+            store.commit(epoch=1, batch=2, arrays={}, state={})
+        raise KeyboardInterrupt
+
+    run(cut_short, experiment)
+
+    def resumed(point, folder, experiment):
+        assert can_be_resumed(folder, point.config)
+        return done_row(point, experiment)
+
+    assert run(resumed, experiment)[0] == 0

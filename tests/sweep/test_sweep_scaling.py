@@ -121,7 +121,7 @@ def test_one_round_has_no_spread(here):
 
 def test_one_replica_alone_warrants_no_warning():
     assert shared_cores_warning(MACHINE, 1) is None
-    assert "no speed-up" in shared_cores_warning(MACHINE, 2)
+    assert "do not measure a speed-up" in shared_cores_warning(MACHINE, 2)
 
 
 @pytest.mark.parametrize(

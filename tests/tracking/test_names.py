@@ -3,6 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kdist.errors import UserError
 from kdist.tracking.names import TRACKERS, check_options, first_and_last_step, tracker_names
+from kdist.training.config import TrainConfig
+from kdist.training.fields import fields_of
 
 REAL = st.sets(st.sampled_from([name for name in TRACKERS if name != "none"]))
 
@@ -25,7 +27,7 @@ def test_none_is_no_tracker(nothing):
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        ("wandb,mlflow", "unknown tracker mlflow: known are wandb, tensorboard, csv, none"),
+        ("wandb,nosuch", "unknown tracker nosuch: known are wandb, tensorboard, csv, none"),
         (["none", "csv"], "none together with csv"),
         ([1], "track takes names"),
     ],
@@ -48,6 +50,11 @@ def test_steps_are_read_from_text_and_numbers(first, more):
 def test_other_steps_are_refused(steps):
     with pytest.raises(UserError, match="profile_batches"):
         first_and_last_step(steps)
+
+
+def test_the_help_names_every_tracker():
+    (setting,) = (field for field in fields_of(TrainConfig) if field.name == "track")
+    assert all(f"`{name}`" in setting.help for name in TRACKERS)
 
 
 def test_an_option_needs_its_tracker():

@@ -47,7 +47,7 @@ def test_keras_waits_for_no_batch_that_nobody_asked_for(tmp_path):
 @pytest.mark.parametrize(
     ("names", "options", "words"),
     [
-        ("mlflow", {}, "unknown tracker mlflow"),
+        ("nosuch", {}, "unknown tracker nosuch"),
         ("wandb", {"every_batches": 0}, "every_batches is 0"),
         ("csv", {"every_batches": 2}, "does nothing without wandb or tensorboard"),
         ("wandb", {"profile_batches": (1, 2)}, "does nothing without tensorboard"),

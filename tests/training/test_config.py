@@ -75,7 +75,7 @@ def test_the_defaults_are_the_labs():
         ({"augment": "no"}, "augment has to be True or False"),
         ({"log_model": 1}, "log_model has to be True or False"),
         ({"log_model": True}, "log_model=True does nothing without wandb"),
-        ({"track": "mlflow"}, "unknown tracker mlflow"),
+        ({"track": "nosuch"}, "unknown tracker nosuch"),
         ({"track": "wandb", "track_batches": 0}, "track_batches has to be from 1 to"),
         ({"track": "wandb", "profile_batches": "1,2"}, "does nothing without tensorboard"),
         ({"validate": 1}, "validate has to be True or False, received 1"),

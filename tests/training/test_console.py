@@ -42,6 +42,10 @@ def test_a_run_without_an_epoch_or_a_model_says_so(tmp_path):
                 " batch",
             },
         ),
+        (
+            {"val_accuracy": [0.5], "gradient_noise_scale": [1.2]},
+            {"gradient noise scale": "1 image: more replicas help up to about this global batch"},
+        ),
     ],
 )
 def test_the_result_names_its_best_epoch_from_one(history, rows):

@@ -9,8 +9,8 @@ from kdist.errors import UserError
 from kdist.signals import ENDING, raise_signals, signal_of
 from kdist.training.config import TrainConfig
 from kdist.tuning import parallel, worker
+from kdist.tuning.chief_or_worker import role_variables
 from kdist.tuning.pinning import Pin, pin_workers
-from kdist.tuning.role import role_variables
 from kdist.tuning.search import Search
 from kdist.tuning.search_folder import SearchFolder
 
@@ -185,8 +185,8 @@ def test_a_users_mistake_is_a_line_of_the_process(tmp_path, monkeypatch):
 
 def test_real_processes(tmp_path, monkeypatch):
     """KerasTuner's own chief and a worker, each a process; more would take seconds each."""
-    from kdist.tuning.results import read_trials
     from kdist.tuning.run import tune
+    from kdist.tuning.search_results import read_trials
 
     (tmp_path / "model.py").write_text(MODEL)
     monkeypatch.setattr(parallel, "visible_gpus", list)
@@ -214,7 +214,9 @@ def test_real_processes(tmp_path, monkeypatch):
     ]
     again = []
     tune(search, announce=again.append)  # is finished, and only told
-    assert again == lines[-len(again) :]
+    *shown, last = again
+    assert shown == lines[-len(shown) :]
+    assert "is finished: pass a larger --max-trials" in last
     assert lines[0] == "Trials at once: 1, devices per trial: 1"
     assert not _children(os.getpid())
 

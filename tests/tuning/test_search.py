@@ -173,3 +173,9 @@ def test_a_mistake_is_one_line_and_exit_2_without_tensorflow(tmp_path):
     assert done.stderr.startswith("kdist: error: unknown hyperparameter learning_rat in the search")
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == [space]
+
+
+def test_a_folder_in_the_place_of_a_file_is_an_error_in_a_line(tmp_path):
+    (tmp_path / "finished.json").mkdir()
+    with pytest.raises(UserError, match=r"finished.json is damaged \(Is a directory\)"):
+        SearchFolder(str(tmp_path)).read("finished.json")

@@ -5,8 +5,8 @@ import keras_tuner
 import numpy as np
 import pytest
 from kdist.tuning.oracles import make_oracle, total_trials
-from kdist.tuning.pace import Pace
-from kdist.tuning.progress import SearchProgress
+from kdist.tuning.search_progress import SearchProgress
+from kdist.tuning.time_left import Pace
 from kdist.tuning.trial_progress import ReportProgress
 from rich.console import Console
 

@@ -10,11 +10,11 @@ from kdist.analysis.rank_correlation import importance, ranks
 from kdist.errors import UserError
 from kdist.training.config import TrainConfig
 from kdist.tuning.objective import Objective, best_epoch, find_objective, seconds_to_target
-from kdist.tuning.report import report
-from kdist.tuning.results import best_first, best_settings, describe, read_trials
 from kdist.tuning.run import tune
 from kdist.tuning.search import Search, differences
 from kdist.tuning.search_folder import SearchFolder
+from kdist.tuning.search_report import report
+from kdist.tuning.search_results import best_first, best_settings, describe, read_trials
 from scipy import stats
 
 NUMBERS = st.lists(st.integers(-3, 3).map(float), min_size=4, max_size=12)
@@ -222,11 +222,16 @@ def test_a_finished_search_is_told_without_training(tmp_path, monkeypatch):
     lines = []
     tune(search, announce=lines.append)
     assert "Best trial: 1, val_accuracy 0.5" in lines
+    assert lines[-1] == (
+        f"The search in {tmp_path} is finished: pass a larger --max-trials to continue, or another"
+        " --output for a new one"
+    )
 
 
 @pytest.mark.parametrize(
     ("statuses", "options", "words"),
     [
+        (["FAILED"], {"max_trials": 1}, "as its trial failed, with 'no reason"),
         (["FAILED"] * 3, {"max_trials": 3}, "as all 3 trials failed, the last with 'no reason"),
         (
             ["COMPLETED", "FAILED", "FAILED"],

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from kdist.errors import UserError
 from kdist.training.config import TrainConfig
+from kdist.tuning.chief_or_worker import role_variables
 from kdist.tuning.loading import tuner_of
-from kdist.tuning.role import role_variables
 from kdist.tuning.run import tune
 from kdist.tuning.search import Search
 from kdist.tuning.search_folder import SearchFolder
@@ -50,6 +50,8 @@ def test_functions_are_found_by_name(path):
         ("biuld", "data", r"has no function biuld\(hp\)"),
         ("value", "data", r"has no function value\(hp\)"),
         ("build", "images", r"has no function images\(\)"),
+        ("data", "data", r"data has to take one argument, as in def data\(hp\):"),
+        ("build", "build", r"build has to take no argument, as in def build\(\):"),
     ],
 )
 def test_functions_that_are_not_there_are_told(path, function, data, words):
@@ -61,6 +63,22 @@ def test_functions_that_are_not_there_are_told(path, function, data, words):
 def test_other_data_are_refused(data):
     with pytest.raises(UserError, match=r"expected \(x, y\), \(x_val, y_val\)"):
         checked_data(data)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "words"),
+    [
+        (np.ones((3, 2)), np.ones(2), "with 3 and 2 samples"),
+        ({"a": np.ones(3), "b": [np.ones(3), np.ones(4)]}, None, "with 3 and 4 samples"),
+        (np.ones((0, 2)), np.ones(0), "without samples"),
+    ],
+)
+def test_numbers_of_samples_are_checked(x, y, words):
+    right = (np.ones((3, 2)), [1, 2, 3])
+    with pytest.raises(UserError, match=rf"returned \(x, y\) {words}"):
+        checked_data(((x, y), right))
+    with pytest.raises(UserError, match=rf"returned \(x_val, y_val\) {words}"):
+        checked_data((right, (x, y)))
 
 
 def test_wrong_data_are_told_before_the_first_trial(path, tmp_path):
@@ -95,6 +113,14 @@ def build(hp):
         ("import keras\n", "import kerass\n", "line 2: ModuleNotFoundError: No module named"),
         ("def build(hp):", "def build(hp)", "line 10: SyntaxError: expected ':'"),
         ("return (x, x", "raise OSError('gone'); (x, x", "line 8: OSError: gone$"),
+        ("import keras\n", "import sys\nsys.exit('done')\n", "line 3: SystemExit: done"),
+        ("    units = ", "    raise SystemExit(3)\n    units = ", "line 11: SystemExit: 3"),
+        (
+            "(x, x[:, 0])\n",
+            "(x[:, [0, 1, 1]], x[:, 0])\n",
+            r"the model of build\(hp\) does not take the validation data: ValueError: .* expected"
+            r" shape=\(None, 2\), found shape=\(None, 3\)",
+        ),
         ("    units = ", "    hp.nothing = hp.nothing\n    units = ", "line 11: AttributeError: "),
         (
             '    model.compile("sgd", "mse")\n',

@@ -1,13 +1,17 @@
 """The table of patches: when they are put in, their canaries, their page."""
 
 import ast
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
 
+import keras
+import pytest
 from kdist._upstream import patching
 from kdist._upstream.patches import PATCHES
 from kdist._upstream.patches.markdown import with_table
+from kdist.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,3 +53,9 @@ def test_importing_kdist_changes_nothing_in_keras_and_tensorflow():
     script = Path(__file__).with_name("what_imports_change.py")
     done = subprocess.run([sys.executable, script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_function_that_is_gone_is_named():
+    gone = dataclasses.replace(PATCHES[0], owner=keras.Model, name="no_such", imported_as=None)
+    with pytest.raises(UserError, match=r"no_such, which the installed version .* install Keras 3"):
+        gone.install()

@@ -25,3 +25,12 @@ def test_a_callback_does_not_learn_that_a_fit_has_failed():
 def test_history_is_called_after_a_users_callbacks():
     callbacks = keras.callbacks.CallbackList([keras.callbacks.Callback()], add_history=True)
     assert isinstance(callbacks.callbacks[-1], keras.callbacks.History)
+
+
+def test_tensorboard_keeps_its_files_open_and_cannot_be_told_to_write(tmp_path):
+    """`callback_attributes.flush_summaries`."""
+    board = keras.callbacks.TensorBoard(str(tmp_path))
+    model = linear(tf.distribute.get_strategy())
+    model.fit(np.ones((2, 1)), np.ones((2, 1)), callbacks=[board], verbose=0)
+    assert set(board._writers) == {"train"}
+    assert not hasattr(board, "flush")

@@ -11,8 +11,8 @@ from ..patching import Patch
 from . import (
     batch_norm,
     compile_options,
+    data_epochs,
     dropout,
-    fit_data,
     fit_hooks,
     fit_observers,
     gradients,
@@ -22,10 +22,13 @@ from . import (
     random_draws,
     stateful_rnn,
     variables,
+    worker_callbacks,
+    worker_saving,
+    workers,
 )
 
 PATCHES: tuple[Patch, ...] = (
-    *fit_data.PATCHES,
+    *data_epochs.PATCHES,
     *fit_hooks.PATCHES,
     *fit_observers.PATCHES,
     *compile_options.PATCHES,
@@ -38,6 +41,9 @@ PATCHES: tuple[Patch, ...] = (
     *stateful_rnn.PATCHES,
     *random_draws.PATCHES,
     *dropout.PATCHES,
+    *workers.PATCHES,
+    *worker_callbacks.PATCHES,
+    *worker_saving.PATCHES,
 )
 
 
@@ -51,7 +57,7 @@ def install() -> None:
 @functools.cache
 def install_for_data() -> None:
     """Put in what tells training data their epoch, as the first are made."""
-    for patch in fit_data.PATCHES:
+    for patch in data_epochs.PATCHES:
         patch.install()
 
 

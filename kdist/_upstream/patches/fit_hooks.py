@@ -43,9 +43,11 @@ def _prepare(
         return None
     _thread.is_inferring_shapes = True
     try:
-        return original(model, iterator, data_batch)
+        result = original(model, iterator, data_batch)
     finally:
         _thread.is_inferring_shapes = False
+    hooks.metrics_built(model)
+    return result
 
 
 def _end_epoch(original: Callable[..., Any], model: keras.Model, logs: Any) -> Any:

@@ -12,6 +12,7 @@ from keras.src.backend.common.variables import Variable
 from ..active_batch import active_batch
 from ..gathered_batch import compute_on_gathered_batch, is_on_gathered_batch
 from ..patching import Patch, subclasses
+from ..worker_devices import replica_values
 
 _thread = threading.local()
 
@@ -125,17 +126,15 @@ def _global_state(metric: Any, variables: list[keras.Variable]) -> list[Any] | N
     on_a_replica = context is not None and context.num_replicas_in_sync > 1
     if on_a_replica or merge is None:
         return None
-    copies = [_copies(variable) for variable in variables]
-    if not all(copies):
+    if not all(isinstance(v.value, tf.distribute.DistributedValues) for v in variables):
         return None
-    return [merge(v, tf.stack(parts)) for v, parts in zip(variables, copies, strict=True)]
+    return [merge(v, _replica_values(v.value)) for v in variables]
 
 
-def _copies(variable: keras.Variable) -> list[Any]:
-    value = variable.value
-    if not isinstance(value, tf.distribute.DistributedValues):
-        return []
-    return [tf.convert_to_tensor(copy) for copy in value.values]
+def _replica_values(value: Any) -> Any:
+    strategy = value.distribute_strategy
+    with contextlib.nullcontext() if tf.distribute.has_strategy() else strategy.scope():
+        return replica_values(strategy, value)
 
 
 def _metric_classes(model: Any) -> Iterable[type]:

@@ -1,0 +1,147 @@
+"""Patch callbacks for several workers: one of them writes, and all stop together."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras.callbacks import CallbackList
+
+from ...errors import UserError
+from ..hooks import StrategyHooks, hooks_of
+from ..patching import Patch
+
+_OF_THE_CHIEF = (
+    keras.callbacks.CSVLogger,
+    keras.callbacks.ModelCheckpoint,
+    keras.callbacks.ProgbarLogger,
+    keras.callbacks.RemoteMonitor,
+    keras.callbacks.TensorBoard,
+)
+
+
+def is_of_the_chief(callback: Any) -> bool:
+    """Whether a callback only writes or prints, so that the chief alone has to run it.
+
+    `on_chief_only` of a user's callback decides, if it has such an attribute.
+    """
+    by_class = isinstance(callback, _OF_THE_CHIEF) or type(callback).__module__.startswith("wandb")
+    return bool(getattr(callback, "on_chief_only", by_class))
+
+
+def _is_for_one_worker(callback: Any) -> bool:
+    """Whether a callback restores what it saves, which all workers would have to do together."""
+    is_keras = isinstance(callback, keras.callbacks.BackupAndRestore)
+    return bool(getattr(callback, "for_one_worker", is_keras))
+
+
+def _stops_in_epoch(callback: Any) -> bool:
+    """Whether a callback may stop training after a batch.
+
+    Then the workers ask each other after every batch, so that training stops where it would on one.
+    """
+    kind = type(callback)
+    is_users = kind.__module__.partition(".")[0] not in ("keras", "kdist")
+    handles_batches = any(
+        getattr(kind, name) is not getattr(keras.callbacks.Callback, name)
+        for name in ("on_batch_end", "on_train_batch_end")
+    )
+    stops = isinstance(callback, keras.callbacks.TerminateOnNaN) or (is_users and handles_batches)
+    return bool(getattr(callback, "stops_in_epoch", stops))
+
+
+def _hooks(model: Any) -> StrategyHooks | None:
+    """Return the strategy of a model if it has several workers."""
+    hooks = hooks_of(model) if isinstance(model, keras.Model) else None
+    return hooks if hooks is not None and hooks.workers > 1 else None
+
+
+def _make_list(
+    original: Callable[..., None],
+    callbacks: Any,
+    given: Any = None,
+    add_history: bool = False,
+    add_progbar: bool = False,
+    model: Any = None,
+    **params: Any,
+) -> None:
+    """Leave callbacks that write or print to the chief."""
+    original(callbacks, given, add_history, add_progbar, model, **params)
+    hooks = _hooks(model)
+    if hooks is None:
+        return
+    for callback in callbacks.callbacks:
+        if _is_for_one_worker(callback):
+            raise UserError(
+                f"{type(callback).__name__} is for one worker, and there are {hooks.workers}: save"
+                " with keras.callbacks.ModelCheckpoint, and load its file on all workers to resume"
+            )
+    if not hooks.is_chief:
+        callbacks.callbacks = [one for one in callbacks.callbacks if not is_of_the_chief(one)]
+        callbacks._progbar = None
+
+
+def _end_batch(original: Callable[..., None], callbacks: Any, batch: int, logs: Any = None) -> None:
+    """Stop after this batch if all workers ask each other now, otherwise after the epoch."""
+    original(callbacks, batch, logs)
+    hooks = _hooks(callbacks.model)
+    if hooks is None:
+        return
+    model = callbacks.model
+    is_endless = (callbacks.params or {}).get("steps") is None
+    if is_endless or any(map(_stops_in_epoch, callbacks.callbacks)):
+        model.stop_training = any(hooks.exchange("the end of a batch", bool(model.stop_training)))
+    elif model.stop_training:
+        model.stop_training, callbacks.stops_after_epoch = False, True
+
+
+def _end_epoch(original: Callable[..., None], callbacks: Any, epoch: int, logs: Any = None) -> None:
+    """Stop on all workers or none, and train on at the chief's learning rate."""
+    hooks = _hooks(callbacks.model)
+    if hooks is None:
+        return original(callbacks, epoch, logs)
+    model = callbacks.model
+    if vars(callbacks).pop("stops_after_epoch", False):
+        model.stop_training = True
+    original(callbacks, epoch, logs)
+    optimizer = model.optimizer
+    rate = _learning_rate(optimizer)
+    everyone = hooks.exchange(f"the end of epoch {epoch + 1}", [bool(model.stop_training), rate])
+    model.stop_training = any(stops for stops, _ in everyone)
+    chiefs = everyone[0][1]
+    if rate is not None and chiefs is not None and rate != chiefs:
+        optimizer.learning_rate = chiefs
+    return None
+
+
+def _learning_rate(optimizer: Any) -> float | None:
+    """Return the learning rate if it is a variable, which callbacks can set."""
+    rate = getattr(optimizer, "_learning_rate", None)
+    return float(rate.numpy()) if isinstance(rate, keras.Variable) else None
+
+
+_WHY_ONE = "With several workers, all of them write to the same files."
+_WHY_ALL = "A worker that stops alone leaves the others waiting."
+
+PATCHES = (
+    Patch(
+        owner=CallbackList,
+        name="__init__",
+        replacement=_make_list,
+        why=_WHY_ONE,
+        canary="test_every_worker_runs_every_callback",
+    ),
+    Patch(
+        owner=CallbackList,
+        name="on_train_batch_end",
+        replacement=_end_batch,
+        why=_WHY_ALL,
+        canary="test_a_worker_stops_alone",
+    ),
+    Patch(
+        owner=CallbackList,
+        name="on_epoch_end",
+        replacement=_end_epoch,
+        why=_WHY_ALL,
+        canary="test_a_worker_stops_alone",
+    ),
+)

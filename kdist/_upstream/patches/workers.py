@@ -1,0 +1,181 @@
+"""Patch what Keras and TensorFlow do wrong with several workers."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.tensorflow import trainer
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochIterator
+from keras.src.trainers.epoch_iterator import EpochIterator
+from tensorflow.python.distribute.cross_device_utils import CollectiveReplicaLauncher
+
+from ..activity import activity, doing
+from ..collective_keys import has_static_keys, static_keys, static_shape
+from ..hooks import StrategyHooks, hooks_of
+from ..patching import TENSORFLOW, Patch
+
+
+def _with_workers(strategy: Any) -> bool:
+    return isinstance(strategy, StrategyHooks) and strategy.workers > 1
+
+
+def _uses_collectives(strategy: Any) -> bool:
+    """Whether replicas exchange values by collectives, also those of one worker."""
+    is_multi_worker = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+    return is_multi_worker and isinstance(strategy, StrategyHooks)
+
+
+def _reduce_per_replica(
+    original: Callable[..., Any], values: Any, strategy: Any, reduction: str
+) -> Any:
+    """Return the logs of a step, which are those of all replicas already."""
+    if not _uses_collectives(strategy) or reduction == "concat":
+        return original(values, strategy, reduction)
+    return keras.tree.map_structure(lambda x: strategy.experimental_local_results(x)[0], values)
+
+
+def _make_function(original: Callable[..., Any], model: keras.Model, step: Any) -> Any:
+    """Run several steps per execution one by one, and fix the keys of their collectives.
+
+    All workers trace a step in the same order, as their batches have the same specification.
+    """
+    one_step = original(model, step)
+    if not _uses_collectives(model.distribute_strategy):
+        return one_step
+
+    def function(iterator: Any) -> Any:
+        if not isinstance(iterator, tf.distribute.DistributedIterator):
+            return one_step(iterator)
+        steps, outputs = model.steps_per_execution, None
+        left = getattr(iterator, "_kdist_batches_left", steps)
+        model.steps_per_execution = 1  # read when the step is traced
+        try:
+            for _ in range(min(steps, left)):
+                with static_keys():
+                    outputs = one_step(iterator)
+        except (StopIteration, tf.errors.OutOfRangeError):
+            if outputs is None:
+                raise
+        finally:
+            model.steps_per_execution = steps
+        return outputs
+
+    return function
+
+
+def _count_batches(original: Callable[..., Iterator[Any]], epoch: Any) -> Iterator[Any]:
+    """Tell an iterator how many batches are left: a step beyond the last counts as an update."""
+    for step in original(epoch):
+        if _uses_collectives(getattr(epoch, "_distribute_strategy", None)) and epoch._num_batches:
+            read = epoch._steps_seen - epoch.steps_per_execution
+            step[-1]._kdist_batches_left = epoch._num_batches - read
+        yield step
+
+
+def _launch(
+    original: Callable[..., Any], launcher: Any, value: Any, *args: Any, **options: Any
+) -> Any:
+    """Fix the key of a collective whose shape is fixed, too: TensorFlow keeps one for each key."""
+    with static_shape(value.shape.is_fully_defined()):
+        return original(launcher, value, *args, **options)
+
+
+def _use_unique_key(original: Callable[..., bool], launcher: Any) -> bool:
+    return not has_static_keys() and original(launcher)
+
+
+def _make_iterator(
+    original: Callable[..., None],
+    iterator: Any,
+    distribute_strategy: Any = None,
+    *args: Any,
+    **options: Any,
+) -> None:
+    """Compare the batches of all workers before any of them waits for another's."""
+    original(iterator, distribute_strategy, *args, **options)
+    if _with_workers(distribute_strategy):
+        distribute_strategy.compare_workers(
+            activity(),
+            {
+                "the number of batches": iterator.num_batches,
+                "steps_per_epoch or steps": iterator.steps_per_epoch,
+                "steps_per_execution": iterator.steps_per_execution,
+                "the batches' shapes and types": str(iterator._distributed_dataset.element_spec),
+            },
+        )
+
+
+def _named(name: str) -> Callable[..., Any]:
+    def call(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
+        if hooks_of(model) is None:
+            return original(model, *args, **options)
+        with doing(name):
+            return original(model, *args, **options)
+
+    return call
+
+
+PATCHES = (
+    Patch(
+        owner=trainer,
+        name="reduce_per_replica",
+        replacement=_reduce_per_replica,
+        why="With several workers, averages a step's logs over their first axis, which they do not"
+        " have: `fit` and `evaluate` crash.",
+        canary="test_logs_are_averaged_over_an_axis_that_they_lack",
+        issue="keras#20585",
+    ),
+    Patch(
+        owner=TensorFlowTrainer,
+        name="_make_function",
+        replacement=_make_function,
+        why="With several workers, several steps per execution are a loop, in which TensorFlow's"
+        " collectives have no keys.",
+        canary="test_collectives_take_their_keys_when_the_step_is_called",
+    ),
+    Patch(
+        owner=EpochIterator,
+        name="_enumerate_iterator",
+        replacement=_count_batches,
+        why="Does not say how many steps of an execution have batches.",
+        canary="test_collectives_take_their_keys_when_the_step_is_called",
+    ),
+    Patch(
+        owner=CollectiveReplicaLauncher,
+        name="_use_unique_instance_key",
+        replacement=_use_unique_key,
+        why="The collectives of a step get new keys at every call, each of them an input of the"
+        " step.",
+        canary="test_collectives_take_their_keys_when_the_step_is_called",
+        seen_in=TENSORFLOW,
+    ),
+    *(
+        Patch(
+            owner=CollectiveReplicaLauncher,
+            name=name,
+            replacement=_launch,
+            why="Does not say whether the shape of a collective's values is fixed.",
+            canary="test_collectives_take_their_keys_when_the_step_is_called",
+            seen_in=TENSORFLOW,
+        )
+        for name in ("all_reduce", "_all_gather")
+    ),
+    Patch(
+        owner=TFEpochIterator,
+        name="__init__",
+        replacement=_make_iterator,
+        why="Workers with different batches wait for each other forever, or crash.",
+        canary="test_batches_of_workers_are_not_compared",
+    ),
+    *(
+        Patch(
+            owner=TensorFlowTrainer,
+            name=name,
+            replacement=_named(name),
+            why="Does not say what a worker that waits is doing.",
+            canary="test_batches_of_workers_are_not_compared",
+        )
+        for name in ("fit", "evaluate", "predict")
+    ),
+)

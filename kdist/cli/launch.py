@@ -1,0 +1,109 @@
+"""`kdist launch`: parses and calls."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from ..errors import UserError
+from ..launch.options import AUTO, LaunchOptions
+from .integers import parse_integer
+
+_DEFAULT = LaunchOptions()
+_FLAGS = ("--slurm", "--test", "--help", "-h")
+_TEST = ("-m", "kdist.training.worker_test")
+
+
+def launch(
+    *program: Annotated[str, Parameter(help="A script and its arguments, or -m and a module.")],
+    workers: Annotated[
+        str, Parameter(help="Workers on each machine; auto: one for each GPU, one without GPUs.")
+    ] = AUTO,
+    machines: Annotated[
+        str | None,
+        Parameter(help="All machines, node1,node2: the same list in the same order on each."),
+    ] = None,
+    machine_rank: Annotated[
+        int | None,
+        Parameter(help="Index of this machine among them, from 0.", converter=parse_integer),
+    ] = None,
+    slurm: Annotated[
+        bool, Parameter(help="Take the machines from Slurm: srun --ntasks-per-node=1.", negative=())
+    ] = False,
+    port: Annotated[
+        int | None,
+        Parameter(
+            help="Of the first worker on each machine; 29400 by default, a free one on a single"
+            " machine, with --slurm one that depends on the job.",
+            converter=parse_integer,
+        ),
+    ] = None,
+    max_restarts: Annotated[
+        int,
+        Parameter(
+            help="How often all workers are started again after one has failed.",
+            converter=parse_integer,
+        ),
+    ] = _DEFAULT.max_restarts,
+    grace: Annotated[
+        float, Parameter(help="Seconds from a signal until workers that still run are killed.")
+    ] = _DEFAULT.grace,
+    log_dir: Annotated[str | None, Parameter(help="Folder for a log file of each worker.")] = None,
+    test: Annotated[
+        bool,
+        Parameter(
+            help="Run no program, but check the workers: do they reach each other, how fast, and"
+            " do they train one model?",
+            negative=(),
+        ),
+    ] = False,
+) -> int:
+    """Run a program on several workers, on this machine and others."""
+    from ..launch.run import launch as run
+
+    if test and program:
+        raise UserError(
+            f"received --test and the program {program[0]}: remove one of them; options of the"
+            " program stand after it"
+        )
+    return run(
+        _TEST if test else program,
+        LaunchOptions(
+            workers=_count(workers),
+            machines=tuple(name.strip() for name in machines.split(",")) if machines else (),
+            machine_rank=machine_rank,
+            slurm=slurm,
+            port=port,
+            max_restarts=max_restarts,
+            grace=grace,
+            log_dir=log_dir,
+        ),
+    )
+
+
+def keep_program(arguments: Sequence[str]) -> list[str]:
+    """Put `--` in front of the program of `kdist launch`, whose options are its own.
+
+    Args:
+        arguments: Of `kdist`.
+    """
+    if not arguments or arguments[0] != "launch":
+        return list(arguments)
+    index = 1
+    while index < len(arguments) and arguments[index].startswith("--"):
+        option = arguments[index]
+        if option == "--":
+            return list(arguments)
+        index += 1 if "=" in option or option in _FLAGS else 2
+    if arguments[index : index + 1] in ([], ["-h"]):
+        return list(arguments)
+    return [*arguments[:index], "--", *arguments[index:]]
+
+
+def _count(workers: str) -> int | Literal["auto"]:
+    if workers == AUTO:
+        return AUTO
+    try:
+        return int(workers)
+    except ValueError:
+        raise UserError(f"received --workers {workers}: pass a number, or auto") from None

@@ -1,0 +1,170 @@
+"""`Agreement`: compare what the workers are about to do, and do what the chief says."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from ..errors import TrainingError, UserError
+
+DEFAULT_SECONDS = 600.0
+"""How long a worker waits for the others, unless collectives have a timeout."""
+
+_FIRST_REPORT_SECONDS = 30.0
+_SLICE_MS = 1000  # in between Python handles signals
+
+
+class Keys(Protocol):
+    """A store of values that all workers can read."""
+
+    def set_key(self, key: str, value: str) -> None:
+        """Store a value."""
+
+    def get_key(self, key: str, *, timeout_ms: int) -> str | None:
+        """Return a value; `None` if there is none within the time."""
+
+    def delete_key(self, key: str) -> None:
+        """Delete a value."""
+
+
+class Agreement:
+    """Exchanges values between the workers, all of which have to call it in the same order.
+
+    Args:
+        worker: The number of this worker.
+        workers: How many there are.
+        keys: The store that they share.
+        timeout_seconds: How long to wait for a worker.
+        failures: Returns for each worker why it has failed, `None` for those that have not.
+        clock: Returns seconds.
+        report: Called with a line about a worker that is waited for.
+    """
+
+    def __init__(
+        self,
+        worker: int,
+        workers: int,
+        keys: Keys,
+        *,
+        timeout_seconds: float = DEFAULT_SECONDS,
+        failures: Callable[[], Sequence[str | None]] = tuple,
+        clock: Callable[[], float] = time.monotonic,
+        report: Callable[[str], object] = lambda line: print(line, file=sys.stderr, flush=True),
+    ) -> None:
+        self._worker, self._workers, self._keys = worker, workers, keys
+        self._timeout_seconds, self._clock, self._report = timeout_seconds, clock, report
+        self._failures = failures
+        self._count = 0
+
+    def exchange(self, event: str, value: Any) -> list[Any]:
+        """Return what every worker has passed, the chief first.
+
+        Args:
+            event: What this worker is doing, such as `fit`.
+            value: Anything that JSON can hold.
+
+        Raises:
+            UserError: The workers are doing different things, or one has not come in time.
+            TrainingError: A worker has failed.
+        """
+        if self._workers == 1:
+            return [value]
+        number, self._count = self._count, self._count + 1
+        self._keys.set_key(self._key(number, self._worker), json.dumps([event, value]))
+        everyone = [
+            [event, value] if worker == self._worker else self._wait(number, worker, event)
+            for worker in range(self._workers)
+        ]
+        # Whoever has come here has read all that was exchanged before.
+        if number:
+            self._keys.delete_key(self._key(number - 1, self._worker))
+        events = [event for event, _ in everyone]
+        if len(set(events)) > 1:
+            raise UserError(
+                f"the workers do different things: {_by_worker(events)}; all have to make the same"
+                " models, and to call fit, evaluate and predict in the same order: do not call them"
+                " on the chief alone"
+            )
+        return [value for _, value in everyone]
+
+    def compare(self, event: str, values: Mapping[str, Any]) -> None:
+        """Compare values that have to be the same on all workers.
+
+        Args:
+            event: What this worker is doing, such as `fit`.
+            values: By name, anything that JSON can hold.
+
+        Raises:
+            UserError: They differ, or the workers are doing different things.
+        """
+        everyone = self.exchange(event, dict(values))
+        for name in dict.fromkeys(name for one in everyone for name in one):
+            each = [one.get(name) for one in everyone]
+            if any(one != each[0] for one in each):
+                raise UserError(
+                    f"the workers differ at {event}: {name} is {_by_worker(_apart(each))};"
+                    " it has to be the same on all workers"
+                )
+
+    def of_chief(self, event: str, value: Any) -> Any:
+        """Return what the chief has passed."""
+        return self.exchange(event, value)[0]
+
+    def _wait(self, number: int, worker: int, event: str) -> Any:
+        start = self._clock()
+        next_report = _FIRST_REPORT_SECONDS
+        while True:
+            found = self._keys.get_key(self._key(number, worker), timeout_ms=_SLICE_MS)
+            if found is not None:
+                return json.loads(found)
+            self._check_failures()
+            waited = self._clock() - start
+            if waited > self._timeout_seconds:
+                raise UserError(
+                    f"worker {self._worker} has waited {waited:.0f} seconds for worker {worker} at"
+                    f" {event}: look at its output; all workers have to call fit, evaluate and"
+                    " predict in the same order"
+                )
+            if waited > next_report:
+                next_report *= 2
+                self._report(
+                    f"kdist: worker {self._worker} is at {event}, and has waited {waited:.0f}"
+                    f" seconds for worker {worker}"
+                )
+
+    def _check_failures(self) -> None:
+        for worker, reason in enumerate(self._failures()):
+            if reason is not None:
+                raise TrainingError(f"worker {worker} has failed: {reason}; its output says more")
+
+    @staticmethod
+    def _key(number: int, worker: int) -> str:
+        return f"kdist/{number}/{worker}"
+
+
+def _by_worker(values: Sequence[Any]) -> str:
+    """Say which worker has what, those that have the same together."""
+    by_value: dict[str, list[str]] = {}
+    for worker, value in enumerate(values):
+        by_value.setdefault(str(value), []).append(str(worker))
+    return ", ".join(
+        f"{value} on worker{'s' * (len(names) > 1)} {' and '.join(names)}"
+        for value, names in by_value.items()
+    )
+
+
+_LONGEST = 60
+
+
+def _apart(values: Sequence[Any]) -> list[str]:
+    """Shorten long values to the parts around their first difference."""
+    texts = [str(value) for value in values]
+    if max(map(len, texts)) <= _LONGEST:
+        return texts
+    same = next(
+        (i for i, letters in enumerate(zip(*texts, strict=False)) if len(set(letters)) > 1),
+        min(map(len, texts)),
+    )
+    start = max(0, same - _LONGEST // 2)
+    return [("…" * bool(start)) + text[start : start + _LONGEST] for text in texts]

@@ -1,0 +1,84 @@
+"""Find the workers: in `TF_CONFIG`, or from Slurm."""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from ..errors import UserError
+
+_EXAMPLE = (
+    '{"cluster": {"worker": ["host1:12345", "host2:12345"]},'
+    ' "task": {"type": "worker", "index": 0}}'
+)
+_TASKS = ("chief", "worker")
+
+
+def find_cluster() -> Any:
+    """Return the `ClusterResolver` of this process: `TF_CONFIG`'s, or else Slurm's.
+
+    Raises:
+        UserError: `TF_CONFIG` does not describe a cluster with this process in it.
+    """
+    if "TF_CONFIG" in os.environ:
+        check_tf_config(os.environ["TF_CONFIG"])
+        return tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    if int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1 and "SLURM_PROCID" in os.environ:
+        return tf.distribute.cluster_resolver.SlurmClusterResolver(
+            port_base=slurm_port(os.environ.get("SLURM_JOB_ID", "0")),
+            # Slurm gives each task its GPUs (--gpus-per-task); the resolver would do so again.
+            auto_set_gpu=False,
+            gpus_per_node=int(os.environ["SLURM_STEP_NUM_TASKS"]),
+            gpus_per_task=1,
+        )
+    return tf.distribute.cluster_resolver.TFConfigClusterResolver()
+
+
+def slurm_port(job: str) -> int:
+    """Return the first port of a Slurm job: another one for each, as jobs may share a machine."""
+    return 12_000 + int(job) * 16 % 16_000
+
+
+def check_tf_config(text: str) -> None:
+    """Check that `TF_CONFIG` describes a cluster of workers with this process in it.
+
+    Raises:
+        UserError: It does not.
+    """
+    if not text.strip():
+        return
+    try:
+        config = json.loads(text)
+    except ValueError as error:
+        raise UserError(
+            f"TF_CONFIG is not JSON ({error}): expected text such as {_EXAMPLE}"
+        ) from None
+    cluster = config.get("cluster") if isinstance(config, Mapping) else None
+    if not cluster:
+        return  # one worker
+    task = config.get("task") or {}
+    if not isinstance(cluster, Mapping) or not isinstance(task, Mapping):
+        raise UserError(f"TF_CONFIG is {text!r}: expected text such as {_EXAMPLE}")
+    others = [name for name in cluster if name not in _TASKS]
+    if others:
+        raise UserError(
+            f"TF_CONFIG has tasks of the type {others[0]!r}: every process trains here, as a"
+            ' "worker" (or one as the "chief")'
+        )
+    kind, index = task.get("type"), task.get("index")
+    if kind not in cluster:
+        raise UserError(
+            f"TF_CONFIG has the task type {kind!r}, but its cluster has {_names(cluster)}: expected"
+            f" text such as {_EXAMPLE}"
+        )
+    if not isinstance(index, int) or not 0 <= index < len(cluster[kind]):
+        raise UserError(
+            f"TF_CONFIG has the task index {index!r}, but its cluster has {len(cluster[kind])} of"
+            f" the type {kind!r}: their indices are 0 to {len(cluster[kind]) - 1}"
+        )
+
+
+def _names(cluster: Mapping[str, Any]) -> str:
+    return " and ".join(map(repr, cluster))

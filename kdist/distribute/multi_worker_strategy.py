@@ -1,0 +1,182 @@
+"""`MultiWorkerMirroredStrategy`: a drop-in replacement for TensorFlow's."""
+
+import platform
+import secrets
+import sys
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import keras
+import tensorflow as tf
+
+from .. import _upstream
+from ..errors import UserError
+from .agreement import DEFAULT_SECONDS, Agreement
+from .cluster import find_cluster
+from .devices import device_type, first_devices
+from .exact_strategy import ExactStrategy
+from .model_fingerprint import fingerprint
+from .worker_data import deal_out
+
+
+class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirroredStrategy):
+    """Synchronous training on the replicas of several workers: processes, on any machines.
+
+    A `tf.distribute.MultiWorkerMirroredStrategy` with the promise of `MirroredStrategy`: the same
+    model on any number of workers and replicas. Every worker runs the same script; the model is
+    made, trained, evaluated and asked for predictions on all of them, with the same data. Batches
+    are global ones, and each worker trains on its part.
+
+    Without a cluster there is one worker, so that the same script runs on one machine.
+
+    Args:
+        cluster_resolver: A `tf.distribute.cluster_resolver.ClusterResolver`. `None` uses the
+            cluster in the environment variable `TF_CONFIG`, or else the tasks of a Slurm job step.
+        communication_options: A `tf.distribute.experimental.CommunicationOptions`. With a
+            `timeout_seconds`, a worker waits that long for the others; 600 seconds by default where
+            the workers compare what they do, and without limit in a step.
+        replicas: Number of replicas per worker, the same on all: the first `replicas` visible GPUs,
+            or that many logical CPUs if there is no GPU. `None` uses every visible GPU, or the CPU
+            if there is none.
+        draws: Random numbers of dropout, noise and augmentation, as in `MirroredStrategy`.
+
+    Raises:
+        UserError: The workers differ in versions, replicas or `draws`; `TF_CONFIG` is invalid;
+            TensorFlow has already started; or an argument is invalid.
+
+    Example:
+        ```python
+        strategy = kdist.MultiWorkerMirroredStrategy()  # before the first tensor
+        model = strategy.build(lambda: WideResNet(input_shape=(28, 28, 1), classes=10))
+        model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+        model.fit(x, y, batch_size=64)  # the global batch, over all workers
+        if strategy.is_chief:
+            model.save("model.keras")
+        ```
+    """
+
+    def __init__(
+        self,
+        cluster_resolver: Any = None,
+        communication_options: Any = None,
+        *,
+        replicas: int | None = None,
+        draws: Literal["by_place", "per_replica"] = "by_place",
+    ) -> None:
+        if draws not in ("by_place", "per_replica"):
+            raise UserError(f'draws has to be "by_place" or "per_replica", received {draws!r}')
+        resolver = find_cluster() if cluster_resolver is None else cluster_resolver
+        options = communication_options or tf.distribute.experimental.CommunicationOptions()
+        _check_resolver(resolver)
+        devices = first_devices(replicas)
+        self._agreement = Agreement(0, 1, _upstream.worker_keys)
+        extended = _upstream.multi_worker_extended(
+            self, resolver, options, devices=devices, before_variable=self._compare_variable
+        )
+        tf.distribute.Strategy.__init__(self, extended)
+        self.workers, self.worker = _upstream.worker_counts(self)
+        self._agreement = Agreement(
+            self.worker,
+            self.workers,
+            _upstream.worker_keys,
+            timeout_seconds=options.timeout_seconds or DEFAULT_SECONDS,
+            failures=lambda: _upstream.failures(self),
+        )
+        self._start(draws)
+        if self.workers > 1:
+            _upstream.report_uncaught()
+            self._compare_start()
+
+    def __repr__(self) -> str:
+        replicas = self.num_replicas_in_sync
+        count = f"{replicas} replica{'s' * (replicas > 1)}"
+        return (
+            f"<kdist.MultiWorkerMirroredStrategy, worker {self.worker} of {self.workers}, {count}:"
+            f" {', '.join(self.devices)} here>"
+        )
+
+    @property
+    def automatic_xla(self) -> bool:
+        """Whether `model.compile(jit_compile="auto")`, Keras's default, may turn on XLA."""
+        return self.workers == 1 and super().automatic_xla
+
+    def prepare(self, model: keras.Model, *, global_batch: int | None = None) -> None:
+        """Prepare a model that is about to be trained or evaluated under this strategy.
+
+        Args:
+            model: The model, the same on all workers.
+            global_batch: Samples per full batch, over all replicas; `None` if unknown.
+
+        Raises:
+            UserError: The model differs between workers, was made outside the strategy's scope, or
+                requests XLA, which cannot compile a step that spans workers.
+        """
+        state = self.model_state(model)
+        if self.workers > 1 and model.jit_compile:
+            raise UserError(
+                "received jit_compile=True, but XLA cannot compile a step that spans several"
+                ' workers: compile the model with jit_compile="auto" or False'
+            )
+        if self.workers > 1 and not state.is_compared:
+            self.compare_workers("the start of training or evaluation", fingerprint(model))
+            state.is_compared = True
+        super().prepare(model, global_batch=global_batch)
+
+    def metrics_built(self, model: keras.Model) -> None:
+        """Copy metrics that were made outside the scope: each worker would keep its own."""
+        if self.workers > 1:
+            variables = [v for metric in model.metrics for v in metric.variables]
+            _upstream.distribute(variables, self)
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """Divide a dataset's batches over the replicas of all workers.
+
+        All workers read all data, and each keeps its part of every batch, unless the dataset's
+        options have another `auto_shard_policy`.
+        """
+        if self.workers > 1 and isinstance(dataset, tf.data.Dataset):
+            dataset = deal_out(dataset)
+        return super().experimental_distribute_dataset(dataset, options)
+
+    def compare_workers(self, event: str, values: Mapping[str, Any]) -> None:
+        """Raise `UserError` if the workers differ in any value, or are doing different things."""
+        self._agreement.compare(event, values)
+
+    def exchange(self, event: str, value: Any) -> list[Any]:
+        """Return what every worker has passed, the chief first."""
+        return self._agreement.exchange(event, value)
+
+    def _compare_variable(self, value: Any) -> None:
+        shape, dtype = getattr(value, "shape", ()), getattr(value, "dtype", type(value))
+        name = getattr(dtype, "name", str(dtype))
+        self.compare_workers("making a variable", {"its shape and type": f"{shape} {name}"})
+
+    def _compare_start(self) -> None:
+        """Compare what no model can do without, and take the chief's seed."""
+        versions = {"Python": platform.python_version().rpartition(".")[0]}
+        versions |= {"keras": keras.__version__, "tensorflow": tf.__version__}
+        devices = f"{len(self.devices)} {device_type(self.devices[0])}"
+        self.compare_workers(
+            "the start",
+            {**versions, "the number of replicas": devices, "draws": self.draws},
+        )
+        own = [_upstream.random_seed(), secrets.randbelow(2**31)]
+        seeds = self.exchange("the choice of a seed", own)
+        chiefs, drawn = seeds[0]
+        if any(other != chiefs for other, _ in seeds) or chiefs is None:
+            keras.utils.set_random_seed(drawn if chiefs is None else chiefs)
+
+
+def _check_resolver(resolver: Any) -> None:
+    base = tf.distribute.cluster_resolver.ClusterResolver
+    if not isinstance(resolver, base):
+        raise UserError(
+            f"received {type(resolver).__name__} for cluster_resolver: pass a"
+            " tf.distribute.cluster_resolver.ClusterResolver, or None for the cluster in TF_CONFIG"
+        )
+    if resolver.cluster_spec().as_dict() and _upstream.is_started():
+        where = "restart the kernel, and make it" if "ipykernel" in sys.modules else "make it"
+        raise UserError(
+            "TensorFlow has already started, and cannot become one of several workers any more:"
+            f" {where} at the top of the program, above the first tensor, model or dataset"
+        )

@@ -1,0 +1,1 @@
+"""Starts a program on several workers: `kdist launch`. Never imports TensorFlow."""

@@ -1,0 +1,99 @@
+"""The cluster as TensorFlow reads it from `TF_CONFIG`, and a worker's place in it."""
+
+import json
+import socket
+from collections.abc import Sequence
+
+from ..errors import UserError
+from .machines import LOOPBACK, Machines
+from .options import LAST_PORT
+
+RANK, LOCAL_RANK, WORLD_SIZE = "KDIST_RANK", "KDIST_LOCAL_RANK", "KDIST_WORLD_SIZE"
+RESTART_COUNT = "KDIST_RESTART_COUNT"
+
+
+def worker_addresses(machines: Machines, *, workers: int) -> list[str]:
+    """Return the addresses of all workers, by rank: those of the first machine first.
+
+    Args:
+        machines: Without a port each worker gets a free one.
+        workers: On each machine.
+
+    Raises:
+        UserError: There are not as many ports.
+    """
+    if machines.port is None:
+        return [f"{LOOPBACK}:{port}" for port in free_ports(workers)]
+    if machines.port + workers - 1 > LAST_PORT:
+        raise UserError(
+            f"{workers} workers from port {machines.port} on go beyond {LAST_PORT}: pass a lower"
+            " --port"
+        )
+    return [
+        f"{f'[{name}]' if ':' in name else name}:{machines.port + local}"
+        for name in machines.names
+        for local in range(workers)
+    ]
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of the loopback interface on which nobody listens."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind((LOOPBACK, 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def check_port_is_free(port: int) -> None:
+    """Check that a worker on this machine can listen on a port.
+
+    Raises:
+        UserError: It is in use.
+    """
+    try:
+        bound_port("", port)
+    except OSError as error:
+        raise UserError(
+            f"cannot use port {port} ({error.strerror}): another run may use it; pass another"
+            " --port, the same on all machines"
+        ) from error
+
+
+def bound_port(host: str, port: int) -> int:
+    """Return a port on which a process can listen now: `port`, or any that is free if it is 0.
+
+    Raises:
+        OSError: It is in use.
+        OverflowError: There is no such port.
+    """
+    with socket.socket() as attempt:
+        # Connections of a process that was killed linger for a minute; nobody listens on them.
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        attempt.bind((host, port))
+        number: int = attempt.getsockname()[1]
+        return number
+
+
+def worker_environment(
+    addresses: Sequence[str], *, rank: int, local_rank: int, restarts: int
+) -> dict[str, str]:
+    """Return the variables that give a worker its place.
+
+    Args:
+        addresses: Of all workers.
+        rank: Of this worker among all.
+        local_rank: Of this worker among those of its machine.
+        restarts: How often the workers were started before.
+    """
+    task = {"type": "worker", "index": rank}
+    return {
+        "TF_CONFIG": json.dumps({"cluster": {"worker": list(addresses)}, "task": task}),
+        RANK: str(rank),
+        LOCAL_RANK: str(local_rank),
+        WORLD_SIZE: str(len(addresses)),
+        RESTART_COUNT: str(restarts),
+    }

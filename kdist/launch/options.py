@@ -1,0 +1,93 @@
+"""`LaunchOptions`: how many workers, where, and how long to wait for them."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from ..arguments import path_text
+from ..errors import UserError
+
+AUTO: Literal["auto"] = "auto"
+FIRST_PORT, LAST_PORT = 1024, 65535
+MOST_WORKERS = 1024
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LaunchOptions:
+    """What to start.
+
+    Attributes:
+        workers: Workers on this machine; `"auto"` starts one for each GPU, or one without GPUs.
+        machines: Names or addresses of all machines, the same list in the same order on each;
+            empty for this machine alone.
+        machine_rank: Index of this machine in `machines`.
+        slurm: Whether Slurm's variables say which machines there are.
+        port: Of the first worker of each machine; the next workers take the next ports. Free ones
+            by default on a single machine.
+        max_restarts: How often all workers are started again after one has failed.
+        grace: Seconds from a signal until workers that still run are killed.
+        log_dir: Folder for a log file of each worker.
+
+    Raises:
+        UserError: An option is out of range, or does not go with another.
+    """
+
+    workers: int | Literal["auto"] = AUTO
+    machines: Sequence[str] = ()
+    machine_rank: int | None = None
+    slurm: bool = False
+    port: int | None = None
+    max_restarts: int = 0
+    grace: float = 30.0
+    log_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers != AUTO and not 1 <= self.workers <= MOST_WORKERS:
+            raise UserError(
+                f"received --workers {self.workers}: pass a number from 1 to {MOST_WORKERS}, or"
+                " auto"
+            )
+        self._check_machines()
+        if self.port is not None and not FIRST_PORT <= self.port <= LAST_PORT:
+            raise UserError(
+                f"received --port {self.port}: pass a number from {FIRST_PORT} to {LAST_PORT}"
+            )
+        if self.max_restarts < 0:
+            raise UserError(f"received --max-restarts {self.max_restarts}: pass 0 or more")
+        if self.max_restarts and (self.slurm or len(self.machines) > 1):
+            raise UserError(
+                "received --max-restarts with several machines, whose launchers do not know of"
+                " each other: let the scheduler start all of them again, such as Slurm's --requeue"
+            )
+        if not (math.isfinite(self.grace) and self.grace >= 0):
+            raise UserError(f"received --grace {self.grace}: pass seconds, 0 or more")
+        if self.log_dir is not None:
+            path_text("--log-dir", self.log_dir)
+
+    def _check_machines(self) -> None:
+        if self.slurm and (self.machines or self.machine_rank is not None):
+            raise UserError(
+                "received --slurm, which knows the machines: remove --machines and --machine-rank"
+            )
+        if self.machines and self.machine_rank is None:
+            raise UserError(
+                f"received --machines {','.join(self.machines)} without --machine-rank: pass the"
+                f" index of this machine, from 0 to {len(self.machines) - 1}"
+            )
+        if self.machine_rank is not None:
+            if not self.machines:
+                raise UserError(
+                    f"received --machine-rank {self.machine_rank} without --machines: pass all"
+                    " machines, such as --machines node1,node2"
+                )
+            if not 0 <= self.machine_rank < len(self.machines):
+                raise UserError(
+                    f"received --machine-rank {self.machine_rank}, but --machines names"
+                    f" {len(self.machines)}: pass 0 to {len(self.machines) - 1}"
+                )
+        repeated = sorted({name for name in self.machines if self.machines.count(name) > 1})
+        if repeated or not all(name.strip() for name in self.machines):
+            raise UserError(
+                f"received --machines {','.join(self.machines)}: name each machine once"
+            )

@@ -1,0 +1,121 @@
+"""`launch`: runs a program on several workers, and starts them again where they fail."""
+
+import os
+import queue
+import signal
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..atomic_files import writable_folder
+from ..errors import UserError
+from .attempt import Outcome, exit_code, run_workers
+from .cluster import check_port_is_free, worker_addresses, worker_environment
+from .machines import Machines, find_machines
+from .options import AUTO, LaunchOptions
+from .passed_signals import passed_signals
+from .shares import Share, divide, visible_cores, visible_gpus
+from .worker import Worker
+
+_USAGE_ERROR = 2
+
+
+def launch(command: Sequence[str], options: LaunchOptions) -> int:
+    """Run a Python program on several workers until it has ended on all.
+
+    Args:
+        command: A script, or `-m` and a module, and its arguments.
+        options: How many workers, and where.
+
+    Returns:
+        The exit code of the worker that failed first, 0 if none did.
+
+    Raises:
+        UserError: There is no such script, or the machine cannot be divided among the workers.
+    """
+    program = _program(command)
+    machines = find_machines(options, os.environ)
+    gpus = visible_gpus(os.environ)
+    workers = (len(gpus) or 1) if options.workers == AUTO else options.workers
+    shares = divide(workers=workers, gpus=gpus, cores=visible_cores())
+    logs = None if options.log_dir is None else Path(options.log_dir)
+    if logs is not None:
+        writable_folder(logs, option="--log-dir")
+    events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    with passed_signals(events):
+        for restarts in range(options.max_restarts + 1):
+            starts = _starts(program, machines, shares, restarts, logs)
+            outcome = run_workers(starts, grace=options.grace, events=events)
+            is_last = restarts == options.max_restarts or not _may_restart(outcome)
+            _report(
+                outcome, "" if is_last else f"; restart {restarts + 1} of {options.max_restarts}"
+            )
+            if is_last:
+                break
+    return outcome.code
+
+
+def _may_restart(outcome: Outcome) -> bool:
+    # Wrong arguments stay wrong, and a signal asks to end.
+    return outcome.code not in (0, _USAGE_ERROR) and outcome.signal is None
+
+
+def _program(command: Sequence[str]) -> list[str]:
+    if not command or (command[0] == "-m" and len(command) == 1):
+        raise UserError("received no program: pass a script, or -m and a module, after the options")
+    if command[0] != "-m" and not os.path.isfile(command[0]):
+        raise UserError(f"cannot find the script {command[0]!r}: pass its path, or -m and a module")
+    return [sys.executable, *command]
+
+
+def _starts(
+    program: list[str],
+    machines: Machines,
+    shares: Sequence[Share],
+    restarts: int,
+    logs: Path | None,
+) -> list["partial[Worker]"]:
+    addresses = worker_addresses(machines, workers=len(shares))
+    first = machines.rank * len(shares)
+    starts = []
+    for local_rank, share in enumerate(shares):
+        rank = first + local_rank
+        if machines.port is not None:
+            check_port_is_free(machines.port + local_rank)
+        starts.append(
+            partial(
+                Worker,
+                program,
+                rank=rank,
+                environment=worker_environment(
+                    addresses,
+                    rank=rank,
+                    local_rank=local_rank,
+                    restarts=restarts,
+                ),
+                share=share,
+                prefix=f"[{rank}] " if len(addresses) > 1 else "",
+                log=logs / f"worker-{rank}.log" if logs else None,
+            )
+        )
+    return starts
+
+
+def _report(outcome: Outcome, then: str) -> None:
+    worker = outcome.failed
+    if worker is None:
+        return
+    code = worker.code or 0
+    how = (
+        f"was killed by {signal.Signals(-code).name}"
+        if code < 0
+        else f"ended with exit code {exit_code(worker)}"
+    )
+    by = f" after {outcome.signal.name}" if outcome.signal else ""
+    error = worker.output.last_error()
+    lines = [f"kdist launch: worker {worker.rank} {how}{by}, after {outcome.seconds:.1f} s{then}"]
+    if error and not outcome.signal:
+        lines = [f"kdist launch: the first error, of worker {worker.rank}:", error, *lines]
+    print("\n".join(lines), file=sys.stderr, flush=True)

@@ -1,0 +1,86 @@
+"""`Share`: the GPUs and cores of one worker."""
+
+import dataclasses
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from ..errors import UserError
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """What a worker has of its machine.
+
+    Attributes:
+        gpus: Names as in `CUDA_VISIBLE_DEVICES`; `None` leaves that variable as it is.
+        cores: On which it runs.
+    """
+
+    gpus: tuple[str, ...] | None
+    cores: tuple[int, ...]
+
+    def environment(self) -> dict[str, str]:
+        """The variable that shows the worker its GPUs."""
+        return {} if self.gpus is None else {_VISIBLE: ",".join(self.gpus)}
+
+
+def divide(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -> list[Share]:
+    """Divide a machine among its workers, neighbouring cores to the same one.
+
+    Args:
+        workers: How many.
+        gpus: All of the machine's.
+        cores: All that this process may use; where there are fewer than workers, all share them.
+
+    Raises:
+        UserError: The GPUs cannot be divided evenly.
+    """
+    if gpus and len(gpus) % workers:
+        raise UserError(
+            f"{workers} workers cannot share {len(gpus)} GPUs evenly: pass --workers"
+            f" {len(gpus)}, or another divisor, or hide some with {_VISIBLE}"
+        )
+    each = len(gpus) // workers
+    ends = [len(cores) * worker // workers for worker in range(workers + 1)]
+    return [
+        Share(
+            gpus=tuple(gpus[worker * each : (worker + 1) * each]) if gpus else None,
+            cores=tuple(cores[ends[worker] : ends[worker + 1]])
+            if len(cores) >= workers
+            else tuple(cores),
+        )
+        for worker in range(workers)
+    ]
+
+
+def visible_gpus(environment: Mapping[str, str]) -> list[str]:
+    """Return the GPUs that TensorFlow would see, without importing it.
+
+    Args:
+        environment: Such as `os.environ`.
+    """
+    if _VISIBLE in environment:
+        names = [name.strip() for name in environment[_VISIBLE].split(",")]
+        # As CUDA reads it: an invalid name hides itself and all after it.
+        valid = next((i for i, name in enumerate(names) if name in ("", "-1")), len(names))
+        return names[:valid]
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "--list-gpus"],  # noqa: S607 - from the driver
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+    except (OSError, subprocess.SubprocessError):  # no driver
+        return []
+    count = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+    return [str(index) for index in range(count)]
+
+
+def visible_cores() -> list[int]:
+    """Return the cores that this process may use."""
+    return sorted(os.sched_getaffinity(0))

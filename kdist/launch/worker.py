@@ -1,0 +1,79 @@
+"""`Worker`: one worker's process, with everything that it has started."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from .shares import Share
+from .worker_output import WorkerOutput
+
+_EXEC_WORKER = Path(__file__).with_name("exec_worker.py")
+_READ_SECONDS = 2.0
+
+
+class Worker:
+    """A process that runs the user's program.
+
+    Args:
+        command: The program and its arguments.
+        rank: Among all workers.
+        environment: Besides that of this process.
+        share: Its GPUs and cores.
+        prefix: Put in front of each line that it prints.
+        log: Its log file; `None` for none.
+
+    Attributes:
+        rank: Among all workers.
+        code: Its exit code, as `subprocess` has it; `None` while it runs.
+        ended_at: When it ended, by `time.monotonic`.
+        output: What it prints.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        rank: int,
+        environment: Mapping[str, str],
+        share: Share,
+        prefix: str,
+        log: Path | None,
+    ) -> None:
+        self.rank = rank
+        self.code: int | None = None
+        self.ended_at = 0.0
+        start = [sys.executable, "-I", str(_EXEC_WORKER), str(os.getpid())]
+        self._process = subprocess.Popen(  # noqa: S603 - the user's own program
+            [*start, ",".join(map(str, share.cores)), *command],
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **share.environment(), **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # a terminal's Ctrl-C is for the launcher, which passes it on
+        )
+        self.output = WorkerOutput(
+            self._process.stdout, self._process.stderr, prefix=prefix.encode(), log=log
+        )
+
+    def wait(self) -> None:
+        """Wait for the process to end."""
+        code = self._process.wait()
+        self.ended_at = time.monotonic()
+        self.code = code
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the process, if it still runs."""
+        if self.code is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """Kill the process and all that it has started, and pass on its last lines."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self.output.join(_READ_SECONDS)

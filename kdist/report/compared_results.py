@@ -1,0 +1,184 @@
+"""`Result`: what the headlines compare, from a run, a point of a sweep, a trial or a CSV file."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..analysis.groups import Row
+from ..analysis.time_to_target import row_to_target
+from ..runs.run_record import RunRecord, finite
+from ..runs.text import count
+from ..sweep.machine import on_cpu
+from ..sweep.sweep_record import SweepRecord
+from ..training.settings import FOLDERS
+from ..tuning.search_results import TrialResult
+from .inputs import Sources
+from .search_record import SearchRecord
+
+# What two runs of the same experiment may differ in.
+INCIDENTAL = {"seed"} | FOLDERS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One training, or one measurement of its speed.
+
+    Attributes:
+        name: Of the run, point or trial.
+        facts: Replicas, their kind and the global batch, in words.
+        group: Equal for results that differ in seed only.
+        accuracy: The best validation accuracy.
+        accuracy_epoch: Its epoch, from 1.
+        validation_images: That it was counted on.
+        images_per_sec: The median.
+        is_warm: Whether the speed excludes the first epoch, which includes the tracing of the step.
+        rate_spread: The slowest and the fastest epoch.
+        rate_basis: What the median is of.
+        target: The accuracy that was aimed at.
+        reached: Whether it was reached.
+        duration: Seconds to the target, or of the whole training where it was not reached;
+            infinite where it diverged.
+    """
+
+    name: str
+    facts: tuple[str, ...]
+    group: str
+    accuracy: float | None = None
+    accuracy_epoch: int | None = None
+    validation_images: int | None = None
+    images_per_sec: float | None = None
+    is_warm: bool = True
+    rate_spread: tuple[float, float] | None = None
+    rate_basis: str = ""
+    target: float | None = None
+    reached: bool = False
+    duration: float | None = None
+
+
+def find_results(sources: Sources) -> list[Result]:
+    """Collect the results of all runs, sweeps, searches and CSV files."""
+    results = [_of_run(run) for run in sources.runs]
+    for sweep in sources.sweeps:
+        results += _of_sweep(sweep)
+    for search in sources.searches:
+        results += [_of_trial(search, trial) for trial in search.ranked]
+    for table in sources.measurements:
+        for row in table.rows:
+            facts = _facts(row["replicas"], row["replicas"] * row["batch_size"])
+            results.append(
+                Result(
+                    name=table.name,
+                    facts=facts,
+                    group=f"{table.name} {' '.join(facts)}",
+                    images_per_sec=row["images_per_sec"],
+                    rate_basis=f"one number of {table.path.name}",
+                )
+            )
+    return results
+
+
+def _facts(
+    replicas: float, global_batch: float, *, of_workers: str = "", shared_cores: bool = False
+) -> tuple[str, ...]:
+    cores = ("logical CPUs that share cores",) if shared_cores else ()
+    return (count(replicas, "replica") + of_workers, *cores, f"global batch {global_batch:,.0f}")
+
+
+def _of_run(run: RunRecord) -> Result:
+    images = run.fact("validation_images")
+    compared = {k: v for k, v in run.settings.items() if k not in INCIDENTAL}
+    compared |= {name: run.fact(name) for name in ("replicas", "workers", "global_batch")}
+    return Result(
+        name=run.name,
+        facts=_facts(
+            run.fact("replicas") or 1,
+            run.fact("global_batch") or 0,
+            of_workers=run.of_workers,
+            shared_cores=run.shares_cores,
+        ),
+        group=json.dumps(compared, sort_keys=True),
+        accuracy=run.best[0] if run.best else None,
+        accuracy_epoch=run.best[1] if run.best else None,
+        validation_images=int(images) if images else None,
+        images_per_sec=run.images_per_sec,
+        is_warm=run.is_warm,
+        rate_spread=(min(run.rates), max(run.rates)) if len(run.rates) > 1 else None,
+        rate_basis=_rate_basis(run),
+        target=finite(run.settings.get("target_accuracy")),
+        reached=run.met is not None,
+        duration=run.met.seconds if run.met else _without_target(run),
+    )
+
+
+def _rate_basis(run: RunRecord) -> str:
+    if not run.is_warm:
+        return "the first epoch, which includes the tracing of the step"
+    if len(run.rates) == 1:
+        return "one epoch after the first"
+    return f"median of {len(run.rates)} epochs after the first"
+
+
+def _without_target(run: RunRecord) -> float | None:
+    return math.inf if run.summary.get("diverged") else run.fact("seconds")
+
+
+def _of_sweep(sweep: SweepRecord) -> list[Result]:
+    return [
+        _of_row(
+            sweep, row, sweep.runs.get(row["name"]), f"{sweep.path} {sweep.experiment.group(row)}"
+        )
+        for row in sweep.done
+        if sweep.experiment.is_whole_step(row)  # a step without one of its parts is no training
+    ]
+
+
+def _of_row(sweep: SweepRecord, row: Row, run: RunRecord | None, key: str) -> Result:
+    settings = run.settings if run else sweep.train_settings
+    images = run.fact("validation_images") if run else None
+    low, high = row.get("images_per_sec_low"), row.get("images_per_sec_high")
+    spread = None if low is None or high is None or low == high else (low, high)
+    replicas = row["replicas"] or 1
+    reached = bool(row["reached_target"]) and row["seconds_to_target"] is not None
+    return Result(
+        name=row["name"] if run is None else run.name,
+        facts=_facts(
+            replicas,
+            row["global_batch"] or row["batch_size"] * replicas,
+            shared_cores=shares_cores(sweep, replicas),
+        ),
+        group=key,
+        accuracy=row["best_val_accuracy"],
+        accuracy_epoch=run.best[1] if run and run.best else None,
+        validation_images=int(images) if images else None,
+        images_per_sec=row["images_per_sec"],
+        rate_spread=spread,  # one timed epoch has none
+        rate_basis="a point of the sweep" if spread else "a single measurement",
+        target=finite(settings.get("target_accuracy")) if sweep.experiment.trains else None,
+        reached=reached,
+        duration=row_to_target(row, "seconds")[0],
+    )
+
+
+def shares_cores(sweep: SweepRecord, replicas: float) -> bool:
+    """Whether so many replicas of a sweep were logical CPUs of one processor."""
+    known = isinstance(sweep.machine.get("devices"), list)
+    return replicas > 1 and known and on_cpu(dict(sweep.machine))
+
+
+def _of_trial(search: SearchRecord, trial: TrialResult) -> Result:
+    batch = trial.values.get("batch_size", search.search.config.batch_size)
+    return Result(
+        name=f"{search.name}, trial {trial.trial_id}",
+        facts=(f"batch {batch} per replica",),
+        group=f"{search.path} {trial.trial_id}",
+        accuracy=finite(trial.metrics.get("val_accuracy")),
+    )
+
+
+def by_group(results: Sequence[Result]) -> list[list[Result]]:
+    """Group the results that differ in seed only."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(result.group, []).append(result)
+    return list(groups.values())

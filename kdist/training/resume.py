@@ -1,0 +1,174 @@
+"""`kdist train --resume`: continue a run that ended before its time."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..arguments import path_text
+from ..atomic_files import explain_write_errors
+from ..checkpoints.folder_lock import FolderLock
+from ..checkpoints.store import generations
+from ..errors import UserError, error_text
+from ..runs.run_folder import RunFolder
+from ..runs.run_record import RunRecord, read_run
+from .config import TrainConfig
+from .fields import field_names
+from .result import TrainResult
+from .settings import Checkpoints
+
+MAY_CHANGE = field_names(Checkpoints) | {"replicas", "epochs", "data_dir"}
+"""Settings with which a run may be resumed that are not its own. The images are compared, wherever
+they are found."""
+
+
+def resume_run(
+    path: str | Path,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    announce: Callable[[str], None] = print,
+    **options: Any,
+) -> TrainResult | None:
+    """Continue a run that was killed, interrupted or preempted, from its newest checkpoint.
+
+    It ends as if it had not been interrupted: bit for bit on as many replicas, to rounding on
+    another number, which keeps the run's global batch and learning rate. With more epochs a run
+    that is finished is continued too; a schedule that ends with it (`cosine`, `linear`) is then
+    that of so many epochs.
+
+    Args:
+        path: The run's folder, trained with `checkpoint_every`.
+        changes: Settings by name. Those of the run may be repeated; only `replicas`, a larger
+            `epochs`, `data_dir`, `checkpoint_every`, `keep` and `preemption_signal` may be others.
+        announce: Called with lines that describe the run.
+        **options: `callbacks` and `verbose`, as for `train`.
+
+    Returns:
+        The result; `None` if the run is finished.
+
+    Raises:
+        UserError: It is no run folder, has no checkpoints or those of another training, is in use
+            by another process, or a setting differs. The folder is as it was.
+        TrainingError: As for `train`.
+
+    Example:
+        ```python
+        result = kdist.training.resume_run("runs/fast", {"epochs": 8})
+        ```
+    """
+    config = config_to_resume(path, changes or {}, announce=announce)
+    if config is None:
+        return None
+    from .run import train
+
+    return train(config, resume=True, announce=announce, **options)
+
+
+def config_to_resume(
+    path: str | Path, changes: Mapping[str, Any], *, announce: Callable[[str], None] = print
+) -> TrainConfig | None:
+    """Return the settings for `train(..., resume=True)`; `None` if the run is finished.
+
+    Args:
+        path: As in `resume_run`.
+        changes: As in `resume_run`.
+        announce: Called with a line if the run is finished.
+
+    Raises:
+        UserError: As in `resume_run`.
+    """
+    folder = Path(path_text("the run to resume", path))
+    try:
+        run = read_run(folder, unfinished=True)
+    except (UserError, OSError) as error:
+        raise UserError(f"cannot resume {folder}: {error_text(error)}") from error
+    config = resumed_config(run, changes)
+    line = nothing_left(run, config)
+    if line is not None:
+        announce(line)
+        return None
+    _check_free(folder)
+    return config
+
+
+def resumed_config(run: RunRecord, changes: Mapping[str, Any]) -> TrainConfig:
+    """Return the settings to resume a run with: its own, but for those that may change.
+
+    Args:
+        run: The run.
+        changes: Settings by name.
+
+    Raises:
+        UserError: Another setting differs; the message names the first.
+    """
+    own = TrainConfig.from_dict({**run.settings, "run_dir": str(run.path)})
+    config = TrainConfig.from_dict({**own.to_dict(), **changes})
+    for name, was in own.to_dict().items():
+        asked = getattr(config, name)
+        if asked != was and name not in MAY_CHANGE:
+            raise UserError(
+                f"{run.path} was trained with {name}={was}, which {name}={asked} would change:"
+                " remove it to resume the run, or begin another with --run-dir"
+            )
+    if config.epochs < own.epochs:
+        raise UserError(
+            f"{run.path} is a run of epochs={own.epochs}, which can become more, not"
+            f" {config.epochs}: remove it to resume the run"
+        )
+    if own.checkpoint_every is None and not run.status.is_complete:
+        raise UserError(
+            f"{run.path} was trained without checkpoints, so it cannot be resumed: begin anew with"
+            " --checkpoint-every SECONDS and another --run-dir"
+        )
+    return config
+
+
+def nothing_left(run: RunRecord, config: TrainConfig) -> str | None:
+    """Return a line that says why there is nothing to train; `None` if there is.
+
+    Args:
+        run: The run.
+        config: The settings to resume it with.
+
+    Raises:
+        UserError: It is finished, has no checkpoints, and more epochs are asked for.
+    """
+    if not run.status.is_complete or _lacks_model(run, config):
+        return None
+    epochs = int(run.fact("epochs") or 0)
+    if run.summary.get("reached_target") or epochs < run.settings["epochs"]:
+        why = "its target was reached" if run.summary.get("reached_target") else "its time was up"
+        return f"{run.path} stopped after epoch {epochs}, as {why}: nothing is left to train"
+    if config.epochs <= epochs:
+        return (
+            f"{run.path} is finished after {epochs} epochs: nothing is left to train; --epochs with"
+            " a larger number trains it further"
+        )
+    if run.settings.get("checkpoint_every") is None:
+        raise UserError(
+            f"{run.path} was trained without checkpoints, so it cannot be trained further: begin"
+            " anew with --checkpoint-every SECONDS and another --run-dir"
+        )
+    return None
+
+
+def _lacks_model(run: RunRecord, config: TrainConfig) -> bool:
+    """Whether a run was killed behind `summary.json`, before its model was saved.
+
+    The model may then be that of fewer epochs. Without checkpoints it cannot be made.
+    """
+    if not config.save_model or not generations(run.path / "checkpoints"):
+        return False
+    model, summary = run.path / "model.keras", run.path / "summary.json"
+    try:
+        return model.stat().st_mtime_ns < summary.stat().st_mtime_ns
+    except FileNotFoundError:
+        return True
+
+
+def _check_free(folder: Path) -> None:
+    """Check that no other process trains the run, before TensorFlow is imported."""
+    checkpoints = RunFolder(str(folder), resumed=True).checkpoints
+    hint = "pass a folder that can be written"
+    with explain_write_errors(checkpoints, hint=hint):
+        if checkpoints.exists():
+            FolderLock(checkpoints).release()

@@ -1,0 +1,122 @@
+"""`kdist launch --test`: do these workers reach each other, and train one model?
+
+The program of every worker: `python -m kdist.training.worker_test`.
+"""
+
+import statistics
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from ..errors import TrainingError, UserError
+
+if TYPE_CHECKING:
+    from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
+
+_ROUNDS = 10
+_MEGABYTES = 16
+_FEATURES = 8
+# Sums in float32 in another order.
+_TOLERANCE = 1e-5
+
+
+def main() -> None:
+    """Run the checks; the chief prints a line for each, an error is a line and exit code 1 or 2."""
+    try:
+        check_workers()
+    except (UserError, TrainingError) as error:
+        print(f"kdist launch --test: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, UserError) else 1)
+
+
+def check_workers() -> None:
+    """Check that all workers find each other, add up right, and train the model of one replica.
+
+    Raises:
+        UserError: They have different versions or numbers of replicas.
+        TrainingError: A sum or a trained model is wrong.
+    """
+    began = time.perf_counter()
+    from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
+    from ..runs.versions import versions
+
+    strategy = MultiWorkerMirroredStrategy()
+    say = print if strategy.is_chief else lambda *_, **__: None
+    say(
+        f"{strategy.workers} workers found each other after {time.perf_counter() - began:.1f} s:"
+        f" {strategy.num_replicas_in_sync} replicas, here {', '.join(strategy.devices)}",
+        flush=True,
+    )
+    alike = ", ".join(f"{name} {version}" for name, version in versions().items())
+    say(f"alike on all: {alike}", flush=True)
+    small, large = (_all_reduce_seconds(strategy, count) for count in (1, _MEGABYTES * 250_000))
+    say(
+        f"all-reduce: {1000 * small:.2f} ms for 4 bytes, {1000 * large:.1f} ms for"
+        f" {_MEGABYTES} MB ({_MEGABYTES / 1000 / large:.2f} GB/s)",
+        flush=True,
+    )
+    difference = _difference_from_one_replica(strategy)
+    if not difference <= _TOLERANCE:
+        raise TrainingError(
+            f"two training steps give weights that are off by {difference:.1g} from those of one"
+            " replica, expected to rounding: report this with the lines above"
+        )
+    say(f"two training steps: equal to one replica's (largest difference {difference:.0e})")
+
+
+def _all_reduce_seconds(strategy: "MultiWorkerMirroredStrategy", count: int) -> float:
+    """Return the median time to add up `count` float32 numbers over all replicas.
+
+    Raises:
+        TrainingError: The sum is wrong.
+    """
+    import tensorflow as tf
+
+    def add() -> tf.Tensor:
+        context = tf.distribute.get_replica_context()
+        place = tf.cast(context.replica_id_in_sync_group, tf.float32)
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.fill((count,), place + 1.0))
+
+    step = tf.function(lambda: strategy.run(add))
+    seconds = []
+    for _ in range(_ROUNDS + 1):  # the first traces
+        start = time.perf_counter()
+        total = strategy.experimental_local_results(step())[0].numpy()
+        seconds.append(time.perf_counter() - start)
+    replicas = strategy.num_replicas_in_sync
+    expected = replicas * (replicas + 1) / 2
+    if not (total == expected).all():
+        raise TrainingError(
+            f"the sum over {replicas} replicas is {total[0]:g}, expected {expected:g}: the network"
+            " or its drivers change data"
+        )
+    return statistics.median(seconds[1:])
+
+
+def _difference_from_one_replica(strategy: "MultiWorkerMirroredStrategy") -> float:
+    """Train two steps, the second batch an uneven one, with the strategy and without one."""
+    import keras
+    import numpy as np
+
+    def make() -> keras.Model:
+        layers = [keras.Input((_FEATURES,)), keras.layers.Dense(16)]
+        layers += [keras.layers.BatchNormalization(), keras.layers.Dense(1)]
+        return keras.Sequential(layers)
+
+    batch = 4 * strategy.num_replicas_in_sync
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(2 * batch - 1, _FEATURES)).astype("float32")
+    y = x.sum(axis=1, keepdims=True)
+    alone, together = make(), strategy.build(make)
+    start = [draw.normal(size=w.shape).astype("float32") for w in alone.trainable_weights]
+    for model in (alone, together):
+        for weight, value in zip(model.trainable_weights, start, strict=True):
+            weight.assign(value)
+        model.compile(keras.optimizers.SGD(0.01), "mse")
+        model.fit(x, y, batch_size=batch, shuffle=False, verbose=0)
+    pairs = zip(alone.get_weights(), together.get_weights(), strict=True)
+    return max(float(np.max(np.abs(one - other))) for one, other in pairs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""The table of data sets: what a new one has to have."""
+
+import typing
+
+import pytest
+from kdist.data.datasets import DATASETS, DatasetName, check_data_dir, needs_no_download
+from kdist.errors import UserError
+from kdist.training.config import TrainConfig
+
+
+def test_every_name_has_an_entry():
+    assert set(DATASETS) == set(typing.get_args(DatasetName))
+
+
+def test_the_full_set_has_as_many_images_as_its_files():
+    from kdist.data.fashion_mnist_files import FILES
+
+    assert DATASETS["fashion_mnist"].training_images == FILES[0].shape[0]
+
+
+@pytest.mark.parametrize("name", [name for name, one in DATASETS.items() if one.is_embedded])
+def test_an_embedded_set_has_its_images_and_no_folder(name):
+    lines = []
+    assert len(DATASETS[name].load(None, lines.append).train_images) == (
+        DATASETS[name].training_images
+    )
+    assert len(lines) == 1
+    assert needs_no_download(name, None)
+    check_data_dir(name, None)
+    with pytest.raises(UserError, match=f"received dataset={name} and data_dir=here"):
+        TrainConfig(dataset=name, data_dir="here")
+
+
+def test_another_set_is_read_from_a_folder_or_found():
+    check_data_dir("fashion_mnist", "here")
+    assert needs_no_download("fashion_mnist", "here")
+    assert not needs_no_download("fashion_mnist", None)

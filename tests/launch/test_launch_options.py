@@ -1,0 +1,170 @@
+"""What `kdist launch` refuses, and how it divides a machine."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kdist.cli.launch import keep_program
+from kdist.errors import UserError
+from kdist.launch.cluster import (
+    check_port_is_free,
+    free_ports,
+    worker_addresses,
+    worker_environment,
+)
+from kdist.launch.machines import Machines, find_machines, slurm_machines
+from kdist.launch.options import LaunchOptions
+from kdist.launch.shares import divide, visible_gpus
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workers": 0}, "--workers 0: pass a number from 1"),
+        ({"workers": 10**20}, "pass a number from 1 to 1024"),
+        ({"machines": ("a", "b")}, "without --machine-rank: pass the index of this machine"),
+        ({"machines": ("a", "b"), "machine_rank": 2}, "names 2: pass 0 to 1"),
+        ({"machines": ("a", "b"), "machine_rank": -1}, "pass 0 to 1"),
+        ({"machines": ("a", "a"), "machine_rank": 0}, "name each machine once"),
+        ({"machines": ("a", ""), "machine_rank": 0}, "name each machine once"),
+        ({"machine_rank": 0}, "without --machines"),
+        ({"slurm": True, "machines": ("a",), "machine_rank": 0}, "remove --machines"),
+        ({"port": 80}, "from 1024 to 65535"),
+        ({"port": 65536}, "from 1024 to 65535"),
+        ({"max_restarts": -1}, "pass 0 or more"),
+        ({"max_restarts": 1, "slurm": True}, "let the scheduler start all of them again"),
+        ({"max_restarts": 1, "machines": ("a", "b"), "machine_rank": 0}, "scheduler"),
+        ({"grace": -1.0}, "--grace -1.0: pass seconds"),
+        ({"grace": float("nan")}, "pass seconds"),
+        ({"log_dir": ""}, "--log-dir has to be a path, received an empty one"),
+        ({"log_dir": "a\0b"}, "without null bytes"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options, message):
+    with pytest.raises(UserError, match=message):
+        LaunchOptions(**options)
+
+
+@given(
+    workers=st.integers(1, 12),
+    gpus_each=st.integers(0, 4),
+    cores=st.lists(st.integers(0, 200), min_size=1, max_size=40, unique=True),
+)
+def test_every_gpu_and_core_goes_to_one_worker(workers, gpus_each, cores):
+    gpus = [str(index) for index in range(workers * gpus_each)]
+    shares = divide(workers=workers, gpus=gpus, cores=cores)
+    assert len(shares) == workers
+    assert [gpu for share in shares for gpu in share.gpus or ()] == gpus
+    if len(cores) < workers:
+        assert all(share.cores == tuple(cores) for share in shares)
+    else:
+        assert [core for share in shares for core in share.cores] == cores
+        sizes = [len(share.cores) for share in shares]
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_gpus_that_cannot_be_divided_are_refused():
+    with pytest.raises(UserError, match="3 workers cannot share 4 GPUs evenly"):
+        divide(workers=3, gpus=["0", "1", "2", "3"], cores=[0])
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus"),
+    [("", []), ("-1", []), ("0,2", ["0", "2"]), ("1,-1,2", ["1"]), (" GPU-a , GPU-b", 2)],
+)
+def test_hidden_gpus_are_not_counted(visible, gpus):
+    found = visible_gpus({"CUDA_VISIBLE_DEVICES": visible})
+    assert found == gpus or (gpus == 2 and found == ["GPU-a", "GPU-b"])
+
+
+def test_a_worker_knows_its_place():
+    machines = Machines(names=("node1", "fe80::2"), rank=1, port=5000)
+    addresses = worker_addresses(machines, workers=2)
+    assert addresses == ["node1:5000", "node1:5001", "[fe80::2]:5000", "[fe80::2]:5001"]
+    variables = worker_environment(addresses, rank=3, local_rank=1, restarts=2)
+    assert json.loads(variables.pop("TF_CONFIG")) == {
+        "cluster": {"worker": addresses},
+        "task": {"type": "worker", "index": 3},
+    }
+    assert variables == {
+        "KDIST_RANK": "3",
+        "KDIST_LOCAL_RANK": "1",
+        "KDIST_WORLD_SIZE": "4",
+        "KDIST_RESTART_COUNT": "2",
+    }
+
+
+def test_ports_beyond_the_last_are_refused():
+    with pytest.raises(UserError, match="go beyond 65535"):
+        worker_addresses(Machines(names=("a", "b"), port=65535), workers=2)
+
+
+def test_a_port_in_use_is_refused():
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(UserError, match=f"cannot use port {port}"):
+            check_port_is_free(port)
+    check_port_is_free(port)
+
+
+def test_free_ports_differ():
+    ports = free_ports(20)
+    assert len({*ports}) == 20
+
+
+_JOB = {"SLURM_JOB_NODELIST": "node[1-2]", "SLURM_NODEID": "1", "SLURM_JOB_ID": "4711"}
+
+
+def test_slurm_names_the_machines():
+    found = slurm_machines(_JOB, host_names=lambda nodes: ["node1", "node2"])
+    assert (found.names, found.rank) == (("node1", "node2"), 1)
+    other = slurm_machines({**_JOB, "SLURM_JOB_ID": "4712"}, host_names=lambda nodes: ["a", "b"])
+    assert other.port != found.port
+    asked = slurm_machines(_JOB, port=5000, host_names=lambda nodes: ["node1", "node2"])
+    assert asked.port == 5000
+
+
+def test_a_slurm_job_on_one_node_needs_no_agreed_port():
+    found = slurm_machines({**_JOB, "SLURM_NODEID": "0"}, host_names=lambda nodes: ["node1"])
+    assert found == Machines(names=("127.0.0.1",))
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({}, "SLURM_JOB_NODELIST and SLURM_NODEID is not set"),
+        ({**_JOB, "SLURM_LOCALID": "1"}, "ntasks-per-node=1"),
+    ],
+)
+def test_slurm_without_its_variables_is_refused(environment, message):
+    with pytest.raises(UserError, match=message):
+        slurm_machines(environment, host_names=lambda nodes: ["a", "b"])
+
+
+def test_one_machine_by_name_is_this_one():
+    options = LaunchOptions(machines=("node1",), machine_rank=0)
+    assert find_machines(options, {}) == Machines(names=("127.0.0.1",))
+    options = LaunchOptions(machines=("node1", "node2"), machine_rank=1)
+    assert find_machines(options, {}) == Machines(names=("node1", "node2"), rank=1, port=29400)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kept"),
+    [
+        ("launch a.py --workers 3", "launch -- a.py --workers 3"),
+        ("launch --workers 2 a.py --port 3", "launch --workers 2 -- a.py --port 3"),
+        ("launch --workers=2 --slurm a.py", "launch --workers=2 --slurm -- a.py"),
+        ("launch -m kdist train --workers 2", "launch -- -m kdist train --workers 2"),
+        ("launch --workers 2 -- a.py", "launch --workers 2 -- a.py"),
+        ("launch --help", "launch --help"),
+        ("launch -h", "launch -h"),
+        ("launch", "launch"),
+        ("train --workers 2 a.py", "train --workers 2 a.py"),
+        ("", ""),
+    ],
+)
+def test_the_options_of_the_program_are_its_own(arguments, kept):
+    assert keep_program(arguments.split()) == kept.split()

@@ -1,0 +1,232 @@
+"""`kdist launch` with small programs: what is printed, who failed, that nobody is left."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+SECONDS = 60  # no test takes as long
+
+
+class Launch:
+    """`kdist launch` in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def start(self, program: str, *options: str, arguments: tuple[str, ...] = ()):
+        script = self.folder / "program.py"
+        head = """
+            import os, signal, subprocess, sys, time
+            rank, attempt = (int(os.environ[n]) for n in ("KDIST_RANK", "KDIST_RESTART_COUNT"))
+        """
+        script.write_text(textwrap.dedent(head) + textwrap.dedent(program))
+        return subprocess.Popen(
+            [sys.executable, "-m", "kdist", "launch", *options, str(script), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.folder,
+            text=True,
+        )
+
+    def run(self, program: str, *options: str, arguments: tuple[str, ...] = ()):
+        process = self.start(program, *options, arguments=arguments)
+        output, errors = process.communicate(timeout=SECONDS)
+        return process.returncode, output.splitlines(), errors
+
+
+@pytest.fixture
+def launch(tmp_path):
+    return Launch(tmp_path)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_lines_have_the_rank_in_front_and_arguments_reach_the_program(launch):
+    code, lines, errors = launch.run(
+        "print(sys.argv[1:], os.environ['KDIST_WORLD_SIZE']); print('e', file=sys.stderr)",
+        "--workers",
+        "2",
+        "--log-dir",
+        "logs",
+        arguments=("--workers", "3", "-m", "--help"),
+    )
+    given = "['--workers', '3', '-m', '--help'] 2"
+    assert (code, sorted(lines)) == (0, [f"[0] {given}", f"[1] {given}"])
+    assert sorted(errors.splitlines()) == ["[0] e", "[1] e"]
+    for rank in range(2):
+        log = (launch.folder / "logs" / f"worker-{rank}.log").read_text()
+        assert sorted(log.splitlines()) == sorted([given, "e"])
+
+
+def test_a_single_worker_prints_as_without_a_launcher(launch):
+    code, lines, _ = launch.run("print('whole'); sys.stdout.write('no end of line')")
+    assert (code, lines) == (0, ["whole", "no end of line"])
+
+
+def test_a_module_is_run_from_the_folder(launch):
+    (launch.folder / "mine.py").write_text("import sys; print(sys.argv[1:])")
+    done = subprocess.run(
+        [sys.executable, "-m", "kdist", "launch", "-m", "mine", "--port", "1"],
+        capture_output=True,
+        text=True,
+        cwd=launch.folder,
+        timeout=SECONDS,
+    )
+    assert done.stdout == "['--port', '1']\n", done.stderr
+
+
+def test_the_first_error_comes_last_with_its_traceback(launch):
+    # Worker 0 loses its connection and ends before worker 1, whose error was the cause.
+    code, _, errors = launch.run(
+        """
+        if rank:
+            try:
+                {}["key"]
+            except KeyError as error:
+                import traceback
+                try:
+                    raise ValueError("the cause") from error
+                except ValueError:
+                    traceback.print_exc()
+            open("failed", "w").close()
+            signal.pause()
+        while not os.path.exists("failed"):
+            pass
+        raise ConnectionResetError("connection lost")
+        """,
+        "--workers",
+        "2",
+    )
+    assert code in (1, 143)
+    last = errors.split("kdist launch: the first error, of worker ")[1]
+    assert last.startswith("1:\nTraceback")
+    assert "KeyError: 'key'" in last
+    assert "ValueError: the cause" in last
+    assert "connection lost" not in last
+    assert last.splitlines()[-1].startswith("kdist launch: worker 1 ")
+
+
+def test_a_killed_worker_ends_the_others(launch):
+    code, _, errors = launch.run(
+        """
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        signal.pause()
+        """,
+        "--workers",
+        "3",
+    )
+    assert code == 128 + signal.SIGKILL
+    assert "kdist launch: worker 1 was killed by SIGKILL" in errors
+
+
+def test_restarts_have_other_ports_and_count(launch):
+    code, lines, errors = launch.run(
+        """
+        print(attempt, os.environ["TF_CONFIG"])
+        sys.exit(7 if attempt < 2 and rank == 0 else 0)
+        """,
+        "--workers",
+        "2",
+        "--max-restarts",
+        "3",
+    )
+    assert code == 0
+    ports = {line.split(" ", 2)[2].split('"task"')[0] for line in lines}
+    assert len(ports) == 3
+    assert "worker 0 ended with exit code 7" in errors
+    assert "restart 2 of 3" in errors
+    assert "restart 3 of 3" not in errors
+
+
+def test_the_exit_code_is_that_of_the_last_attempt(launch):
+    code, lines, errors = launch.run("print(attempt); sys.exit(5)", "--max-restarts", "1")
+    assert (code, lines) == (5, ["0", "1"])
+    code, lines, _ = launch.run("print(attempt); sys.exit(2)", "--max-restarts", "1")
+    assert (code, lines) == (2, ["0"])  # a usage error would come again
+
+
+def test_a_signal_is_passed_on_and_what_ignores_it_is_killed(launch):
+    process = launch.start(
+        """
+        children = [subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])]
+        signal.signal(signal.SIGTERM, signal.SIG_IGN if rank else lambda *_: sys.exit(143))
+        signal.signal(signal.SIGUSR1, lambda *_: print("told", flush=True))
+        print("ready", os.getpid(), children[0].pid, flush=True)
+        while True:
+            signal.pause()
+        """,
+        "--workers",
+        "2",
+        "--grace",
+        "0.5",
+        "--max-restarts",
+        "3",
+    )
+    assert process.stdout is not None
+    ready = [process.stdout.readline().split() for _ in range(2)]
+    pids = [int(pid) for line in ready for pid in line[2:]]
+    assert all(is_running(pid) for pid in pids)
+    process.send_signal(signal.SIGUSR1)
+    told = {process.stdout.readline() for _ in range(2)}
+    assert told == {"[0] told\n", "[1] told\n"}
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == 143
+    assert "worker 0 ended with exit code 143 after SIGTERM" in errors
+    assert "restart" not in errors
+    assert not any(is_running(pid) for pid in pids)
+
+
+def test_no_worker_outlives_a_killed_launcher(launch):
+    process = launch.start(
+        "print('ready', os.getpid(), flush=True); signal.pause()", "--workers", "2"
+    )
+    assert process.stdout is not None
+    pids = [int(process.stdout.readline().split()[2]) for _ in range(2)]
+    process.kill()
+    # The streams end when the last process that holds them has ended.
+    process.communicate(timeout=SECONDS)
+    for pid in pids:
+        while is_running(pid):
+            os.sched_yield()
+
+
+def test_output_that_nobody_reads_ends_the_workers(launch):
+    process = launch.start("while True: print('line' * 1000)", "--workers", "2", "--grace", "0.5")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    process.stdout = None
+    process.communicate(timeout=SECONDS)
+    assert process.returncode
+
+
+def test_the_launcher_does_not_import_tensorflow(launch):
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.argv = ['kdist', 'launch', 'no.py']\n"
+            "from kdist.cli import main\n"
+            "try: main()\n"
+            "except SystemExit as error: print(error.code, 'tensorflow' in sys.modules)",
+        ],
+        capture_output=True,
+        text=True,
+        cwd=launch.folder,
+        timeout=SECONDS,
+    )
+    assert done.stdout == "2 False\n"
+    assert "cannot find the script 'no.py'" in done.stderr

@@ -1,0 +1,119 @@
+"""`kdist train` on several workers: the run of one process with as many replicas."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+from kdist.errors import UserError
+from kdist.sweep.run import sweep
+from kdist.training import TrainConfig, train
+from kdist.training.workers import WorkerPlace, worker_place
+from kdist.tuning import Search, tune
+
+SECONDS = 300  # no test takes as long
+SETTINGS = {
+    "dataset": "sample",
+    "subset": 100,
+    "depth": 10,
+    "width": 1,
+    "batch_size": 24,  # of two replicas, with an uneven last batch
+    "val_batch_size": 50,
+    "dropout": 0.1,
+}
+
+
+def start(*options, **settings):
+    given = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+    command = [sys.executable, "-m", "kdist", "launch", "--workers", "2", "-m", "kdist", "train"]
+    return subprocess.Popen(
+        [*command, *given, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def columns(folder):
+    rows = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
+    names = ("loss", "accuracy", "val_loss", "val_accuracy", "learning_rate", "replicas")
+    return [[float(row[name]) for name in (*names, "global_batch")] for row in rows]
+
+
+def test_two_workers_give_what_two_replicas_give(tmp_path):
+    process = start(**SETTINGS, epochs=2, run_dir=tmp_path / "workers")
+    output, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, errors
+    # The chief alone prints and writes.
+    assert all(line.startswith("[0]") for line in output.splitlines()), output
+    assert output.count("Epoch 2/2") == 1
+    config = TrainConfig(**SETTINGS, epochs=2, replicas=2, run_dir=str(tmp_path / "replicas"))
+    train(config, verbose=0, announce=lambda _: None)
+    one, other = columns(tmp_path / "replicas"), columns(tmp_path / "workers")
+    np.testing.assert_allclose(other, one, rtol=1e-4)
+    models = [
+        keras.models.load_model(tmp_path / n / "model.keras") for n in ("workers", "replicas")
+    ]
+    for got, expected in zip(*(model.get_weights() for model in models), strict=True):
+        np.testing.assert_allclose(got, expected, atol=1e-5)
+    summary = json.loads((tmp_path / "workers" / "summary.json").read_text())
+    assert (summary["workers"], summary["replicas"], summary["epochs"]) == (2, 2, 2)
+
+
+def test_a_signal_ends_all_workers_after_the_epoch(tmp_path):
+    process = start(**SETTINGS, epochs=1000, run_dir=tmp_path / "run")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "Epoch 1/1000" in line:
+            break
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == 128 + signal.SIGTERM, errors
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["interrupted"]
+    assert 1 <= summary["epochs"] < 1000
+    assert len(columns(tmp_path / "run")) == summary["epochs"]
+    keras.models.load_model(tmp_path / "run" / "model.keras")
+
+
+def tf_config(kind, index, **cluster):
+    return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("", WorkerPlace()),
+        ("{}", WorkerPlace()),
+        (tf_config("worker", 0, worker=["a:1"]), WorkerPlace()),
+        (tf_config("worker", 0, worker=["a:1", "b:1"]), WorkerPlace(2, True)),
+        (tf_config("worker", 1, worker=["a:1", "b:1"]), WorkerPlace(2, False)),
+        (tf_config("worker", 0, worker=["b:1"], chief=["a:1"]), WorkerPlace(2, False)),
+        (tf_config("chief", 0, worker=["b:1"], chief=["a:1"]), WorkerPlace(2, True)),
+    ],
+)
+def test_the_place_of_a_worker(text, place):
+    assert worker_place({"TF_CONFIG": text}) == place
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "3", '{"cluster": 3}'])
+def test_an_invalid_cluster_is_left_to_the_strategy(text):
+    assert worker_place({"TF_CONFIG": text}).workers > 1
+
+
+def test_what_is_for_one_worker_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", tf_config("worker", 1, worker=["a:1", "b:1"]))
+    with pytest.raises(UserError, match=r"checkpoint_every=9.0, which is for one worker, .* has 2"):
+        train(TrainConfig(**SETTINGS, checkpoint_every=9.0, run_dir=str(tmp_path / "run")))
+    with pytest.raises(
+        UserError, match="kdist sweep starts its own trainings, but TF_CONFIG has 2"
+    ):
+        sweep(lambda _: None)
+    with pytest.raises(UserError, match="kdist tune starts its own trainings"):
+        tune(Search(output=str(tmp_path / "tune")))
+    assert os.listdir(tmp_path) == []

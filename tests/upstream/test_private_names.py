@@ -1,0 +1,187 @@
+"""A canary for each private name in `kdist/_upstream`: where Keras or TensorFlow has it.
+
+When one fails, upstream has renamed or removed the name: its message says which lines use it.
+Change them, and the name here.
+"""
+
+import importlib
+import pkgutil
+
+import keras
+import keras_tuner
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras.src.backend.tensorflow.trainer import TFEpochIterator
+from tensorflow.python.distribute import cross_device_utils, mirrored_run, values
+from tensorflow.python.eager import context
+from used_private_names import other_private_names, used_private_names
+
+USED = used_private_names()
+DOTTED = sorted(name for name in USED if "." in name)
+# Public attributes that no documentation promises.
+UNDOCUMENTED = {"inner_optimizer", "overwrite_with_gradient"}
+# What kdist's optimizers inherit, as Keras's own do.
+INHERITED = {"_get_variable_index"}
+SCORE = keras_tuner.Objective("score", "max")
+ROWS = np.ones((4, 1), "float32")
+
+# Names by what has them: a class, a module, or an object that a function below makes.
+CANARIES = {
+    "model": "_call_has_training_arg _compile_config _compute_loss _distribute_strategy"
+    " _flatten_layers _functional _jit_compile _loss_tracker _losses _non_trainable_variables",
+    "functional": "_inputs_struct",
+    "trainer": "_aggregate_additional_loss _get_metrics_result_or_logs _initial_epoch"
+    " _make_function _maybe_symbolic_build _symbolic_build",
+    "model_in_fit": "_eval_epoch_iterator",
+    "softmax": "_keras_logits",
+    "masked": "_keras_mask",
+    "variable": "_convert_to_tensor _initialize _value overwrite_with_gradient",
+    "metric": "_fn _fn_kwargs _variables",
+    "batch_norm": "_moments _reduction_axes",
+    "optimizer": "_distribution_strategy _get_variable_index _learning_rate"
+    " _model_variables_moving_average _trainable_variables",
+    "multi_optimizer": "_inner_optimizers",
+    "scaled_optimizer": "inner_optimizer",
+    "checkpoints": "_batches_seen_since_last_saving _last_batch_seen",
+    "board": "_global_test_batch _global_train_batch",
+    "tracking_board": "_writers",
+    "callback_list": "_progbar",
+    "averages": "_ema_weights_in_model _finalize_ema_values",
+    "epoch": "_current_iterator _distribute_strategy _distributed_dataset _enumerate_iterator"
+    " _get_iterator _interrupted_warning _num_batches _steps_seen",
+    "dataset_adapter": "_dataset",
+    "generator_adapter": "_first_batches",
+    "batches": "_batch_size _functions _inputs",
+    "shuffled": "_seed _seed2",
+    "parallel_map": "_deterministic",
+    "distributed": "_original_dataset",
+    "per_replica_spec": "_value_specs",
+    "values": "_on_write_update_replica",
+    "replica_context": "_merge_call",
+    "workers": "_collective_key_base",
+    "workers_extended": "_cluster_spec _get_local_replica_id _get_variable_creator_initial_value"
+    " _id_in_cluster _num_workers",
+    "collectives": "_all_gather _use_unique_instance_key",
+    "context": "_context_handle",
+    "oracle": "_get_oracle_fname _get_trial_dir _retry_queue _save_trial",
+    "hyperband": "_brackets _current_bracket _get_num_brackets _get_num_rounds _get_size"
+    " _start_new_bracket",
+    "tuner": "_build_and_fit_model _build_hypermodel _get_build_config_fname"
+    " _get_checkpoint_fname _get_tuner_fname _is_worker _override_compile_args"
+    " _populate_initial_space _run_and_update_trial _try_build _try_run_and_update_trial",
+}
+
+
+def functional():
+    x = keras.Input((1,))
+    return keras.Model(x, keras.layers.Dense(1, activation="sigmoid")(x))
+
+
+def compiled():
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+
+def model_in_fit():
+    model, seen = compiled(), []
+    look = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: seen.append(set(vars(model))))
+    model.fit(ROWS, ROWS, validation_data=(ROWS, ROWS), verbose=0, callbacks=[look])
+    return type("Seen", (), dict.fromkeys(seen[0]))
+
+
+def averaged():
+    optimizer = keras.optimizers.SGD(use_ema=True)
+    optimizer.build(compiled().trainable_variables)
+    return optimizer
+
+
+def tracking_board():
+    board = keras.callbacks.TensorBoard()
+    board.set_model(compiled())
+    return board
+
+
+def epoch(x, y=None):
+    return TFEpochIterator(x=x, y=y, distribute_strategy=two_replicas())
+
+
+def two_replicas():
+    return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+
+
+def distributed():
+    return two_replicas().experimental_distribute_dataset(dataset())
+
+
+def dataset():
+    return tf.data.Dataset.from_tensor_slices(ROWS).batch(2)
+
+
+OBJECTS = {
+    "model": compiled,
+    "functional": functional,
+    "trainer": compiled,
+    "model_in_fit": model_in_fit,
+    "softmax": lambda: keras.ops.sigmoid(ROWS),
+    "masked": lambda: keras.layers.Masking()(ROWS[None]),
+    "variable": lambda: keras.Variable(1.0),
+    "metric": lambda: keras.metrics.MeanSquaredError(),
+    "batch_norm": lambda: keras.layers.BatchNormalization(),
+    "optimizer": averaged,
+    "multi_optimizer": lambda: keras.optimizers.MultiOptimizer([keras.optimizers.SGD()]),
+    "scaled_optimizer": lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()),
+    "checkpoints": lambda: keras.callbacks.ModelCheckpoint("best.keras"),
+    "board": lambda: keras.callbacks.TensorBoard(),
+    "tracking_board": tracking_board,
+    "callback_list": lambda: keras.callbacks.CallbackList(add_progbar=True),
+    "averages": lambda: keras.callbacks.SwapEMAWeights(),
+    "epoch": lambda: epoch(ROWS, ROWS),
+    "dataset_adapter": lambda: epoch(dataset()).data_adapter,
+    "generator_adapter": lambda: epoch(rows for rows in [(ROWS, ROWS)]).data_adapter,
+    "batches": dataset,
+    "shuffled": lambda: dataset().shuffle(2),
+    "parallel_map": lambda: dataset().map(lambda x: x, num_parallel_calls=2, deterministic=False),
+    "distributed": distributed,
+    "per_replica_spec": lambda: distributed().element_spec,
+    "values": lambda: values,
+    "replica_context": lambda: mirrored_run._MirroredReplicaContext,
+    "workers": tf.distribute.MultiWorkerMirroredStrategy,
+    "workers_extended": lambda: tf.distribute.MultiWorkerMirroredStrategy().extended,
+    "collectives": lambda: cross_device_utils.CollectiveReplicaLauncher,
+    "context": context.context,
+    "oracle": lambda: keras_tuner.oracles.RandomSearchOracle(SCORE),
+    "hyperband": lambda: keras_tuner.oracles.HyperbandOracle(SCORE),
+    "tuner": lambda: keras_tuner.Tuner,
+}
+
+
+@pytest.mark.parametrize("kind", CANARIES)
+def test_upstream_has_the_names(kind):
+    thing, names = OBJECTS[kind](), CANARIES[kind].split()
+    gone = [f"{name}, used in {USED.get(name)}" for name in names if not hasattr(thing, name)]
+    assert not gone
+
+
+@pytest.mark.parametrize("name", DOTTED)
+def test_upstream_has_what_is_imported(name):
+    assert hasattr(*_owner_and_name(name)), f"used in {USED[name]}"
+
+
+def _owner_and_name(dotted):
+    module, _, rest = dotted.rpartition(".")
+    try:
+        return importlib.import_module(module), rest
+    except ImportError:  # an attribute of a class
+        return pkgutil.resolve_name(module), rest
+
+
+def test_every_private_name_that_is_used_has_a_canary_and_no_other():
+    """A new name goes into `CANARIES`, at what has it."""
+    known = {name for names in CANARIES.values() for name in names.split()}
+    assert {name for name in USED if "." not in name} == known - UNDOCUMENTED - INHERITED
+
+
+def test_nothing_else_in_kdist_uses_a_private_name():
+    assert other_private_names() == {"_exit"} | INHERITED  # `os._exit`

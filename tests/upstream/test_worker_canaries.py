@@ -1,0 +1,86 @@
+"""What stock Keras and TensorFlow do with several workers."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras.src.backend.tensorflow import trainer
+from stock_models import linear
+from tensorflow.python.distribute import collective_util, cross_device_utils
+
+
+def test_logs_are_averaged_over_an_axis_that_they_lack(monkeypatch, stock):
+    """keras#20585: `fit` and `evaluate` crash."""
+    monkeypatch.setattr(trainer, "_collective_all_reduce_multi_worker", lambda strategy: True)
+    with pytest.raises(ValueError, match="dimension 0"):
+        trainer.reduce_per_replica(tf.constant(1.0), stock, "auto")
+
+
+def test_collectives_take_their_keys_when_the_step_is_called():
+    """Which fails in a loop, as of several steps per execution."""
+    keys, device = cross_device_utils.CollectiveKeys(901), "/device:CPU:0"
+    launcher = cross_device_utils.CollectiveReplicaLauncher(
+        keys.get_group_key([device]), 1, keys, device, collective_util.Options()
+    )
+
+    @tf.function(autograph=False)
+    def step(x):
+        return launcher.all_reduce(x)
+
+    @tf.function(autograph=False)
+    def loop():
+        def body(i, x):
+            return i + 1, tf.cond(i < 5, lambda: step(x), lambda: x)
+
+        return tf.while_loop(lambda i, x: i < 2, body, (0, tf.ones((1,))))
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Placeholder"):
+        loop()
+
+
+def test_batches_of_workers_are_not_compared():
+    """A strategy is asked to divide the data, and for nothing else."""
+    asked = []
+
+    class Recording:
+        def __getattr__(self, name):
+            asked.append(name)
+            return lambda dataset: dataset
+
+    trainer.TFEpochIterator(x=np.ones((2, 1)), distribute_strategy=Recording())
+    assert asked == ["experimental_distribute_dataset"]
+
+
+def test_every_worker_runs_every_callback(stock, monkeypatch, tmp_path):
+    """Also those that TensorFlow says should not write."""
+    model = linear(stock)
+    monkeypatch.setattr(type(stock.extended), "should_checkpoint", False)
+    writing = keras.callbacks.CSVLogger(tmp_path / "log.csv")
+    callbacks = keras.callbacks.CallbackList([writing], add_progbar=True, model=model)
+    kinds = [type(one).__name__ for one in callbacks.callbacks]
+    assert kinds == ["CSVLogger", "ProgbarLogger"]
+
+
+def test_a_worker_stops_alone(stock):
+    """As soon as its own callback says so, amid an epoch."""
+
+    class Stopping(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            batches.append(batch)
+            self.model.stop_training = True
+
+    batches = []
+    ones = np.ones((8, 1))
+    linear(stock).fit(ones, ones, batch_size=2, verbose=0, callbacks=[Stopping()])
+    assert batches == [0]
+
+
+def test_a_model_is_written_into_the_file_that_is_there(stock, tmp_path):
+    """So of two workers that save at once, each destroys the other's file."""
+    model = linear(stock)
+    for name, save in (("a.keras", model.save), ("a.weights.h5", model.save_weights)):
+        files = []
+        for _ in range(2):
+            save(tmp_path / name)
+            files.append((tmp_path / name).stat().st_ino)
+        assert files[0] == files[1]

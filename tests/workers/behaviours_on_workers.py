@@ -1,0 +1,254 @@
+"""What a strategy does with several workers: the cases of `test_behaviours.py`."""
+
+import contextlib
+import functools
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import kdist
+import keras
+import numpy as np
+import small_models
+import tensorflow as tf
+from refusals import REFUSALS
+from worker_trainings import X, Y, agree, compiled
+
+
+def prepare(strategy, folder: Path) -> Callable[[str], str]:
+    def run(name: str) -> str:
+        # A message that all workers get: whatever one finds wrong ends the group.
+        CASES[name](strategy, folder)
+        return ""
+
+    return run
+
+
+def names_itself(strategy, folder):
+    del folder
+    assert isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+    assert strategy.is_chief == (strategy.worker == 0)
+    assert strategy.num_replicas_in_sync == strategy.workers * len(strategy.devices)
+    assert f"worker {strategy.worker} of {strategy.workers}" in repr(strategy)
+
+
+def has_the_chiefs_seed(strategy, folder):
+    """Nobody has set one."""
+    del folder
+    agree(strategy, [float(np.random.uniform()), float(tf.random.uniform(()))])
+
+
+def stops_with_one(strategy, folder, *, endless=False, asked=True):
+    """After the batch, where the workers ask each other then; otherwise after the epoch."""
+    del folder
+
+    class Stopping(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            batches.append(batch)
+            if strategy.worker == strategy.workers - 1 and batch == 1:
+                self.model.stop_training = True
+
+    if not asked:
+        Stopping.stops_in_epoch = False
+    batches: list[int] = []
+    data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
+    if endless:
+        data = tf.data.Dataset.from_generator(
+            lambda: iter([(X[:8], Y[:8])] * 6), output_signature=_signature()
+        )
+    options = {"epochs": 5, "shuffle": False, "verbose": 0}
+    compiled(strategy).fit(data, callbacks=[Stopping()], **options)
+    assert batches == ([0, 1] if endless or asked else [0, 1, 2, 3]), batches
+
+
+def stops_at_the_same_loss(strategy, folder):
+    """Where one worker would, as the loss is that of all."""
+    del folder
+    model = compiled(strategy)
+    x = X.copy()
+    x[9] = np.nan
+    stop = kdist.callbacks.StopAtNonFinite(verbose=0)
+    model.fit(x, Y, batch_size=8, epochs=3, shuffle=False, verbose=0, callbacks=[stop])
+    assert model.optimizer.iterations.numpy() == 2
+
+
+def _signature():
+    return (tf.TensorSpec((None, 6), "float64"), tf.TensorSpec((None,), "int64"))
+
+
+def trains_at_the_chiefs_rate(strategy, folder):
+    del folder
+
+    class Lowering(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.optimizer.learning_rate = 0.5 if strategy.is_chief else 0.25
+
+    model = compiled(strategy)
+    model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=[Lowering()])
+    assert model.optimizer.learning_rate.numpy() == 0.5
+    agree(strategy, [float(np.sum(weight)) for weight in model.get_weights()])
+
+
+def writes_on_the_chief_alone(strategy, folder):
+    own = folder / f"files_{strategy.worker}"
+    own.mkdir()
+    callbacks = [
+        keras.callbacks.ModelCheckpoint(own / "best.keras", monitor="loss", save_best_only=True),
+        keras.callbacks.CSVLogger(own / "log.csv"),
+    ]
+    model = compiled(strategy)
+    output = folder / f"printed_{strategy.worker}"
+    with output.open("w") as stream, contextlib.redirect_stdout(stream):
+        model.fit(X, Y, batch_size=8, epochs=2, verbose=2, callbacks=callbacks)
+        model.evaluate(X, Y, batch_size=8, verbose=2)
+        model.predict(X, batch_size=8, verbose=2)
+    names = {path.name for path in own.iterdir()}
+    assert names == ({"best.keras", "log.csv"} if strategy.is_chief else set()), names
+    assert bool(output.read_text()) == strategy.is_chief
+
+
+def saves_and_opens(strategy, folder):
+    model = compiled(strategy)
+    model.fit(X, Y, batch_size=8, verbose=0)
+    path = folder / "saved.keras"
+    if strategy.is_chief:
+        model.save(path)
+    strategy.exchange("the file", None)
+    with strategy.scope():
+        opened = keras.models.load_model(path)
+    for weight, other in zip(model.get_weights(), opened.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, other)
+    opened.fit(X, Y, batch_size=8, verbose=0)
+
+
+def all_save_to_one_file(strategy, folder):
+    model = compiled(strategy)
+    paths = folder / "all.keras", folder / "all.weights.h5"
+    for _ in range(3):
+        model.save(paths[0])
+        model.save_weights(paths[1])
+        with strategy.scope():
+            opened = keras.models.load_model(paths[0])
+        opened.load_weights(paths[1])
+        for weight, other in zip(model.get_weights(), opened.get_weights(), strict=True):
+            np.testing.assert_array_equal(weight, other)
+    strategy.exchange("the files", None)
+    assert {*folder.glob("*all.*")} == {*paths}
+
+
+def _normalized():
+    return small_models.mlp(small_models.synchronized)
+
+
+def recalibrates(strategy, folder):
+    del folder
+    model = compiled(strategy, _normalized)
+    alone = _normalized()
+    alone.set_weights(model.get_weights())
+    for one in (model, alone):
+        kdist.recalibrate_batch_norm(one, (X[:27], Y[:27]), batch_size=8)
+    for weight, other in zip(model.get_weights(), alone.get_weights(), strict=True):
+        np.testing.assert_allclose(weight, other, rtol=0, atol=1e-5)
+
+
+def monitors(strategy, folder):
+    """The noise scale of all replicas' gradients, and batch norms."""
+    del folder
+    model = compiled(strategy, _normalized)
+    noise = kdist.callbacks.GradientNoiseScale(verbose=0)
+    monitor = kdist.callbacks.BatchNormMonitor(batch=(X[:8], Y[:8]), verbose=0)
+    history = model.fit(
+        X, Y, batch_size=8, epochs=2, shuffle=False, verbose=0, callbacks=[noise, monitor]
+    ).history
+    assert "batch_norm_gap" in history
+    assert noise._named_sums["large_count"] > 7 * strategy.num_replicas_in_sync * 0.9
+    agree(strategy, {name: [f"{value:.6g}" for value in history[name]] for name in history})
+
+
+def merges_metrics(strategy, folder):
+    """A state of rows, not of sums: the largest guess on any replica."""
+    del folder
+
+    class Largest(keras.metrics.Metric):
+        def __init__(self):
+            super().__init__(name="largest")
+            self.value = self.add_variable((), "zeros", name="value")
+
+        def update_state(self, y_true, y_pred, sample_weight=None):
+            self.value.assign(keras.ops.maximum(self.value, keras.ops.max(y_pred)))
+
+        def merge_replicas(self, variable, rows):
+            return keras.ops.max(rows, axis=0)
+
+        def result(self):
+            return self.value
+
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Identity()])
+        model.compile(loss="mse", metrics=[Largest()])
+    rows = np.arange(8.0)[:, None]
+    for data in (rows, rows[::-1]):
+        logs = model.evaluate(data, data, batch_size=8, verbose=0, return_dict=True)
+        assert logs["largest"] == 7, logs
+
+
+def gathers_small_integers(strategy, folder):
+    """TensorFlow's collectives sum no bytes."""
+    del folder
+
+    class Gathering(keras.Model):
+        def call(self, x):
+            return x
+
+        def test_step(self, data):
+            rows = kdist.gather(tf.cast(data, "uint8"))
+            return {"total": tf.reduce_sum(tf.cast(rows, "float32"))}
+
+    with strategy.scope():
+        model = Gathering()
+        model.compile()
+    logs = model.evaluate(np.arange(9.0)[:, None], batch_size=9, verbose=0, return_dict=True)
+    assert logs["total"] == 36, logs
+
+
+def deals_out_files_like_rows(strategy, folder):
+    """TensorFlow's own choice would give each worker another file."""
+    model = compiled(strategy)
+    with tempfile.TemporaryDirectory() as own:
+        for name in "ab":
+            Path(own, name).write_text("1\n2\n3\n4\n")
+        lines = tf.data.TextLineDataset([f"{own}/a", f"{own}/b"])
+        x = tf.data.Dataset.zip(lines, tf.data.Dataset.from_tensor_slices(X[:8]))
+        x = x.map(lambda line, row: row).batch(3)
+        x = x.apply(tf.data.experimental.assert_cardinality(3))
+        guesses = model.predict(x, verbose=0)
+    np.testing.assert_allclose(guesses, model.predict(X[:8], batch_size=8, verbose=0), atol=1e-6)
+
+
+CASES = (
+    REFUSALS
+    | {
+        one.__name__: one
+        for one in (
+            has_the_chiefs_seed,
+            names_itself,
+            stops_with_one,
+            stops_at_the_same_loss,
+            trains_at_the_chiefs_rate,
+            writes_on_the_chief_alone,
+            saves_and_opens,
+            all_save_to_one_file,
+            recalibrates,
+            monitors,
+            merges_metrics,
+            gathers_small_integers,
+            deals_out_files_like_rows,
+        )
+    }
+    | {
+        "stops_with_one_after_the_epoch": functools.partial(stops_with_one, asked=False),
+        "stops_with_one_amid_endless_data": functools.partial(
+            stops_with_one, asked=False, endless=True
+        ),
+    }
+)

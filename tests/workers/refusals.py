@@ -1,0 +1,67 @@
+"""What several workers refuse, all of them with the same message, and then go on."""
+
+import kdist
+import keras
+import small_models
+from worker_trainings import X, Y, compiled, refused
+
+
+def compares_batches(strategy, folder):
+    del folder
+    model = compiled(strategy)
+    rows = 32 if strategy.is_chief else 16
+    with refused("fit", "the number of batches is 4 on worker 0, 2 on worker"):
+        model.fit(X[:rows], Y[:rows], batch_size=8, verbose=0)
+    model.fit(X, Y, batch_size=8, verbose=0)  # in step again
+
+
+def compares_models(strategy, folder):
+    del folder
+    units = 3 if strategy.is_chief else 4
+    with refused("making a variable", "(6, 3)", "(6, 4)"):
+        strategy.build(lambda: keras.Sequential([keras.Input((6,)), keras.layers.Dense(units)]))
+
+
+def compares_optimizers(strategy, folder):
+    del folder
+    optimizer = keras.optimizers.SGD(momentum=0.9 if strategy.is_chief else 0.8)
+    with refused("the optimizer is", "0.9", "0.8", "on worker 0"):
+        compiled(strategy, optimizer=optimizer).fit(X, Y, batch_size=8, verbose=0)
+
+
+def compares_what_is_done(strategy, folder):
+    del folder
+    model = compiled(strategy)
+    with refused("different things", "evaluate on worker 0", "fit on worker"):
+        (model.evaluate if strategy.is_chief else model.fit)(X, Y, batch_size=8, verbose=0)
+
+
+def refuses_xla(strategy, folder):
+    del folder
+    model = strategy.build(small_models.mlp)
+    model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=True)
+    with refused("XLA cannot compile a step that spans several workers"):
+        model.fit(X, Y, batch_size=8, verbose=0)
+
+
+def refuses_callbacks_for_one_worker(strategy, folder):
+    model = compiled(strategy)
+    for callback in (
+        keras.callbacks.BackupAndRestore(folder / "backup"),
+        kdist.callbacks.Checkpoint(folder / "checkpoints"),
+    ):
+        with refused(f"{type(callback).__name__} is for one worker"):
+            model.fit(X, Y, batch_size=8, verbose=0, callbacks=[callback])
+
+
+REFUSALS = {
+    one.__name__: one
+    for one in (
+        compares_batches,
+        compares_models,
+        compares_optimizers,
+        compares_what_is_done,
+        refuses_xla,
+        refuses_callbacks_for_one_worker,
+    )
+}

@@ -1,0 +1,109 @@
+"""Groups of worker processes: what they do, and the model that one replica gives.
+
+Each test is one group, as it takes longest to start.
+"""
+
+import group
+import pytest
+from behaviours_on_workers import CASES as BEHAVIOURS
+from cases import CASES
+
+TWO_BY_ONE = (
+    "uneven_last_batch",
+    "fewer_samples_than_replicas",
+    "resumed",
+    "bn_masked_uneven",
+    "kdist_bn_uneven",
+    "optimizer_LossScaleOptimizer",
+    "ema_overwrite_uneven",
+    "accumulation_clipnorm_bn_uneven",
+    "reduce_on_plateau",
+    "activity_regularizer_bn_uneven",
+    "sample_weight_zero_on_one_replica",
+    "custom_metric_uneven",
+    "custom_mean_loss_uneven",
+    "two_heads_eagerly",
+    "metrics_uneven",
+    "masked_gru_uneven",
+    "embedding_accumulation_uneven",
+    "loss_mean_with_sample_weight_weighted",
+    "steps_per_execution_3_uneven",
+    "validation_data",
+    "dataset_dropping_the_rest",
+    "py_dataset",
+    "generator",
+    "batch_by_batch_weighted",
+    "compiled_outside_the_scope_loss_scale",
+    "mixed_float16",
+    "custom_step_clipped_and_accumulated",
+    "custom_step_gathered_uneven",
+    "custom_contrastive_loss_uneven",
+    "stateful_rnn",
+    "dropout_uneven",
+    "augmentation_uneven",
+)
+TWO_BY_TWO = (
+    "uneven_last_batch",
+    "kdist_bn_fewer_samples_than_replicas",
+    "embedding_global_clipnorm_uneven",
+    "batch_by_batch",
+    "two_heads_uneven",
+    "custom_pairs_objective_uneven",
+    "position_embedding_clipped_uneven",
+    "dropout_uneven",
+)
+THREE_BY_ONE = (
+    "batch_smaller_than_replicas",
+    "bn_uneven",
+    "custom_step_steps_per_execution",
+    "dropout_batch_by_batch",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("workers")
+
+
+def check(kind, names, folder, *, workers, replicas=1):
+    own = folder / f"{kind}_{workers}x{replicas}"
+    found = group.run_group(kind, names, own, workers=workers, replicas=replicas)
+    failed = {name: problems for name, problems in found.items() if any(problems)}
+    assert not failed, f"{failed}\n{group.output(own)}"
+    assert set(found) == set(names), group.output(own)
+
+
+def test_two_workers_work_together(folder):
+    check("behaviours", tuple(BEHAVIOURS), folder, workers=2)
+
+
+def test_two_workers_give_what_one_replica_gives(folder):
+    check("parity", TWO_BY_ONE, folder, workers=2)
+
+
+def test_two_workers_of_two_replicas_give_what_one_gives(folder):
+    check("parity", TWO_BY_TWO, folder, workers=2, replicas=2)
+
+
+def test_three_workers_give_what_one_replica_gives(folder):
+    check("parity", THREE_BY_ONE, folder, workers=3)
+
+
+def test_a_case_that_hangs_ends_with_every_workers_stack(folder):
+    own = folder / "hanging"
+    found = group.run_group("hanging", ("wait_alone",), own, workers=2, case_seconds=3)
+    assert found == {}
+    assert group.output(own).count("in wait_alone") == 2
+
+
+def test_a_failure_ends_the_others_with_its_message(folder):
+    names = ("while_others_compare", "while_others_train")
+    for name in names:
+        own = folder / name
+        ((first, second),) = group.run_group("failing", (name,), own, workers=2).values()
+        assert "ValueError: my own mistake" in first, group.output(own)
+        assert "ValueError: my own mistake" in second
+
+
+def test_the_cases_exist():
+    assert {*TWO_BY_ONE, *TWO_BY_TWO, *THREE_BY_ONE} <= set(CASES)

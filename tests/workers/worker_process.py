@@ -1,0 +1,68 @@
+"""A worker of `group.run_group`: runs the cases, and writes a line for each."""
+
+import faulthandler
+import importlib
+import json
+import os
+import sys
+import traceback
+import warnings
+from pathlib import Path
+
+import kdist  # first, as for its users
+import keras
+import tensorflow as tf
+
+
+def main(kind: str, folder: Path, replicas: int, case_seconds: int) -> None:
+    warnings.simplefilter("error")
+    # Keras's own, when it saves a model under NumPy 2.
+    warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
+    tf.config.set_visible_devices([], "GPU")
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0],
+        [tf.config.LogicalDeviceConfiguration()] * 4,
+    )
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.get_logger().setLevel("ERROR")
+    faulthandler.dump_traceback_later(60, exit=True)
+    strategy = kdist.MultiWorkerMirroredStrategy(replicas=replicas)
+    # A fifth of the time is TensorFlow's graph optimizer, which the other tests have.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    run = importlib.import_module(f"{kind}_on_workers").prepare(strategy, folder)
+    with (folder / f"worker_{strategy.worker}.jsonl").open("w") as results:
+        for name in json.loads((folder / "cases.json").read_text()):
+            faulthandler.dump_traceback_later(case_seconds, exit=True)
+            try:
+                problem = run(name)
+            except BaseException:
+                # The others may wait for this worker for ever: they end with the group.
+                _write(results, name, traceback.format_exc()[-3000:])
+                raise
+            _write(results, name, problem)
+            if any(strategy.exchange("the end of a case", problem)):
+                break
+            keras.backend.clear_session()
+    faulthandler.cancel_dump_traceback_later()
+
+
+def _write(results, name: str, problem: str) -> None:
+    results.write(json.dumps([name, problem]) + "\n")
+    results.flush()
+
+
+def _end(code: int) -> None:
+    """End at once: TensorFlow would wait for workers that are gone."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    kind, folder, replicas, case_seconds = sys.argv[1:]
+    try:
+        main(kind, Path(folder), int(replicas), int(case_seconds))
+    except BaseException:
+        sys.excepthook(*sys.exc_info())  # prints it, and tells the others
+        _end(1)
+    _end(0)
