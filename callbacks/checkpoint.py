@@ -36,7 +36,8 @@ class Checkpoint(ResumableCallback, _upstream.FitObserver):
         resume: `"auto"` continues from the newest checkpoint and begins where there is none;
             `"must"` requires one; `"never"` requires a folder without any.
         preemption: True saves after SIGTERM, at the end of the step, and ends the process with
-            status 143; a second signal ends it at once. For other signals pass their names, such
+            status 143, also where that was the last step: what follows `fit` runs when the program
+            is run again. A second signal ends it at once. For other signals pass their names, such
             as `["SIGTERM", "SIGUSR1"]`; False leaves signals alone.
         on_nonfinite: What happens when weights are NaN or infinite. `"stop"` raises
             `kdist.checkpoints.NonFiniteWeightsError`, which names the step and the first such
@@ -144,6 +145,12 @@ class Checkpoint(ResumableCallback, _upstream.FitObserver):
         super().on_epoch_end(epoch, logs)
         if self._fit is not None:
             self._fit.epoch_ends(epoch)
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        """End the process after a signal that came in the last step."""
+        super().on_train_end(logs)
+        if self._fit is not None:
+            self._fit.train_ends()
 
     def fit_ended(self) -> None:
         """Let go of the folder and the signals."""

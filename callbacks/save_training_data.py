@@ -43,8 +43,9 @@ class SaveTrainingData(EpochTiming):
     every other value in `logs`, by name. Values that an epoch does not have are empty.
 
     A fit that begins at epoch 0 overwrites the file. One that begins later (`initial_epoch`,
-    `keras.callbacks.BackupAndRestore`) or is resumed by `set_state` adds rows to the file: the rows
-    of epochs that are trained again are replaced, and `seconds` continues from the last row kept.
+    `keras.callbacks.BackupAndRestore`) adds rows to the file: the rows of epochs that are trained
+    again are replaced, and `seconds` continues from the last row kept. One that is resumed by
+    `set_state`, as by `Checkpoint`, has the rows so far from there, whatever became of the file.
 
     Args:
         path: The file. Its folder has to exist.
@@ -65,11 +66,11 @@ class SaveTrainingData(EpochTiming):
     initial_state: ClassVar[Mapping[str, Any]] = {
         **EpochTiming.initial_state,
         "total_seconds": 0.0,
-        "rows": 0,
+        "rows": (),
         "global_batch": 0,
     }
     total_seconds: float
-    rows: int
+    rows: list[dict[str, str]]
     global_batch: int
 
     def __init__(
@@ -82,7 +83,6 @@ class SaveTrainingData(EpochTiming):
     ) -> None:
         self.path = os.fspath(path)
         self._columns: list[str] = []
-        self._rows: list[dict[str, str]] = []
         self._begun = self._goes_on = False
         self._began = 0.0
         super().__init__(total_images, verbose=verbose, clock=clock)
@@ -91,7 +91,7 @@ class SaveTrainingData(EpochTiming):
         """Return the state of `EpochTiming`, the wall-clock seconds, the rows and the batch."""
         return super().get_state() | {
             "total_seconds": self.total_seconds,
-            "rows": self.rows,
+            "rows": [dict(row) for row in self.rows],
             "global_batch": self.global_batch,
         }
 
@@ -117,14 +117,11 @@ class SaveTrainingData(EpochTiming):
         if self._begun or not is_chief(self.model):
             return
         self._begun = True
-        rows = self._read() if epoch or self._goes_on else []
-        if self._goes_on:
-            # The killed run may have written more than is known of it.
-            self._rows = rows[: self.rows]
-        else:
-            self._rows = [row for row in rows if int(row["epoch"]) <= epoch]
-            self._began -= float(self._rows[-1]["seconds"]) if self._rows else 0.0
-        self._write()
+        if not self._goes_on:
+            rows = self._read() if epoch else []
+            self.rows = [row for row in rows if int(row["epoch"]) <= epoch]
+            self._began -= float(self.rows[-1]["seconds"]) if self.rows else 0.0
+        self._write()  # also where a killed run has written more than its state knows
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Note the images per step, from the epoch's first execution, and the seconds."""
@@ -149,16 +146,15 @@ class SaveTrainingData(EpochTiming):
         self.global_batch = 0  # that of the next epoch
         if not is_chief(self.model):
             return
-        self._rows.append({name: str(value) for name, value in values.items()})
-        self.rows = len(self._rows)
-        if not set(values) <= set(self._columns):
+        self.rows.append({name: str(value) for name, value in values.items()})
+        if not (set(values) <= set(self._columns) and os.path.exists(self.path)):
             self._write()
             return
         with (
             explain_write_errors(Path(self.path), hint=_FULL),
             open(self.path, "a", newline="", encoding="utf-8") as file,
         ):
-            csv.DictWriter(file, self._columns).writerow(self._rows[-1])
+            csv.DictWriter(file, self._columns).writerow(self.rows[-1])
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """Print where the file is."""
@@ -179,8 +175,8 @@ class SaveTrainingData(EpochTiming):
         return list(reader)
 
     def _write(self) -> None:
-        """Rewrite the whole table atomically, as a new value adds a column."""
-        others = {name for row in self._rows for name in row} - set(COLUMNS)
+        """Rewrite the whole table atomically, as a new value adds a column, or it was removed."""
+        others = {name for row in self.rows for name in row} - set(COLUMNS)
         self._columns = [*COLUMNS, *sorted(others)]
         with (
             explain_write_errors(Path(self.path), hint=_FULL),
@@ -189,10 +185,10 @@ class SaveTrainingData(EpochTiming):
         ):
             writer = csv.DictWriter(file, self._columns)
             writer.writeheader()
-            writer.writerows(self._rows)
+            writer.writerows(self.rows)
 
     def _assign(self, state: Mapping[str, Any]) -> None:
         super()._assign(state)
         self.total_seconds = state["total_seconds"]
-        self.rows = state["rows"]
+        self.rows = [dict(row) for row in state["rows"]]
         self.global_batch = state["global_batch"]

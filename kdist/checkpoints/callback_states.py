@@ -55,18 +55,27 @@ class CallbackStates:
                     ) from error
         return states
 
-    def prepare(self, states: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    def prepare(self, states: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
         """Restore before `on_train_begin` what has to be there by then.
 
         Args:
             states: What `copy` returned.
             arrays: What it put into `arrays`.
+
+        Returns:
+            A line for each file that has lost rows.
         """
+        lost = []
         for name, callback in self._callbacks.items():
             if name in states and name in self._logs:
-                self._logs[name].prepare(from_json(states[name], arrays))
+                lost.append(self._logs[name].prepare(from_json(states[name], arrays)))
             elif name in states and _is_set_before_training(callback):
                 callback.set_state(from_json(states[name], arrays))
+        return [line for line in lost if line]
+
+    def without_files(self, states: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the states but those of callbacks that continue a file of the same training."""
+        return {name: state for name, state in states.items() if name not in self._logs}
 
     def restore(self, states: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Restore the states after `on_train_begin`, or amid an epoch after `on_epoch_begin`."""

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -9,15 +10,15 @@ import numpy as np
 import tensorflow as tf
 
 from .. import _upstream
-from ..errors import UserError
 from .background_writer import BackgroundWriter
 from .callback_states import CallbackStates
 from .data_position import start_fit_at
 from .export import described_model
+from .find_saved import find_saved_training
 from .nonfinite import NonFiniteWeightsError
 from .options import CheckpointOptions
 from .save_times import SaveTimes
-from .store import CheckpointStore, generations
+from .store import CheckpointStore
 from .training_fingerprint import run_settings
 from .training_state import EpochPart, SavedTraining, copy_epoch_part, copy_training
 from .weights_guard import WeightsGuard
@@ -35,6 +36,7 @@ class FitCheckpoints:
 
     Attributes:
         greeting: What to print as training begins.
+        resumed_from: The checkpoint that the fit continues; `None` for one that begins anew.
 
     Raises:
         UserError: The folder cannot be used, or has checkpoints of another training.
@@ -63,6 +65,7 @@ class FitCheckpoints:
             clock=options.clock,
         )
         self.greeting = f"Checkpoints: {options.path}"
+        self.resumed_from: Path | None = None
         self._epoch = self._batch = 0
         self._logs: Any = None
         self._before_validation: EpochPart | None = None
@@ -78,7 +81,14 @@ class FitCheckpoints:
         self._store = CheckpointStore(options.path, keep=options.keep, announce=announce)
         try:
             self._guard = WeightsGuard(model, self._store, options, announce)
-            self._saved = self._find()
+            self._saved = find_saved_training(
+                model,
+                self._store,
+                options,
+                callbacks=self._callbacks,
+                settings=self._about_run["settings"],
+                announce=announce,
+            )
             if self._saved is not None:
                 self._resume(self._saved)
             for callback in self._averages:
@@ -172,6 +182,16 @@ class FitCheckpoints:
         elif self._times.by_steps() or (self._times.at_epoch_end() and not self._writer.is_busy):
             self._save(None)
 
+    def train_ends(self) -> None:
+        """End the process after a signal that came too late to end the training.
+
+        Whoever has sent it expects that: the machine may be gone before the script has ended. The
+        next process finds that nothing is left to train.
+        """
+        if self._signals.received and self._options.held is None:
+            self._announce(f"{self._signals.name}: the training has ended, and is saved")
+            self._signals.end()
+
     def end(self) -> None:
         """Let go of the folder and the signals, whatever has ended the fit."""
         self._signals.uninstall()
@@ -182,33 +202,11 @@ class FitCheckpoints:
         finally:
             self._store.close()
 
-    def _find(self) -> SavedTraining | None:
-        folder = self._options.path
-        if self._options.resume == "never":
-            there = generations(folder)
-            if there:
-                raise UserError(
-                    f'resume is "never", but {folder} has checkpoints, the newest'
-                    f' {there[0].path.name}: pass another folder, or resume="auto"'
-                )
-            return None
-        found = self._store.newest()
-        if found is not None:
-            saved = SavedTraining(*found)
-            _upstream.build_for_fit(self._model)
-            saved.check(self._model, self._about_run["settings"])
-            return saved
-        if self._options.resume == "must":
-            raise UserError(
-                f'resume is "must", but {folder} has no checkpoint: pass the folder of the training'
-                ' to resume, or resume="auto"'
-            )
-        return None
-
     def _resume(self, saved: SavedTraining) -> None:
         saved.restore_variables(self._model)
-        saved.prepare_callbacks(self._callbacks)
-        path = saved.generation.path
+        for line in saved.prepare_callbacks(self._callbacks):
+            self._announce(line)
+        self.resumed_from = path = saved.generation.path
         inexact = self._begin_at(saved)
         if self.is_over:
             why = "was stopped" if saved.was_stopped else "ended"

@@ -18,6 +18,9 @@ from .generation import DamagedGenerationError, Generation, file_name, write_gen
 
 _PART = ".part-"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+Found = tuple[Generation, dict[str, np.ndarray], dict[str, Any]]
+"""A generation with its arrays and state."""
+
 _HINT = "pass a folder on a file system that takes files and renames them"
 
 
@@ -35,6 +38,36 @@ def generations(folder: str | os.PathLike[str]) -> list[Generation]:
     """
     found = [Generation.of_file(path) for path in Path(folder).glob("e*-b*-*")]
     return sorted((one for one in found if one is not None), reverse=True)
+
+
+def newest_generation(
+    folder: Path, *, announce: Callable[[str], None], damaged: set[Path] | None = None
+) -> Found | None:
+    """Return the newest whole generation of a folder with its arrays and state; `None` without any.
+
+    Args:
+        folder: May be missing.
+        announce: Called with a line for each damaged one.
+        damaged: Gets the files of these.
+
+    Raises:
+        UserError: There are generations, and all of them are damaged; or the newest whole one is in
+            a format of a newer kdist.
+    """
+    found = generations(folder)
+    for generation in found:
+        try:
+            return generation, *generation.read()
+        except DamagedGenerationError as error:
+            if damaged is not None:
+                damaged.add(generation.path)
+            announce(f"Skipped the damaged checkpoint {generation.path.name}: {error}")
+    if found:
+        raise UserError(
+            f"every checkpoint in {folder} is damaged: put a copy there, or pass another folder to"
+            " begin anew"
+        )
+    return None
 
 
 class CheckpointStore:
@@ -98,7 +131,7 @@ class CheckpointStore:
         """Let other processes use the folder."""
         self._lock.release()
 
-    def newest(self) -> tuple[Generation, dict[str, np.ndarray], dict[str, Any]] | None:
+    def newest(self) -> Found | None:
         """Return the newest whole generation with its arrays and state; `None` without any.
 
         Damaged ones are named in a line each, and removed once a newer one is committed.
@@ -107,19 +140,7 @@ class CheckpointStore:
             UserError: There are generations, and all of them are damaged; or the newest whole one
                 is in a format of a newer kdist.
         """
-        found = generations(self.folder)
-        for generation in found:
-            try:
-                return generation, *generation.read()
-            except DamagedGenerationError as error:
-                self._damaged.add(generation.path)
-                self._announce(f"Skipped the damaged checkpoint {generation.path.name}: {error}")
-        if found:
-            raise UserError(
-                f"every checkpoint in {self.folder} is damaged: put a copy there, or pass another"
-                " folder to begin anew"
-            )
-        return None
+        return newest_generation(self.folder, announce=self._announce, damaged=self._damaged)
 
     def commit(
         self, *, epoch: int, batch: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]

@@ -127,6 +127,8 @@ class SavedTraining:
         difference = first_difference(
             self._variables(model), self._values("variables"), self._state["stacked"]
         )
+        if not difference and self.is_amid_epoch:
+            difference = self._difference_of_metrics(model)
         if difference:
             raise self._of_another(difference)
 
@@ -135,25 +137,27 @@ class SavedTraining:
         assign_values(self._variables(model), self._values("variables"), self._state["stacked"])
 
     def restore_epoch(self, model: keras.Model) -> None:
-        """Give metrics what they had counted, once they were reset as the epoch began.
-
-        Raises:
-            UserError: The model has other metrics.
-        """
-        metrics, saved = metric_variables(model), self._values("metrics")
-        difference = first_difference(metrics, saved, self._state["stacked"])
-        if difference:
-            raise self._of_another(difference)
-        assign_values(metrics, saved, self._state["stacked"], merged=replica_merges(model))
+        """Give metrics what they had counted, once they were reset as the epoch began."""
+        assign_values(
+            metric_variables(model),
+            self._values("metrics"),
+            self._state["stacked"],
+            merged=replica_merges(model),
+        )
         _upstream.set_resumed_logs(model, from_json(self._state["logs"], self._arrays))
 
-    def prepare_callbacks(self, callbacks: CallbackStates) -> None:
-        """Restore what callbacks need before their `on_train_begin`."""
-        callbacks.prepare(self._state["callbacks"], self._arrays)
+    def prepare_callbacks(self, callbacks: CallbackStates) -> list[str]:
+        """Restore what callbacks need before their `on_train_begin`; returns what is lost."""
+        return callbacks.prepare(self._state["callbacks"], self._arrays)
 
     def restore_callbacks(self, callbacks: CallbackStates) -> None:
         """Restore the other states of callbacks."""
         callbacks.restore(self._state["callbacks"], self._arrays)
+
+    def _difference_of_metrics(self, model: keras.Model) -> str | None:
+        return first_difference(
+            metric_variables(model), self._values("metrics"), self._state["stacked"]
+        )
 
     def _variables(self, model: keras.Model) -> dict[str, keras.Variable]:
         saved = {*self._state["variables"]}

@@ -119,7 +119,7 @@ def test_a_row_that_a_kill_has_cut_short_is_written_again(tmp_path):
     path.write_bytes(text[:-7])  # in its last number
     fit(path, state=saver.get_state(), initial_epoch=2)
     assert path.read_bytes() == text
-    assert whole.rows == 3
+    assert len(whole.rows) == 3
 
 
 def test_rows_that_a_resumed_run_knows_nothing_of_are_written_again(tmp_path):
@@ -129,6 +129,24 @@ def test_rows_that_a_resumed_run_knows_nothing_of_are_written_again(tmp_path):
     fit(path)
     text = path.read_bytes()
     fit(path, state=before)
+    assert path.read_bytes() == text
+
+
+def test_a_file_that_was_removed_is_written_again(tmp_path):
+    class Remove(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 2:
+                path.unlink()
+
+    path, clock = tmp_path / "run.csv", FakeClock()
+    fit(path)
+    text = path.read_bytes()
+    saver = SaveTrainingData(path, clock=clock)
+    tiny_fit([Ticker(clock), Remove(), saver])
+    assert path.read_bytes() == text
+    saver = fit(path, epochs=2)
+    path.unlink()
+    fit(path, state=saver.get_state(), initial_epoch=2)
     assert path.read_bytes() == text
 
 

@@ -138,6 +138,28 @@ def test_rows_of_a_csv_logger_are_there_once(model, tmp_path, append):
         assert [row["epoch"] for row in csv.DictReader(file)] == ["0", "1", "2"]
 
 
+@pytest.mark.parametrize("left", [None, 20])
+def test_the_file_of_a_csv_logger_that_is_gone_or_cut_short(model, tmp_path, left, capsys):
+    """It may be removed while it is written, too; what is lost is said in a line."""
+    path, spoiled = tmp_path / "log.csv", []
+
+    class Spoil(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 1 and not spoiled:
+                spoiled.append(text := path.read_bytes())
+                path.unlink()
+                if left is not None:
+                    path.write_bytes(text[:left])
+
+    training = Training(model, make_callbacks=lambda: [keras.callbacks.CSVLogger(path), Spoil()])
+    training.killed(tmp_path / "saved", STEPS + 2)
+    what = "no longer there" if left is None else "shorter than it was"
+    said = f"{path}, the file of CSVLogger, is {what} at the checkpoint: it gets the rows of the"
+    assert [line.startswith(said) for line in capsys.readouterr().out.splitlines()] == [True]
+    with open(path, newline="") as file:
+        assert [row["epoch"] for row in csv.DictReader(file)] == ["1", "2"]
+
+
 def test_steps_of_tensorboard_continue(model, tmp_path):
     """In a new event file, as TensorFlow's writers do."""
     training = Training(

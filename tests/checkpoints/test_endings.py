@@ -60,7 +60,9 @@ def test_sigterm_saves_at_the_end_of_the_step(model, tmp_path, step, place, caps
     assert training.killed(tmp_path).differences(expected) == []
 
 
-def test_sigterm_at_the_end_of_an_epoch_and_in_the_last_one(model, tmp_path):
+def test_sigterm_at_the_end_of_an_epoch_and_in_the_last_one(model, tmp_path, capsys):
+    """Also after the last: what follows `fit` would be cut short when the machine is taken away."""
+
     class AtEpochEnd(Terminate):
         def on_epoch_end(self, epoch, logs=None):
             if epoch == self._step:
@@ -74,12 +76,16 @@ def test_sigterm_at_the_end_of_an_epoch_and_in_the_last_one(model, tmp_path):
         terminate = AtEpochEnd(epoch)
         terminate.on_train_batch_end = terminate.on_test_batch_end = lambda *_, **__: None
         checkpoint = Checkpoint(folder, verbose=0)
-        if epoch == 1:
-            with pytest.raises(SystemExit):
-                training.fit(terminate, checkpoint)
-        else:
-            training.fit(terminate, checkpoint)  # nothing is left to do
+        ended = []
+        terminate.on_train_end = lambda logs=None, epoch=epoch, ended=ended: ended.append(epoch)
+        with pytest.raises(SystemExit) as exited:
+            training.fit(terminate, checkpoint)
+        assert exited.value.code == 143
         assert places(folder)[0] == (epoch + 1, 0)
+        is_last = epoch == EPOCHS - 1
+        assert ended == [epoch] * is_last
+        said = "SIGTERM: the training has ended, and is saved" in capsys.readouterr().out
+        assert said == is_last
         assert training.resumed(folder).differences(expected) == []
 
 

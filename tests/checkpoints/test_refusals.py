@@ -8,7 +8,7 @@ from kdist.checkpoints import generations
 from kdist.checkpoints.replica_values import copy_values
 from kdist.checkpoints.variables import state_variables
 from kdist.errors import UserError
-from resumed_training import BATCH, X, Y
+from resumed_training import BATCH, Kill, KilledError, X, Y
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
@@ -132,6 +132,30 @@ def test_nothing_is_restored_of_another_training(folder):
         model.fit(X, Y, verbose=0, callbacks=[Checkpoint(folder)])
     after, _ = copy_values(state_variables(model))
     assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_other_metrics_amid_an_epoch(tmp_path):
+    """Refused before the weights are restored, which a caller may go on with."""
+
+    def fit(*metrics, end=None):
+        model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", metrics=list(metrics))
+        before, _ = copy_values(state_variables(model))
+        callbacks = [Checkpoint(tmp_path, every_steps=2, verbose=0), Kill(end)]
+        try:
+            model.fit(X, Y, batch_size=BATCH, verbose=0, callbacks=callbacks)
+        except UserError:
+            after, _ = copy_values(state_variables(model))
+            assert {n: a.tobytes() for n, a in before.items()} == {
+                n: a.tobytes() for n, a in after.items() if n in before
+            }
+            raise
+
+    with pytest.raises(KilledError):
+        fit("mae", end=4)
+    with pytest.raises(UserError, match="another training: only the checkpoint has metrics's "):
+        fit()
+    fit("mae")
 
 
 def test_resume_never_and_must(folder, tmp_path):
