@@ -7,16 +7,51 @@ It does what KerasTuner does, and can be overridden.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import keras
 import keras_tuner
+from keras_tuner.src.engine.oracle import synchronized
 from keras_tuner.src.engine.tuner_utils import SaveBestEpoch, TunerCallback
 
 from .callback_attributes import STATEFUL, STATELESS
 
 STATEFUL[SaveBestEpoch] = ("best_value",)
 STATELESS.append(TunerCallback)
+
+
+BestSaver: TypeAlias = SaveBestEpoch
+"""KerasTuner's callback that saves the weights of the best epoch."""
+
+
+class BracketRound(NamedTuple):
+    """A round of one of Hyperband's brackets.
+
+    Attributes:
+        size: Trials that it is to have.
+        trials: Those that it has.
+        promoted: Those among them that have one in the next round.
+    """
+
+    size: int
+    trials: list[str]
+    promoted: list[str]
+
+
+def save_best_in(
+    file: Path, callbacks: Sequence[keras.callbacks.Callback]
+) -> tuple[list[keras.callbacks.Callback], BestSaver | None]:
+    """Return the callbacks, KerasTuner's saver among them a new one, and that one.
+
+    Args:
+        file: What it writes.
+        callbacks: With KerasTuner's saver, or without any.
+    """
+    found, saver = list(callbacks), None
+    index = index_of_saver(callbacks)
+    if index < len(found):
+        found[index] = saver = SaveBestEpoch(found[index].objective, str(file))
+    return found, saver
 
 
 def index_of_saver(callbacks: Sequence[keras.callbacks.Callback]) -> int:
@@ -56,8 +91,39 @@ def hyperband_trials(oracle: keras_tuner.oracles.HyperbandOracle) -> int:
     )
 
 
+def bracket_rounds(oracle: keras_tuner.oracles.HyperbandOracle) -> list[list[BracketRound]]:
+    """Return the rounds of those of Hyperband's brackets whose last round is not full."""
+    found = []
+    for bracket in oracle._brackets:
+        rounds = bracket["rounds"]
+        following = [*rounds[1:], []]
+        found.append(
+            [
+                BracketRound(
+                    oracle._get_size(bracket["bracket_num"], number),
+                    [info["id"] for info in rounds[number]],
+                    [info["past_id"] for info in following[number]],
+                )
+                for number in range(len(rounds))
+            ]
+        )
+    return found
+
+
 class HookedOracle(keras_tuner.Oracle):
-    """An oracle whose `write_trial` can be overridden; use it as the first base class."""
+    """An oracle whose hooks can be overridden; use it as the first base class."""
+
+    def end_trial(self, trial: Any) -> None:
+        """Record how a trial has ended."""
+        super().end_trial(trial)
+        self._trial_has_ended()
+
+    def trial_has_ended(self) -> None:
+        """Called after the end of a trial, while no other process is given one."""
+
+    @synchronized
+    def _trial_has_ended(self) -> None:
+        self.trial_has_ended()
 
     def write_trial(self, trial: Any) -> None:
         """Save the state of a trial."""

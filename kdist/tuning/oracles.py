@@ -1,6 +1,7 @@
 """KerasTuner's oracles, which choose the trials, made resumable after a kill."""
 
 import json
+import shutil
 from typing import Any
 
 import keras_tuner
@@ -8,12 +9,14 @@ import keras_tuner
 from .._upstream.keras_tuner import (
     HookedOracle,
     begin_brackets,
+    bracket_rounds,
     hyperband_trials,
     oracle_file,
     run_next,
     trial_file,
 )
 from ..atomic_files import atomic_write
+from .promotions import promotable
 
 
 class _Resumable(HookedOracle):
@@ -22,6 +25,9 @@ class _Resumable(HookedOracle):
     KerasTuner writes its files in place, so a kill may leave an incomplete one. A finished trial
     stays among the ongoing ones until the next one is made, and would run again. A trial whose file
     was written before the oracle's is counted but never run.
+
+    It also removes the checkpoints of trials that have ended, as it alone knows, in the process of
+    a search's chief, which of them may be continued by another trial.
     """
 
     max_failures: int | None = None
@@ -50,7 +56,28 @@ class _Resumable(HookedOracle):
         if self.max_failures and last == ["FAILED"] * self.max_failures:
             return {"status": "STOPPED", "values": None}
         values: dict[str, Any] = super().populate_space(trial_id)
+        if values["status"] == "STOPPED":
+            self._remove_checkpoints(self._in_use())
         return values
+
+    def trial_has_ended(self) -> None:
+        """Remove the checkpoints that no trial continues."""
+        self._remove_checkpoints(self._in_use() | self.promotable())
+
+    def promotable(self) -> set[str]:
+        """Return the ended trials of which the oracle may still promote some."""
+        return set()
+
+    def _in_use(self) -> set[str]:
+        """Trials that have not ended, and those that were promoted to them."""
+        running = [trial for trial in self.trials.values() if trial.status in _OPEN]
+        promoted = {trial.hyperparameters.values.get("tuner/trial_id") for trial in running}
+        return {trial.trial_id for trial in running} | (promoted - {None})
+
+    def _remove_checkpoints(self, keep: set[str]) -> None:
+        for trial_id in set(self.trials) - keep:
+            folder = trial_file(self, trial_id).parent / "checkpoints"
+            shutil.rmtree(folder, ignore_errors=True)
 
     def get_best_trials(self, num_trials: int = 1) -> list[Any]:
         """Return the best finished trials; those that missed the target come last."""
@@ -89,6 +116,16 @@ class HyperbandOracle(_Resumable, keras_tuner.oracles.HyperbandOracle):
         super().__init__(**kwargs)
         self.min_epochs = min_epochs
         begin_brackets(self)  # again: KerasTuner's constructor has no min_epochs
+
+    def promotable(self) -> set[str]:
+        """Return the ended trials that may still be promoted."""
+        sign = -1 if self.objective.direction == "max" else 1
+        ended = {i: trial for i, trial in self.trials.items() if trial.status == "COMPLETED"}
+        losses = {i: sign * trial.score for i, trial in ended.items()}
+        failed = {i for i, trial in self.trials.items() if trial.status == "FAILED"}
+        return set().union(
+            *(promotable(one, losses=losses, failed=failed) for one in bracket_rounds(self))
+        )
 
 
 def total_trials(oracle: keras_tuner.Oracle) -> int | None:

@@ -14,11 +14,11 @@ from rich.console import Console
 from .._upstream.keras_tuner import HookedTuner, oracle_file
 from ..atomic_files import atomic_write
 from ..callbacks import PrintThroughput, PrintTotalTime, StopAtNonFinite
-from ..callbacks.resumable import ResumableCallback
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
 from ..signals import hold_signals
 from ..tracking.tracker import ended
+from .best_weights import BestWeights
 from .failures import SearchError, fail_if_it_ended_a_process, fail_unless_finite, reason_of
 from .objective import Objective, best_epoch, check_time_budget, target_metrics
 from .oracles import total_trials
@@ -27,14 +27,11 @@ from .search_progress import SearchProgress
 from .search_results import describe, in_order
 from .trial_callbacks import (
     FailOnNonFinite,
-    KeepState,
     LogSecondsToTarget,
     RequireMetric,
-    resume_callbacks,
     stop_of_trial,
-    weights_file,
 )
-from .trial_checkpoint import TrialCheckpoint, checkpoint_folder, remove_checkpoints
+from .trial_checkpoint import TrialCheckpoint, checkpoint_folder
 from .trial_progress import ReportProgress
 
 _IDLE_SECONDS = 1.0
@@ -50,7 +47,8 @@ class ReplicaTuner(HookedTuner):
     * Models are made with `strategy.build`, so batch norms are synchronized.
     * Failed trials (out of memory, a NaN loss, any exception) are recorded in `failure.txt` in
       their folder and skipped.
-    * Trials that Hyperband promotes resume where they stopped, with their optimizer's state.
+    * Trials that Hyperband promotes resume where they stopped, and end as if they had been trained
+      for all epochs: their result is that of the best of all epochs.
     * A trial that was killed or interrupted continues from its newest checkpoint.
 
     A search whose trials do not report the oracle's objective ends at the first of them.
@@ -145,19 +143,16 @@ class ReplicaTuner(HookedTuner):
         self.use_tuners_compile_arguments(model)
         return model
 
-    def _load(self, model: keras.Model, trial_id: str, path: Path) -> None:
-        with self.distribution_strategy.scope():
-            if not model.built:
-                config = self.build_config_file(trial_id).read_text(encoding="utf-8")
-                model.build_from_config(json.loads(config))
-            if not model.optimizer.built:  # otherwise Keras skips its variables
-                model.optimizer.build(model.trainable_variables)
-            model.load_weights(path)
-
     def load_model(self, trial: Any) -> keras.Model:
         """Return a trial's model with the weights of its best epoch."""
         model = self.prepare_model(trial.hyperparameters)
-        self._load(model, trial.trial_id, self.checkpoint_file(trial.trial_id))
+        with self.distribution_strategy.scope():
+            if not model.built:
+                config = self.build_config_file(trial.trial_id).read_text(encoding="utf-8")
+                model.build_from_config(json.loads(config))
+            if not model.optimizer.built:  # otherwise Keras skips its variables
+                model.optimizer.build(model.trainable_variables)
+            model.load_weights(self.checkpoint_file(trial.trial_id))
         return model
 
     def run_trial(self, trial: Any, *args: Any, **kwargs: Any) -> Any:
@@ -168,9 +163,10 @@ class ReplicaTuner(HookedTuner):
         """
         values = trial.hyperparameters.values
         if "tuner/epochs" in values:
-            kwargs["epochs"] = values["tuner/epochs"]
-            kwargs["initial_epoch"] = values["tuner/initial_epoch"]
+            # The checkpoint of a trial that was promoted says where this one begins.
+            kwargs |= {"epochs": values["tuner/epochs"], "initial_epoch": 0}
         self._execution = 0
+        self._best_weights = BestWeights(self.checkpoint_file(trial.trial_id))
         failure = Path(self.get_trial_dir(trial.trial_id)) / "failure.txt"
         failure.unlink(missing_ok=True)
         try:
@@ -210,17 +206,14 @@ class ReplicaTuner(HookedTuner):
         hp = trial.hyperparameters
         folder = Path(self.get_trial_dir(trial.trial_id))
         total = PrintTotalTime(verbose=0)
-        kept: dict[str, ResumableCallback] = {"total_time": total}
         target = self.target_accuracy
         stop = stop_of_trial(
             self.oracle.objective.name, target, self.patience, time_budget=self.time_budget
         )
-        if stop is not None:
-            kept["stop_at_accuracy"] = stop
         metric = self.oracle.objective.name if target is None else "val_accuracy"
         finite = StopAtNonFinite(verbose=0)
         own: list[Any] = [finite, FailOnNonFinite(finite), RequireMetric(metric)]
-        own += [PrintThroughput(verbose=0), *kept.values()]
+        own += [PrintThroughput(verbose=0), total, *([] if stop is None else [stop])]
         own.append(
             ReportProgress(
                 self._progress,
@@ -231,19 +224,22 @@ class ReplicaTuner(HookedTuner):
         )
         if stop is not None and target is not None:
             own.append(LogSecondsToTarget(stop))
-        if "tuner/epochs" in hp.values:
-            own.append(KeepState(folder, kept))
         more: Sequence[Any] = ()
         if self._make_callbacks is not None:
             more = self._make_callbacks(trial.trial_id, self._execution, hp.values)
+        place, promoted = checkpoint_folder(folder, self._execution), None
         if "tuner/trial_id" in hp.values:
-            resume_callbacks(Path(self.get_trial_dir(hp.values["tuner/trial_id"])), kept)
+            parent = Path(self.get_trial_dir(hp.values["tuner/trial_id"]))
+            promoted = checkpoint_folder(parent, self._execution)
+        callbacks = self._best_weights.begin_execution(place, callbacks)
         with hold_signals() as received, ended(more):  # also of a trial that fails
             # KerasTuner's own callbacks come after the others, as it saves the weights with them.
-            checkpoint = TrialCheckpoint(checkpoint_folder(folder, self._execution), held=received)
+            checkpoint = TrialCheckpoint(place, held=received, promoted=promoted)
             history = super().train_once(
                 trial, *args, callbacks=[*own, *more, *callbacks, checkpoint], **kwargs
             )
+            self._best_weights.end_execution()
+        received.check()  # it came in the last step
         self._execution += 1
         if not isinstance(history, keras.callbacks.History):
             return history  # a hypermodel's own `fit` may return numbers
@@ -255,14 +251,6 @@ class ReplicaTuner(HookedTuner):
             return {**best_epoch(history.history, objective), **metrics}
         except UserError as error:
             raise SearchError(str(error)) from None
-
-    def prepare_model(self, hp: Any) -> keras.Model:
-        """Build and compile a model; a trial that Hyperband promoted gets its trained weights."""
-        model = super().prepare_model(hp)
-        if "tuner/trial_id" in hp.values:
-            parent = hp.values["tuner/trial_id"]
-            self._load(model, parent, weights_file(Path(self.get_trial_dir(parent))))
-        return model
 
     def pre_create_trial(self) -> None:
         """Wait a second if the oracle had no trial; KerasTuner would ask again immediately."""
@@ -283,7 +271,6 @@ class ReplicaTuner(HookedTuner):
     def on_trial_end(self, trial: Any) -> None:
         """Announce the trial's result."""
         super().on_trial_end(trial)
-        remove_checkpoints(Path(self.get_trial_dir(trial.trial_id)))
         marker = self._running_marker()
         if marker is not None:
             marker.unlink(missing_ok=True)

@@ -1,15 +1,11 @@
-"""Callbacks of a trial: check the loss and metrics, log seconds to target, save the state."""
+"""Callbacks of a trial: check the loss and metrics, log seconds to target."""
 
-import json
 import math
 import sys
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import keras_tuner
 
-from ..atomic_files import atomic_path, atomic_write
 from ..callbacks.resumable import ResumableCallback
 from ..callbacks.stop_at_accuracy import StopAtAccuracy
 from ..callbacks.stop_at_non_finite import StopAtNonFinite
@@ -100,39 +96,3 @@ class LogSecondsToTarget(ResumableCallback):
         """Add the seconds if the target is reached."""
         if self.stop.reached and logs is not None:
             logs["seconds_to_target"] = self.stop.met_seconds
-
-
-class KeepState(ResumableCallback):
-    """Saves weights, optimizer and callbacks after every epoch, for Hyperband's next round.
-
-    KerasTuner saves only the weights of the best epoch, so a promoted trial would start with a new
-    optimizer and repeat the warm-up of its learning rate.
-
-    Args:
-        folder: The folder for the two files.
-        callbacks: The callbacks whose state is saved, by name.
-    """
-
-    def __init__(self, folder: Path, callbacks: Mapping[str, ResumableCallback]) -> None:
-        super().__init__()
-        self.folder = folder
-        self.callbacks = callbacks
-
-    def on_epoch_end(self, *_: Any) -> None:
-        """Write the files."""
-        with atomic_path(weights_file(self.folder)) as part:
-            self.model.save_weights(part)  # the optimizer's variables too
-        states = {name: callback.get_state() for name, callback in self.callbacks.items()}
-        atomic_write(self.folder / "state.json", json.dumps(states))
-
-
-def weights_file(folder: Path) -> Path:
-    """Return the path where `KeepState` saves the weights."""
-    return folder / "state.weights.h5"
-
-
-def resume_callbacks(folder: Path, callbacks: Mapping[str, ResumableCallback]) -> None:
-    """Restore the states of callbacks that `KeepState` saved in `folder`."""
-    states = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-    for name, callback in callbacks.items():
-        callback.set_state(states[name])

@@ -1,16 +1,19 @@
-"""`TrialCheckpoint`: an interrupted trial continues where it was, with the search that resumes."""
+"""`TrialCheckpoint`: a trial continues one that was interrupted, or that Hyperband promoted."""
 
 import dataclasses
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import keras
 
+from ..atomic_files import atomic_link, atomic_path
 from ..callbacks import Checkpoint
 from ..checkpoints.store import generations
 from ..errors import UserError
 from ..signals import Received
+from .best_weights import best_file
 
 _EVERY_SECONDS = 300.0
 _KEEP = 2  # of which one may be damaged
@@ -19,30 +22,73 @@ _KEEP = 2  # of which one may be damaged
 class TrialCheckpoint(Checkpoint):
     """Saves one execution of a trial as it proceeds, and continues one that was interrupted.
 
+    The trial that Hyperband promotes another one to begins where that one ended, with its history
+    and its best weights: it ends as if it had been trained for all epochs.
+
     After a signal it saves at the end of the step, and raises `Interrupted`.
 
     Args:
         folder: That of `checkpoint_folder`.
         held: What `hold_signals` yielded.
+        promoted: The `checkpoint_folder` of the trial that was promoted to this one; `None` for
+            a trial that begins with its first epoch.
     """
 
-    def __init__(self, folder: Path, *, held: Received) -> None:
+    def __init__(self, folder: Path, *, held: Received, promoted: Path | None = None) -> None:
         super().__init__(
             folder, every_seconds=_EVERY_SECONDS, keep=_KEEP, preemption=False, verbose=0
         )
-        # Nobody asked for checkpoints, and most trials are never resumed.
-        self.options = dataclasses.replace(self.options, held=held, warns=False)
+        self.options = dataclasses.replace(
+            self.options,
+            held=held,
+            start_from=promoted,
+            any_rate=promoted is not None,  # a schedule may depend on the trial's epochs
+            warns=False,  # nobody asked for checkpoints, and most trials are never resumed
+        )
 
     def fit_begins(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
-        """Restore the execution; one that cannot be continued begins anew.
+        """Restore the execution, or the one that was promoted; without either it begins anew.
 
-        Its checkpoints may be damaged, or the user's model may have changed meanwhile.
+        Checkpoints may be damaged, or the user's model may have changed meanwhile.
         """
-        try:
-            super().fit_begins(callbacks)
-        except UserError:
-            shutil.rmtree(self.options.path, ignore_errors=True)
-            super().fit_begins(callbacks)
+        problem = None
+        while True:
+            try:
+                self._take_best_weights()
+                super().fit_begins(callbacks)
+                break
+            except UserError as error:
+                if generations(self.options.path):
+                    shutil.rmtree(self.options.path)
+                elif self.options.start_from is not None:
+                    self.options = dataclasses.replace(self.options, start_from=None)
+                else:
+                    raise
+                problem = str(error).rpartition(": ")[0]  # without what a user is to do
+        if problem and self._fit is not None and self._fit.resumed_from is None:
+            self._announce(f"Trained from the first epoch: {problem}")
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        """Keep a checkpoint for the next promotion where nothing was left to train."""
+        super().on_train_end(logs)
+        promoted = self.options.start_from
+        if promoted is not None and not generations(self.options.path):
+            for one in generations(promoted):
+                atomic_link(self.options.path / one.path.name, one.path)
+
+    def _take_best_weights(self) -> None:
+        """Copy those of the trial that was promoted: this one may not find better ones."""
+        if generations(self.options.path):
+            return  # with this one's
+        own, promoted = best_file(self.options.path), self.options.start_from
+        own.unlink(missing_ok=True)
+        if promoted is None:
+            return
+        if not generations(promoted) or not best_file(promoted).exists():
+            raise UserError(f"{promoted} has no checkpoint: train from the first epoch")
+        own.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(own) as part:  # no link: Keras writes into the file that is there
+            shutil.copyfile(best_file(promoted), part)
 
 
 def checkpoint_folder(trial: Path, execution: int) -> Path:
@@ -56,10 +102,5 @@ def checkpoint_folder(trial: Path, execution: int) -> Path:
 
 
 def is_resumed(trial: Path, execution: int) -> bool:
-    """Whether an execution of a trial continues from a checkpoint."""
+    """Whether an execution of a trial continues from a checkpoint of its own."""
     return bool(generations(checkpoint_folder(trial, execution)))
-
-
-def remove_checkpoints(trial: Path) -> None:
-    """Remove the checkpoints of a trial that has ended."""
-    shutil.rmtree(trial / "checkpoints", ignore_errors=True)

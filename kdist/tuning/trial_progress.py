@@ -1,7 +1,6 @@
 """`ReportProgress`: tells `SearchProgress` how far the current trial is."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from ..callbacks.resumable import ResumableCallback
 from .search_progress import SearchProgress
@@ -17,8 +16,6 @@ class ReportProgress(ResumableCallback):
         executions: Executions of the trial.
     """
 
-    initial_state: ClassVar[Mapping[str, Any]] = {"_first": None}
-
     def __init__(
         self, progress: SearchProgress, *, objective: str, execution: int, executions: int
     ) -> None:
@@ -27,11 +24,11 @@ class ReportProgress(ResumableCallback):
         self.objective = objective
         self.execution = execution
         self.executions = executions
-        self._first: int | None
+        self._first: int | None = None
         self._epoch = 0
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Note the epoch; Hyperband's may begin later than at the first."""
+        """Note the epoch; a trial that continues another begins later than at the first."""
         super().on_epoch_begin(epoch, logs)
         self._first = epoch if self._first is None else self._first
         self._epoch = epoch

@@ -183,8 +183,11 @@ def test_a_users_mistake_is_a_line_of_the_process(tmp_path, monkeypatch):
     assert not marker.exists()
 
 
-def test_real_processes(tmp_path, monkeypatch):
-    """KerasTuner's own chief and a worker, each a process; more would take seconds each."""
+def test_real_processes(tmp_path, monkeypatch, capfd):
+    """KerasTuner's own chief and a worker, each a process; more would take seconds each.
+
+    The third trial is one of the others, promoted: the chief has kept its checkpoints.
+    """
     from kdist.tuning.run import tune
     from kdist.tuning.search_results import read_trials
 
@@ -193,19 +196,24 @@ def test_real_processes(tmp_path, monkeypatch):
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     search = Search(
         model=str(tmp_path / "model.py:build"),
-        objective="loss",
-        max_trials=2,
+        objective="val_loss",
+        tuner="hyperband",
+        factor=2,
+        max_trials=3,
         per_trial=1,
         devices=1,
         output=str(tmp_path / "search"),
-        config=TrainConfig(epochs=1, batch_size=16),
+        config=TrainConfig(epochs=2, batch_size=16),
     )
     lines = []
     folder = tune(search, announce=lines.append)
     trials = read_trials(folder, search)
-    assert [trial.status for trial in trials] == ["COMPLETED", "COMPLETED"]
-    rates = sorted(trial.values["rate"] for trial in trials)
+    assert [trial.status for trial in trials] == ["COMPLETED"] * 3
+    rates = sorted(trial.values["rate"] for trial in trials[:2])
     assert rates == [pytest.approx(0.01), pytest.approx(0.02)]
+    assert [trial.metrics["epochs"] for trial in trials] == [1, 1, 2]
+    assert "Trained from the first epoch" not in capfd.readouterr().out
+    assert list(folder.trials.rglob("checkpoints")) == []
     assert not list(folder.trials.glob("*.running"))
     assert sorted(path.name for path in folder.trials.glob("*.json")) == [
         "chief.json",

@@ -52,13 +52,19 @@ def build(hp):
             keras.layers.Dense(2, activation="softmax"),
         ]
     )
-    model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy")
+    model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", run_eagerly=True)
+    return model
+
+
+def build_compiled(hp):
+    model = build(hp)
+    model.run_eagerly = False
     return model
 
 
 def build_classifier(hp):
     model = build(hp)
-    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"], run_eagerly=True)
     return model
 
 
@@ -67,11 +73,30 @@ def one():
     return kdist.MirroredStrategy(replicas=1)
 
 
+@pytest.fixture(scope="module")
+def known():
+    return {}
+
+
+@pytest.fixture
+def uninterrupted(search, known):
+    """What `search` returns of one that nothing ends, run once for all tests."""
+
+    def run(**options):
+        key = repr(sorted(options.items(), key=lambda item: item[0]))
+        if key not in known:
+            keras.utils.set_random_seed(0)
+            known[key] = search("whole", **options)
+        return known[key]
+
+    return run
+
+
 @pytest.fixture
 def search(one, tmp_path):
     """Runs or resumes a search in a folder; returns its trials' results and the steps it took."""
 
-    def run(folder, *, kind="random", executions=1, at=None, end=None):
+    def run(folder, *, kind="random", executions=1, at=None, end=None, build=build):
         steps = []
         kwargs = {"executions_per_trial": executions} if executions > 1 else {}
         tuner = ReplicaTuner(
@@ -135,7 +160,7 @@ def test_every_callback_of_a_trial_has_a_state_or_needs_none(one, tmp_path, monk
     tuner.search(verbose=0)
     assert [trial.message for trial in tuner.oracle.trials.values()] == [None]
     names = {type(callback).__name__ for callback in seen}
-    assert {"SaveBestEpoch", "TunerCallback", "KeepState", "LogSecondsToTarget"} <= names
+    assert {"SaveBestEpoch", "TunerCallback", "LogSecondsToTarget"} <= names
 
 
 def sigterm():
@@ -147,37 +172,50 @@ def kill():
 
 
 @pytest.mark.parametrize("end", [sigterm, kill])
-def test_a_trial_continues_amid_an_epoch(search, monkeypatch, end):
+def test_a_trial_continues_amid_an_epoch(search, uninterrupted, monkeypatch, end):
+    made = {"build": build_compiled} if end is kill else {}
     if end is kill:
         monkeypatch.setattr(trial_checkpoint, "_EVERY_SECONDS", 1e-9)
-    expected, whole = search("whole")
+    expected, whole = uninterrupted(**made)
     assert whole == 2 * 3 * STEPS
-    nothing, before = search("ended", at=14, end=end)
+    nothing, before = search("ended", at=14, end=end, **made)
     assert nothing is None
-    got, after = search("ended")
+    got, after = search("ended", **made)
     # Of the step that was killed nothing was saved; after a signal it was the last.
     assert before + after == whole + (end is kill)
     check_equal(got, expected)
 
 
-def test_an_execution_that_has_ended_is_not_trained_again(search):
-    expected, whole = search("whole", executions=2)
+def test_an_execution_that_has_ended_is_not_trained_again(search, uninterrupted):
+    expected, whole = uninterrupted(executions=2)
     _, before = search("ended", executions=2, at=14, end=sigterm)
     got, after = search("ended", executions=2)
     assert before + after == whole
     check_equal(got, expected)
 
 
-def test_a_trial_that_hyperband_promoted_continues(search):
-    expected, whole = search("whole", kind="hyperband")
-    _, before = search("ended", kind="hyperband", at=whole - 2, end=sigterm)
+@pytest.mark.parametrize(("step", "end"), [(1, kill), (4, sigterm)])
+def test_a_trial_that_hyperband_promoted_continues(search, uninterrupted, step, end):
+    """Killed before it was saved, it begins where the other ended; else it continues itself."""
+    expected, whole = uninterrupted(kind="hyperband")
+    _, before = search("ended", kind="hyperband", at=3 * STEPS + step, end=end)
     got, after = search("ended", kind="hyperband")
+    assert before + after == whole + (end is kill)
+    check_equal(got, expected)
+
+
+def test_a_signal_in_the_last_step_of_a_trial(search, uninterrupted):
+    """The trial is saved as it ended, and the next one does not begin."""
+    expected, whole = uninterrupted()
+    _, before = search("ended", at=3 * STEPS, end=sigterm)
+    assert before == 3 * STEPS
+    got, after = search("ended")
     assert before + after == whole
     check_equal(got, expected)
 
 
-def test_a_trial_whose_checkpoints_are_damaged_begins_anew(search, tmp_path):
-    expected, whole = search("whole")
+def test_a_trial_whose_checkpoints_are_damaged_begins_anew(search, uninterrupted, tmp_path):
+    expected, whole = uninterrupted()
     _, before = search("ended", at=14, end=sigterm)
     saved = [*(tmp_path / "ended").rglob("checkpoints/*/e*")]
     assert saved
