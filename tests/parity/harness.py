@@ -61,6 +61,7 @@ class Run:
     case: Case
     strategy: tf.distribute.Strategy
     model: keras.Model
+    run_eagerly: bool = False
     history: dict[str, Any] = dataclasses.field(default_factory=dict)
     scores: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -82,6 +83,8 @@ class Run:
     def compile(self) -> None:
         options = {"loss": "sparse_categorical_crossentropy", "metrics": ["accuracy"]}
         options |= self.case.compile()
+        if self.run_eagerly:
+            options["run_eagerly"] = True
         scope = self.strategy.scope() if self.case.compiled_in_scope else contextlib.nullcontext()
         with scope:
             self.model.compile(self.case.optimizer(), **options)
@@ -102,7 +105,9 @@ class Run:
         return keras.tree.flatten(outputs)
 
 
-def train(case: Case, strategy: tf.distribute.Strategy | None = None) -> Outcome:
+def train(
+    case: Case, strategy: tf.distribute.Strategy | None = None, *, run_eagerly: bool = False
+) -> Outcome:
     """Train under the strategy; without one, on the one replica of stock Keras."""
     strategy = strategy or tf.distribute.get_strategy()
     with policy(case.policy):
@@ -112,7 +117,7 @@ def train(case: Case, strategy: tf.distribute.Strategy | None = None) -> Outcome
         else:
             with strategy.scope():
                 model = case.model()
-        run = Run(case=case, strategy=strategy, model=model)
+        run = Run(case=case, strategy=strategy, model=model, run_eagerly=run_eagerly)
         run.compile()
         with strategy.scope() if case.fitted_in_scope else contextlib.nullcontext():
             if case.procedure:
