@@ -35,7 +35,8 @@ class Data:
 
     Attributes:
         dataset: Data set; `fashion_mnist` falls back to the embedded sample if unavailable.
-        data_dir: Folder with the files of the data set, such as the four of Fashion-MNIST.
+        data_dir: Folder with the files of the data set: the four of Fashion-MNIST, or the six of
+            CIFAR-10 or their archive.
         subset: Train on this many images only (the first ones), and test on at most as many.
         augment: Randomly flip and shift the training images.
         shift: Largest shift, as a fraction of height and width.

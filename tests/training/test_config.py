@@ -82,7 +82,7 @@ def test_the_defaults_are_the_labs():
         ({"base_lr": "0.1"}, "base_lr has to be a number"),
         ({"wd": -1e-9}, "wd has to be at least 0"),
         ({"target_accuracy": 85}, "target_accuracy has to be above 0 and below 1, received 85"),
-        ({"dataset": "mnist"}, "dataset has to be one of fashion_mnist, sample"),
+        ({"dataset": "mnist"}, "dataset has to be one of fashion_mnist, cifar10, sample"),
         ({"lr_rule": "cubic"}, "lr_rule has to be one of linear"),
         ({"schedule": "steps"}, "schedule has to be one of constant"),
         ({"warmup_epochs": 5, "epochs": 5}, "leaves none of epochs=5"),
