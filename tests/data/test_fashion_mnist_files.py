@@ -70,8 +70,15 @@ def test_the_notice_lies_beside_the_sample():
 
 def test_the_public_names():
     assert sorted(kdist.data.__all__) == [
+        "ColorJitter",
         "ImageData",
+        "RandomAffine",
+        "RandomBrightness",
+        "RandomContrast",
+        "RandomCrop",
+        "RandomHorizontalFlip",
         "Standardization",
+        "center_crop",
         "cifar10",
         "evaluation_batches",
         "fashion_mnist",
