@@ -1,4 +1,4 @@
-"""How many images a model has trained on, from the count that Keras keeps."""
+"""How many images a model has trained on, and their losses, from the sums that Keras keeps."""
 
 from typing import Any
 
@@ -34,6 +34,15 @@ def count_images(model: Any) -> int:
     """
     # Keras's own conversions leave a variable of several replicas as it is; TensorFlow's sums it.
     return int(tf.convert_to_tensor(_loss_average(model).count.value))
+
+
+def sum_losses(model: Any) -> float:
+    """Return the sum of the losses of the images that `count_images` counts.
+
+    Raises:
+        UserError: As `count_images`.
+    """
+    return float(tf.convert_to_tensor(_loss_average(model).total.value))
 
 
 def _loss_average(model: Any) -> Any:

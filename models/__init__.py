@@ -1,5 +1,7 @@
 """Functions that build models, in the style of `keras.applications`."""
 
-from .wide_resnet import WideResNet as WideResNet
+from .cifar10_net import Cifar10Net
+from .resnet9 import ResNet9
+from .wide_resnet import WideResNet
 
-__all__ = ["WideResNet"]
+__all__ = ["Cifar10Net", "ResNet9", "WideResNet"]

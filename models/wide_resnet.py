@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from numbers import Integral
 from typing import Any
 
 import keras
@@ -12,12 +11,11 @@ from keras import layers
 
 from ..arguments import is_real_within
 from ..errors import UserError
+from .arguments import check_range, check_shape, is_int
 
 STEM_FILTERS = 16
 STAGES = 3
-IMAGE_RANK = 3
 SMALLEST_DEPTH = 10
-SMALLEST_SIDE = 2 ** (STAGES - 1)  # each side is halved after every stage but the last
 
 
 def default_batch_norm(*, name: str, axis: int) -> Any:
@@ -94,10 +92,10 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
     convolution before batch norm and max pooling between the stages, as in keras-contrib.
     """
     data_format = data_format or keras.config.image_data_format()
-    _check_range("width", width, 1)
-    _check_range("classes", classes, 1)
+    check_range("width", width, 1)
+    check_range("classes", classes, 1)
     _check_depth(depth)
-    _check_shape(input_shape, data_format, SMALLEST_SIDE * (2 if stem_pool else 1))
+    check_shape(input_shape, data_format, halved=STAGES - 1 + stem_pool)
     if not is_real_within(dropout, least=0, below=1):
         raise UserError(f"dropout={dropout!r} is not in [0, 1): pass the fraction to drop.")
     if not is_real_within(weight_decay, least=0):
@@ -174,38 +172,8 @@ class _Parts:
         return keras.regularizers.L2(self.weight_decay) if self.weight_decay else None
 
 
-def _check_range(argument: str, value: int, smallest: int) -> None:
-    if not _is_int(value) or value < smallest:
-        raise UserError(f"{argument}={value!r} is not an integer ≥ {smallest}.")
-
-
 def _check_depth(depth: int) -> None:
-    if not _is_int(depth) or depth < SMALLEST_DEPTH or (depth - 4) % 6:
+    if not is_int(depth) or depth < SMALLEST_DEPTH or (depth - 4) % 6:
         raise UserError(
             f"depth={depth!r} is not 6n + 4 with n ≥ 1 blocks per stage: pass 10, 16, 22, 28, …"
         )
-
-
-def _check_shape(shape: Sequence[int | None], data_format: str, smallest_side: int) -> None:
-    if data_format not in ("channels_first", "channels_last"):
-        raise UserError(
-            f'data_format={data_format!r} is neither "channels_last" nor "channels_first".'
-        )
-    first = data_format == "channels_first"
-    order = "(channels, height, width)" if first else "(height, width, channels)"
-    wrong = f"input_shape={shape!r} is not {order} of one image, without the batch axis"
-    if not isinstance(shape, Sequence) or isinstance(shape, str) or len(shape) != IMAGE_RANK:
-        raise UserError(f"{wrong}: pass three numbers, for example (28, 28, 1).")
-    channels, *sides = shape if first else (shape[2], *shape[:2])
-    if channels is None or not _is_int(channels) or channels < 1:
-        raise UserError(f"{wrong}: channels is {channels!r}, but has to be an integer ≥ 1.")
-    if any(side is not None and (not _is_int(side) or side < smallest_side) for side in sides):
-        times = "twice" if smallest_side == SMALLEST_SIDE else "three times"
-        raise UserError(
-            f"{wrong}: height and width have to be integers ≥ {smallest_side}, as they are halved "
-            f"{times}, or None."
-        )
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)

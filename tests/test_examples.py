@@ -1,7 +1,11 @@
+import math
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import numpy as np
+from kdist.data.cifar10_files import BINARY
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -16,6 +20,36 @@ def test_fashion_mnist():
     assert done.returncode == 0, done.stderr
     for line in ("Images/sec: ", "Cumulative training time after epoch 1: ", "val_accuracy: "):
         assert line in done.stdout
+
+
+def test_cifar10_towers(tmp_path):
+    """On black images, in files of the published size."""
+    images = np.zeros((10_000, 3073), np.uint8)
+    images[:, 0] = np.arange(10_000) % 10
+    for name in BINARY.files:
+        images.tofile(tmp_path / name)
+    arguments = {
+        "--data-dir": tmp_path,
+        "--train-dir": tmp_path / "train",
+        "--num-gpus": 2,
+        "--batch-size": 4,
+        "--subset": 80,
+        "--max-steps": 20,
+    }
+    done = run("cifar10_towers.py", *(str(one) for pair in arguments.items() for one in pair))
+    assert done.returncode == 0, done.stderr
+    lines = re.findall(
+        r"^step (\d+), loss = (\d\.\d\d) \(\d+\.\d examples/sec; \d+\.\d{3} sec/batch\)$",
+        done.stdout,
+        re.M,
+    )
+    assert [step for step, _ in lines] == ["10", "20"]
+    # The entropy of ten classes, and half of 0.004 times the squares of the dense layers' weights.
+    squares = 0.88**2 * 0.04**2 * (2304 * 384 + 384 * 192)
+    assert abs(float(lines[0][1]) - math.log(10) - 0.002 * squares) < 0.1
+    assert done.stdout.count("val_accuracy: ") == 2
+    assert list((tmp_path / "train" / "tensorboard").glob("*/events*"))
+    assert list((tmp_path / "train" / "checkpoints").iterdir())
 
 
 def test_batch_norm_pitfalls(tmp_path):

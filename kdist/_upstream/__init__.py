@@ -19,6 +19,7 @@ from .callback_attributes import (
     has_swapped_averages,
 )
 from .choose_data_source import array_sizes
+from .ema_warm_up import averaging_optimizers, is_average_warmed_up, warm_up_average
 from .fit_data import FitData, FitDataset, attach
 from .fit_start import start_fit_at
 from .gathered_batch import gather
@@ -86,6 +87,7 @@ __all__ = [
     "array_sizes",
     "attach",
     "averaged_variables",
+    "averaging_optimizers",
     "build_for_fit",
     "call_model",
     "check_no_inner_graph",
@@ -109,6 +111,7 @@ __all__ = [
     "has_dynamic_batch_size",
     "has_swapped_averages",
     "inputs_of",
+    "is_average_warmed_up",
     "is_chief",
     "is_compiled_by_xla",
     "is_inferring_shapes",
@@ -138,6 +141,7 @@ __all__ = [
     "strategy_of",
     "trained_variables",
     "use_global_seed",
+    "warm_up_average",
     "warn_of_unknown_keras",
     "worker_counts",
     "worker_keys",

@@ -77,6 +77,8 @@ def _layer(layer: keras.layers.Layer) -> dict[str, Any] | None:
 
 def _optimizer(optimizer: keras.optimizers.Optimizer, *, any_rate: bool) -> dict[str, Any]:
     config = {"class": type(optimizer).__name__, **_config(optimizer)}
+    if _upstream.is_average_warmed_up(optimizer):
+        config["ema_warmup"] = True
     # The rate of a model that has been trained is its state, and is restored.
     has_begun = int(optimizer.iterations.numpy()) > 0
     return dict(_without_rates(config)) if has_begun or any_rate else config

@@ -34,7 +34,7 @@ def train(
     ] = False,
     settings: Annotated[TrainOptions, Parameter(name="*")] = _NONE_GIVEN,
 ) -> int:
-    """Train a WideResNet on Fashion-MNIST."""
+    """Train a WideResNet on Fashion-MNIST or CIFAR-10."""
     chosen = read_files(recipe, config)
     if resume is not None:
         if config_from_wandb:

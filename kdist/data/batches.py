@@ -1,7 +1,7 @@
 """`tf.data` batches for training and evaluation, from arrays in memory."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,15 @@ from .epoch_order import EpochOrder
 
 # Where tf.data works. TensorFlow would put the images on the first GPU.
 _HOST = "/CPU:0"
+_SHIFT = 0.2
+_SEED_BITS = 32  # of a seed; above them is which augmentation draws
+
+
+class Augmentation(Protocol):
+    """Changes images at random, as `RandomCrop` and its like do."""
+
+    def __call__(self, images: Any, *, seed: Any) -> Any:
+        """Return a changed copy of a batch, which depends on the images and the seed alone."""
 
 
 def training_batches(
@@ -24,8 +33,8 @@ def training_batches(
     batch_size: int,
     seed: int,
     standardization: Callable[[Any], Any],
-    augment: bool = True,
-    shift: float = 0.2,
+    augment: bool | Augmentation | Sequence[Augmentation] = True,
+    shift: float = _SHIFT,
     whole_pixels: bool = False,
 ) -> Any:
     """Make shuffled, augmented and standardized batches; one iteration is one epoch.
@@ -46,10 +55,13 @@ def training_batches(
             epoch has the remaining images.
         seed: Determines every epoch; `tf.random.set_seed` does not.
         standardization: Called with a float32 batch of `images`, not scaled; returns float32.
-        augment: Flip and shift the images as `random_flip_and_shift` does, before standardization.
-            For this they are stored as `RandomVariants` does.
-        shift: Largest shift, as in `random_flip_and_shift`.
-        whole_pixels: Shift by whole pixels, as in `random_flip_and_shift`.
+        augment: True flips and shifts the images as `random_flip_and_shift` does, before
+            standardization; for this they are stored as `RandomVariants` does. A list of
+            `RandomCrop`, `RandomHorizontalFlip`, `RandomAffine`, `RandomBrightness`,
+            `RandomContrast` and `ColorJitter`, or of functions like these, is applied in its order.
+            Each is called with a float32 batch, not scaled, and a `seed` of its own, two int64.
+        shift: Largest shift, as in `random_flip_and_shift`, of `augment=True`.
+        whole_pixels: Shift by whole pixels, as in `random_flip_and_shift`, with `augment=True`.
 
     Returns:
         A finite `tf.data.Dataset` of float32 images and int32 labels, or float32 ones if they are
@@ -57,28 +69,36 @@ def training_batches(
 
     Raises:
         UserError: If there are no images, the numbers of images and labels differ, or `batch_size`
-            is not an integer of at least 1.
+            is not an integer of at least 1; if `augment` is something else.
 
     Example:
         >>> train = training_batches(data.train_images, data.train_labels, batch_size=128,
         ...                          seed=1, standardization=standardization)
+        >>> crops = training_batches(data.train_images, data.train_labels, batch_size=128, seed=1,
+        ...                          augment=[RandomCrop(24), RandomHorizontalFlip()],
+        ...                          standardization=tf.image.per_image_standardization)
     """
     _check(images, labels, batch_size)
+    changes = _changes(augment, shift, whole_pixels)
     order = EpochOrder(len(images), batch_size=batch_size, seed=seed)
     with tf.device(_HOST):
         targets = _targets(labels)
-        if augment:
+        if augment is True:
             variants = RandomVariants(images, shift=shift, whole_pixels=whole_pixels)
         else:
             pixels = tf.constant(images)
 
     def batch(number: Any) -> Any:
         indices = order(number)
-        if augment:
+        if augment is True:
             # Mean and deviation pass through interpolation, which takes bytes sooner than floats.
             chosen = variants(indices, seed=tf.stack([tf.constant(seed, tf.int64), number]))
         else:
             chosen = tf.cast(tf.gather(pixels, indices), tf.float32)
+        for place, change in enumerate(changes):
+            # Numbers of batches and of epochs are in the second word.
+            own = tf.constant(seed + (place << _SEED_BITS), tf.int64)
+            chosen = change(chosen, seed=tf.stack([own, number]))
         return standardization(chosen), tf.gather(targets, indices)
 
     return EpochBatches(batch, steps=order.steps, batch_size=batch_size).dataset
@@ -119,6 +139,26 @@ def evaluation_batches(
         return standardization(chosen), tf.gather(targets, indices)
 
     return prepared(tf.data.Dataset.range(len(images)).batch(batch_size), batch)
+
+
+def _changes(
+    augment: bool | Augmentation | Sequence[Augmentation], shift: float, whole_pixels: bool
+) -> list[Augmentation]:
+    """Return the changes that `augment` lists, without the one that is built in."""
+    if isinstance(augment, bool):
+        return []
+    changes: list[Any] = list(augment) if isinstance(augment, list | tuple) else [augment]
+    if not all(callable(change) for change in changes):
+        raise UserError(
+            f"augment={augment!r}; expected True, False, or a list of RandomCrop(32, padding=4), "
+            "RandomHorizontalFlip() and the like."
+        )
+    if shift != _SHIFT or whole_pixels:
+        raise UserError(
+            f"shift={shift!r} and whole_pixels={whole_pixels!r} are for augment=True, and augment "
+            "is a list: remove them, or add RandomCrop(32, padding=4) to the list."
+        )
+    return changes
 
 
 def _targets(labels: npt.NDArray[Any]) -> Any:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Announce = Callable[[str], object]
 Folder = str | os.PathLike[str]
-DatasetName = Literal["fashion_mnist", "sample"]
+DatasetName = Literal["fashion_mnist", "cifar10", "sample"]
 
 # NumPy is imported by the functions: the command line asks for the names alone.
 
@@ -39,6 +39,12 @@ def _fashion_mnist(data_dir: Folder | None, announce: Announce) -> "ImageData":
     return fashion_mnist(data_dir=data_dir, announce=announce)
 
 
+def _cifar10(data_dir: Folder | None, announce: Announce) -> "ImageData":
+    from .sources import cifar10
+
+    return cifar10(data_dir=data_dir, announce=announce)
+
+
 def _sample(_: Folder | None, announce: Announce) -> "ImageData":
     from .sources import fashion_mnist
 
@@ -47,6 +53,7 @@ def _sample(_: Folder | None, announce: Announce) -> "ImageData":
 
 DATASETS: dict[DatasetName, Dataset] = {
     "fashion_mnist": Dataset(training_images=60_000, load=_fashion_mnist),
+    "cifar10": Dataset(training_images=50_000, load=_cifar10),
     "sample": Dataset(training_images=10_000, load=_sample, is_embedded=True),
 }
 MOST_IMAGES = max(one.training_images for one in DATASETS.values())

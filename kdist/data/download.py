@@ -16,7 +16,12 @@ class DownloadError(Exception):
 
 
 def download(
-    url: str, target: Path, *, verify: Callable[[Path], object], timeout_s: float = 10.0
+    url: str,
+    target: Path,
+    *,
+    verify: Callable[[Path], object],
+    timeout_s: float = 10.0,
+    begin: Callable[[], object] | None = None,
 ) -> None:
     """Download `url` to `target`, which appears only when it is complete and verified.
 
@@ -26,6 +31,7 @@ def download(
         verify: Called with the path of the downloaded file; its exceptions, except `OSError`, are
             passed on.
         timeout_s: Longest wait for an answer, in seconds.
+        begin: Called once the server has answered, before the download.
 
     Raises:
         DownloadError: If there is no network, no such file, or no space to write it.
@@ -34,19 +40,23 @@ def download(
         target.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(target) as part:
             part.touch()  # fails before the download if the file cannot be written
-            _fetch(url, part, timeout_s)
+            _fetch(url, part, timeout_s, begin)
             verify(part)
     except OSError as error:
         path = error.filename2 or error.filename or target
         raise DownloadError(f"cannot write {path}: {error_text(error)}") from error
 
 
-def _fetch(url: str, path: Path, timeout_s: float) -> None:
+def _fetch(
+    url: str, path: Path, timeout_s: float, begin: Callable[[], object] | None = None
+) -> None:
     try:
         with (
             urllib.request.urlopen(url, timeout=timeout_s) as answer,  # noqa: S310
             path.open("wb") as file,
         ):
+            if begin is not None:
+                begin()
             shutil.copyfileobj(answer, file)
             length = answer.headers.get("Content-Length", "")
             if length.isdigit() and file.tell() != int(length):

@@ -31,7 +31,13 @@ def l2_factor(name: str, wd: float) -> float:
 
 
 def make_optimizer(
-    name: str, rate: Any, *, momentum: float | None, wd: float, ema_momentum: float | None = None
+    name: str,
+    rate: Any,
+    *,
+    momentum: float | None,
+    wd: float,
+    ema_momentum: float | None = None,
+    ema_warmup: bool = False,
 ) -> Any:
     """Make the optimizer called `name`.
 
@@ -42,14 +48,24 @@ def make_optimizer(
         momentum: Momentum of SGD and LARS; `None` for the default.
         wd: Weight decay of AdamW, NovoGrad and LARS.
         ema_momentum: Momentum of the moving average of weights; `None` for no average.
+        ema_warmup: Whether the average begins with a small momentum.
     """
+    average: dict[str, Any] = {}
+    if ema_momentum is not None:
+        average = {"use_ema": True, "ema_momentum": ema_momentum}
+    optimizer = _make(name, rate, momentum, wd, average)
+    if not ema_warmup:
+        return optimizer
+    from . import warm_up_ema
+
+    return warm_up_ema(optimizer)
+
+
+def _make(name: str, rate: Any, momentum: float | None, wd: float, average: dict[str, Any]) -> Any:
     import keras
 
     from . import LARS, NovoGrad
 
-    average: dict[str, Any] = {}
-    if ema_momentum is not None:
-        average = {"use_ema": True, "ema_momentum": ema_momentum}
     momentum = _DEFAULT_MOMENTUM.get(name, 0.0) if momentum is None else momentum
     match name:
         case "sgd" | "momentum":

@@ -62,6 +62,7 @@ class TrainConfig(
                 f"warmup_epochs={self.warmup_epochs:g} reaches beyond epoch {LAB_EPOCHS[0]}, where"
                 " schedule=lab first lowers the rate: lower it, or choose another schedule"
             )
+        self._check_idle()
         check_data_dir(self.dataset, self.data_dir)
         if self.preemption_signal is not None and self.checkpoint_every is None:
             raise UserError(
@@ -74,6 +75,32 @@ class TrainConfig(
             log_model=self.log_model,
             profile_batches=self.profile_batches,
         )
+
+    def _check_idle(self) -> None:
+        """Reject settings that do nothing beside others.
+
+        Raises:
+            UserError: There is one.
+        """
+        if self.ema_warmup and self.ema_momentum is None:
+            raise UserError(
+                "ema_warmup=True does nothing without a moving average of the weights: pass"
+                " ema_momentum, such as 0.999, or remove it"
+            )
+        if self.schedule == "exponential" and self.decay_epochs is None:
+            raise UserError(
+                "schedule=exponential needs decay_epochs, the epochs after which it multiplies the"
+                f" learning rate by decay_rate={self.decay_rate:g}: pass decay_epochs"
+            )
+        if self.schedule != "exponential":
+            given = f"decay_epochs={self.decay_epochs}"
+            if self.decay_epochs is None:
+                given = f"decay_rate={self.decay_rate:g}"
+            if self.decay_epochs is not None or self.decay_rate != Optimization.decay_rate:
+                raise UserError(
+                    f"{given} does nothing with schedule={self.schedule}: remove it, or pass"
+                    " schedule=exponential"
+                )
 
     @property
     def trackers(self) -> tuple[str, ...]:

@@ -53,6 +53,7 @@ def make_model(
                 momentum=config.momentum,
                 wd=config.wd,
                 ema_momentum=config.ema_momentum,
+                ema_warmup=config.ema_warmup,
             ),
             loss,
             metrics=["accuracy"],

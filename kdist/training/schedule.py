@@ -31,4 +31,11 @@ def run_schedule(config: TrainConfig, learning_rate: float, *, steps_per_epoch: 
         schedule = keras.optimizers.schedules.PolynomialDecay(
             learning_rate, steps, end_learning_rate=0.0
         )
+    elif config.schedule == "exponential":
+        schedule = keras.optimizers.schedules.ExponentialDecay(
+            learning_rate,
+            decay_steps=max(1, round((config.decay_epochs or 1) * steps_per_epoch)),
+            decay_rate=config.decay_rate,
+            staircase=True,
+        )
     return WarmUp(schedule, steps=warmup_steps) if warmup_steps else schedule

@@ -35,7 +35,8 @@ class Data:
 
     Attributes:
         dataset: Data set; `fashion_mnist` falls back to the embedded sample if unavailable.
-        data_dir: Folder with the files of the data set, such as the four of Fashion-MNIST.
+        data_dir: Folder with the files of the data set: the four of Fashion-MNIST, or the six of
+            CIFAR-10 or their archive.
         subset: Train on this many images only (the first ones), and test on at most as many.
         augment: Randomly flip and shift the training images.
         shift: Largest shift, as a fraction of height and width.
@@ -97,8 +98,13 @@ class Optimization:
         label_smoothing: Fraction of each label that is spread over all classes.
         ema_momentum: Momentum per step of a moving average of the weights, which is validated and
             saved instead of them.
-        schedule: Learning rate after the warm-up: constant, decaying to 0, or divided by 10 at
-            epochs 15, 25 and 35 (`lab`).
+        ema_warmup: Begin with a small `ema_momentum`, at most (1 + steps) / (10 + steps), so that
+            the average soon forgets the first weights.
+        schedule: Learning rate after the warm-up: constant, decaying to 0 (`cosine`, `linear`),
+            multiplied by `decay_rate` every `decay_epochs` epochs (`exponential`), or divided by 10
+            at epochs 15, 25 and 35 (`lab`).
+        decay_epochs: Epochs after which the schedule `exponential` lowers the learning rate.
+        decay_rate: Factor by which it does so.
         warmup_epochs: Epochs over which the learning rate rises from 0.
     """
 
@@ -108,7 +114,10 @@ class Optimization:
     momentum: Share | None = None
     label_smoothing: Share = 0.0
     ema_momentum: Share | None = None
-    schedule: Literal["constant", "cosine", "linear", "lab"] = "constant"
+    ema_warmup: bool = False
+    schedule: Literal["constant", "cosine", "linear", "exponential", "lab"] = "constant"
+    decay_epochs: Annotated[float, Gt(0)] | None = None
+    decay_rate: Annotated[float, Gt(0), Lt(1)] = 0.1
     warmup_epochs: Annotated[float, Ge(0)] = 0.0
 
 

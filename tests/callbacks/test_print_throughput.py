@@ -2,9 +2,10 @@ import csv
 import math
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.callbacks import PrintThroughput, print_throughput
+from kdist.callbacks import Checkpoint, PrintThroughput, print_throughput
 from kdist.errors import UserError
 from kdist.performance.flops import training_flops
 from tiny_training import (
@@ -165,6 +166,7 @@ def test_the_state_holds_all_epochs():
         "warm_images": IMAGES,
         "warm_seconds": STEPS * STEP_SECONDS,
         "warm_steps": STEPS,
+        "interval": [0] * 5,
     }
     clock = FakeClock()
     resumed = PrintThroughput(clock=clock)
@@ -187,3 +189,116 @@ def test_keras_reads_the_logs_of_a_step_before_a_callback_sees_them(verbose):
 def test_a_number_of_images_that_is_none_is_refused(total):
     with pytest.raises(UserError, match="total_images is"):
         PrintThroughput(total)
+
+
+# Lines every few steps
+
+
+def lines_every(every, *, clock=None, callbacks=(), total_images=None, **options):
+    clock = clock or FakeClock()
+    callback = PrintThroughput(total_images, every=every, clock=clock)
+    tiny_fit([Ticker(clock), callback, *callbacks], **options)
+    return callback
+
+
+def step_lines(capsys):
+    lines = capsys.readouterr().out.splitlines()
+    return [line for line in lines if line.startswith("step ")]
+
+
+def fresh_model(**options):
+    """A model that does not learn, so that every step's loss is known."""
+    model = tiny_model(**options)
+    model.optimizer.learning_rate = 0.0
+    kernel = np.zeros(model.layers[-1].kernel.shape)
+    model.layers[-1].set_weights([kernel, np.array([0.0, 2.0])])
+    return model
+
+
+def expected_lines(every, epochs, classes):
+    """Per epoch batches of 4, 4 and 2 images; the loss of an image depends on its class alone."""
+    of_class = [math.log(1 + math.exp(2)), math.log(1 + math.exp(-2))]
+    batches_of_epoch = [classes[at : at + BATCH] for at in range(0, len(classes), BATCH)]
+    steps = batches_of_epoch * epochs
+    lines = []
+    for end in range(every, len(steps) + 1, every):
+        images = [one for batch in steps[end - every : end] for one in batch]
+        loss = sum(of_class[one] for one in images) / len(images)
+        rate = len(images) / (every * STEP_SECONDS)
+        lines.append(
+            f"step {end}, loss = {loss:.2f} ({rate:.1f} examples/sec; {STEP_SECONDS:.3f} sec/batch)"
+        )
+    return lines
+
+
+CLASSES = [0, 0, 1, 0, 1, 1, 1, 0, 0, 0]
+
+
+def of_classes():
+    x = np.zeros((IMAGES, 3), "float32")
+    return tf.data.Dataset.from_tensor_slices((x, np.array(CLASSES))).batch(BATCH)
+
+
+@pytest.mark.parametrize("replicas", [None, 2])
+def test_a_line_every_few_steps_over_epochs_and_replicas(replicas, capsys):
+    model = fresh_model(replicas=replicas)
+    for every in (1, 2, 5):
+        model.optimizer.iterations.assign(0)
+        lines_every(every, model=model, x=of_classes())
+        assert step_lines(capsys) == expected_lines(every, 3, CLASSES)
+
+
+def test_several_steps_in_one_execution_are_one_time(capsys):
+    lines_every(2, model=fresh_model(steps_per_execution=3), x=of_classes(), epochs=2)
+    # After steps 3 and 6, in which steps 2, 4 and 6 are.
+    assert [line.partition(",")[0] for line in step_lines(capsys)] == ["step 3", "step 6"]
+
+
+def test_steps_are_counted_on_in_another_fit(capsys):
+    model = fresh_model()
+    lines_every(3, model=model, x=of_classes(), epochs=1)
+    lines_every(3, model=model, x=of_classes(), epochs=1)
+    assert [line.partition(",")[0] for line in step_lines(capsys)] == ["step 3", "step 6"]
+
+
+def test_a_resumed_training_prints_the_same_lines(capsys, tmp_path):
+    class KilledError(Exception):
+        pass
+
+    class KillAt(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if (self.model.optimizer.iterations == 5).numpy():
+                raise KilledError
+
+    def run(*more):
+        model = fresh_model()
+        clock = FakeClock()
+        checkpoint = Checkpoint(tmp_path / "kept", every_steps=1, verbose=0)
+        lines_every(2, clock=clock, model=model, x=of_classes(), callbacks=[checkpoint, *more])
+
+    with pytest.raises(KilledError):
+        run(KillAt())
+    before = step_lines(capsys)
+    run()
+    assert [*before, *step_lines(capsys)] == expected_lines(2, 3, CLASSES)
+
+
+def test_a_given_number_of_images_and_an_own_step(capsys):
+    lines_every(3, total_images=30, model=tiny_model(model_class=OwnStep), epochs=2)
+    rate = 30 / (3 * STEP_SECONDS)
+    lines = [line.partition("(")[2] for line in step_lines(capsys)]
+    assert lines == [f"{rate:.1f} examples/sec; {STEP_SECONDS:.3f} sec/batch)"] * 2
+
+
+def test_a_line_ends_the_line_of_a_progress_bar(capsys):
+    lines_every(2, model=fresh_model(), x=of_classes(), epochs=1, verbose=1)
+    out = capsys.readouterr().out
+    assert "\nstep 2, loss = " in out
+    lines_every(2, model=fresh_model(), x=of_classes(), epochs=1, verbose=2)
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].startswith("step 2, loss = ")
+
+
+def test_every_has_to_be_an_integer():
+    with pytest.raises(UserError, match="every is 0, but has to be an integer of at least 1"):
+        PrintThroughput(every=0)

@@ -5,6 +5,7 @@ import os
 import re
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,7 @@ def test_help_imports_nothing_heavy(arguments):
         (["--epochs", "1.5"], "Invalid value for --epochs: expected an integer, received '1.5'"),
         (["--dataset", "sample", "--data-dir", "/data"], "the sample is embedded"),
         (["--data-dir", "/no/such/folder"], "/no/such/folder"),
+        (["--dataset", "cifar10", "--data-dir", "/no"], "'/no' does not exist; expected the 6"),
         (["--dataset", "sample", "--subset", "20000"], "20000"),
         (["--dataset", "sample", "--run-dir", sys.executable], "cannot write"),
         (["--recipe", "slow"], "recipe has to be one of"),
@@ -81,6 +83,18 @@ def test_a_mistake_is_one_line_and_exit_2_before_tensorflow(arguments, words):
     assert stderr.count("\n") == 1
     assert stderr.startswith("kdist: error: ")
     assert words in stderr
+
+
+def test_a_data_set_without_network_is_one_line_that_says_how_to_get_it(tmp_path, monkeypatch):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and listens not
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{nobody.getsockname()[1]}")
+        monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+        code, imported, stderr = imported_by(["train", "--dataset", "cifar10"])
+    assert (code, imported) == ("CODE 2", "IMPORTED")
+    assert stderr.count("\n") == 1
+    assert "kdist: error: CIFAR-10 was not found and could not be downloaded (no network" in stderr
+    assert "cifar-10-python.tar.gz elsewhere, and pass the file or its folder as" in stderr
 
 
 def test_checkpoints_are_listed_and_verified_without_tensorflow(tmp_path):

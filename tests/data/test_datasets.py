@@ -13,9 +13,13 @@ def test_every_name_has_an_entry():
 
 
 def test_the_full_set_has_as_many_images_as_its_files():
+    from kdist.data.cifar10_files import VERSIONS
     from kdist.data.fashion_mnist_files import FILES
 
     assert DATASETS["fashion_mnist"].training_images == FILES[0].shape[0]
+    for version in VERSIONS:
+        training = version.images * (len(version.files) - 1)
+        assert DATASETS["cifar10"].training_images == training
 
 
 @pytest.mark.parametrize("name", [name for name, one in DATASETS.items() if one.is_embedded])
@@ -31,7 +35,10 @@ def test_an_embedded_set_has_its_images_and_no_folder(name):
         TrainConfig(dataset=name, data_dir="here")
 
 
-def test_another_set_is_read_from_a_folder_or_found():
-    check_data_dir("fashion_mnist", "here")
-    assert needs_no_download("fashion_mnist", "here")
-    assert not needs_no_download("fashion_mnist", None)
+@pytest.mark.parametrize("name", [name for name, one in DATASETS.items() if not one.is_embedded])
+def test_another_set_is_read_from_a_folder_or_found(name):
+    check_data_dir(name, "here")
+    assert needs_no_download(name, "here")
+    assert not needs_no_download(name, None)
+    with pytest.raises(UserError, match="data_dir 'here' .*; expected the . files of"):
+        DATASETS[name].load("here", print)

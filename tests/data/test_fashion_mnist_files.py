@@ -7,7 +7,7 @@ import kdist.data
 import numpy as np
 import pytest
 from kdist.data.fashion_mnist_files import missing_files, read_folder, read_sample
-from kdist.data.sources import DEBIAN, keras_cache
+from kdist.data.sources import DEBIAN, keras_datasets
 
 FOLDER = resources.files("kdist.data")
 
@@ -42,7 +42,14 @@ def test_the_sample_is_the_beginning_of_the_published_files(part, sha256):
 
 
 def test_the_sample_is_the_beginning_of_the_full_set():
-    folder = next((place for place in (keras_cache(), DEBIAN) if not missing_files(place)), None)
+    folder = next(
+        (
+            place
+            for place in (keras_datasets() / "fashion-mnist", DEBIAN)
+            if not missing_files(place)
+        ),
+        None,
+    )
     if folder is None:
         pytest.skip("the full Fashion-MNIST is neither in the Keras cache nor installed")
     full, sample = read_folder(folder), read_sample()
@@ -63,8 +70,16 @@ def test_the_notice_lies_beside_the_sample():
 
 def test_the_public_names():
     assert sorted(kdist.data.__all__) == [
+        "ColorJitter",
         "ImageData",
+        "RandomAffine",
+        "RandomBrightness",
+        "RandomContrast",
+        "RandomCrop",
+        "RandomHorizontalFlip",
         "Standardization",
+        "center_crop",
+        "cifar10",
         "evaluation_batches",
         "fashion_mnist",
         "random_flip_and_shift",

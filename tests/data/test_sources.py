@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from kdist.data import fashion_mnist
 from kdist.data.fashion_mnist_files import IdxFile
-from kdist.data.sources import find_fashion_mnist, keras_cache
+from kdist.data.sources import find_fashion_mnist, keras_datasets
 from kdist.errors import UserError
 
 RANDOM = np.random.default_rng(1)
@@ -189,12 +189,12 @@ def test_a_download_of_something_else_is_an_error_and_is_not_kept(places):
 def test_the_cache_is_where_keras_has_it(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KERAS_HOME", raising=False)
-    assert keras_cache() == tmp_path / ".keras/datasets/fashion-mnist"
+    assert keras_datasets() == tmp_path / ".keras/datasets"
     monkeypatch.setenv("KERAS_HOME", "~/elsewhere")
-    assert keras_cache() == tmp_path / "elsewhere/datasets/fashion-mnist"
+    assert keras_datasets() == tmp_path / "elsewhere/datasets"
     monkeypatch.delenv("KERAS_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "none"))
-    assert keras_cache() == Path("/tmp/.keras/datasets/fashion-mnist")
+    assert keras_datasets() == Path("/tmp/.keras/datasets")
 
 
 def test_loading_needs_no_tensorflow():

@@ -82,7 +82,7 @@ def test_the_defaults_are_the_labs():
         ({"base_lr": "0.1"}, "base_lr has to be a number"),
         ({"wd": -1e-9}, "wd has to be at least 0"),
         ({"target_accuracy": 85}, "target_accuracy has to be above 0 and below 1, received 85"),
-        ({"dataset": "mnist"}, "dataset has to be one of fashion_mnist, sample"),
+        ({"dataset": "mnist"}, "dataset has to be one of fashion_mnist, cifar10, sample"),
         ({"lr_rule": "cubic"}, "lr_rule has to be one of linear"),
         ({"schedule": "steps"}, "schedule has to be one of constant"),
         ({"warmup_epochs": 5, "epochs": 5}, "leaves none of epochs=5"),
@@ -134,6 +134,7 @@ def test_what_may_be_shared_holds_no_path():
         *("dataset", "subset", "augment", "shift", "whole_pixels", "depth", "width", "stem_pool"),
         *("dropout", "wd", "replicas", "batch_size", "val_batch_size", "base_lr", "lr_rule"),
         *("optimizer", "momentum", "label_smoothing", "ema_momentum", "precision", "xla", "seed"),
-        *("schedule", "warmup_epochs", "epochs", "target_accuracy", "target_train_accuracy"),
+        *("schedule", "decay_epochs", "decay_rate", "ema_warmup", "warmup_epochs", "epochs"),
+        *("target_accuracy", "target_train_accuracy"),
         *("patience", "time_budget"),
     }

@@ -40,7 +40,8 @@ CANARIES = {
     "metric": "_fn _fn_kwargs _variables",
     "batch_norm": "_moments _reduction_axes",
     "optimizer": "_distribution_strategy _get_variable_index _learning_rate"
-    " _model_variables_moving_average _trainable_variables",
+    " _model_variables_moving_average _trainable_variables"
+    " _update_model_variables_moving_average",
     "multi_optimizer": "_inner_optimizers",
     "scaled_optimizer": "inner_optimizer",
     "checkpoints": "_batches_seen_since_last_saving _last_batch_seen",

@@ -1,0 +1,128 @@
+"""TensorFlow 1's CIFAR-10 trainer for several GPUs, `cifar10_multi_gpu_train.py`, on kdist.
+
+    python examples/cifar10_towers.py --num-gpus 2                    # without GPUs: the CPU in two
+    python examples/cifar10_towers.py --max-steps 200 --data-dir cifar-10-batches-bin
+
+Prints a line every 10 steps, `step 120, loss = 1.83 (2140.3 examples/sec; 0.060 sec/batch)`, and
+after each epoch the accuracy of the averaged weights on all test images ("precision @ 1"). Killed
+and started again, it continues from its newest checkpoint; finished, it does nothing more, so that
+another `--max-steps` needs another `--train-dir`.
+
+What the old program did, and what takes its place:
+
+    =========================================  ====================================================
+    one tower per GPU, gradients averaged by   `kdist.MirroredStrategy`: the step of one GPU on the
+    hand; right if towers' batches are equal   global batch, whatever the replicas' parts of it are
+    the loss of the last tower was printed     the loss of the global batch (`PrintThroughput`)
+    average of weights and update unordered    the average follows the update (`warm_up_ema`)
+    rate 0.1, a tenth every 350 epochs; 1 GPU  the same schedule; `--decay-epochs` for one that is
+    never came there in 100,000 steps          reached
+    queues, `distorted_inputs`                 `kdist.data.training_batches`: batch k of epoch e
+                                               depends on the seed, e and k alone
+    `--train_dir` was deleted at the start     `Checkpoint`: continued from there, exactly
+    cifar10_eval.py, every 300 s               `SwapEMAWeights` and `validation_data`, each epoch
+    `assert not np.isnan(loss_value)`          `StopAtNonFinite`, which names epoch and step
+    `tf.nn.lrn`                                `kdist.layers.LocalResponseNormalization`
+    =========================================  ====================================================
+"""
+
+import argparse
+import math
+
+import kdist
+import keras
+import tensorflow as tf
+from kdist.callbacks import Checkpoint, PrintThroughput, StopAtNonFinite
+from kdist.data import RandomBrightness, RandomContrast, RandomCrop, RandomHorizontalFlip
+from kdist.models import Cifar10Net
+
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--max-steps", type=int, default=1_000_000, help="steps of the training")
+parser.add_argument("--batch-size", type=int, default=128, help="images per replica and step")
+parser.add_argument("--num-gpus", type=int, help="default: every GPU, else the CPU")
+parser.add_argument(
+    "--data-dir", help="folder or archive of CIFAR-10; default: found or downloaded"
+)
+parser.add_argument("--train-dir", default="cifar10_train", help="checkpoints and TensorBoard")
+parser.add_argument("--decay-epochs", type=float, default=350.0, help="epochs per decay")
+parser.add_argument("--subset", type=int, help="train on this many images only")
+args = parser.parse_args()
+
+strategy = kdist.MirroredStrategy(replicas=args.num_gpus)
+global_batch = args.batch_size * strategy.num_replicas_in_sync
+keras.utils.set_random_seed(0)
+
+# 1. Random crops of 24x24 pixels, mirrored, darker or brighter, of more or less contrast; each
+#    image standardized. Evaluated is the middle of the images.
+data = kdist.data.cifar10(data_dir=args.data_dir)
+if args.subset is not None:
+    data = data.subset(args.subset)
+train = kdist.data.training_batches(
+    data.train_images,
+    data.train_labels,
+    batch_size=global_batch,
+    seed=0,
+    augment=[
+        RandomCrop(24),
+        RandomHorizontalFlip(),
+        RandomBrightness(63),
+        RandomContrast(0.2, 1.8),
+    ],
+    standardization=tf.image.per_image_standardization,
+)
+test = kdist.data.evaluation_batches(
+    kdist.data.center_crop(data.test_images, 24),
+    data.test_labels,
+    batch_size=1000,
+    standardization=tf.image.per_image_standardization,
+)
+
+# 2. The network, 1,068,298 parameters, and the rate, which does not grow with the GPUs.
+images = len(data.train_images)
+rate = keras.optimizers.schedules.ExponentialDecay(
+    0.1,
+    decay_steps=max(1, int(images / global_batch * args.decay_epochs)),
+    decay_rate=0.1,
+    staircase=True,
+)
+model = strategy.build(Cifar10Net)
+with strategy.scope():
+    sgd = keras.optimizers.SGD(rate, use_ema=True, ema_momentum=0.9999)
+    model.compile(
+        kdist.optimizers.warm_up_ema(sgd),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+
+
+class StopAtStep(keras.callbacks.Callback):
+    """Ends the training after its last step, which may be amid an epoch."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        """Count the steps of the optimizer, also those before a resumed training."""
+        super().on_train_batch_end(batch, logs)
+        if self.model.optimizer.iterations.numpy() >= args.max_steps:
+            self.model.stop_training = True
+
+
+# 3. Stock `fit`.
+finite = StopAtNonFinite()
+model.fit(
+    train,
+    validation_data=test,
+    epochs=math.ceil(args.max_steps / math.ceil(images / global_batch)),
+    shuffle=False,  # the pipeline has shuffled already
+    verbose=2,
+    callbacks=[
+        keras.callbacks.SwapEMAWeights(),
+        finite,
+        PrintThroughput(every=10),
+        keras.callbacks.TensorBoard(
+            f"{args.train_dir}/tensorboard", update_freq=100, histogram_freq=1
+        ),
+        StopAtStep(),
+        Checkpoint(f"{args.train_dir}/checkpoints", every_steps=1000),
+    ],
+)
+if finite.found:
+    raise SystemExit(1)

@@ -1,0 +1,128 @@
+"""Crops of images: at random places for training, in the middle for evaluation."""
+
+import typing
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import tensorflow as tf
+
+from ..arguments import as_integer
+from ..errors import UserError
+from .per_image import as_images, check_size, draw
+
+PaddingMode = Literal["constant", "edge", "reflect", "symmetric"]
+PADDING_MODES: tuple[str, ...] = typing.get_args(PaddingMode)
+
+
+class RandomCrop:
+    """Cuts a window out of each image, at a random place: one for `training_batches(augment=…)`.
+
+    All places have the same probability, and are independent for every image.
+
+    Args:
+        size: Height and width of the windows in pixels, or one number for both.
+        padding: Pixels to put around the images before, on each side; `RandomCrop(32, padding=4)`
+            shifts images of 32x32 pixels by at most 4.
+        padding_mode: What these pixels are: black ("constant"), as the nearest pixel inside
+            ("edge"), or the image mirrored, without ("reflect") or with ("symmetric") the pixel at
+            its edge.
+
+    Call arguments:
+        images: float32, (images, height, width, channels).
+        seed: Two integers; the same seed gives the same result for the same number of images.
+
+    Raises:
+        UserError: An argument is out of range, or the images are smaller than the windows.
+
+    Example:
+        >>> RandomCrop(24)(tf.zeros((128, 32, 32, 3)), seed=(2026, 1)).shape
+        TensorShape([128, 24, 24, 3])
+    """
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        *,
+        padding: int = 0,
+        padding_mode: PaddingMode = "constant",
+    ) -> None:
+        self.size = check_size(size)
+        whole = as_integer(padding)
+        if whole is None or whole < 0:
+            raise UserError(f"padding={padding!r}; expected an integer of at least 0, in pixels.")
+        if padding_mode not in PADDING_MODES:
+            raise UserError(
+                f"padding_mode={padding_mode!r}; expected one of {', '.join(PADDING_MODES)}."
+            )
+        self.padding, self.padding_mode = whole, padding_mode
+
+    def __call__(self, images: Any, *, seed: Any) -> Any:
+        """Return a window of each image; see the class."""
+        images = as_images(images)
+        _check_fits(images, self.size, self.padding)
+        channels = images.shape[3]
+        if self.padding:
+            images = self._padded(images)
+        free = tf.cast(tf.shape(images)[1:3] - self.size, tf.float32)
+        # The product may be rounded up to the number of places.
+        places = tf.minimum(tf.floor(tf.stack(draw(2, images, seed), 1) * (free + 1)), free)
+        # This beats gathering rows and columns, and pixels.
+        windows = tf.image.extract_glimpse(
+            images, self.size, places, centered=False, normalized=False, noise="zero"
+        )
+        return tf.ensure_shape(windows, (images.shape[0], *self.size, channels))
+
+    def _padded(self, images: Any) -> Any:
+        sides = (self.padding, self.padding)
+        if self.padding_mode == "constant":
+            return tf.pad(images, ((0, 0), sides, sides, (0, 0)))
+        for axis in (1, 2):
+            size = tf.shape(images)[axis]
+            if self.padding_mode == "edge":
+                places = tf.clip_by_value(tf.range(-self.padding, size + self.padding), 0, size - 1)
+            else:
+                least = self.padding + (self.padding_mode == "reflect")
+                if images.shape[axis] is not None and images.shape[axis] < least:
+                    raise UserError(
+                        f"padding={self.padding} of images of {images.shape[1]}x{images.shape[2]} "
+                        f"pixels has no {self.padding_mode} pixels to take: choose a smaller one."
+                    )
+                places = tf.pad(tf.range(size), (sides,), self.padding_mode)
+            images = tf.gather(images, places, axis=axis)
+        return images
+
+
+def center_crop(images: Any, size: int | Sequence[int]) -> Any:
+    """Cut the middle out of images, as for the evaluation of what `RandomCrop` has trained.
+
+    Args:
+        images: (images, height, width, channels): a NumPy array or a tensor.
+        size: Height and width in pixels, or one number for both.
+
+    Returns:
+        The same kind and type of images, (images, *size, channels). Where an odd number of pixels
+        is cut off, one more is at the bottom and right.
+
+    Raises:
+        UserError: `size` is out of range, or the images are smaller.
+
+    Example:
+        >>> center_crop(data.test_images, 24).shape
+        (10000, 24, 24, 3)
+    """
+    height, width = check_size(size)
+    _check_fits(images, (height, width), 0)
+    top, left = (images.shape[1] - height) // 2, (images.shape[2] - width) // 2
+    return images[:, top : top + height, left : left + width]
+
+
+def _check_fits(images: Any, size: tuple[int, int], padding: int) -> None:
+    sides = images.shape[1:3]
+    if any(
+        side is not None and side + 2 * padding < one for side, one in zip(sides, size, strict=True)
+    ):
+        padded = f" and padding={padding}" if padding else ""
+        raise UserError(
+            f"A window of {size[0]}x{size[1]} pixels was asked for of images of "
+            f"{sides[0]}x{sides[1]} pixels{padded}: choose a smaller size."
+        )

@@ -1,0 +1,123 @@
+"""The convolutional network of TensorFlow's CIFAR-10 tutorial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import keras
+from keras import layers
+
+from ..arguments import is_real_within
+from ..errors import UserError
+from ..layers import LocalResponseNormalization
+from .arguments import check_range, check_shape
+from .wide_resnet import default_batch_norm
+
+Normalization = Literal["lrn", "batch"]
+_NORMALIZATIONS = ("lrn", "batch", None)
+_CHANNELS_LAST = "channels_last"
+
+
+def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.applications are
+    *,
+    input_shape: Sequence[int] = (24, 24, 3),
+    classes: int = 10,
+    normalization: Normalization | None = "lrn",
+    weight_decay: float = 0.002,
+    classifier_activation: str | Callable[..., Any] | None = None,
+    name: str = "cifar10_net",
+) -> Any:
+    """Build the network of TensorFlow's CIFAR-10 tutorial, from AlexNet's time, for small images.
+
+    Two 5x5 convolutions with 64 filters and ReLU; after the first 3x3 max pooling of stride 2, then
+    local response normalization, after the second first the normalization, then the pooling; dense
+    layers with 384 and 192 units and ReLU; a dense classifier. For images of 24x24x3 and 10 classes
+    it has 1,068,298 parameters in 10 variables.
+
+    Weights start from truncated normal distributions, of deviation 0.05 (convolutions), 0.04 (dense
+    layers) and 1/192 (classifier); biases from 0.1, those of the first convolution and of the
+    classifier from 0. Under a mixed precision policy the classifier computes in the policy's
+    variable dtype. The images are channels last.
+
+    Args:
+        input_shape: Shape of one image, `(height, width, channels)`. The tutorial crops 24x24 of
+            CIFAR-10's 32x32 pixels.
+        classes: Number of classes ≥ 1.
+        normalization: "lrn" is `kdist.layers.LocalResponseNormalization`, as in the tutorial, of
+            radius 4; "batch" puts batch norms in its places, with momentum 0.9; `None` nothing.
+        weight_decay: L2 penalty ≥ 0 of the kernels of the two dense layers: `weight_decay *
+            sum(square(kernel))` is added to the loss. The tutorial writes 0.002 as 0.004 times
+            `tf.nn.l2_loss`, half of the sum.
+        classifier_activation: Activation of the last layer; `None` gives logits.
+        name: Name of the model.
+
+    Returns:
+        A `keras.Model` from images `(batch, *input_shape)` to `(batch, classes)`, not compiled.
+
+    Raises:
+        UserError: An argument is out of the range given above.
+
+    Example:
+        >>> model = Cifar10Net()
+        >>> model.count_params()
+        1068298
+
+    Source: "Advanced Convolutional Neural Networks" of TensorFlow 1's tutorials (models/tutorials/
+    image/cifar10), after Krizhevsky's cuda-convnet.
+    """
+    check_range("classes", classes, 1)
+    check_shape(input_shape, _CHANNELS_LAST, halved=0, known=True)
+    if normalization not in _NORMALIZATIONS:
+        raise UserError(
+            f'normalization={normalization!r} is none of "lrn", "batch" and None: pass one.'
+        )
+    if not is_real_within(weight_decay, least=0):
+        raise UserError(f"weight_decay={weight_decay!r} is not a number ≥ 0: pass 0 for none.")
+
+    images = keras.Input(tuple(input_shape), name="images")
+    x = _pool(_conv(images, "conv1", bias=0.0), "pool1")
+    x = _normalize(x, normalization, "norm1")
+    x = _normalize(_conv(x, "conv2", bias=0.1), normalization, "norm2")
+    x = layers.Flatten(data_format=_CHANNELS_LAST, name="flatten")(_pool(x, "pool2"))
+    for layer, units in (("local3", 384), ("local4", 192)):
+        x = layers.Dense(
+            units,
+            activation="relu",
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=0.04),
+            bias_initializer=keras.initializers.Constant(0.1),
+            kernel_regularizer=keras.regularizers.L2(weight_decay) if weight_decay else None,
+            name=layer,
+        )(x)
+    outputs = layers.Dense(
+        classes,
+        activation=classifier_activation,
+        kernel_initializer=keras.initializers.TruncatedNormal(stddev=1 / 192),
+        dtype=keras.config.dtype_policy().variable_dtype,
+        name="classifier",
+    )(x)
+    return keras.Model(images, outputs, name=name)
+
+
+def _conv(x: Any, name: str, *, bias: float) -> Any:
+    return layers.Conv2D(
+        64,
+        5,
+        padding="same",
+        activation="relu",
+        data_format=_CHANNELS_LAST,
+        kernel_initializer=keras.initializers.TruncatedNormal(stddev=0.05),
+        bias_initializer=keras.initializers.Constant(bias),
+        name=name,
+    )(x)
+
+
+def _pool(x: Any, name: str) -> Any:
+    pool = layers.MaxPooling2D(3, strides=2, padding="same", data_format=_CHANNELS_LAST, name=name)
+    return pool(x)
+
+
+def _normalize(x: Any, normalization: Normalization | None, name: str) -> Any:
+    if normalization == "lrn":
+        return LocalResponseNormalization(4, bias=1.0, alpha=0.001 / 9, beta=0.75, name=name)(x)
+    return default_batch_norm(name=name, axis=-1)(x) if normalization == "batch" else x

@@ -1,0 +1,136 @@
+"""The small residual network of the speed records on CIFAR-10."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+from keras import layers
+
+from ..arguments import is_real_within
+from ..errors import UserError
+from .arguments import check_range, check_shape
+from .wide_resnet import default_batch_norm
+
+_POOLINGS = 3
+
+
+def ResNet9(  # noqa: N802 - named as a class, as the functions of keras.applications are
+    width: int = 64,
+    *,
+    input_shape: Sequence[int | None],
+    classes: int,
+    activation: str | Callable[..., Any] = "relu",
+    weight_decay: float = 0.0,
+    logit_scale: float = 0.125,
+    classifier_activation: str | Callable[..., Any] | None = "softmax",
+    data_format: str | None = None,
+    batch_norm: Callable[..., Any] = default_batch_norm,
+    name: str = "resnet9",
+) -> Any:
+    """Build ResNet-9, the network of the DAWNBench speed records on CIFAR-10.
+
+    A 3x3 convolution with `width` channels; three stages with 2, 4 and 8 times `width` channels,
+    each a 3x3 convolution and 2x2 max pooling, the first and the third followed by a residual block
+    of two 3x3 convolutions; global max pooling and a dense classifier. Each convolution is followed
+    by batch norm and the activation, and neither has a bias. For 10 classes, `width=64` has
+    6,573,120 trainable parameters; 16 has a sixteenth of the computation.
+
+    It reaches 0.94 on CIFAR-10 in 24 epochs of 512 images, with Nesterov momentum 0.9, a rate that
+    rises to a peak and falls to 0, label smoothing, `RandomCrop(32, padding=4,
+    padding_mode="reflect")` and flips. Layer names depend only on the arguments. Under a mixed
+    precision policy the logits are scaled in the policy's variable dtype.
+
+    Args:
+        width: Channels ≥ 1 of the first convolution.
+        input_shape: Shape of one image, `(height, width, channels)`, or
+            `(channels, height, width)` with `data_format="channels_first"`. Height and width are at
+            least 8, or `None` if they vary.
+        classes: Number of classes ≥ 1.
+        activation: Of all convolutions: "relu", "gelu", "celu", or a function.
+        weight_decay: L2 penalty ≥ 0: `weight_decay * sum(square(kernel))` of every kernel is added
+            to the loss.
+        logit_scale: Factor > 0 of the logits, as a temperature.
+        classifier_activation: Activation of the scaled logits; `None` gives these.
+        data_format: "channels_last" or "channels_first"; `None` uses Keras's own setting.
+        batch_norm: As in `WideResNet`.
+        name: Name of the model.
+
+    Returns:
+        A `keras.Model` from images `(batch, *input_shape)` to `(batch, classes)`, not compiled.
+
+    Raises:
+        UserError: An argument is out of the range given above.
+
+    Example:
+        >>> model = ResNet9(input_shape=(32, 32, 3), classes=10)
+        >>> model.output_shape
+        (None, 10)
+
+    Source: Page 2018, "How to Train Your ResNet"; Coleman et al. 2017, "DAWNBench".
+    """
+    data_format = data_format or keras.config.image_data_format()
+    check_range("width", width, 1)
+    check_range("classes", classes, 1)
+    check_shape(input_shape, data_format, halved=_POOLINGS)
+    if not is_real_within(weight_decay, least=0):
+        raise UserError(f"weight_decay={weight_decay!r} is not a number ≥ 0: pass 0 for none.")
+    if not is_real_within(logit_scale, least=0) or not logit_scale:
+        raise UserError(f"logit_scale={logit_scale!r} is not a number > 0: pass 1 for none.")
+    regularizer = keras.regularizers.L2(weight_decay) if weight_decay else None
+    parts = _Parts(data_format, activation, batch_norm, regularizer)
+
+    images = keras.Input(tuple(input_shape), name="images")
+    x = parts.conv(images, width, "stem")
+    for stage in range(1, _POOLINGS + 1):
+        x = parts.conv(x, width * 2**stage, f"stage{stage}", pool=True)
+        if stage != 2:
+            x = parts.residual(x, f"stage{stage}_block")
+    x = layers.GlobalMaxPooling2D(data_format=data_format, name="global_pool")(x)
+    logits = layers.Dense(
+        classes,
+        use_bias=False,
+        kernel_initializer="he_normal",
+        kernel_regularizer=regularizer,
+        name="classifier",
+    )(x)
+    precise = keras.config.dtype_policy().variable_dtype
+    outputs = layers.Rescaling(logit_scale, dtype=precise, name="logits")(logits)
+    if classifier_activation is not None:
+        outputs = layers.Activation(classifier_activation, dtype=precise, name="output")(outputs)
+    return keras.Model(images, outputs, name=name)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Parts:
+    """Parts of one network: each method adds layers to a tensor and returns their output."""
+
+    data_format: str
+    activation: str | Callable[..., Any]
+    batch_norm: Callable[..., Any]
+    regularizer: Any
+
+    def conv(self, x: Any, filters: int, prefix: str, *, pool: bool = False) -> Any:
+        x = layers.Conv2D(
+            filters,
+            3,
+            padding="same",
+            use_bias=False,
+            data_format=self.data_format,
+            kernel_initializer="he_normal",
+            kernel_regularizer=self.regularizer,
+            name=f"{prefix}_conv",
+        )(x)
+        axis = 1 if self.data_format == "channels_first" else -1
+        x = self.batch_norm(name=f"{prefix}_bn", axis=axis)(x)
+        x = layers.Activation(self.activation, name=f"{prefix}_activation")(x)
+        if not pool:
+            return x
+        return layers.MaxPooling2D(2, data_format=self.data_format, name=f"{prefix}_pool")(x)
+
+    def residual(self, x: Any, prefix: str) -> Any:
+        filters = x.shape[1 if self.data_format == "channels_first" else -1]
+        inner = self.conv(self.conv(x, filters, f"{prefix}1"), filters, f"{prefix}2")
+        return layers.Add(name=f"{prefix}_add")([x, inner])

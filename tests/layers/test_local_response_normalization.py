@@ -1,0 +1,174 @@
+"""The layer against TensorFlow's operation and against the formula, summed channel by channel."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kdist import MirroredStrategy
+from kdist.errors import UserError
+from kdist.layers import LocalResponseNormalization
+
+TOWER = {"depth_radius": 4, "bias": 1.0, "alpha": 0.001 / 9, "beta": 0.75}
+OPTIONS = st.fixed_dictionaries(
+    {
+        "depth_radius": st.integers(0, 8),
+        "bias": st.floats(0.5, 3),
+        "alpha": st.floats(0, 1),
+        "beta": st.sampled_from([0.0, 0.5, 0.75, 1.0]) | st.floats(0, 2),
+    }
+)
+SHAPES = st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(1, 4), st.integers(1, 20))
+
+
+def values(shape, seed=0, dtype=np.float32):
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+def output_and_gradient(normalize, x, upstream):
+    x, upstream = tf.constant(x), tf.constant(upstream)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = normalize(x)
+    return y.numpy(), tape.gradient(y, x, upstream).numpy()
+
+
+def by_hand(x, depth_radius, bias, alpha, beta):
+    """The definition, in which tf.GradientTape may differentiate as often as it likes."""
+    channels = x.shape[-1]
+    sums = [
+        tf.reduce_sum(x[..., max(0, at - depth_radius) : at + depth_radius + 1] ** 2, -1)
+        for at in range(channels)
+    ]
+    return x / (bias + alpha * tf.stack(sums, -1)) ** beta
+
+
+@settings(deadline=None, max_examples=40)
+@given(shape=SHAPES, options=OPTIONS)
+def test_it_is_tensorflows_forward_and_backward(shape, options):
+    x, upstream = values(shape), values(shape, seed=1)
+    layer = LocalResponseNormalization(**options)
+    ours = output_and_gradient(layer, x, upstream)
+    stock = output_and_gradient(
+        lambda x: tf.nn.local_response_normalization(x, **options), x, upstream
+    )
+    for one, other in zip(ours, stock, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=4e-6)
+
+
+def test_the_towers_is_tensorflows_to_a_millionth():
+    x, upstream = values((16, 12, 12, 64)), values((16, 12, 12, 64), seed=1)
+    ours = output_and_gradient(LocalResponseNormalization(**TOWER), x, upstream)
+    stock = output_and_gradient(
+        lambda x: tf.nn.local_response_normalization(x, **TOWER), x, upstream
+    )
+    for one, other in zip(ours, stock, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+
+
+def test_the_defaults_are_tensorflows():
+    x = values((2, 3, 3, 16))
+    expected = tf.nn.local_response_normalization(x)
+    np.testing.assert_allclose(LocalResponseNormalization()(x), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(5, 6), (2, 3, 6), (2, 2, 2, 2, 6)])
+def test_any_rank_and_a_batch_of_unknown_size(shape):
+    layer = LocalResponseNormalization(2)
+    x = values(shape)
+    graph = tf.function(layer, input_signature=[tf.TensorSpec((None, *shape[1:]))])
+    np.testing.assert_allclose(graph(x), by_hand(tf.constant(x), 2, 1, 1, 0.5), atol=1e-6)
+    assert graph.get_concrete_function().output_shapes.as_list() == [None, *shape[1:]]
+    compiled = tf.function(layer, jit_compile=True)
+    np.testing.assert_allclose(compiled(x), graph(x), atol=1e-6)
+
+
+@settings(deadline=None, max_examples=10)
+@given(options=OPTIONS)
+def test_float64_and_second_derivatives(options):
+    x, upstream, third = (tf.constant(values((2, 7), seed, np.float64)) for seed in range(3))
+
+    def twice(normalize):
+        with tf.GradientTape() as outer:
+            outer.watch([x, upstream])
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                y = normalize(x)
+            gradient = inner.gradient(y, x, upstream)
+        return [y, gradient, *outer.gradient(gradient, [x, upstream], third)]
+
+    layer = LocalResponseNormalization(**options, dtype="float64")
+    for ours, expected in zip(twice(layer), twice(lambda x: by_hand(x, **options)), strict=True):
+        assert ours.dtype == tf.float64
+        np.testing.assert_allclose(ours, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_mixed_precision_sums_in_float32(policy):
+    layer = LocalResponseNormalization(**TOWER, dtype=policy)
+    x = tf.cast(values((4, 3, 3, 64)) * 30, layer.compute_dtype)  # alpha * sum is about 0.9
+    upstream = tf.ones_like(x)
+    y, gradient = output_and_gradient(layer, x, upstream)
+    assert y.dtype == gradient.dtype == layer.compute_dtype
+    exact = output_and_gradient(
+        lambda x: by_hand(x, **TOWER), tf.cast(x, tf.float64), tf.cast(upstream, tf.float64)
+    )
+    step = {"mixed_float16": 2**-11, "mixed_bfloat16": 2**-8}[policy]
+    np.testing.assert_allclose(y.astype(float), exact[0], rtol=1.01 * step)
+    np.testing.assert_allclose(gradient.astype(float), exact[1], rtol=1.01 * step, atol=1e-3)
+
+
+def test_it_is_saved_with_its_arguments(tmp_path):
+    inputs = keras.Input((4, 4, 6))
+    model = keras.Model(inputs, LocalResponseNormalization(**TOWER, name="norm")(inputs))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras").get_layer("norm")
+    assert {name: getattr(loaded, name) for name in TOWER} == TOWER
+    x = values((2, 4, 4, 6))
+    np.testing.assert_array_equal(model(x), keras.models.load_model(tmp_path / "model.keras")(x))
+
+
+def test_replicas_train_as_one(float64):
+    x, y = values((7, 4, 4, 3), dtype=np.float64), np.arange(7) % 2
+
+    def trained(replicas):
+        keras.utils.set_random_seed(1)
+        with MirroredStrategy(replicas=replicas).scope():
+            model = keras.Sequential(
+                [
+                    keras.Input((4, 4, 3)),
+                    keras.layers.Conv2D(5, 3),
+                    LocalResponseNormalization(1, alpha=0.5),
+                    keras.layers.Flatten(),
+                    keras.layers.Dense(2),
+                ]
+            )
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile(keras.optimizers.SGD(0.1), loss)
+        model.fit(x, y, batch_size=5, epochs=2, shuffle=False, verbose=0)
+        return model.get_weights()
+
+    for one, two in zip(trained(1), trained(2), strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"depth_radius": -1}, "depth_radius=-1; expected an integer of at least 0"),
+        ({"depth_radius": 2.0}, "depth_radius=2.0; expected an integer"),
+        ({"bias": 0}, "bias=0; expected a finite number above 0"),
+        ({"alpha": -0.1}, "alpha=-0.1; expected a finite number of at least 0"),
+        ({"beta": float("inf")}, "beta=inf; expected a finite number"),
+        ({"beta": "1"}, "beta='1'; expected"),
+    ],
+)
+def test_an_argument_out_of_range_is_an_error(options, why):
+    with pytest.raises(UserError, match=why):
+        LocalResponseNormalization(**options)
+
+
+def test_an_unknown_number_of_channels_is_an_error():
+    with pytest.raises(UserError, match="known number of channels"):
+        LocalResponseNormalization()(keras.Input((4, 4, None)))
