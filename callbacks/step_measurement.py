@@ -76,15 +76,19 @@ class NonFiniteLayer:
         step: The step, from 1, over all epochs.
         layer: The layer; `None` if all layers were finite, and only the loss was not.
         part: `"weights"`, if an earlier update made them so, or `"outputs"`.
+        is_searched: Whether the outputs of layers were checked in this step.
     """
 
     step: int
     layer: str | None
     part: Literal["weights", "outputs"] | None
+    is_searched: bool = True
 
     def __str__(self) -> str:
         what = "the loss" if self.layer is None else f"{self.part} of {self.layer}"
-        return f"{what}, in step {self.step}"
+        told = self.layer is not None or self.is_searched
+        more = "" if told else "; find_nonfinite=True names the layer whose outputs are not"
+        return f"{what}, in step {self.step}{more}"
 
 
 class LayerNames:
@@ -130,11 +134,14 @@ class LayerNames:
             total=_norms(raw.squares.sum(0)),
         )
 
-    def nonfinite(self, step: int, weights: np.ndarray, layers: np.ndarray) -> NonFiniteLayer:
+    def nonfinite(
+        self, step: int, searched: bool, weights: np.ndarray, layers: np.ndarray
+    ) -> NonFiniteLayer:
         """Return the first layer that is not finite, in the order of calls.
 
         Args:
             step: The step.
+            searched: Whether the outputs were checked.
             weights: Booleans, whether each row of weights is not finite.
             layers: The same of each row of layers.
         """
@@ -149,7 +156,7 @@ class LayerNames:
         for name in self._owners:  # of a layer that is called in a function inside the step
             if name in owners:
                 return NonFiniteLayer(step=step, layer=name, part="weights")
-        return NonFiniteLayer(step=step, layer=None, part=None)
+        return NonFiniteLayer(step=step, layer=None, part=None, is_searched=searched)
 
 
 def _norms(squares: np.ndarray) -> LayerNorms:

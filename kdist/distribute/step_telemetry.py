@@ -43,6 +43,8 @@ class StepTelemetry:
         every: Steps between measurements.
         steps: Steps that were trained before.
         outputs: Whether to measure the outputs of layers.
+        searches: Whether to check the outputs in a step that is not due, too, if its loss is not
+            finite. Every step then holds all outputs until the loss is known.
 
     Attributes:
         first: The first step that is due: 1, or the first that updates weights.
@@ -52,13 +54,16 @@ class StepTelemetry:
         called: Rows of layers in the order in which the step calls them, once it is traced.
     """
 
-    def __init__(self, model: keras.Model, *, every: int, steps: int, outputs: bool) -> None:
+    def __init__(
+        self, model: keras.Model, *, every: int, steps: int, outputs: bool, searches: bool
+    ) -> None:
         accumulated = getattr(model.optimizer, "gradient_accumulation_steps", None) or 1
         self.first = accumulated
         self.every = -(-every // accumulated) * accumulated
         self.model = model
         self.layers = _upstream.flatten_layers(model)
         self.measures_outputs = outputs
+        self.searches_outputs = searches
         trained = {id(weight) for weight in model.trainable_weights}
         self.weights = [
             (layer, weight)
@@ -77,8 +82,9 @@ class StepTelemetry:
             self.gradient_counts = _per_replica((len(self.weights), CODES))
             self.squares = _per_replica((len(self.weights), 3))
             self.output_counts = _per_replica((len(self.layers) if outputs else 0, CODES))
-            # The first step whose loss was not finite, then a flag per weight and per layer.
-            self.nonfinite = _per_replica((1 + len(self.weights) + len(self.layers),))
+            # The first step whose loss was not finite, whether the outputs were checked in it, then
+            # what was not finite: a number per weight and per layer.
+            self.nonfinite = _per_replica((2 + len(self.weights) + len(self.layers),))
         for part in copies(self.steps):
             part.assign(float(steps))
 
@@ -123,13 +129,14 @@ class StepTelemetry:
             ),
         )
 
-    def read_nonfinite(self) -> tuple[int, np.ndarray, np.ndarray] | None:
+    def read_nonfinite(self) -> tuple[int, bool, np.ndarray, np.ndarray] | None:
         """Return the first step whose loss was not finite; `None` if it always was.
 
         All workers have to call it.
 
         Returns:
-            The step, and booleans: rows of weights and of layers that were not finite in it.
+            The step, whether the outputs were checked in it, and booleans: rows of weights and of
+            layers that were not finite in it.
         """
         strategy = self.model.distribute_strategy
         values = np.asarray(_upstream.replica_values(strategy, self.nonfinite))
@@ -138,7 +145,8 @@ class StepTelemetry:
             return None
         first = steps[steps > 0].min()
         flags: np.ndarray = np.any(values[steps == first, 1:], axis=0)
-        return int(first), flags[: len(self.weights)], flags[len(self.weights) :]
+        weights, layers = np.split(flags[1:], [len(self.weights)])
+        return int(first), bool(flags[0]), weights, layers
 
 
 def copies(variable: Any) -> Sequence[Any]:

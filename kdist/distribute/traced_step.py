@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from .. import _upstream
+from ..analysis.histogram import IS_NONFINITE
 from ..ops.value_counts import value_counts
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class TracedStep:
         self._is_first = _upstream.replica_place() == 0
         self._outputs: list[tuple[int, Any]] = []
         self._new_outputs: list[tuple[int, Any]] = []
+        self._nonfinite_outputs = tf.zeros(len(telemetry.layers), "float64")
         self._counted: set[int] = set()
         self.step = self._own(telemetry.steps).assign_add(1.0)
         self.due = tf.logical_or(
@@ -59,9 +61,10 @@ class TracedStep:
         if not self._is_in_step():
             return
         new, self._new_outputs = self._new_outputs, []
-        self._outputs += new
-        if self._telemetry.measures_outputs:
-            self._count_outputs(new)
+        if self._telemetry.searches_outputs:
+            self._outputs += new
+        if self._telemetry.measures_outputs and new:
+            self._nonfinite_outputs += self._count_outputs(new)
         self._find_nonfinite(target)
 
     def before_update(self, gradients: list[Any], variables: list[Any], optimizer: Any) -> Any:
@@ -115,31 +118,41 @@ class TracedStep:
 
         self._if(self.due, measure)
 
-    def _count_outputs(self, outputs: Sequence[tuple[int, Any]]) -> None:
+    def _count_outputs(self, outputs: Sequence[tuple[int, Any]]) -> Any:
+        """Measure outputs, if due; return how many of each layer are not finite."""
         rows = list(dict.fromkeys(row for row, _ in outputs))
         again = [row for row in rows if row in self._counted]
         self._counted.update(rows)
         is_counted = tf.cast(_upstream.replica_has_samples(), "float64")
 
-        def measure() -> None:
+        def measure() -> Any:
             variable = self._own(self._telemetry.output_counts)
+            nonfinite = tf.zeros_like(self._nonfinite_outputs)
             for add, chosen in ((False, [r for r in rows if r not in again]), (True, again)):
-                if chosen:
-                    counts = [
-                        tf.add_n([value_counts(one) for row, one in outputs if row == wanted])
-                        for wanted in chosen
-                    ]
-                    slices = tf.IndexedSlices(
-                        tf.cast(tf.stack(counts), "float64") * is_counted, tf.constant(chosen)
-                    )
-                    (variable.scatter_add if add else variable.scatter_update)(slices)
+                if not chosen:
+                    continue
+                by_row = [
+                    tf.add_n([value_counts(one) for row, one in outputs if row == wanted])
+                    for wanted in chosen
+                ]
+                counts = tf.cast(tf.stack(by_row), "float64") * is_counted
+                slices = tf.IndexedSlices(counts, tf.constant(chosen))
+                (variable.scatter_add if add else variable.scatter_update)(slices)
+                found = tf.reduce_sum(tf.boolean_mask(counts, IS_NONFINITE, axis=1), 1)
+                nonfinite = tf.tensor_scatter_nd_add(nonfinite, tf.constant(chosen)[:, None], found)
+            return nonfinite
 
-        if rows:
-            self._if(self.due, measure)
+        # Its condition is known before the outputs are, so no step that is not due holds them.
+        return _cond(self.due, measure, lambda: tf.zeros_like(self._nonfinite_outputs))
 
     def _find_nonfinite(self, target: Any) -> None:
         telemetry, found = self._telemetry, self._own(self._telemetry.nonfinite)
-        outputs = list(self._outputs)
+        searches = telemetry.searches_outputs
+        outputs = list(self._outputs) if searches else []
+        counted = self._nonfinite_outputs
+        checked = tf.constant(True) if searches else self.due
+        if not (searches or telemetry.measures_outputs):
+            checked = tf.constant(False)
         targets = [tf.convert_to_tensor(one) for one in keras.tree.flatten(target)]
         if not targets:
             return
@@ -153,7 +166,10 @@ class TracedStep:
             ]
             flags = [_has_nonfinite(tf.convert_to_tensor(one)) for one in weights]
             flags += [tf.reduce_any(some) if some else tf.constant(False) for some in by_layer]
-            found.assign(tf.concat([[self.step], tf.cast(tf.stack(flags), "float64")], 0))
+            noted = tf.cast(tf.stack([checked, *flags]), "float64")
+            before_outputs = tf.zeros(len(weights) + 1, "float64")
+            noted += tf.concat([before_outputs, counted], 0)
+            found.assign(tf.concat([[self.step], noted], 0))
 
         has_samples = _upstream.replica_has_samples()
         is_first = tf.logical_and(tf.equal(found[0], 0), tf.logical_not(finite))

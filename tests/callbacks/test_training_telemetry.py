@@ -260,7 +260,7 @@ def test_the_first_layer_that_is_not_finite(replicas, jit, capsys):
     x, y = np.ones((32, 2), "float32"), np.zeros((32, 1), "float32")
     x[3 * BATCH - 1] = -1
     model = compiled(with_log, replicas, keras.optimizers.SGD(1e-3), jit_compile=jit)
-    telemetry = TrainingTelemetry(every_steps=100)
+    telemetry = TrainingTelemetry(every_steps=100, find_nonfinite=True)
     seen = []
     watch = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: seen.append(telemetry.nonfinite)
@@ -287,6 +287,17 @@ def test_a_loss_that_alone_is_not_finite():
     x, y = np.ones((8, 5), "float32"), np.full((8, 2), 1e30, "float32")
     _, telemetry = measured(compiled(two_layers, 1), x, y)
     assert str(telemetry.nonfinite) == "the loss, in step 1"
+
+
+def test_outputs_are_checked_in_measured_steps():
+    """The third is measured with the first setting, and not with the other."""
+    x, y = np.ones((24, 2), "float32"), np.zeros((24, 1), "float32")
+    x[2 * BATCH :] = -1
+    expected = {1: "outputs of log, in step 3", 2: "the loss, in step 3; find_nonfinite=True names"}
+    for every, text in expected.items():
+        model = compiled(with_log, 1, keras.optimizers.SGD(1e-3))
+        _, telemetry = measured(model, x, y, every_steps=every)
+        assert str(telemetry.nonfinite).startswith(text)
 
 
 def test_steps_continue_in_a_run_that_is_resumed():
