@@ -54,7 +54,7 @@ COMMANDS = tuple(name for name in app if not name.startswith("-"))
 def cases(draw: st.DrawFn) -> Case:
     """A command line of any command, with the files that it names."""
     kinds = (train, train, sweep, sweep, tune, tune, report, report, report, bench, small)
-    kinds += (launch, checkpoints, nonsense)
+    kinds += (launch, checkpoints, evaluate, nonsense)
     case = draw(draw(st.sampled_from(kinds))())
     arguments = list(case.arguments)
     if draw(st.integers(0, 19)) == 0:
@@ -70,6 +70,7 @@ def ordinary_cases() -> list[tuple[Case, str]]:
     succeed = {
         "train": (Case(["train", *small]), begins),
         "checkpoints": (Case(["checkpoints", "--help"]), "exit code 0"),
+        "evaluate": (Case(["evaluate", "my.keras"], {"my.keras": b"PK"}), begins),
         "launch": (Case(["launch", "--workers=2", "-m", "kdist", "devices"]), begins),
         "sweep": (Case(["sweep", "throughput", *small]), begins),
         "tune": (Case(["tune", *small]), begins),
@@ -99,6 +100,21 @@ def checkpoints(draw: st.DrawFn) -> Case:
     """`kdist checkpoints`."""
     options = draw(_plain({"--verify": None, "--export": ODD_PATHS}))
     return Case(["checkpoints", draw(READ_PATHS), *options], draw(result_files(("run",))))
+
+
+@st.composite
+def evaluate(draw: st.DrawFn) -> Case:
+    """`kdist evaluate`."""
+    options = {
+        "--dataset": ODD_TEXTS | st.just("sample"),
+        "--data-dir": ODD_PATHS,
+        "--replicas": ODD_NUMBERS,
+        "--val-batch-size": ODD_NUMBERS,
+        "--averaged": None,
+        "--views": ODD_TEXTS | st.just("mirror"),
+    }
+    path = draw(READ_PATHS | st.just("run"))
+    return Case(["evaluate", path, *draw(_plain(options))], draw(result_files(("run",))))
 
 
 @st.composite

@@ -54,7 +54,7 @@ from .iterators import release_in_background
 from .keras_version import warn_of_unknown_keras
 from .patches.fit_hooks import is_inferring_shapes
 from .replica_attributes import ReplicaAttributes
-from .replica_local_variables import replica_local_variables
+from .replica_local_variables import replica_index, replica_local_variables
 from .resumed_logs import set_resumed_logs
 from .row_blocks import row_blocks
 from .saved_state import (
@@ -62,6 +62,13 @@ from .saved_state import (
     global_seed_state,
     make_global_seed_state,
     trained_variables,
+)
+from .step_observer import (
+    attach_observers,
+    detach_observers,
+    local_copy,
+    observe_step,
+    own_weights,
 )
 from .sublayers import replace_sublayers
 from .worker_devices import (
@@ -86,6 +93,7 @@ __all__ = [
     "active_batch",
     "array_sizes",
     "attach",
+    "attach_observers",
     "averaged_variables",
     "averaging_optimizers",
     "build_for_fit",
@@ -97,6 +105,7 @@ __all__ = [
     "copy_keras_attributes",
     "custom_step",
     "defer_average",
+    "detach_observers",
     "distribute",
     "effective_sample_weight",
     "failures",
@@ -118,17 +127,21 @@ __all__ = [
     "is_overwritten",
     "is_started",
     "layer_states",
+    "local_copy",
     "loss_tracker",
     "make_global_seed_state",
     "multi_worker_extended",
+    "observe_step",
     "onednn_is_on",
     "optimizers_of",
     "overridden_steps",
+    "own_weights",
     "patches",
     "random_seed",
     "release_in_background",
     "replace_sublayers",
     "replica_has_samples",
+    "replica_index",
     "replica_local_variables",
     "replica_place",
     "replica_values",

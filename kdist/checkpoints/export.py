@@ -74,6 +74,24 @@ def export_model(
     return made
 
 
+def restore_weights(model: keras.Model, generation: Generation, *, averaged: bool = False) -> None:
+    """Give a model the weights of a checkpoint, and leave its optimizer alone.
+
+    Args:
+        model: A model that was built, made as for training.
+        generation: The checkpoint.
+        averaged: Whether to take the averages of the weights.
+
+    Raises:
+        DamagedGenerationError: The checkpoint cannot be read.
+        UserError: It is of another model, or has no averages.
+    """
+    arrays, state = generation.read()
+    if averaged and not state["averages"]:
+        raise UserError(f"{generation.path} has no averages of the weights: take the weights")
+    _restore(model, generation, arrays, state, averaged=averaged)
+
+
 def _model_of(generation: Generation, state: Mapping[str, Any]) -> keras.Model:
     from .. import layers  # noqa: F401 - registers what a model may be made of
 

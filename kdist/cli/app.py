@@ -14,6 +14,7 @@ from .bench import bench
 from .checkpoints import checkpoints
 from .dashboard import dashboard
 from .devices import devices
+from .evaluate import evaluate
 from .last_resort import DEBUG, end_output, one_line, take_debug, unexpected
 from .launch import keep_program, launch
 from .report import report
@@ -31,6 +32,7 @@ app = App(
 )
 for command in (
     train,
+    evaluate,
     checkpoints,
     launch,
     sweep_app,

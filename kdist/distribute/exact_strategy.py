@@ -18,6 +18,7 @@ from .gradient_norms import measure_halves
 from .model_state import ModelState
 from .model_warnings import warn_of_differing_copies, warn_of_inexact, warn_of_small_batches
 from .replica_step import replica_step
+from .traced_step import observed_step
 from .xla import check_xla, xla_is_automatic
 
 
@@ -92,6 +93,9 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
             warn_of_small_batches(model, state.global_batch, self.num_replicas_in_sync)
             state.global_batch = None
         if self.num_replicas_in_sync == 1:
+            is_training = fn.__name__ == "train_step"
+            if is_training and state.telemetry is not None:
+                fn = observed_step(state.telemetry, fn)
             if name == "train_step" and state.gradient_norms is not None:
                 fn = measure_halves(state.gradient_norms, model, fn)
             return super().run(fn, args, kwargs, options)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from .. import _upstream
 from .gradient_norms import GradientNorms
+from .step_telemetry import StepTelemetry
 
 
 @dataclass
@@ -20,6 +21,8 @@ class ModelState:
     """Lines of the user's program, and layers, that were already reported."""
     gradient_norms: GradientNorms | None = None
     """Measures the gradients of its steps, if not `None`."""
+    telemetry: StepTelemetry | None = None
+    """Measures its steps, if not `None`."""
     is_jitted: bool = False
     """Whether its step is compiled with XLA inside `run`."""
     auto_steps: _upstream.AutoSteps = field(default_factory=_upstream.AutoSteps)

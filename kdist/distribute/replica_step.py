@@ -11,6 +11,7 @@ from ..ops.replica_rows import replica_rows
 from . import exact_step
 from .global_batch import GlobalBatch
 from .model_warnings import warn_of_gradient, warn_of_number, warn_of_write
+from .traced_step import observed
 
 
 def replica_step(
@@ -34,6 +35,7 @@ def replica_step(
     state = strategy.model_state(model)
     seed = _upstream.global_seed(strategy)
     averaged = frozenset(id(variable.value) for variable in moving_statistics(model))
+    is_training = fn.__name__ == "train_step"
     has_results = name == "custom_step" or not _upstream.computes_stock_metrics(model)
 
     @tf.autograph.experimental.do_not_convert
@@ -55,7 +57,7 @@ def replica_step(
             averaged=averaged,
         )
         attributes.restore()
-        with _upstream.activate(batch):
+        with _upstream.activate(batch), observed(state.telemetry if is_training else None):
             data = batch.pad_if_empty(data)
             if name == "predict_step":
                 return exact_step.predict_step(fn, batch, data)

@@ -14,6 +14,8 @@ from .tracker_kinds import TRACKER_KINDS, TrackingRequest
 if TYPE_CHECKING:
     import keras
 
+    from ..callbacks import TrainingTelemetry
+
 
 def tracking(
     *names: str,
@@ -28,6 +30,7 @@ def tracking(
     objective: tuple[str, str] | None = None,
     save_code: bool = False,
     tensorboard_folder: str | os.PathLike[str] | None = None,
+    telemetry: "TrainingTelemetry | None" = None,
     verbose: int = 1,
 ) -> list["keras.callbacks.Callback"]:
     """Make the Keras callbacks that track a run with W&B, TensorBoard or a CSV file.
@@ -62,6 +65,8 @@ def tracking(
             `objective` in the W&B run's summary.
         save_code: Also upload the main script to W&B.
         tensorboard_folder: TensorBoard's folder; by default `<folder>/tensorboard`.
+        telemetry: A `kdist.callbacks.TrainingTelemetry`, which is in the list of callbacks too,
+            before the trackers. W&B and TensorBoard get its histograms and norms, by step.
         verbose: 0 does not print where the W&B run is.
 
     Returns:
@@ -86,6 +91,8 @@ def tracking(
     check_options(
         chosen, every_batches=every_batches, log_model=log_model, profile_batches=profile_batches
     )
+    if telemetry is not None:
+        check_options(chosen, telemetry="TrainingTelemetry")
     if objective is not None and (len(objective) != 2 or objective[1] not in ("max", "min")):
         raise UserError(
             f'objective has to be a name and "max" or "min", received {objective!r}: pass for'
@@ -106,6 +113,7 @@ def tracking(
         objective=objective,
         save_code=save_code,
         verbose=verbose,
+        telemetry=telemetry,
     )
     for tracker in chosen:
         TRACKER_KINDS[tracker].check()

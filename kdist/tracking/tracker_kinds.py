@@ -27,6 +27,7 @@ class TrackingRequest:
     objective: tuple[str, str] | None
     save_code: bool
     verbose: int
+    telemetry: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,8 @@ class TrackerKind:
     Attributes:
         folder: Returns the folder for its files, which has to be writable.
         callbacks: Makes its Keras callbacks.
-        options: Those of `every_batches`, `log_model` and `profile_batches` that it has a use for.
+        options: Those of `every_batches`, `log_model`, `profile_batches` and `telemetry` that it
+            has a use for.
         check: Raises `UserError` if the tracker cannot work.
     """
 
@@ -60,9 +62,14 @@ def _wandb(asked: TrackingRequest) -> list[Any]:
         save_code=asked.save_code,
         verbose=asked.verbose,
     )
-    if asked.every_batches is None:
-        return [tracker]
-    return [tracker, WandbBatches(asked.every_batches, tracker.record)]
+    callbacks: list[Any] = [tracker]
+    if asked.every_batches is not None:
+        callbacks.append(WandbBatches(asked.every_batches, tracker.record))
+    if asked.telemetry is not None:
+        from .telemetry_trackers import WandbTelemetry
+
+        callbacks.append(WandbTelemetry(asked.telemetry, tracker.record))
+    return callbacks
 
 
 def _tensorboard(asked: TrackingRequest) -> list[Any]:
@@ -77,6 +84,10 @@ def _tensorboard(asked: TrackingRequest) -> list[Any]:
     if asked.profiled is not None:
         first, last = asked.profiled
         callbacks.append(ProfileSteps(folder, first=first, last=last))
+    if asked.telemetry is not None:
+        from .telemetry_trackers import TensorBoardTelemetry
+
+        callbacks.append(TensorBoardTelemetry(asked.telemetry, folder))
     return callbacks
 
 
@@ -91,13 +102,13 @@ TRACKER_KINDS = {
     "wandb": TrackerKind(
         folder=lambda asked: asked.folder / "wandb",
         callbacks=_wandb,
-        options=frozenset({"every_batches", "log_model"}),
+        options=frozenset({"every_batches", "log_model", "telemetry"}),
         check=asked_mode,
     ),
     "tensorboard": TrackerKind(
         folder=lambda asked: asked.tensorboard_folder,
         callbacks=_tensorboard,
-        options=frozenset({"every_batches", "profile_batches"}),
+        options=frozenset({"every_batches", "profile_batches", "telemetry"}),
     ),
     "csv": TrackerKind(folder=lambda asked: asked.folder, callbacks=_csv),
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..atomic_files import atomic_write
 
-_NOTHING: dict[str, Any] = {"id": None, "epoch": 0, "step": 0, "rows": 0}
+_NOTHING: dict[str, Any] = {"id": None, "epoch": 0, "step": 0, "telemetry": 0, "rows": 0}
 
 
 class WandbRecord:
@@ -19,8 +19,8 @@ class WandbRecord:
         folder: The run folder; the file is `wandb/sent.json` in it.
 
     Attributes:
-        values: `id` of the W&B run, the last `epoch` and `step` that were sent, and the number of
-            `rows`.
+        values: `id` of the W&B run, the last `epoch`, `step` and step of `telemetry` that were
+            sent, and the number of `rows`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -47,7 +47,7 @@ class WandbRecord:
         """Whether an epoch or a step was not sent yet; notes that it is, as one more row.
 
         Args:
-            name: `"epoch"` or `"step"`.
+            name: `"epoch"`, `"step"` or `"telemetry"`.
             number: Its number, from 1.
         """
         if number <= self.values[name]:

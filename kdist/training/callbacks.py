@@ -12,6 +12,7 @@ from ..callbacks import (
     SaveTrainingData,
     StopAtAccuracy,
     StopAtNonFinite,
+    TrainingTelemetry,
 )
 from ..runs.run_folder import RunFolder
 from ..tracking.factory import tracking
@@ -66,12 +67,16 @@ def make_callbacks(
     stop, history = _stop(config, verbose=line), keras.callbacks.History()
     total_time = PrintTotalTime(verbose=0)
     finite = StopAtNonFinite(verbose=line)
+    telemetry = None
+    if config.telemetry is not None:
+        telemetry = TrainingTelemetry(every_steps=config.telemetry, verbose=line)
     ordered = [
         # First, so that the others see the metrics of the averaged weights.
         *([keras.callbacks.SwapEMAWeights()] if config.ema_momentum is not None else []),
         finite,
         PrintThroughput(verbose=0),
         *([GradientNoiseScale(verbose=0)] if config.noise_scale else []),
+        *([telemetry] if telemetry is not None else []),
         stop,
         total_time,
         *more,
@@ -79,7 +84,11 @@ def make_callbacks(
         history,  # after the callbacks above, to record what they add to `logs`
         SaveTrainingData(folder.history, verbose=0),
         # Last, to see all of `logs`.
-        *(_trackers(config, plan, model, folder, verbose=verbose) if folder.is_written else ()),
+        *(
+            _trackers(config, plan, model, folder, telemetry, verbose=verbose)
+            if folder.is_written
+            else ()
+        ),
     ]
     return RunCallbacks(
         ordered=ordered, stop=stop, finite=finite, history=history, total_time=total_time
@@ -100,8 +109,15 @@ def _stop(config: TrainConfig, *, verbose: int) -> StopAtAccuracy:
 
 
 def _trackers(
-    config: TrainConfig, plan: TrainPlan, model: keras.Model, folder: RunFolder, *, verbose: int
+    config: TrainConfig,
+    plan: TrainPlan,
+    model: keras.Model,
+    folder: RunFolder,
+    telemetry: TrainingTelemetry | None,
+    *,
+    verbose: int,
 ) -> list[keras.callbacks.Callback]:
+    shows_it = bool({"wandb", "tensorboard"} & {*config.trackers})
     trackers = tracking(
         *(name for name in config.trackers if name != "csv"),  # which a run has anyway
         folder=folder.path,
@@ -117,6 +133,7 @@ def _trackers(
         log_model=config.log_model,
         profile_batches=config.profile_batches,
         tensorboard_folder=config.log_dir,
+        telemetry=telemetry if shows_it else None,
         verbose=verbose,
     )
     for tracker in trackers:

@@ -162,11 +162,14 @@ class Extras:
     Attributes:
         validate: Validate after every epoch; otherwise the target accuracy cannot stop the run.
         noise_scale: Log the gradient noise scale of every epoch.
+        telemetry: Measure weights, gradients and activations every this many steps: histograms for
+            W&B and TensorBoard, norms for every epoch.
         save_model: Save the trained model in the run folder.
     """
 
     validate: bool = True
     noise_scale: bool = False
+    telemetry: Count | None = None
     save_model: bool = True
 
 

@@ -22,6 +22,7 @@ _MAY_CHANGE_IN_CONFIG = field_names(Output) - FOLDERS
 IDLE = {
     "validate": "but every trial is validated",
     "noise_scale": "which no trial measures",
+    "telemetry": "which no trial measures",
     "target_train_accuracy": "but the only target of a trial is --target-accuracy",
 }
 

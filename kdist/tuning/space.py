@@ -21,6 +21,7 @@ NOT_TUNED = {
     "seed": "the best seed is the luckiest, not the best setting",
     "validate": "every trial is validated",
     "noise_scale": "it only measures and does not change training",
+    "telemetry": "it only measures and does not change training",
     **dict.fromkeys({"save_model"} | field_names(Checkpoints), "a search saves the models itself"),
     **dict.fromkeys(field_names(Stopping) - {"epochs"}, "it defines the target of the search"),
     **dict.fromkeys(field_names(Output) - FOLDERS, "it only tracks and does not change training"),

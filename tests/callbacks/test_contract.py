@@ -11,7 +11,7 @@ import shutil
 import kdist.callbacks
 import keras
 import pytest
-from kdist.callbacks import GradientNoiseScale, StopAtNonFinite
+from kdist.callbacks import GradientNoiseScale, StopAtNonFinite, TrainingTelemetry
 from kdist.errors import UserError
 from tiny_training import FakeClock, Ticker, images, tiny_fit, traced_model
 
@@ -59,9 +59,10 @@ def on_its_clock(callback):
 
 
 def model_for(callback_class):
-    """Most take any model; one needs kdist's strategy, and has every fit traced anew."""
+    """Most take any model; two need kdist's strategy, and have every fit traced anew."""
     measured = {"replicas": 1, "run_eagerly": True}
-    return traced_model(**measured if callback_class is GradientNoiseScale else {})
+    measures = callback_class in (GradientNoiseScale, TrainingTelemetry)
+    return traced_model(**measured if measures else {})
 
 
 def fit(callbacks, **options):

@@ -13,7 +13,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import wandb
-from kdist.callbacks import BatchNormMonitor, GradientNoiseScale, PrintThroughput
+from kdist.callbacks import (
+    BatchNormMonitor,
+    GradientNoiseScale,
+    PrintThroughput,
+    TrainingTelemetry,
+)
 from kdist.performance.hardware import device_names
 from kdist.tracking import tracking
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -37,6 +42,9 @@ METRICS = {
     "loss_in_training_mode",
     "loss_in_inference_mode",
     "gradient_noise_scale",
+    "gradient_norm",
+    "weight_norm",
+    "update_ratio",
 }
 MADE_WITH = {
     "kdist": importlib.metadata.version("kdist"),
@@ -68,6 +76,10 @@ def fitted(tmp_path_factory):
     random = np.random.default_rng(0)
     images = random.normal(size=(30, 4)).astype("float32")
     labels = random.integers(0, 2, 30)
+    measured = {}
+    telemetry = TrainingTelemetry(
+        every_steps=5, verbose=0, on_measurement=lambda one: measured.update({one.step: one})
+    )
     trackers = tracking(
         "wandb",
         "tensorboard,csv",
@@ -80,6 +92,7 @@ def fitted(tmp_path_factory):
         profile_batches="6,7",
         hyperparameters=HYPERPARAMETERS,
         objective=("val_accuracy", "max"),
+        telemetry=telemetry,
         verbose=0,
     )
     wandb.teardown()  # it reads the environment once
@@ -98,15 +111,23 @@ def fitted(tmp_path_factory):
                 PrintThroughput(verbose=0),
                 BatchNormMonitor(batch=(images[:8], labels[:8]), verbose=0),
                 GradientNoiseScale(verbose=0),
+                telemetry,
                 *trackers,
             ],
         )
-    return folder, history.history
+    return folder, history.history, measured
 
 
 @pytest.fixture(scope="module")
 def folder(fitted):
     return fitted[0]
+
+
+@pytest.fixture(scope="module")
+def measured(fitted):
+    """What `TrainingTelemetry` measured, by step."""
+    assert list(fitted[2]) == [1, 5]
+    return fitted[2]
 
 
 @pytest.fixture(scope="module")
@@ -295,3 +316,48 @@ def test_tensorboard_has_the_profile_of_the_chosen_steps(folder):
     }
     assert "train" in events
     assert steps == {6, 7}
+
+
+HISTOGRAMS = {"weights", "gradients", "outputs"}
+NUMBERS = {"weight_norm", "gradient_norm", "update_ratio", "zero_fraction"}
+
+
+def histograms_of(measurement):
+    return {
+        f"{part}/{name}": histogram
+        for part in HISTOGRAMS
+        for name, histogram in getattr(measurement, part).items()
+    }
+
+
+def test_tensorboard_has_the_telemetry_as_its_own_histograms(folder, measured):
+    events = EventAccumulator(str(folder / "tensorboard" / "telemetry"), size_guidance={})
+    tensors = events.Reload().Tags()["tensors"]
+    assert {name.split("/")[0] for name in tensors} == HISTOGRAMS | NUMBERS
+    for step, measurement in measured.items():
+        for name, histogram in histograms_of(measurement).items():
+            kind = events.SummaryMetadata(name).plugin_data.plugin_name
+            (buckets,) = [
+                make_ndarray(e.tensor_proto) for e in events.Tensors(name) if e.step == step
+            ]
+            assert kind == "histograms"
+            assert buckets[:, 2].sum() == histogram.size
+            assert np.all(buckets[:, 0] < buckets[:, 1])
+        for name, norms in measurement.layers.items():
+            (norm,) = [e for e in events.Tensors(f"weight_norm/{name}") if e.step == step]
+            assert make_ndarray(norm.tensor_proto) == pytest.approx(norms.weight_norm)
+
+
+def test_wandb_has_the_telemetry_as_its_own_histograms(records, measured):
+    rows = [item["item"] for item in records["history"] if "telemetry/step" in item["item"]]
+    assert [row["telemetry/step"] for row in rows] == list(measured)
+    for row, measurement in zip(rows, measured.values(), strict=True):
+        for name, histogram in histograms_of(measurement).items():
+            kind, values, bins = (
+                row[f"telemetry/{name}.{part}"] for part in ("_type", "values", "bins")
+            )
+            assert kind == "histogram"
+            assert sum(values) == histogram.size
+            assert len(bins) == len(values) + 1
+    axes = {metric.get("glob_name"): metric.get("step_metric") for metric in records["metric"]}
+    assert axes["telemetry/*"] == "telemetry/step"

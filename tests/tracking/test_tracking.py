@@ -1,6 +1,6 @@
 import keras
 import pytest
-from kdist.callbacks import SaveTrainingData
+from kdist.callbacks import SaveTrainingData, TrainingTelemetry
 from kdist.errors import UserError
 from kdist.tracking import tracking
 
@@ -50,6 +50,7 @@ def test_keras_waits_for_no_batch_that_nobody_asked_for(tmp_path):
         ("nosuch", {}, "unknown tracker nosuch"),
         ("wandb", {"every_batches": 0}, "every_batches is 0"),
         ("csv", {"every_batches": 2}, "does nothing without wandb or tensorboard"),
+        ("csv", {"telemetry": TrainingTelemetry()}, "does nothing without wandb or tensorboard"),
         ("wandb", {"profile_batches": (1, 2)}, "does nothing without tensorboard"),
         ("wandb", {"objective": ("val_loss", "least")}, 'objective has to be a name and "max"'),
         ("wandb", {"folder": "/proc/version/run"}, "cannot write the files of wandb"),

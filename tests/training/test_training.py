@@ -218,6 +218,7 @@ def short_run(tmp_path_factory):
         validate=False,
         save_model=False,
         noise_scale=True,
+        telemetry=1,
     )
     parts = ["collectives", "input"]
     return train(settings, announce=silent, verbose=0, ablate=parts)
@@ -238,9 +239,9 @@ def test_without_validation_and_saving_there_is_neither(short_run):
     assert names == {"config.json", "history.csv", "summary.json"}
 
 
-def test_the_noise_scale_is_among_an_epochs_values(short_run):
-    header = Path(short_run.run_dir, "history.csv").read_text().splitlines()[0]
-    assert "gradient_noise_scale" in header.split(",")
+def test_what_is_measured_is_among_an_epochs_values(short_run):
+    header = Path(short_run.run_dir, "history.csv").read_text().splitlines()[0].split(",")
+    assert {"gradient_noise_scale", "gradient_norm", "weight_norm", "update_ratio"} <= {*header}
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,8 @@ ROWS = np.ones((4, 1), "float32")
 # Names by what has them: a class, a module, or an object that a function below makes.
 CANARIES = {
     "model": "_call_has_training_arg _compile_config _compute_loss _distribute_strategy"
-    " _flatten_layers _functional _jit_compile _loss_tracker _losses _non_trainable_variables",
+    " _flatten_layers _functional _jit_compile _loss_tracker _losses _non_trainable_variables"
+    " _trainable_variables",
     "functional": "_inputs_struct",
     "trainer": "_aggregate_additional_loss _get_metrics_result_or_logs _initial_epoch"
     " _make_function _maybe_symbolic_build _symbolic_build",

@@ -72,6 +72,31 @@ def stops_at_the_same_loss(strategy, folder):
     assert model.optimizer.iterations.numpy() == 2
 
 
+def measures_the_global_batch(strategy, folder):
+    """Against the tape on the whole batch; the chief hears of it."""
+    del folder
+    seen = []
+    telemetry = kdist.callbacks.TrainingTelemetry(
+        every_steps=100, verbose=0, on_measurement=lambda one: seen.append(one.step)
+    )
+    model = compiled(strategy)
+    weights = model.get_weights()
+    model.fit(X[:9], Y[:9], batch_size=9, shuffle=False, verbose=0, callbacks=[telemetry])
+    with tf.distribute.get_strategy().scope():
+        whole = small_models.mlp()
+    whole.set_weights(weights)
+    with tf.GradientTape() as tape:
+        loss = keras.losses.sparse_categorical_crossentropy(Y[:9], whole(X[:9], training=True))
+        loss = tf.reduce_mean(loss) + sum(whole.losses)
+    gradients = tape.gradient(loss, whole.trainable_weights)
+    measured = telemetry.measurement
+    np.testing.assert_allclose(measured.total.gradient_norm, tf.linalg.global_norm(gradients))
+    assert {one.size % 9 for one in measured.outputs.values()} == {0}
+    sizes = [histogram.size for histogram in measured.weights.values()]
+    assert sorted(sizes) == sorted(int(np.size(one)) for one in gradients)
+    assert seen == ([1] if strategy.is_chief else []), seen
+
+
 def _signature():
     return (tf.TensorSpec((None, 6), "float64"), tf.TensorSpec((None,), "int64"))
 
@@ -240,6 +265,7 @@ CASES = (
             all_save_to_one_file,
             recalibrates,
             monitors,
+            measures_the_global_batch,
             merges_metrics,
             gathers_small_integers,
             deals_out_files_like_rows,

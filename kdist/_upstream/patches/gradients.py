@@ -16,6 +16,7 @@ from ..hooks import replica_hooks
 from ..internals import distribute, set_strategy
 from ..patching import TENSORFLOW, Patch
 from ..replica_local_variables import flatten_optimizers, replica_local_variables
+from ..step_observer import step_observer
 
 
 def _custom_step_batch() -> ActiveBatch | None:
@@ -36,6 +37,9 @@ def _gradient(
 
     A target with one value per sample is not changed: the tape sums over this replica's samples.
     """
+    observer = step_observer()
+    if observer is not None:
+        observer.forward_ended(target)
     batch = _custom_step_batch()
     if batch is None or output_gradients is not None:
         return original(tape, target, sources, output_gradients, unconnected_gradients)

@@ -1,0 +1,177 @@
+"""`StepMeasurement`: what `TrainingTelemetry` measured in a step, by name."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import numpy as np
+
+from ..analysis.histogram import Histogram
+from ..distribute.step_telemetry import RawMeasurement, StepTelemetry
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LayerNorms:
+    """Norms of a layer's trainable weights, all of them taken as one vector.
+
+    Attributes:
+        weight_norm: Euclidean norm of the weights before the step's update.
+        gradient_norm: That of the global batch's gradient.
+        update_norm: That of the update, the difference of the weights after and before it.
+    """
+
+    weight_norm: float
+    gradient_norm: float
+    update_norm: float
+
+    @property
+    def update_ratio(self) -> float:
+        """|update| / |weights|; NaN if all weights are 0."""
+        return self.update_norm / self.weight_norm if self.weight_norm else math.nan
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepMeasurement:
+    """What one training step had.
+
+    Attributes:
+        step: The step, from 1, over all epochs.
+        weights: Histograms by weight, such as `conv1/kernel`, before the step's update.
+        gradients: The same of the global batch's gradients.
+        outputs: Histograms by layer, in the order in which the step calls them; all calls of a
+            layer together.
+        layers: Norms by layer.
+        total: The norms of the whole model.
+    """
+
+    step: int
+    weights: Mapping[str, Histogram]
+    gradients: Mapping[str, Histogram]
+    outputs: Mapping[str, Histogram]
+    layers: Mapping[str, LayerNorms]
+    total: LayerNorms
+
+    def __str__(self) -> str:
+        ratios = {
+            name: norms.update_ratio
+            for name, norms in self.layers.items()
+            if not math.isnan(norms.update_ratio)
+        }
+        text = (
+            f"step {self.step}: gradient norm {self.total.gradient_norm:.3g}, update ratio"
+            f" {self.total.update_ratio:.2g}"
+        )
+        if len(ratios) > 1:
+            least, most = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
+            text += f", from {ratios[least]:.2g} ({least}) to {ratios[most]:.2g} ({most})"
+        return text
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NonFiniteLayer:
+    """The first layer that was not finite, in the first step whose loss was not.
+
+    Attributes:
+        step: The step, from 1, over all epochs.
+        layer: The layer; `None` if all layers were finite, and only the loss was not.
+        part: `"weights"`, if an earlier update made them so, or `"outputs"`.
+        is_searched: Whether the outputs of layers were checked in this step.
+    """
+
+    step: int
+    layer: str | None
+    part: Literal["weights", "outputs"] | None
+    is_searched: bool = True
+
+    def __str__(self) -> str:
+        what = "the loss" if self.layer is None else f"{self.part} of {self.layer}"
+        told = self.layer is not None or self.is_searched
+        more = "" if told else "; find_nonfinite=True names the layer whose outputs are not"
+        return f"{what}, in step {self.step}{more}"
+
+
+class LayerNames:
+    """Names what `StepTelemetry` has in rows.
+
+    Args:
+        telemetry: For its weights and layers. Of two that have the same name, the second gets `_1`.
+    """
+
+    def __init__(self, telemetry: StepTelemetry) -> None:
+        self._telemetry = telemetry
+        prefix = f"{telemetry.model.name}/"
+        self._layers = _unique(
+            (layer.path or layer.name).removeprefix(prefix) for layer in telemetry.layers
+        )
+        by_id = {
+            id(layer): name for layer, name in zip(telemetry.layers, self._layers, strict=True)
+        }
+        owners = [layer for layer, _ in telemetry.weights]
+        self._owners = [by_id.get(id(layer), layer.name) for layer in owners]
+        self._weights = _unique(
+            f"{owner}/{weight.name}"
+            for owner, (_, weight) in zip(self._owners, telemetry.weights, strict=True)
+        )
+
+    def measurement(self, raw: RawMeasurement) -> StepMeasurement:
+        """Return a measurement by names."""
+
+        def by_weight(counts: np.ndarray) -> dict[str, Histogram]:
+            histograms = map(Histogram.from_codes, counts)
+            return dict(zip(self._weights, histograms, strict=True))
+
+        rows = self._telemetry.called if self._telemetry.measures_outputs else []
+        squares = {owner: np.zeros(3) for owner in self._owners}
+        for owner, row in zip(self._owners, raw.squares, strict=True):
+            squares[owner] = squares[owner] + row
+        return StepMeasurement(
+            step=raw.step,
+            weights=by_weight(raw.weights),
+            gradients=by_weight(raw.gradients),
+            outputs={self._layers[row]: Histogram.from_codes(raw.outputs[row]) for row in rows},
+            layers={owner: _norms(row) for owner, row in squares.items()},
+            total=_norms(raw.squares.sum(0)),
+        )
+
+    def nonfinite(
+        self, step: int, searched: bool, weights: np.ndarray, layers: np.ndarray
+    ) -> NonFiniteLayer:
+        """Return the first layer that is not finite, in the order of calls.
+
+        Args:
+            step: The step.
+            searched: Whether the outputs were checked.
+            weights: Booleans, whether each row of weights is not finite.
+            layers: The same of each row of layers.
+        """
+        owners = {owner for owner, one in zip(self._owners, weights, strict=True) if one}
+        for row in self._telemetry.called:
+            name = self._layers[row]
+            own = [one for one in self._owners if f"{one}/".startswith(f"{name}/")]  # an RNN's cell
+            if owners & {*own}:
+                return NonFiniteLayer(step=step, layer=name, part="weights")
+            if layers[row]:
+                return NonFiniteLayer(step=step, layer=name, part="outputs")
+        for name in self._owners:  # of a layer that is called in a function inside the step
+            if name in owners:
+                return NonFiniteLayer(step=step, layer=name, part="weights")
+        return NonFiniteLayer(step=step, layer=None, part=None, is_searched=searched)
+
+
+def _norms(squares: np.ndarray) -> LayerNorms:
+    weight, gradient, update = map(float, np.sqrt(squares))
+    return LayerNorms(weight_norm=weight, gradient_norm=gradient, update_norm=update)
+
+
+def _unique(names: Iterable[str]) -> list[str]:
+    found: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        number, one = 0, name
+        while one in taken:
+            number += 1
+            one = f"{name}_{number}"
+        taken.add(one)
+        found.append(one)
+    return found

@@ -1,0 +1,208 @@
+"""`TrainingTelemetry`: histograms and norms of weights, gradients and outputs, layer by layer."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from .. import _upstream
+from ..arguments import positive_integer
+from ..distribute.exact_strategy import ExactStrategy
+from ..distribute.step_telemetry import StepTelemetry
+from ..errors import UserError
+from .resumable import ResumableCallback
+from .step_measurement import LayerNames, NonFiniteLayer, StepMeasurement
+
+
+class TrainingTelemetry(ResumableCallback):
+    """Measures weights, gradients and layers' outputs while a model trains.
+
+    Every `every_steps` steps, and in the first step, the step itself measures on its devices:
+
+    * histograms of the weights and of the global batch's gradients: those that all replicas share,
+      after the sum over replicas, before the optimizer clips them, and without the loss scale of
+      mixed precision;
+    * by layer, the norms of weights and gradients and the update ratio, |update| / |weights|. A
+      ratio near 0.001 is common; 0.1 is a learning rate that is too high, 0.00001 one too low;
+    * histograms of the outputs of layers over the global batch (the activations) and their share of
+      zeros: a ReLU whose outputs are all zeros is dead.
+
+    All are those of one replica with the same global batch; histograms and shares have the same
+    counts to the last sample, but for outputs that rounding moves over the edge of a bin.
+
+    In every step it checks the loss. The first time that it is NaN or infinite, it finds the first
+    layer whose weights were, or, in a step that is measured and with `find_nonfinite` in any step,
+    whose outputs were, and prints `First value that is not finite: outputs of conv2, in step 41`.
+    Training continues; `StopAtNonFinite` stops it.
+
+    After an epoch it prints one line, and adds `gradient_norm`, `weight_norm` and `update_ratio` of
+    the whole model to `logs`, as of the last measured step. `kdist.tracking.tracking` with
+    `telemetry=` writes all of it to TensorBoard and W&B.
+
+    The model has to be made under `kdist.MirroredStrategy` (`replicas=1` works too). Its own
+    `train_step` may use several optimizers in its attributes. Layers inside a loop, such as the
+    cell of an RNN, are not measured: their outer layer is. With gradient accumulation, steps that
+    update the weights are measured; the gradients are those of the step alone.
+
+    Args:
+        every_steps: Steps between measurements. One costs about as much as a step, so the default
+            adds about 1 %.
+        outputs: Whether to measure the outputs of layers.
+        find_nonfinite: Whether to check the outputs in every step whose loss is not finite. Each
+            step has to keep them until its loss is known: about 5 % of a step's time on a CPU.
+        on_measurement: Called with every `StepMeasurement`, on the chief if there are several
+            workers.
+        verbose: 0 prints nothing and only fills `logs` and attributes.
+
+    Attributes:
+        measurement: The last `StepMeasurement`; `None` before the first.
+        nonfinite: Where the loss was first not finite, a `NonFiniteLayer`; `None` if it never was.
+
+    Raises:
+        UserError: If an argument is invalid, or, when training begins, if the model is not made
+            under `kdist.MirroredStrategy` or has no weights yet.
+
+    Example:
+        ```python
+        telemetry = TrainingTelemetry(every_steps=100)
+        model.fit(train, epochs=3, callbacks=[telemetry])
+        telemetry.measurement.layers["dense"].update_ratio
+        telemetry.measurement.outputs["dense"].zero_fraction
+        ```
+    """
+
+    initial_state: ClassVar[Mapping[str, Any]] = {"steps": 0}
+    steps: int
+
+    def __init__(
+        self,
+        *,
+        every_steps: int = 100,
+        outputs: bool = True,
+        find_nonfinite: bool = False,
+        on_measurement: Callable[[StepMeasurement], None] | None = None,
+        verbose: int = 1,
+    ) -> None:
+        super().__init__(verbose=verbose)
+        self.every_steps = positive_integer(
+            "every_steps", every_steps, hint="pass steps between measurements"
+        )
+        if on_measurement is not None and not callable(on_measurement):
+            raise UserError(
+                f"on_measurement is {on_measurement!r}, but has to be a function that takes a"
+                " StepMeasurement"
+            )
+        self.outputs = bool(outputs)
+        self.find_nonfinite = bool(find_nonfinite)
+        self.on_measurement = on_measurement
+        self.measurement: StepMeasurement | None = None
+        self.nonfinite: NonFiniteLayer | None = None
+        self._telemetry: StepTelemetry | None = None
+        self._names: LayerNames | None = None
+        self._listeners: list[Callable[[StepMeasurement], None]] = []
+        self._next_due = self._at_most = 0
+
+    def listen(self, listener: Callable[[StepMeasurement], None]) -> None:
+        """Call `listener` with every measurement of the fit, too; for trackers.
+
+        Args:
+            listener: Takes a `StepMeasurement`; forgotten when training ends.
+        """
+        self._listeners.append(listener)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the number of steps so far."""
+        if self._telemetry is not None:
+            self.steps = self._telemetry.steps_done()
+        return super().get_state()
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Prepare the measurements; reject a model that cannot be measured."""
+        super().on_train_begin(logs)
+        self.measurement = self.nonfinite = None
+        strategy = self.model.distribute_strategy
+        if not isinstance(strategy, ExactStrategy):
+            raise UserError(
+                f"{self.model.name} was not made under kdist.MirroredStrategy, whose steps"
+                " TrainingTelemetry measures: make it in"
+                " kdist.MirroredStrategy(replicas=1).build(lambda: ...), or remove the callback."
+            )
+        if not self.model.trainable_weights:
+            raise UserError(
+                f"{self.model.name} has no trainable weights when training begins: build it before"
+                " fit, as with keras.Input, or remove TrainingTelemetry."
+            )
+        self._telemetry = StepTelemetry(
+            self.model,
+            every=self.every_steps,
+            steps=self.steps,
+            outputs=self.outputs,
+            searches=self.find_nonfinite,
+        )
+        self._names = LayerNames(self._telemetry)
+        self._at_most, self._next_due = self.steps, self._telemetry.next_due(self.steps)
+        self._telemetry.attach()
+        strategy.model_state(self.model).telemetry = self._telemetry
+        self.model.make_train_function(force=True)  # to be traced anew, at its first step
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Read a measurement, if there is a new one."""
+        super().on_train_batch_end(batch, logs)
+        self._at_most += self.model.steps_per_execution  # the last execution may have fewer
+        if self._at_most >= self._next_due:
+            self._read()
+        loss = (logs or {}).get("loss")
+        if isinstance(loss, float) and not math.isfinite(loss):
+            self._find_nonfinite()
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Print the last measurement and add its values to `logs`."""
+        super().on_epoch_end(epoch, logs)
+        if self._telemetry is None:
+            return
+        self._read()
+        self._find_nonfinite()
+        self._at_most = self._telemetry.steps_done()
+        if self.measurement is not None:
+            self.print_line(f"Telemetry: {self.measurement}")
+        else:
+            self.print_line("Telemetry: nothing measured yet")
+        if logs is not None:
+            total = None if self.measurement is None else self.measurement.total
+            for name in ("gradient_norm", "weight_norm", "update_ratio"):
+                logs[name] = math.nan if total is None else getattr(total, name)
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        """Stop measuring."""
+        if self._telemetry is not None:
+            self.steps = self._telemetry.steps_done()
+            self._telemetry.detach()
+        self.model.distribute_strategy.model_state(self.model).telemetry = None
+        self.model.train_function = None
+        self._telemetry = self._names = None
+        self._listeners = []
+        super().on_train_end(logs)
+
+    def _read(self) -> None:
+        telemetry, names = self._telemetry, self._names
+        if telemetry is None or names is None:
+            return
+        last = telemetry.last_measured()
+        if last < self._next_due:  # an execution had fewer steps, or there is nothing new
+            return
+        self._next_due = telemetry.next_due(last)
+        self.measurement = names.measurement(telemetry.read())
+        if _upstream.is_chief(self.model):
+            own = [] if self.on_measurement is None else [self.on_measurement]
+            for listener in (*own, *self._listeners):
+                listener(self.measurement)
+
+    def _find_nonfinite(self) -> None:
+        if self.nonfinite is not None or self._telemetry is None or self._names is None:
+            return
+        found = self._telemetry.read_nonfinite()
+        if found is not None:
+            self.nonfinite = self._names.nonfinite(*found)
+            self.print_line(f"First value that is not finite: {self.nonfinite}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_telemetry": None, "_names": None, "_listeners": []}

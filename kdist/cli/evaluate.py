@@ -1,0 +1,62 @@
+"""`kdist evaluate`: parses and calls, no logic."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ..data.datasets import DatasetName
+from ..evaluation.options import EvaluateOptions, Views
+from .integers import parse_integer
+
+
+def evaluate(
+    model: Annotated[str, Parameter(help="Folder of a run, or a .keras file.", show_default=False)],
+    /,
+    *,
+    dataset: Annotated[
+        DatasetName | None, Parameter(help="Data set; by default the run's.")
+    ] = None,
+    data_dir: Annotated[
+        str | None, Parameter(help="Folder of the data set; by default the run's.")
+    ] = None,
+    replicas: Annotated[
+        int | None,
+        Parameter(
+            help="As for train; every GPU, else the CPU by default.", converter=parse_integer
+        ),
+    ] = None,
+    val_batch_size: Annotated[
+        int | None,
+        Parameter(
+            help="Images per step and replica; by default the run's.", converter=parse_integer
+        ),
+    ] = None,
+    averaged: Annotated[
+        bool, Parameter(help="Evaluate the averages of the weights.", negative=())
+    ] = False,
+    views: Annotated[
+        Views, Parameter(help="mirror: predict each image and its mirror image, and average.")
+    ] = "none",
+    watch: Annotated[
+        float | None,
+        Parameter(
+            help="Look for new checkpoints every so many seconds, evaluate each, and end with the"
+            " run."
+        ),
+    ] = None,
+) -> None:
+    """Print the accuracy and the loss of a saved model, on exactly all test images."""
+    from ..evaluation.run import evaluate as run
+
+    run(
+        model,
+        EvaluateOptions(
+            dataset=dataset,
+            data_dir=data_dir,
+            replicas=replicas,
+            val_batch_size=val_batch_size,
+            averaged=averaged,
+            views=views,
+            watch=watch,
+        ),
+    )

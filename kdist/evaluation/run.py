@@ -1,0 +1,129 @@
+"""`evaluate`: the accuracy of a run's newest model, of each new one, or of a file."""
+
+import functools
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..checkpoints.generation import DamagedGenerationError
+from ..errors import UserError
+from .evaluation import Evaluation, heading
+from .options import EvaluateOptions
+from .saved_model import RunModels, SavedModel, find_models, settings_of
+
+if TYPE_CHECKING:
+    from .evaluator import Evaluator
+
+# TensorFlow is imported inside the functions: what the caller has to fix is reported before.
+
+
+def evaluate(
+    path: str,
+    options: EvaluateOptions | None = None,
+    *,
+    announce: Callable[[str], None] = print,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[Evaluation]:
+    """Evaluate saved models on exactly all test images, on any number of replicas.
+
+    Of a run it takes the model that it has ended with, otherwise the newest whole checkpoint. With
+    `options.watch` it takes each checkpoint as it appears, and returns when the run has ended.
+
+    Args:
+        path: The folder of a run of `kdist train`, or a `.keras` file. Data set and settings are
+            those of the run, also for a file in its folder.
+        options: On what and how they are evaluated.
+        announce: Called with each line of the table.
+        sleep: Waits for so many seconds.
+
+    Returns:
+        The evaluations, in the order of the lines.
+
+    Raises:
+        UserError: There is nothing to evaluate, or it cannot be evaluated in this way.
+
+    Example:
+        ```python
+        [result] = kdist.evaluation.evaluate("runs/fast", EvaluateOptions(views="mirror"))
+        result.accuracy
+        ```
+    """
+    options = options or EvaluateOptions()
+    found = find_models(path, options)
+    settings = found.settings if isinstance(found, RunModels) else settings_of(found.path)
+    config = options.config(settings)
+    if isinstance(found, RunModels):
+        if options.averaged and config.ema_momentum is None:
+            raise UserError(
+                f"{found.folder} keeps no averages of its weights: remove --averaged, or train with"
+                " --ema-momentum"
+            )
+        if options.watch is None and not found.checkpoints() and found.final() is None:
+            raise UserError(
+                f"{found.folder} has neither a checkpoint nor a model: train with"
+                " --checkpoint-every, or pass --watch to wait for one"
+            )
+    from .evaluator import Evaluator
+
+    evaluator = Evaluator(config, views=options.views, averaged=options.averaged, announce=announce)
+    table = _Table(evaluator, announce)
+    if isinstance(found, SavedModel):
+        table.add(found)
+    elif options.watch is None:
+        _evaluate_newest(found, table)
+    else:
+        _watch(found, table, functools.partial(sleep, options.watch))
+    return table.lines
+
+
+class _Table:
+    """Evaluates models, and announces a line for each."""
+
+    def __init__(self, evaluator: "Evaluator", announce: Callable[[str], None]) -> None:
+        self.lines: list[Evaluation] = []
+        self._evaluator = evaluator
+        self._announce = announce
+
+    def add(self, saved: SavedModel) -> bool:
+        """Evaluate a model, and return whether it could be read."""
+        try:
+            line = self._evaluator.evaluate(saved)
+        except DamagedGenerationError as error:
+            if saved.path.exists():  # else a training that runs has removed it meanwhile
+                self._announce(f"Skipped the damaged checkpoint {saved.path.name}: {error}")
+            return False
+        if not self.lines:
+            self._announce(heading())
+        self.lines.append(line)
+        self._announce(str(line))
+        return True
+
+
+def _evaluate_newest(run: RunModels, table: _Table) -> None:
+    """Evaluate the model of a run that is complete, else its newest checkpoint."""
+    final = run.final()
+    if final is not None and run.is_complete() and table.add(final):
+        return
+    if any(table.add(one) for one in run.checkpoints()):
+        return
+    if final is None:
+        raise UserError(f"none of the checkpoints of {run.folder} is whole")
+    table.add(final)
+
+
+def _watch(run: RunModels, table: _Table, wait: Callable[[], None]) -> None:
+    """Evaluate each checkpoint as it appears, in the end the model."""
+    seen, has_waited = set(), False
+    while True:
+        has_ended = run.has_ended()  # asked first: what is saved before the end is seen then
+        for one in reversed(run.checkpoints()):
+            if one.path.name not in seen:
+                seen.add(one.path.name)
+                table.add(one)
+        final = run.final()
+        if has_ended and (final is not None or has_waited or not run.saves_model()):
+            break
+        has_waited = has_ended  # the model is saved behind the result
+        wait()
+    if final is not None:
+        table.add(final)

@@ -1,0 +1,125 @@
+"""`SavedModel`: what there is to evaluate, found without TensorFlow."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..arguments import path_text
+from ..checkpoints.generation import Generation
+from ..checkpoints.store import generations
+from ..errors import UserError, error_text
+from ..runs.run_record import RunRecord, read_run
+from .options import EvaluateOptions
+
+FINAL = "model.keras"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SavedModel:
+    """A checkpoint of a run, or a `.keras` file.
+
+    Attributes:
+        path: The file.
+        generation: The checkpoint; `None` for a `.keras` file.
+        epoch: The epoch that it is from, counted from 1; `None` if unknown.
+        step: Steps of this epoch that were trained; `None` for its end, or if unknown.
+    """
+
+    path: Path
+    generation: Generation | None = None
+    epoch: int | None = None
+    step: int | None = None
+
+
+class RunModels:
+    """The models of a run of `kdist train`.
+
+    Args:
+        folder: The run folder.
+
+    Attributes:
+        folder: The run folder.
+        settings: The run's.
+
+    Raises:
+        UserError: It is no run folder, or cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.settings: Mapping[str, Any] = self._read().settings
+
+    def checkpoints(self) -> list[SavedModel]:
+        """Return the checkpoints, the newest first."""
+        return [
+            SavedModel(
+                path=one.path,
+                generation=one,
+                epoch=one.epoch + (one.batch > 0),
+                step=one.batch or None,
+            )
+            for one in generations(self.folder / "checkpoints")
+        ]
+
+    def final(self) -> SavedModel | None:
+        """Return the model that the run has saved as it ended; `None` if there is none."""
+        path = self.folder / FINAL
+        if not path.is_file() or not self.has_ended():
+            return None
+        return SavedModel(path=path, epoch=int(self._read().fact("epochs") or 0) or None)
+
+    def has_ended(self) -> bool:
+        """Whether the run has a result; a run that is resumed has none again."""
+        return (self.folder / "summary.json").is_file()
+
+    def is_complete(self) -> bool:
+        """Whether the run was trained to its end."""
+        return self.has_ended() and self._read().status.is_complete
+
+    def saves_model(self) -> bool:
+        """Whether a model is to be expected behind the result of a run."""
+        has_diverged = self._read().status.word == "diverged"
+        return bool(self.settings.get("save_model", True)) and not has_diverged
+
+    def _read(self) -> RunRecord:
+        try:
+            return read_run(self.folder, unfinished=True)
+        except (UserError, OSError) as error:
+            raise UserError(f"cannot evaluate {self.folder}: {error_text(error)}") from error
+
+
+def find_models(path: str, options: EvaluateOptions) -> RunModels | SavedModel:
+    """Return the run in a folder, or the model in a file.
+
+    Args:
+        path: What the user has named.
+        options: How it is to be evaluated.
+
+    Raises:
+        UserError: It is neither, or cannot be evaluated in this way.
+    """
+    place = Path(path_text("the run or the model", path))
+    if os.path.isdir(place):  # unlike `Path`, also of a path that no file can have
+        return RunModels(place)
+    if place.suffix != ".keras" or not os.path.isfile(place):
+        raise UserError(
+            f"{place} is neither the folder of a run nor a .keras file: pass the folder that kdist"
+            " train has named, or the file of a model"
+        )
+    for name in ("watch", "averaged"):
+        if getattr(options, name):
+            raise UserError(
+                f"received --{name} and the file {place}, but a file has one model, whose weights"
+                f" are those that it was saved with: pass a run, or remove --{name}"
+            )
+    return SavedModel(path=place)
+
+
+def settings_of(path: Path) -> Mapping[str, Any]:
+    """Return the settings of the run whose folder a model is in; nothing for any other file."""
+    try:
+        return read_run(path.parent, unfinished=True).settings
+    except (UserError, OSError):
+        return {}

@@ -1,0 +1,170 @@
+"""Histograms and norms of `TrainingTelemetry` in TensorBoard and W&B, step by step."""
+
+import abc
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+from tensorboard.plugins.histogram import metadata
+
+from ..analysis.histogram import Histogram
+from .tensorboard_tracker import last_step
+from .tracker import Tracker
+from .wandb_record import WandbRecord
+
+if TYPE_CHECKING:
+    from ..callbacks import StepMeasurement, TrainingTelemetry
+
+
+class TelemetryTracker(Tracker, abc.ABC):
+    """Base class of trackers that write every measurement of a `TrainingTelemetry`.
+
+    Args:
+        title: The tracker's name in warnings.
+        telemetry: Measures; its `on_train_begin` is called before this tracker's.
+    """
+
+    def __init__(self, title: str, telemetry: "TrainingTelemetry") -> None:
+        super().__init__(title)
+        self.telemetry = telemetry
+
+    @abc.abstractmethod
+    def is_new_step(self, step: int) -> bool:
+        """Whether a step is still to be written; it is about to be."""
+
+    @abc.abstractmethod
+    def write(
+        self, step: int, numbers: Mapping[str, float], histograms: Mapping[str, Histogram]
+    ) -> None:
+        """Write what a step had, by names such as `weights/conv1/kernel`."""
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Begin to listen."""
+        super().on_train_begin(logs)
+        self.telemetry.listen(self._measured)
+
+    def _measured(self, measurement: "StepMeasurement") -> None:
+        if not self._open:
+            return
+        with self._guarded("write telemetry"):
+            if self.is_new_step(measurement.step):
+                histograms = dict(_histograms(measurement))
+                self.write(measurement.step, dict(_numbers(measurement)), histograms)
+
+
+class TensorBoardTelemetry(TelemetryTracker):
+    """Writes histograms and norms into TensorBoard's run `telemetry`.
+
+    Args:
+        telemetry: As in `TelemetryTracker`.
+        folder: TensorBoard's folder.
+    """
+
+    def __init__(self, telemetry: "TrainingTelemetry", folder: Path) -> None:
+        super().__init__("TensorBoard", telemetry)
+        self.folder = folder
+        self._writer: Any = None
+        self._written = -1
+
+    def begin(self) -> list[Any]:
+        """Open a separate run: TensorBoard reads only one file of a run at a time."""
+        folder = self.folder / "telemetry"
+        self._written = last_step(folder) if self.continues else -1
+        self._writer = tf.summary.create_file_writer(str(folder))
+        return []
+
+    def is_new_step(self, step: int) -> bool:
+        """Whether no file has this step."""
+        return step > self._written
+
+    def write(
+        self, step: int, numbers: Mapping[str, float], histograms: Mapping[str, Histogram]
+    ) -> None:
+        """Write a step; the histograms' buckets are those of the measurement, not TensorBoard's."""
+        with self._writer.as_default(step):
+            for name, value in numbers.items():
+                tf.summary.scalar(name, value)
+            for name, histogram in histograms.items():
+                counts, edges = histogram.condensed()
+                buckets = np.stack([edges[:-1], edges[1:], counts], 1) if len(counts) else _EMPTY
+                kind = metadata.create_summary_metadata(display_name=None, description=None)
+                tf.summary.write(name, buckets, metadata=kind)
+
+    def flush(self) -> None:
+        """Have on the disk what was written so far."""
+        self._writer.flush()
+
+    def close(self, exit_code: int) -> None:  # noqa: ARG002 - as in `Tracker`
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+class WandbTelemetry(TelemetryTracker):
+    """Tracks `telemetry/<name>` over `telemetry/step` in the run that `WandbTracker` started.
+
+    Args:
+        telemetry: As in `TelemetryTracker`.
+        record: What was sent; that of `WandbTracker`.
+    """
+
+    def __init__(self, telemetry: "TrainingTelemetry", record: WandbRecord) -> None:
+        super().__init__("W&B", telemetry)
+        self.record = record
+
+    def begin(self) -> list[Any]:
+        """Give the measurements their own axis."""
+        import wandb
+
+        if wandb.run is not None:
+            wandb.define_metric("telemetry/step")
+            wandb.define_metric("telemetry/*", step_metric="telemetry/step")
+        return []
+
+    def is_new_step(self, step: int) -> bool:
+        """Whether the step was not sent yet."""
+        return self.record.is_new("telemetry", step)
+
+    def write(
+        self, step: int, numbers: Mapping[str, float], histograms: Mapping[str, Histogram]
+    ) -> None:
+        """Write a step, unless the run has ended."""
+        import wandb
+
+        if wandb.run is None:
+            return
+        values: dict[str, Any] = dict(numbers)
+        for name, histogram in histograms.items():
+            counts, edges = histogram.condensed()
+            if len(counts):
+                values[name] = wandb.Histogram(np_histogram=(counts, edges))
+        named = {f"telemetry/{name}": value for name, value in values.items()}
+        wandb.run.log(named | {"telemetry/step": step})
+
+
+_EMPTY = np.zeros((0, 3))
+
+
+def _numbers(measurement: "StepMeasurement") -> Iterator[tuple[str, float]]:
+    for name, norms in measurement.layers.items():
+        yield f"weight_norm/{name}", norms.weight_norm
+        yield f"gradient_norm/{name}", norms.gradient_norm
+        if not math.isnan(norms.update_ratio):
+            yield f"update_ratio/{name}", norms.update_ratio
+    for name, histogram in measurement.outputs.items():
+        yield f"zero_fraction/{name}", histogram.zero_fraction
+
+
+def _histograms(measurement: "StepMeasurement") -> Iterator[tuple[str, Histogram]]:
+    parts = {
+        "weights": measurement.weights,
+        "gradients": measurement.gradients,
+        "outputs": measurement.outputs,
+    }
+    for part, histograms in parts.items():
+        for name, histogram in histograms.items():
+            yield f"{part}/{name}", histogram

@@ -1,0 +1,234 @@
+"""Runs of a small network, evaluated as they are saved, against NumPy and the run's own values."""
+
+import json
+import shutil
+
+import keras
+import numpy as np
+import pytest
+from kdist.checkpoints import generations
+from kdist.data import Standardization, fashion_mnist
+from kdist.errors import UserError
+from kdist.evaluation import EvaluateOptions, evaluate, evaluator
+from kdist.training import run as training_run
+from kdist.training.config import TrainConfig
+from kdist.training.run import train
+
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
+
+IMAGES = 96
+SETTINGS = {
+    "dataset": "sample",
+    "subset": IMAGES,
+    "batch_size": 32,
+    "replicas": 1,
+    "epochs": 2,
+    "base_lr": 0.05,
+    "wd": 0.01,
+    "ema_momentum": 0.5,
+    "checkpoint_every": 1e-9,  # after every step
+}
+
+
+def small_model(config, data, strategy, plan):
+    """Weights with a penalty and averages, and a batch norm."""
+    layers = keras.layers
+    model = strategy.build(
+        lambda: keras.Sequential(
+            [
+                keras.Input(data.image_shape),
+                layers.Flatten(),
+                layers.Dense(8, kernel_regularizer=keras.regularizers.L2(config.wd)),
+                layers.BatchNormalization(),
+                layers.Dense(data.classes, activation="softmax"),
+            ]
+        )
+    )
+    with strategy.scope():
+        optimizer = keras.optimizers.SGD(
+            plan.learning_rate, use_ema=config.ema_momentum is not None, ema_momentum=0.5
+        )
+        model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training_run, "make_model", small_model)
+        patch.setattr(evaluator, "make_model", small_model)
+        yield
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A finished run, and its result."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    config = TrainConfig(**SETTINGS, run_dir=str(folder))
+    return folder, train(config, announce=[].append, verbose=0)
+
+
+@pytest.fixture
+def unfinished(run, tmp_path):
+    """As the run was before its end."""
+    folder = tmp_path / "unfinished"
+    shutil.copytree(run[0], folder)
+    for name in ("summary.json", "model.keras"):
+        (folder / name).unlink()
+    return folder
+
+
+def evaluated(path, **options):
+    lines = []
+    sleep = options.pop("sleep", None)
+    found = evaluate(
+        str(path), EvaluateOptions(**options), announce=lines.append, sleep=sleep or never
+    )
+    assert [str(one) for one in found] == lines[-len(found) :]
+    assert "accuracy" in lines[-len(found) - 1] or "watch" in options
+    return found
+
+
+def never(seconds):
+    raise AssertionError("it waits")
+
+
+def in_numpy(arrays, state, *, averaged=False, mirror=False):
+    """Accuracy and loss of a checkpoint's weights, without Keras."""
+    data = fashion_mnist(sample=True).subset(IMAGES)
+    of = Standardization.of(data.train_images)
+    images, labels = np.float64(of(np.float32(data.test_images))), data.test_labels
+    names = [name for name in state["variables"] if name.startswith("model/")]
+    values = [
+        np.float64(arrays[state["averages"].get(name, name) if averaged else name])
+        for name in names
+    ]
+    kernel, bias, gamma, beta, mean, variance, last, last_bias = values
+    total = 0
+    for one in (images, images[:, :, ::-1]) if mirror else (images,):
+        x = one.reshape(len(one), -1) @ kernel + bias
+        x = (x - mean) / np.sqrt(variance + 1e-3) * gamma + beta
+        logits = x @ last + last_bias
+        powers = np.exp(logits - logits.max(1, keepdims=True))
+        total = total + powers / powers.sum(1, keepdims=True)
+    chosen = total[np.arange(len(labels)), labels] / (2 if mirror else 1)
+    loss = -np.mean(np.log(chosen)) + SETTINGS["wd"] * np.sum(kernel**2)
+    return np.mean(total.argmax(1) == labels), loss, len(labels)
+
+
+def test_a_finished_run_has_its_own_values_on_any_number_of_replicas(run):
+    """The averages: with them it was validated, and has ended."""
+    folder, result = run
+    [one] = evaluated(folder, replicas=3)
+    assert one.accuracy == pytest.approx(result.val_accuracy)
+    assert one.loss == pytest.approx(result.history["val_loss"][-1], rel=1e-5)
+    assert (one.epoch, one.step, one.weights) == (2, None, "averaged")
+    assert one.file == "model.keras"
+
+
+def test_the_newest_checkpoint_of_a_run_that_has_not_ended(unfinished):
+    newest, older = generations(unfinished / "checkpoints")[:2]
+    for replicas, options in ((2, {}), (1, {"averaged": True}), (1, {"views": "mirror"})):
+        [one] = evaluated(unfinished, replicas=replicas, val_batch_size=37, **options)
+        options["mirror"] = options.pop("views", None) == "mirror"
+        accuracy, loss, images = in_numpy(*newest.read(), **options)
+        assert one.images == images
+        assert one.accuracy == pytest.approx(accuracy)
+        assert one.loss == pytest.approx(loss, rel=1e-4)
+        assert one.weights == ("averaged" if options.get("averaged") else "trained")
+        assert (one.file, one.epoch) == (newest.path.name, 2)
+    newest.path.write_bytes(newest.path.read_bytes()[:-1])
+    [one] = evaluated(unfinished, replicas=1)
+    assert one.file == older.path.name
+    older.path.unlink()
+
+
+def test_a_file_by_itself_and_with_another_data_set(run, tmp_path):
+    shutil.copy(run[0] / "model.keras", tmp_path / "alone.keras")
+    [one] = evaluated(tmp_path / "alone.keras", dataset="sample", replicas=1)
+    assert (one.epoch, one.weights, one.images) == (None, "saved", 2000)
+    beside = run[0] / "model.keras"
+    [with_settings] = evaluated(beside, replicas=1)
+    assert with_settings.accuracy == pytest.approx(run[1].val_accuracy)
+    uncompiled = keras.models.load_model(beside, compile=False)
+    uncompiled.layers[-1].activation = keras.activations.linear
+    uncompiled.save(tmp_path / "logits.keras")
+    [logits] = evaluated(tmp_path / "logits.keras", dataset="sample", replicas=1)
+    assert (logits.accuracy, logits.loss) == pytest.approx((one.accuracy, one.loss), rel=1e-5)
+
+
+def test_each_new_checkpoint_is_evaluated_as_it_appears(run, unfinished):
+    """Meanwhile the run saves another, and ends."""
+    inner, away = unfinished / "checkpoints", unfinished / "away"
+    old, new = generations(inner)[::-1][:2]
+    for one in generations(inner):
+        if one != old:
+            away.mkdir(exist_ok=True)
+            one.path.rename(away / one.path.name)
+    waits = []
+
+    def sleep(seconds):
+        waits.append(seconds)
+        match len(waits):
+            case 2:
+                (away / new.path.name).rename(new.path)
+            case 3:  # the result is written first
+                shutil.copy(run[0] / "summary.json", unfinished)
+            case 4:
+                shutil.copy(run[0] / "model.keras", unfinished)
+
+    found = evaluated(unfinished, replicas=1, watch=0.5, sleep=sleep)
+    assert [one.file for one in found] == [old.path.name, new.path.name, "model.keras"]
+    assert waits == [0.5] * 4
+    assert found[-1].accuracy == pytest.approx(run[1].val_accuracy)
+
+
+def test_it_does_not_wait_for_a_model_that_is_never_saved(run, unfinished):
+    shutil.copy(run[0] / "summary.json", unfinished)
+    waits = []
+    found = evaluated(unfinished, replicas=1, watch=0.5, sleep=waits.append)
+    assert len(waits) == 1
+    assert [one.weights for one in found] == ["trained"] * 3
+    settings = json.loads((unfinished / "config.json").read_text()) | {"save_model": False}
+    (unfinished / "config.json").write_text(json.dumps(settings))
+    assert evaluated(unfinished, replicas=1, watch=0.5) == found
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"views": "five"}, "views is 'five', but has to be none or mirror"),
+        ({"watch": 0}, "watch is 0, but has to be above 0"),
+        ({"replicas": 0}, "replicas has to be from 1"),
+        ({"dataset": "nosuch"}, "dataset has to be"),
+        ({"dataset": "sample", "data_dir": "here"}, "is embedded"),
+    ],
+)
+def test_options_that_are_invalid(options, words):
+    with pytest.raises(UserError, match=words):
+        EvaluateOptions(**options)
+
+
+def test_what_cannot_be_evaluated(run, tmp_path):
+    def refused(path, words, **options):
+        with pytest.raises(UserError, match=words):
+            evaluated(path, **options)
+
+    file = run[0] / "model.keras"
+    refused(tmp_path / "nothing", "is neither the folder of a run nor a .keras file")
+    refused(tmp_path, "cannot evaluate .*not a run folder")
+    refused(file, "received --watch and the file", watch=3)
+    refused(file, "received --averaged and the file", averaged=True)
+    (tmp_path / "damaged.keras").write_bytes(b"PK\x03\x04")
+    refused(tmp_path / "damaged.keras", "Keras cannot open", dataset="sample", replicas=1)
+    other = keras.Sequential(
+        [keras.Input((4, 4, 1)), keras.layers.Flatten(), keras.layers.Dense(3)]
+    )
+    other.save(tmp_path / "other.keras")
+    refused(tmp_path / "other.keras", "images of 4 x 4 x 1 and tells 3", dataset="sample")
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    settings = {**json.loads((run[0] / "config.json").read_text()), "ema_momentum": None}
+    (plain / "config.json").write_text(json.dumps(settings))
+    refused(plain, "has neither a checkpoint nor a model")
+    refused(plain, "keeps no averages", averaged=True)
