@@ -40,6 +40,7 @@ from .internals import (
     is_overwritten,
     layer_states,
     loss_tracker,
+    metric_states,
     onednn_is_on,
     optimizers_of,
     overridden_steps,
@@ -56,6 +57,7 @@ from .replica_attributes import ReplicaAttributes
 from .replica_local_variables import replica_local_variables
 from .resumed_logs import set_resumed_logs
 from .row_blocks import row_blocks
+from .row_counts import attached_counts
 from .saved_state import (
     averaged_variables,
     global_seed_state,
@@ -85,6 +87,7 @@ __all__ = [
     "active_batch",
     "array_sizes",
     "attach",
+    "attached_counts",
     "averaged_variables",
     "build_for_fit",
     "call_model",
@@ -117,6 +120,7 @@ __all__ = [
     "layer_states",
     "loss_tracker",
     "make_global_seed_state",
+    "metric_states",
     "multi_worker_extended",
     "onednn_is_on",
     "optimizers_of",
