@@ -1,4 +1,4 @@
-"""`Group`: processes that do their turns when they are told to, so that groups can take turns."""
+"""`Group`: processes of a benchmark that wait for their turns, so that groups can take turns."""
 
 import json
 import os
@@ -10,15 +10,17 @@ from typing import Any
 
 from kdist.launch.cluster import free_ports
 
+_MODULE = "benchmarks.workers.turns"
+
 
 class Group:
-    """Processes that run `python -m MODULE SETTINGS`, and read from standard input.
+    """Processes that run `python -m benchmarks.workers.turns KIND SETTINGS`.
 
-    Each process prints one JSON object when it is ready, and one after each turn: its result.
+    Each prints one JSON object when it is ready, and one after each turn: its result.
 
     Args:
-        module: The module that each process runs.
-        settings: What it is told, as JSON.
+        kind: The function of `candidates.py` that makes the candidates.
+        settings: Its arguments.
         workers: Number of processes. Of more than one, each is a worker of one cluster.
         hosts: The address of each worker; `None` uses this machine's loopback.
         prefixes: Put in front of the command of each, such as `ip netns exec NAME`.
@@ -26,7 +28,7 @@ class Group:
 
     def __init__(
         self,
-        module: str,
+        kind: str,
         settings: Mapping[str, Any],
         *,
         workers: int,
@@ -40,7 +42,7 @@ class Group:
         try:
             for worker in range(workers):
                 prefix = prefixes[worker] if prefixes else ()
-                command = [*prefix, sys.executable, "-m", module, json.dumps(settings)]
+                command = [*prefix, sys.executable, "-m", _MODULE, kind, json.dumps(settings)]
                 config = {
                     "cluster": {"worker": addresses},
                     "task": {"type": "worker", "index": worker},
@@ -74,12 +76,12 @@ class Group:
         """Wait until every process is ready; return what the first says of itself."""
         return self._results()[0]
 
-    def turn(self) -> Any:
-        """Let all do their turn; return the first one's result."""
+    def turn(self, name: str) -> Any:
+        """Let all processes run a candidate; return the first one's result."""
         for process in self._processes:
-            assert process.stdin is not None
-            process.stdin.write("\n")
-            process.stdin.flush()
+            if process.stdin is not None:
+                process.stdin.write(f"{name}\n")
+                process.stdin.flush()
         return self._results()[0]
 
     def close(self) -> None:
@@ -95,8 +97,7 @@ class Group:
 
 def _result(process: subprocess.Popen[str]) -> Any:
     """Return the next JSON object that a process prints."""
-    assert process.stdout is not None
-    for line in process.stdout:
+    for line in process.stdout or ():
         if line.startswith("{"):
             return json.loads(line)
     raise SystemExit(f"a process of the benchmark has ended with exit code {process.wait()}")

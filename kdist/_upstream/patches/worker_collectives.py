@@ -1,14 +1,22 @@
 """Patch the collectives of a step of several workers: their keys, their order, and small ones."""
 
+import itertools
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute.cross_device_utils import CollectiveReplicaLauncher
+from tensorflow.python.ops import resource_variable_ops
 
 from ..collective_keys import has_static_keys, is_tracing_step, static_shape
 from ..patching import TENSORFLOW, Patch
 
+_thread = threading.local()
+_TOKENS = 8  # of buckets that may be under way together
+
+# From this size a sum is one of gradients: nothing waits for it but the optimizer.
+_BUCKET_BYTES = 16 * 1024
 # What an all-reduce of the ring may take longer for a message of this size to be sent twice.
 _SMALL_BYTES = 64 * 1024
 
@@ -24,25 +32,31 @@ def _all_reduce(
 
     The sum is that of the replicas in their order, bit for bit the same on each.
     """
-    with static_shape(value.shape.is_fully_defined()):
-        if not (has_static_keys() and _is_gathered_sooner(launcher, value)):
-            return original(launcher, value, control_input, options)
-    rows = launcher._all_gather(value[None], options)
+    is_static = value.shape.is_fully_defined()
+    size = value.shape.num_elements() * value.dtype.size if is_static else 0
+    _thread.is_bucket = size >= _BUCKET_BYTES
+    try:
+        with static_shape(is_static):
+            if not (has_static_keys() and _is_gathered_sooner(launcher, size, value.dtype)):
+                return original(launcher, value, control_input, options)
+        rows = launcher._all_gather(value[None], options)
+    finally:
+        _thread.is_bucket = False
     rows = tf.ensure_shape(rows, [launcher._group_size, *value.shape])
     return tf.add_n(tf.unstack(rows))
 
 
-def _is_gathered_sooner(launcher: Any, value: Any) -> bool:
+def _is_gathered_sooner(launcher: Any, size: int, dtype: tf.DType) -> bool:
     """Whether a gather is sooner than a ring's all-reduce.
 
     Of n replicas and b bytes, the ring sends 2 (n - 1) messages of b / n bytes one after another, a
     gather n - 1 messages of b bytes.
     """
-    size, replicas = value.shape.num_elements() * value.dtype.size, launcher._group_size
+    replicas = launcher._group_size
     # CollectiveGather knows fewer dtypes, of which those of `_gather` are the most used.
-    known = value.dtype in (tf.float32, tf.float64, tf.int32, tf.int64, tf.bfloat16, tf.float16)
+    known = dtype in (tf.float32, tf.float64, tf.int32, tf.int64, tf.bfloat16, tf.float16)
     is_small = size * (replicas - 2) <= _SMALL_BYTES * replicas
-    return known and is_small and _is_unordered(launcher) and replicas > 1
+    return known and is_small and _is_of_cpu(launcher) and replicas > 1
 
 
 def _gather(original: Callable[..., Any], launcher: Any, value: Any, options: Any) -> Any:
@@ -62,17 +76,23 @@ def _use_unique_key(original: Callable[..., bool], launcher: Any) -> bool:
 
 
 def _ordering_token(original: Callable[..., Any], launcher: Any) -> Any:
-    """Let collectives of a step run as soon as their values are there.
+    """Let a bucket of gradients run as soon as it is full, while others are computed.
 
-    So gradients are sent while others are computed. NCCL needs one order on all workers.
+    The token orders the collectives that share it, and keeps TensorFlow from removing one whose
+    result is unused on one replica. So a bucket gets one of its own. NCCL needs one order on all
+    workers, while the collectives of CPUs find each other by their keys.
     """
-    if is_tracing_step() and not tf.executing_eagerly() and _is_unordered(launcher):
-        return None
-    return original(launcher)
+    is_bucket = getattr(_thread, "is_bucket", False) and is_tracing_step()
+    if not is_bucket or tf.executing_eagerly() or not _is_of_cpu(launcher):
+        return original(launcher)
+    if not hasattr(launcher, "_kdist_tokens"):
+        with tf.init_scope(), tf.device(launcher._device):
+            tokens = [resource_variable_ops.ResourceVariable(0.0) for _ in range(_TOKENS)]
+        launcher._kdist_tokens = itertools.cycle(tokens)
+    return next(launcher._kdist_tokens).handle
 
 
-def _is_unordered(launcher: Any) -> bool:
-    """Whether collectives may run in any order: those of CPUs find each other by their keys."""
+def _is_of_cpu(launcher: Any) -> bool:
     return tf.DeviceSpec.from_string(launcher._device).device_type == "CPU"
 
 
