@@ -14,7 +14,8 @@ _thread = threading.local()
 @contextlib.contextmanager
 def counting() -> Iterator[list[Any]]:
     """Collect in a list what `count` counts in the `with` block: one tensor, or nothing."""
-    _thread.counts = counts = []
+    counts: list[Any] = []
+    _thread.counts = counts
     try:
         yield counts
     finally:

@@ -41,14 +41,14 @@ class ReplicaBatch:
         self.rows = tf.cast(rows, "int64")
         self.first_row: Any
         self.global_rows: Any
-        is_known = counts is not None and not isinstance(counts, tf.Tensor)
-        self.known_rows = counts[self.replica] if is_known else self.static_rows
-        if not is_known:
+        known: Any = None if isinstance(counts, tf.Tensor) else counts
+        self.known_rows = self.static_rows if known is None else known[self.replica]
+        if known is None:
             row_counts = self._row_counts() if counts is None else self.mark(counts, "SAME")
             self.first_row = tf.reduce_sum(row_counts[: self.replica])
             self.global_rows = tf.reduce_sum(row_counts)
         else:
-            self.first_row, self.global_rows = sum(counts[: self.replica]), sum(counts)
+            self.first_row, self.global_rows = sum(known[: self.replica]), sum(known)
         self.global_samples = tf.cast(self.global_rows, "float64")
         if self.may_be_empty:  # the row of zeros counts as the last row of the global batch
             last = self.global_rows - self.rows

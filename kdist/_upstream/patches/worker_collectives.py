@@ -93,7 +93,7 @@ def _ordering_token(original: Callable[..., Any], launcher: Any) -> Any:
 
 
 def _is_of_cpu(launcher: Any) -> bool:
-    return tf.DeviceSpec.from_string(launcher._device).device_type == "CPU"
+    return bool(tf.DeviceSpec.from_string(launcher._device).device_type == "CPU")
 
 
 _KEYS = "test_collectives_take_their_keys_when_the_step_is_called"
