@@ -41,6 +41,7 @@ from .internals import (
     is_overwritten,
     layer_states,
     loss_tracker,
+    metric_states,
     onednn_is_on,
     optimizers_of,
     overridden_steps,
@@ -57,6 +58,7 @@ from .replica_attributes import ReplicaAttributes
 from .replica_local_variables import replica_index, replica_local_variables
 from .resumed_logs import set_resumed_logs
 from .row_blocks import row_blocks
+from .row_counts import attached_counts
 from .saved_state import (
     averaged_variables,
     global_seed_state,
@@ -94,6 +96,7 @@ __all__ = [
     "array_sizes",
     "attach",
     "attach_observers",
+    "attached_counts",
     "averaged_variables",
     "averaging_optimizers",
     "build_for_fit",
@@ -130,6 +133,7 @@ __all__ = [
     "local_copy",
     "loss_tracker",
     "make_global_seed_state",
+    "metric_states",
     "multi_worker_extended",
     "observe_step",
     "onednn_is_on",

@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -56,8 +56,12 @@ class MetricState(Protocol):
     def is_counted(self, data: Any) -> Any:
         """Whether a metric on this replica includes the data that it is updated with."""
 
-    def all_reduce(self, variables: list[Any], merge: Any) -> list[Any]:
-        """Return a metric's state over all replicas; `merge` is its `merge_replicas` or `None`."""
+    def all_reduce(self, states: Sequence[tuple[Any, Any]]) -> list[Any]:
+        """Return the values of metrics' variables over all replicas, by one sum.
+
+        Args:
+            states: Variables, each with the `merge_replicas` of its metric, or `None`.
+        """
 
 
 class VariableWrites(Protocol):

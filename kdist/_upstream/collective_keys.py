@@ -35,4 +35,9 @@ def static_shape(is_static: bool) -> Iterator[None]:
 
 def has_static_keys() -> bool:
     """Whether the key of a collective that is made now is fixed."""
-    return _steps > 0 and getattr(_thread, "is_static", False)
+    return is_tracing_step() and getattr(_thread, "is_static", False)
+
+
+def is_tracing_step() -> bool:
+    """Whether a step is traced, the same on all workers."""
+    return _steps > 0

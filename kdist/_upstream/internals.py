@@ -134,6 +134,25 @@ def effective_sample_weight(sample_weight: Any, mask: Any, dtype: Any, reduction
     return apply_mask(sample_weight, mask, dtype=dtype, reduction=reduction)
 
 
+def metric_states(model: keras.Model) -> list[tuple[keras.Variable, Any]]:
+    """Return every metric's variables, each with the `merge_replicas` of its metric, or `None`."""
+    merges = {
+        id(variable): (variable, getattr(metric, "merge_replicas", None))
+        for metric in _flatten_metrics(model.metrics)
+        for variable in metric._variables
+    }
+    return list(merges.values())
+
+
+def _flatten_metrics(metrics: Iterable[keras.metrics.Metric]) -> list[keras.metrics.Metric]:
+    """Return the metrics and those inside them."""
+    return [
+        one
+        for metric in metrics
+        for one in [metric, *_flatten_metrics([*getattr(metric, "metrics", []), *metric._metrics])]
+    ]
+
+
 def loss_tracker(model: keras.Model) -> keras.metrics.Mean:
     """Return the metric behind `loss` in the logs."""
     return model._loss_tracker

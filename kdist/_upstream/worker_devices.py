@@ -8,6 +8,8 @@ import tensorflow as tf
 from tensorflow.python.distribute import collective_all_reduce_strategy, distribute_utils
 from tensorflow.python.eager import context
 
+from .hooks import StrategyHooks
+
 _bases = itertools.count(step=1000)
 
 
@@ -73,6 +75,12 @@ class _Extended(collective_all_reduce_strategy.CollectiveAllReduceExtended):
 def worker_counts(strategy: tf.distribute.Strategy) -> tuple[int, int]:
     """Return the number of workers of a strategy, and the number of this one among them."""
     return strategy.extended._num_workers, strategy.extended._id_in_cluster
+
+
+def uses_collectives(strategy: Any) -> bool:
+    """Whether replicas exchange values by collectives, also those of one worker."""
+    is_multi_worker = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+    return is_multi_worker and isinstance(strategy, StrategyHooks)
 
 
 def is_started() -> bool:

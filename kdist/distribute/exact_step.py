@@ -102,9 +102,20 @@ def _forward(
 def _logs(
     model: keras.Model, batch: GlobalBatch, x: Any, y: Any, y_pred: Any, sample_weight: Any
 ) -> Any:
-    """Update the metrics; return the logs of a custom `compute_metrics`."""
+    """Update the metrics; return the logs of a custom `compute_metrics`.
+
+    Several workers also sum all metrics here, as Keras would sum every variable by itself.
+    """
     logs = model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
-    return _average_over_replicas(batch, logs) if batch.has_global_results else {}
+    if batch.has_global_results:
+        return _average_over_replicas(batch, logs)
+    if not tf.distribute.get_strategy().sums_metrics_in_step:
+        return {}
+    states = _upstream.metric_states(model)
+    totals = batch.metrics.all_reduce(states)
+    mapping = [(variable, total) for (variable, _), total in zip(states, totals, strict=True)]
+    with keras.StatelessScope(state_mapping=mapping):
+        return model.get_metrics_result()
 
 
 def _average_over_replicas(batch: GlobalBatch, logs: Any) -> Any:

@@ -15,6 +15,7 @@ from ..ops.fused_dropout import fused_dropout_of
 from ..performance import steps_per_execution
 from .devices import device_type, short_name
 from .gradient_norms import measure_halves
+from .gradient_transfer import GradientTransfer
 from .model_state import ModelState
 from .model_warnings import warn_of_differing_copies, warn_of_inexact, warn_of_small_batches
 from .replica_step import replica_step
@@ -30,6 +31,9 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
 
     workers = 1
     worker = 0
+    # Whether a step returns the results of metrics; otherwise they are read after it.
+    sums_metrics_in_step = False
+    gradient_transfer = GradientTransfer()
 
     def _start(self, draws: Literal["by_place", "per_replica"]) -> None:
         """Install the patches, and set what the models of this strategy depend on."""

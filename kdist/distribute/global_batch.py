@@ -3,7 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from .gradient_sums import GradientSums
+from .gradient_transfer import GradientTransfer
 from .loss_weighting import LossWeighting
 from .metric_state import MetricState
 from .replica_batch import ReplicaBatch
@@ -15,7 +18,9 @@ class GlobalBatch(ReplicaBatch):
 
     Args:
         data: The step's input on this replica, the model's inputs first.
-        counts: Number of samples on each replica, if known before the step runs.
+        counts: Number of samples on each replica, if known before the step runs; or an int64 tensor
+            of them.
+        transfer: How gradients are sent to other workers.
         draws_by_place: Whether random draws follow the sample's place in the global batch.
         is_custom_step: Whether the step is a custom `train_step` or `test_step`.
         has_global_results: Whether the step uses the results of metrics.
@@ -31,8 +36,9 @@ class GlobalBatch(ReplicaBatch):
     def __init__(
         self,
         data: Any,
-        counts: Sequence[int] | None,
+        counts: Sequence[int] | tf.Tensor | None,
         *,
+        transfer: GradientTransfer,
         draws_by_place: bool,
         is_custom_step: bool,
         has_global_results: bool,
@@ -48,7 +54,9 @@ class GlobalBatch(ReplicaBatch):
         self.has_global_results = has_global_results
         self.attributes = attributes
         self.losses = LossWeighting(self, warn)
-        self.gradients = GradientSums(self, may_be_changed=is_custom_step, warn=warn_of_gradient)
+        self.gradients = GradientSums(
+            self, transfer, may_be_changed=is_custom_step, warn=warn_of_gradient
+        )
         self.metrics = MetricState(self)
         self.writes = VariableWrites(
             self, is_custom_step=is_custom_step, averaged=averaged, warn=warn_of_write

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from .. import _upstream
 from ..ops.collectives import all_reduce_sum
+from .gradient_transfer import GradientTransfer
 from .reduction_kinds import Kind
 from .replica_batch import ReplicaBatch
 
@@ -16,15 +17,22 @@ class GradientSums:
 
     Args:
         batch: The part of the global batch on this replica.
+        transfer: How gradients are sent to other workers.
         may_be_changed: Whether a custom step may have summed or changed the gradients.
         warn: Called with a gradient that was changed, so that the replicas' gradients no longer add
             up.
     """
 
     def __init__(
-        self, batch: ReplicaBatch, *, may_be_changed: bool, warn: Callable[[Any], None]
+        self,
+        batch: ReplicaBatch,
+        transfer: GradientTransfer,
+        *,
+        may_be_changed: bool,
+        warn: Callable[[Any], None],
     ) -> None:
         self._batch = batch
+        self._transfer = transfer
         self._may_be_changed = may_be_changed
         self._warn = warn
 
@@ -75,7 +83,7 @@ class GradientSums:
         return [
             tf.IndexedSlices(total, gradient.indices, gradient.dense_shape) if same else total
             for total, gradient, same in zip(
-                all_reduce_sum(local), gradients, same_rows, strict=True
+                self._transfer.sum(local), gradients, same_rows, strict=True
             )
         ]
 

@@ -1,5 +1,6 @@
 """`MetricState`: the states of metrics over replicas."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -51,15 +52,22 @@ class MetricState:
             return False
         return all(self._batch.reader.kind(leaf) is Kind.SAME for leaf in rows)
 
-    def all_reduce(self, variables: list[Any], merge: Any) -> list[Any]:
-        """Return a metric's state over all replicas; `merge` is its `merge_replicas` or `None`."""
-        local = [tf.convert_to_tensor(variable.value) for variable in variables]
-        if merge is None:
-            summands = [self._summand(v, x) for v, x in zip(variables, local, strict=True)]
-            merged = all_reduce_sum(summands)
-        else:
-            rows = all_reduce_sum([self._batch.in_replica_row(value) for value in local])
-            merged = [merge(v, row) for v, row in zip(variables, rows, strict=True)]
+    def all_reduce(self, states: Sequence[tuple[Any, Any]]) -> list[Any]:
+        """Return the values of metrics' variables over all replicas, by one sum.
+
+        Args:
+            states: Variables, each with the `merge_replicas` of its metric, or `None`.
+        """
+        summands = [
+            self._summand(variable, tf.convert_to_tensor(variable.value))
+            if merge is None
+            else self._batch.in_replica_row(variable.value)
+            for variable, merge in states
+        ]
+        merged = [
+            total if merge is None else merge(variable, total)
+            for (variable, merge), total in zip(states, all_reduce_sum(summands), strict=True)
+        ]
         return [self._batch.mark(tf.identity(value), "SAME") for value in merged]
 
     def _summand(self, variable: keras.Variable, value: Any) -> Any:

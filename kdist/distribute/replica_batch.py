@@ -18,12 +18,15 @@ class ReplicaBatch:
 
     Args:
         data: The step's input on this replica, the model's inputs first.
-        counts: Number of samples on each replica, if known before the step runs.
+        counts: Number of samples on each replica, if known before the step runs; or an int64 tensor
+            of them.
         must_not_be_empty: Whether the step may fail without samples, so that an empty replica gets
             a row of zeros. With oneDNN's kernels it always gets one.
     """
 
-    def __init__(self, data: Any, counts: Sequence[int] | None, *, must_not_be_empty: bool) -> None:
+    def __init__(
+        self, data: Any, counts: Sequence[int] | tf.Tensor | None, *, must_not_be_empty: bool
+    ) -> None:
         self.graph = tf.compat.v1.get_default_graph()
         leaves = [leaf for leaf in keras.tree.flatten(data) if leaf is not None]
         # Exact in float64; rounded only when cast to the dtype of the loss.
@@ -38,19 +41,23 @@ class ReplicaBatch:
         self.rows = tf.cast(rows, "int64")
         self.first_row: Any
         self.global_rows: Any
-        self.known_rows = self.static_rows if counts is None else counts[self.replica]
-        if counts is None:
-            row_counts = tf.cast(all_reduce_sum(self.in_replica_row(self.samples)), "int64")
+        known: Any = None if isinstance(counts, tf.Tensor) else counts
+        self.known_rows = self.static_rows if known is None else known[self.replica]
+        if known is None:
+            row_counts = self._row_counts() if counts is None else self.mark(counts, "SAME")
             self.first_row = tf.reduce_sum(row_counts[: self.replica])
             self.global_rows = tf.reduce_sum(row_counts)
         else:
-            self.first_row, self.global_rows = sum(counts[: self.replica]), sum(counts)
+            self.first_row, self.global_rows = sum(known[: self.replica]), sum(known)
         self.global_samples = tf.cast(self.global_rows, "float64")
         if self.may_be_empty:  # the row of zeros counts as the last row of the global batch
             last = self.global_rows - self.rows
             self.first_row = tf.minimum(tf.cast(self.first_row, "int64"), last)
         # Factor for a replica's sum in the replicas' mean, weighted by samples.
         self.inverse_fraction = tf.math.divide_no_nan(self.global_samples, self.samples)
+
+    def _row_counts(self) -> Any:
+        return tf.cast(all_reduce_sum(self.in_replica_row(self.samples)), "int64")
 
     def pad_if_empty(self, data: Any) -> Any:
         """Return the step's input, with a row of zeros if it has no rows.

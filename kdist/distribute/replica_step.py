@@ -31,7 +31,7 @@ def replica_step(
         isinstance(leaf, tf.distribute.DistributedValues) for leaf in keras.tree.flatten(args)
     )
     is_known = not undivided and strategy.workers == 1
-    counts = _static_counts(strategy, args) if is_known else None
+    counts = _static_counts(strategy, args) if is_known else _upstream.attached_counts(args)
     state = strategy.model_state(model)
     seed = _upstream.global_seed(strategy)
     averaged = frozenset(id(variable.value) for variable in moving_statistics(model))
@@ -47,6 +47,7 @@ def replica_step(
         batch = GlobalBatch(
             data,
             counts,
+            transfer=strategy.gradient_transfer,
             draws_by_place=strategy.draws == "by_place",
             is_custom_step=name == "custom_step",
             has_global_results=has_results and name != "predict_step",

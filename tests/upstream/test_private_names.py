@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TFEpochIterator
-from tensorflow.python.distribute import cross_device_utils, mirrored_run, values
+from tensorflow.python.distribute import mirrored_run, values
 from tensorflow.python.eager import context
 from used_private_names import other_private_names, used_private_names
 
@@ -38,7 +38,7 @@ CANARIES = {
     "softmax": "_keras_logits",
     "masked": "_keras_mask",
     "variable": "_convert_to_tensor _initialize _value overwrite_with_gradient",
-    "metric": "_fn _fn_kwargs _variables",
+    "metric": "_fn _fn_kwargs _metrics _variables",
     "batch_norm": "_moments _reduction_axes",
     "optimizer": "_distribution_strategy _get_variable_index _learning_rate"
     " _model_variables_moving_average _trainable_variables"
@@ -64,7 +64,8 @@ CANARIES = {
     "workers": "_collective_key_base",
     "workers_extended": "_cluster_spec _get_local_replica_id _get_variable_creator_initial_value"
     " _id_in_cluster _num_workers",
-    "collectives": "_all_gather _use_unique_instance_key",
+    "collectives": "_all_gather _device _get_ordering_token _group_size _use_unique_instance_key",
+    "distributed_iterator": "_replica_order _strategy",
     "context": "_context_handle",
     "oracle": "_get_oracle_fname _get_trial_dir _retry_queue _save_trial",
     "hyperband": "_brackets _current_bracket _get_num_brackets _get_num_rounds _get_size"
@@ -117,6 +118,11 @@ def distributed():
     return two_replicas().experimental_distribute_dataset(dataset())
 
 
+def collectives():
+    extended = tf.distribute.MultiWorkerMirroredStrategy().extended
+    return extended._cross_device_ops._launchers[0]
+
+
 def dataset():
     return tf.data.Dataset.from_tensor_slices(ROWS).batch(2)
 
@@ -151,7 +157,8 @@ OBJECTS = {
     "replica_context": lambda: mirrored_run._MirroredReplicaContext,
     "workers": tf.distribute.MultiWorkerMirroredStrategy,
     "workers_extended": lambda: tf.distribute.MultiWorkerMirroredStrategy().extended,
-    "collectives": lambda: cross_device_utils.CollectiveReplicaLauncher,
+    "collectives": collectives,
+    "distributed_iterator": lambda: iter(distributed()),
     "context": context.context,
     "oracle": lambda: keras_tuner.oracles.RandomSearchOracle(SCORE),
     "hyperband": lambda: keras_tuner.oracles.HyperbandOracle(SCORE),

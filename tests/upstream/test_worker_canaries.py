@@ -4,9 +4,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from kdist._upstream import attached_counts
 from keras.src.backend.tensorflow import trainer
 from stock_models import linear
 from tensorflow.python.distribute import collective_util, cross_device_utils
+from tensorflow.python.ops import collective_ops
 
 
 def test_logs_are_averaged_over_an_axis_that_they_lack(monkeypatch, stock):
@@ -18,10 +20,7 @@ def test_logs_are_averaged_over_an_axis_that_they_lack(monkeypatch, stock):
 
 def test_collectives_take_their_keys_when_the_step_is_called():
     """Which fails in a loop, as of several steps per execution."""
-    keys, device = cross_device_utils.CollectiveKeys(901), "/device:CPU:0"
-    launcher = cross_device_utils.CollectiveReplicaLauncher(
-        keys.get_group_key([device]), 1, keys, device, collective_util.Options()
-    )
+    launcher = _launcher(901)
 
     @tf.function(autograph=False)
     def step(x):
@@ -36,6 +35,40 @@ def test_collectives_take_their_keys_when_the_step_is_called():
 
     with pytest.raises(tf.errors.InvalidArgumentError, match="Placeholder"):
         loop()
+
+
+def test_a_small_sum_is_an_all_reduce_in_order():
+    """TensorFlow gathers no bfloat16."""
+    launcher = _launcher(902)
+
+    @tf.function(autograph=False)
+    def step(x):
+        return launcher.all_reduce(x) + launcher.all_reduce(tf.ones([10_000]))[:2]
+
+    nodes = step.get_concrete_function(tf.ones([2])).graph.get_operations()
+    small, large = (op for op in nodes if op.type.startswith("Collective"))
+    assert small.type == large.type == "CollectiveReduceV2"
+    assert large.control_inputs == [small]
+    assert small.inputs[-1].dtype == large.inputs[-1].dtype == tf.resource
+    with pytest.raises(tf.errors.InvalidArgumentError, match="bfloat16"):
+        collective_ops.all_gather_v2(tf.ones([2], tf.bfloat16), 1, 1, 1)
+
+
+def test_an_iterator_asks_for_data_but_not_for_rows(stock, monkeypatch):
+    asked = []
+    dataset = stock.experimental_distribute_dataset(tf.data.Dataset.range(3).batch(3))
+    monkeypatch.setattr(stock.extended, "_in_multi_worker_mode", lambda: True)
+    monkeypatch.setattr(stock, "reduce", lambda op, value, axis: asked.append(value) or value)
+    batch = next(iter(dataset))
+    assert [value.numpy().tolist() for value in asked] == [[[2]]]
+    assert attached_counts(batch) is None
+
+
+def _launcher(group):
+    keys, device = cross_device_utils.CollectiveKeys(group), "/device:CPU:0"
+    return cross_device_utils.CollectiveReplicaLauncher(
+        keys.get_group_key([device]), 1, keys, device, collective_util.Options()
+    )
 
 
 def test_batches_of_workers_are_not_compared():

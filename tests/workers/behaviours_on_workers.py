@@ -12,6 +12,7 @@ import numpy as np
 import small_models
 import tensorflow as tf
 from refusals import REFUSALS
+from transfers import TRANSFERS
 from worker_trainings import X, Y, agree, compiled
 
 
@@ -252,6 +253,7 @@ def deals_out_files_like_rows(strategy, folder):
 
 CASES = (
     REFUSALS
+    | TRANSFERS
     | {
         one.__name__: one
         for one in (

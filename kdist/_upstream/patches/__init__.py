@@ -23,6 +23,8 @@ from . import (
     stateful_rnn,
     variables,
     worker_callbacks,
+    worker_collectives,
+    worker_rows,
     worker_saving,
     workers,
 )
@@ -42,6 +44,8 @@ PATCHES: tuple[Patch, ...] = (
     *random_draws.PATCHES,
     *dropout.PATCHES,
     *workers.PATCHES,
+    *worker_collectives.PATCHES,
+    *worker_rows.PATCHES,
     *worker_callbacks.PATCHES,
     *worker_saving.PATCHES,
 )

@@ -121,7 +121,7 @@ def _global_state(metric: Any, variables: list[keras.Variable]) -> list[Any] | N
     batch = active_batch()
     merge = getattr(metric, "merge_replicas", None)
     if batch is not None and batch.has_global_results:
-        return batch.metrics.all_reduce(variables, merge)
+        return batch.metrics.all_reduce([(variable, merge) for variable in variables])
     context = tf.distribute.get_replica_context()
     on_a_replica = context is not None and context.num_replicas_in_sync > 1
     if on_a_replica or merge is None:

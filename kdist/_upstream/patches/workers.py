@@ -8,29 +8,23 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochIterator
 from keras.src.trainers.epoch_iterator import EpochIterator
-from tensorflow.python.distribute.cross_device_utils import CollectiveReplicaLauncher
 
 from ..activity import activity, doing
-from ..collective_keys import has_static_keys, static_keys, static_shape
+from ..collective_keys import static_keys
 from ..hooks import StrategyHooks, hooks_of
-from ..patching import TENSORFLOW, Patch
+from ..patching import Patch
+from ..worker_devices import uses_collectives
 
 
 def _with_workers(strategy: Any) -> bool:
     return isinstance(strategy, StrategyHooks) and strategy.workers > 1
 
 
-def _uses_collectives(strategy: Any) -> bool:
-    """Whether replicas exchange values by collectives, also those of one worker."""
-    is_multi_worker = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-    return is_multi_worker and isinstance(strategy, StrategyHooks)
-
-
 def _reduce_per_replica(
     original: Callable[..., Any], values: Any, strategy: Any, reduction: str
 ) -> Any:
     """Return the logs of a step, which are those of all replicas already."""
-    if not _uses_collectives(strategy) or reduction == "concat":
+    if not uses_collectives(strategy) or reduction == "concat":
         return original(values, strategy, reduction)
     return keras.tree.map_structure(lambda x: strategy.experimental_local_results(x)[0], values)
 
@@ -41,7 +35,7 @@ def _make_function(original: Callable[..., Any], model: keras.Model, step: Any) 
     All workers trace a step in the same order, as their batches have the same specification.
     """
     one_step = original(model, step)
-    if not _uses_collectives(model.distribute_strategy):
+    if not uses_collectives(model.distribute_strategy):
         return one_step
 
     def function(iterator: Any) -> Any:
@@ -67,22 +61,10 @@ def _make_function(original: Callable[..., Any], model: keras.Model, step: Any) 
 def _count_batches(original: Callable[..., Iterator[Any]], epoch: Any) -> Iterator[Any]:
     """Tell an iterator how many batches are left: a step beyond the last counts as an update."""
     for step in original(epoch):
-        if _uses_collectives(getattr(epoch, "_distribute_strategy", None)) and epoch._num_batches:
+        if uses_collectives(getattr(epoch, "_distribute_strategy", None)) and epoch._num_batches:
             read = epoch._steps_seen - epoch.steps_per_execution
             step[-1]._kdist_batches_left = epoch._num_batches - read
         yield step
-
-
-def _launch(
-    original: Callable[..., Any], launcher: Any, value: Any, *args: Any, **options: Any
-) -> Any:
-    """Fix the key of a collective whose shape is fixed, too: TensorFlow keeps one for each key."""
-    with static_shape(value.shape.is_fully_defined()):
-        return original(launcher, value, *args, **options)
-
-
-def _use_unique_key(original: Callable[..., bool], launcher: Any) -> bool:
-    return not has_static_keys() and original(launcher)
 
 
 def _make_iterator(
@@ -140,26 +122,6 @@ PATCHES = (
         replacement=_count_batches,
         why="Does not say how many steps of an execution have batches.",
         canary="test_collectives_take_their_keys_when_the_step_is_called",
-    ),
-    Patch(
-        owner=CollectiveReplicaLauncher,
-        name="_use_unique_instance_key",
-        replacement=_use_unique_key,
-        why="The collectives of a step get new keys at every call, each of them an input of the"
-        " step.",
-        canary="test_collectives_take_their_keys_when_the_step_is_called",
-        seen_in=TENSORFLOW,
-    ),
-    *(
-        Patch(
-            owner=CollectiveReplicaLauncher,
-            name=name,
-            replacement=_launch,
-            why="Does not say whether the shape of a collective's values is fixed.",
-            canary="test_collectives_take_their_keys_when_the_step_is_called",
-            seen_in=TENSORFLOW,
-        )
-        for name in ("all_reduce", "_all_gather")
     ),
     Patch(
         owner=TFEpochIterator,

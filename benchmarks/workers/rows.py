@@ -1,0 +1,146 @@
+"""The rows of the table: what was measured, the goal, and what was found."""
+
+import importlib
+import importlib.util
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.interleaved import rounds
+
+from .group import Group
+from .link import Unavailable, slow_link
+
+Results = Mapping[str, Sequence[Mapping[str, float]]]
+"""Of each candidate, the seconds of its turns."""
+
+_TESTS = Path(__file__).parents[2] / "tests"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table.
+
+    Attributes:
+        what: What was measured.
+        goal: What is to be reached.
+        found: What was found.
+    """
+
+    what: str
+    goal: str
+    found: str
+
+
+def _parity(count: int) -> Iterator[Row]:
+    """The groups of the tests, each of which ends at its first failure."""
+    del count
+    sys.path[:0] = [str(_TESTS / "workers"), str(_TESTS / "parity")]
+    group = importlib.import_module("group")
+    tests = importlib.import_module("test_workers")
+    sizes = {(2, 1): tests.TWO_BY_ONE, (2, 2): tests.TWO_BY_TWO, (3, 1): tests.THREE_BY_ONE}
+    for (workers, replicas), names in sizes.items():
+        with tempfile.TemporaryDirectory(prefix="kdist-workers-") as folder:
+            found = group.run_group(
+                "parity", names, Path(folder), workers=workers, replicas=replicas, case_seconds=180
+            )
+        equal = sum(not any(problems) for problems in found.values())
+        what = f"parity cases equal, {workers} workers x {replicas} replicas"
+        yield Row(what, "all", f"{equal} of {len(names)}")
+
+
+def _speed(count: int) -> Iterator[Row]:
+    settings = {"batch": 64, "steps": 10}
+    with (
+        Group("wide_resnet", settings | {"replicas": 2}, workers=1) as one,
+        Group("wide_resnet", settings | {"replicas": 1}, workers=2) as two,
+    ):
+        one.ready()
+        two.ready()
+        turns = {"1x2": lambda: one.turn("train"), "2x1": lambda: two.turn("train")}
+        results = rounds(turns, count)
+    ratio = _ratio(results, "1x2", "2x1")
+    images = {name: 64 / _median(results, name) for name in results}
+    # A process of two workers does half of their work.
+    work = _median(results, "1x2", "processor_seconds") / _median(
+        results, "2x1", "processor_seconds"
+    )
+    what = "2 workers x 1 replica : 1 process x 2 replicas, WRN-16-1, global batch 64"
+    speeds = f"{images['2x1']:.0f} : {images['1x2']:.0f} images/s"
+    yield Row(what, "≥ 0.95", f"{ratio}; {speeds}")
+    yield Row("the same, by processor time", "", f"{work / 2:.2f}")
+
+
+def _collectives(count: int) -> Iterator[Row]:
+    with Group("collectives", {"batch": 64, "steps": 10}, workers=2) as group:
+        group.ready()
+        results = rounds(_turns(group, "with", "without", "bare"), count)
+    own = [
+        (a["seconds"] - b["seconds"]) / c["seconds"] - 1
+        for a, b, c in zip(*(results[name] for name in ("with", "without", "bare")), strict=True)
+    ]
+    times = ", ".join(f"{1e3 * _median(results, name):.1f} ms {name}" for name in results)
+    low, high = min(own), max(own)
+    found = f"{statistics.median(own):+.0%} ({low:+.0%} to {high:+.0%}); a step: {times}"
+    what = "time in collectives of a step beyond bare all-reduces of the same bytes and number"
+    yield Row(what, "≤ 10 %", found)
+
+
+def _link(count: int) -> Iterator[Row]:
+    what = "20 MB of gradients, 1 Gb/s and 1 ms, {} : one pack"
+    settings = {"megabytes": 20, "layers": 10, "batch": 256, "steps": 4}
+    try:
+        with slow_link(gigabits_per_second=1, delay_ms=1) as link:
+            group = Group(
+                "slow_link", settings, workers=2, hosts=link.hosts, prefixes=link.prefixes
+            )
+            with group:
+                group.ready()
+                results = rounds(_turns(group, "buckets", "one pack", "bfloat16"), count)
+    except Unavailable as error:
+        yield Row(what.format("buckets"), "≥ 1.2", f"skipped: {error}")
+        return
+    note = "" if link.has_delay else "; without the delay, as the kernel has no netem"
+    for name, goal in (("buckets", "≥ 1.2"), ("bfloat16", "")):
+        times = f"{1e3 * _median(results, name):.0f} ms a step"
+        found = f"{_ratio(results, 'one pack', name)}; {times}{note}"
+        yield Row(what.format(name), goal, found)
+
+
+def _kills(count: int) -> Iterator[Row]:
+    """Prints its own table; of another module, which need not be there."""
+    del count
+    what, name = "kills of workers", f"{__package__}.kills"
+    if importlib.util.find_spec(name) is None:
+        yield Row(what, "80 of 80", "skipped: there is no kills.py")
+        return
+    importlib.import_module(name).main(["--each", "20"])
+
+
+def _turns(group: Group, *names: str) -> dict[str, Callable[[], Any]]:
+    return {name: lambda name=name: group.turn(name) for name in names}
+
+
+def _median(results: Results, name: str, key: str = "seconds") -> float:
+    return statistics.median(one[key] for one in results[name])
+
+
+def _ratio(results: Results, base: str, name: str) -> str:
+    """Format the speed of a candidate relative to `base`: median (min to max) of the rounds."""
+    pairs = zip(results[base], results[name], strict=True)
+    ratios = [a["seconds"] / b["seconds"] for a, b in pairs]
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+MEASURES: dict[str, Callable[[int], Iterator[Row]]] = {
+    "parity": _parity,
+    "speed": _speed,
+    "collectives": _collectives,
+    "link": _link,
+    "kills": _kills,
+}
+"""By the name that the command line takes."""
