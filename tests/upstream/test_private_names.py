@@ -60,8 +60,8 @@ CANARIES = {
     "values": "_on_write_update_replica",
     "replica_context": "_merge_call",
     "workers": "_collective_key_base",
-    "workers_extended": "_cluster_spec _get_local_replica_id _get_variable_creator_initial_value"
-    " _id_in_cluster _num_workers",
+    "workers_extended": "_cluster_spec _communication_options _get_local_replica_id"
+    " _get_variable_creator_initial_value _host_cross_device_ops _id_in_cluster _num_workers",
     "collectives": "_all_gather _use_unique_instance_key",
     "context": "_context_handle",
     "oracle": "_get_oracle_fname _get_trial_dir _retry_queue _save_trial",
