@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import keras
 
@@ -27,6 +27,9 @@ class Checkpoint(ResumableCallback, _upstream.FitObserver):
     is taken. Weights with a NaN or an infinity are never saved. Beside the times asked for, a
     training is saved at the end of an epoch, unless epochs are so short that saving would take
     more than 1 % of the time, and always at the end of the last.
+
+    Of several workers, all have this callback. The chief alone uses the folder, and sends the
+    others what they restore; after a signal to any of them, all are ended after the same step.
 
     Args:
         folder: Where the checkpoints are, of this training alone; made where it is missing.
@@ -58,9 +61,6 @@ class Checkpoint(ResumableCallback, _upstream.FitObserver):
         model.fit(x, y, epochs=40, callbacks=[Checkpoint("checkpoints")])
         ```
     """
-
-    for_one_worker: ClassVar[bool] = True
-    """It is refused where there are several."""
 
     def __init__(
         self,
@@ -161,7 +161,8 @@ class Checkpoint(ResumableCallback, _upstream.FitObserver):
 
     def _announce(self, line: str) -> None:
         """Print a line also with `verbose=0`, once no progress bar is open; in any thread."""
-        self._lines.append(line)
+        if _upstream.is_chief(self.model):
+            self._lines.append(line)
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_fit": None}

@@ -23,7 +23,7 @@ from .ema_warm_up import averaging_optimizers, is_average_warmed_up, warm_up_ave
 from .fit_data import FitData, FitDataset, attach
 from .fit_start import start_fit_at
 from .gathered_batch import gather
-from .hooks import AutoSteps, FitObserver, StrategyHooks, is_chief
+from .hooks import AutoSteps, FitObserver, StrategyHooks, hooks_of, is_chief
 from .internals import (
     call_model,
     compute_loss,
@@ -54,6 +54,7 @@ from .internals import (
 from .iterators import release_in_background
 from .keras_version import warn_of_unknown_keras
 from .patches.fit_hooks import is_inferring_shapes
+from .patches.worker_callbacks import is_of_the_chief
 from .replica_attributes import ReplicaAttributes
 from .replica_local_variables import replica_index, replica_local_variables
 from .resumed_logs import set_resumed_logs
@@ -81,6 +82,7 @@ from .worker_devices import (
     worker_counts,
 )
 from .worker_failures import failures, report_uncaught
+from .worker_sums import sum_over_workers
 
 __all__ = [
     "STATEFUL",
@@ -122,11 +124,13 @@ __all__ = [
     "has_call",
     "has_dynamic_batch_size",
     "has_swapped_averages",
+    "hooks_of",
     "inputs_of",
     "is_average_warmed_up",
     "is_chief",
     "is_compiled_by_xla",
     "is_inferring_shapes",
+    "is_of_the_chief",
     "is_overwritten",
     "is_started",
     "layer_states",
@@ -156,6 +160,7 @@ __all__ = [
     "start_fit_at",
     "stock_step",
     "strategy_of",
+    "sum_over_workers",
     "trained_variables",
     "use_global_seed",
     "warm_up_average",

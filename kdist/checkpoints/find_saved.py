@@ -6,16 +6,18 @@ from typing import Any
 import keras
 
 from .. import _upstream
-from ..errors import UserError
 from .callback_states import CallbackStates
 from .options import CheckpointOptions
-from .store import CheckpointStore, Found, generations, newest_generation
+from .shared_store import SharedStore
+from .store import Found, newest_generation
 from .training_state import SavedTraining
+from .workers import Workers
 
 
 def find_saved_training(
     model: keras.Model,
-    store: CheckpointStore,
+    store: SharedStore,
+    workers: Workers,
     options: CheckpointOptions,
     *,
     callbacks: CallbackStates,
@@ -27,6 +29,7 @@ def find_saved_training(
     Args:
         model: The compiled model.
         store: The checkpoints of this training.
+        workers: Of the training.
         options: Say whether to resume.
         callbacks: Of the fit.
         settings: From `run_settings`.
@@ -36,32 +39,15 @@ def find_saved_training(
         UserError: There is none though one is required, or one though none may be; all are damaged;
             or they are of another training.
     """
-    if options.resume == "never":
-        _require_none(options)
-        return None
-    found = store.newest()
-    if found is None and options.resume == "must":
-        raise UserError(
-            f'resume is "must", but {options.path} has no checkpoint: pass the folder of the'
-            ' training to resume, or resume="auto"'
-        )
+    found = store.find(options.resume)
     if found is None and options.start_from is not None:
         found = _without_files(newest_generation(options.start_from, announce=announce), callbacks)
     if found is None:
         return None
-    saved = SavedTraining(*found)
+    saved = SavedTraining(*found, workers)
     _upstream.build_for_fit(model)
     saved.check(model, settings)
     return saved
-
-
-def _require_none(options: CheckpointOptions) -> None:
-    there = generations(options.path)
-    if there:
-        raise UserError(
-            f'resume is "never", but {options.path} has checkpoints, the newest'
-            f' {there[0].path.name}: pass another folder, or resume="auto"'
-        )
 
 
 def _without_files(found: Found | None, callbacks: CallbackStates) -> Found | None:

@@ -1,8 +1,8 @@
 """`FitCheckpoints`: the checkpoints of one fit, from its beginning to its end."""
 
-import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
 import keras
@@ -10,22 +10,26 @@ import numpy as np
 import tensorflow as tf
 
 from .. import _upstream
-from .background_writer import BackgroundWriter
 from .callback_states import CallbackStates
 from .data_position import start_fit_at
 from .export import described_model
 from .find_saved import find_saved_training
+from .meetings import Meetings
 from .nonfinite import NonFiniteWeightsError
 from .options import CheckpointOptions
 from .save_times import SaveTimes
-from .store import CheckpointStore
+from .shared_store import SharedStore
+from .shared_writer import SharedWriter, nonfinite_error
 from .training_fingerprint import run_settings
 from .training_state import EpochPart, SavedTraining, copy_epoch_part, copy_training
 from .weights_guard import WeightsGuard
+from .workers import Workers
 
 
 class FitCheckpoints:
     """Resumes a fit that is about to begin, and saves it as it proceeds.
+
+    Of several workers the chief reads and writes, and all do the same after the same step.
 
     Args:
         model: The compiled model, its optimizer built.
@@ -55,15 +59,21 @@ class FitCheckpoints:
         self._steps: int | None = params.get("steps")
         self._options = options
         self._announce = announce
+        self._workers = Workers(model)
+        self._workers.compare("the start of Checkpoint", options.of_all_workers())
         self._callbacks = CallbackStates(callbacks)
         self._averages = [c for c in callbacks if isinstance(c, keras.callbacks.SwapEMAWeights)]
         self._signals = options.preemption_signals()
-        self._writer = BackgroundWriter()
+        self._writer = SharedWriter(self._workers)
         self._times = SaveTimes(
             every_seconds=options.every_seconds,
             every_steps=options.every_steps,
             clock=options.clock,
         )
+        self._steps_meetings = Meetings(self._workers, options.clock)
+        self._validation_meetings = Meetings(self._workers, options.clock)
+        self._is_due = False
+        self._ends_by: int | None = None
         self.greeting = f"Checkpoints: {options.path}"
         self.resumed_from: Path | None = None
         self._epoch = self._batch = 0
@@ -78,12 +88,13 @@ class FitCheckpoints:
             "model": described_model(model),
             "versions": {"keras": keras.__version__, "tensorflow": tf.__version__},
         }
-        self._store = CheckpointStore(options.path, keep=options.keep, announce=announce)
+        self._store = SharedStore(options.path, self._workers, keep=options.keep, announce=announce)
         try:
-            self._guard = WeightsGuard(model, self._store, options, announce)
+            self._guard = WeightsGuard(model, self._store, self._workers, options, announce)
             self._saved = find_saved_training(
                 model,
                 self._store,
+                self._workers,
                 options,
                 callbacks=self._callbacks,
                 settings=self._about_run["settings"],
@@ -117,7 +128,7 @@ class FitCheckpoints:
             saved.restore_callbacks(self._callbacks)
         if self.is_over:
             self._finish_averages()
-        if self._options.warns:
+        if self._options.warns and self._workers.is_chief:
             self._callbacks.warn_of_unsaved()
         self._store.check_room(self._guard.allow_present())
         self._signals.install()
@@ -144,15 +155,13 @@ class FitCheckpoints:
         """
         self._times.trained(steps - self._batch)
         self._batch, self._logs = steps, logs
-        self._check_weights(logs)
-        if self._model.stop_training:
-            return  # the epoch is about to end
-        if self._signals.received:
-            self._save_and_exit(self._epoch_part())
-        if self._steps is not None and steps >= self._steps:
-            return
-        if self._times.by_steps() or (self._times.by_seconds() and not self._writer.is_busy):
-            self._save(self._epoch_part())
+        self._check_loss(logs)
+        if self._steps_meetings.are_due():
+            self._meet(self._steps_meetings, by_time=True)
+        is_last = self._steps is not None and steps >= self._steps
+        is_due = not is_last and (self._is_due or self._times.by_steps())
+        if (is_due or self._ends_by) and not self._is_stopping():
+            self._save_or_exit(self._epoch_part())
 
     def validation_begins(self) -> None:
         """Keep what validation resets, in case a signal ends it."""
@@ -162,8 +171,10 @@ class FitCheckpoints:
 
     def validation_step_ends(self) -> None:
         """Save after a signal: a resumed training validates anew."""
-        if self._signals.received and self._before_validation is not None:
-            self._save_and_exit(self._before_validation)
+        if self._validation_meetings.are_due():
+            self._meet(self._validation_meetings)
+        if self._ends_by and self._before_validation is not None:
+            self._save_or_exit(self._before_validation)
 
     def validation_ends(self) -> None:
         """Let go of what is of the epoch."""
@@ -171,16 +182,14 @@ class FitCheckpoints:
 
     def epoch_ends(self, epoch: int) -> None:
         """Save at the end of an epoch, and in any case at the end of the last one."""
-        self._check_weights({})
+        self._meet(self._steps_meetings, by_time=True, ends_epoch=True)
         self._epoch, self._batch = epoch + 1, 0
-        if self._model.stop_training or self._epoch >= self._epochs:
+        if self._is_stopping() or self._epoch >= self._epochs:
             # Before the optimizer's averages take the place of the weights.
             self._save(None, wait=True)
             self._finish_averages()
-        elif self._signals.received:
-            self._save_and_exit(None)
-        elif self._times.by_steps() or (self._times.at_epoch_end() and not self._writer.is_busy):
-            self._save(None)
+        elif self._ends_by or self._is_due or self._times.by_steps():
+            self._save_or_exit(None)
 
     def train_ends(self) -> None:
         """End the process after a signal that came too late to end the training.
@@ -223,43 +232,66 @@ class FitCheckpoints:
         return start_fit_at(self._model, epoch=saved.epoch, batch=saved.batch)
 
     def _epoch_part(self) -> EpochPart:
-        return copy_epoch_part(self._model, self._callbacks, self._logs)
+        return copy_epoch_part(self._model, self._callbacks, self._logs, self._workers)
 
     def _finish_averages(self) -> None:
         """Do what `SwapEMAWeights` does in the last epoch."""
         for callback in self._averages if self._epoch >= self._epochs else ():
             _upstream.finish_average(callback)
 
-    def _check_weights(self, logs: Any) -> None:
-        """Have weights that are no numbers handled as soon as the loss or the writer shows them."""
-        try:
-            self._writer.check()
-            # Once in an epoch: a step whose gradients overflow in float16 is skipped.
-            if not self._had_nonfinite_loss and not np.all(np.isfinite(logs.get("loss", 0.0))):
-                self._had_nonfinite_loss = True
-                self._guard.check_model(epoch=self._epoch + 1, step=self._batch)
-        except NonFiniteWeightsError as error:
-            with contextlib.suppress(NonFiniteWeightsError):  # of the same weights
-                self._writer.wait()  # which may be removing what is about to be read
-            self._guard.handle(error)
-            self._had_nonfinite_loss = False
+    def _check_loss(self, logs: Any) -> None:
+        """Have weights that are no numbers handled as soon as the loss, that of all, shows them."""
+        # Once in an epoch: a step whose gradients overflow in float16 is skipped.
+        if not self._had_nonfinite_loss and not np.all(np.isfinite(logs.get("loss", 0.0))):
+            self._had_nonfinite_loss = True
+            bad = self._guard.first_nonfinite_weight()
+            if bad is not None:
+                self._handle(NonFiniteWeightsError(bad, epoch=self._epoch + 1, step=self._batch))
+
+    def _meet(self, meetings: Meetings, *, by_time: bool = False, ends_epoch: bool = False) -> None:
+        """Ask all workers for signals, and the chief for the time and for what it has written."""
+        signal = self._signals.received
+        news = [None if signal is None else int(signal), self._writer.found_nonfinite(), False]
+        if by_time and self._workers.is_chief and not self._writer.is_busy:
+            times = self._times
+            news[2] = times.at_epoch_end() if ends_epoch else times.by_seconds()
+        everyone = meetings.exchange("a step", news)
+        self._ends_by = next((one for one, _, _ in everyone if one is not None), None)
+        _, bad, self._is_due = everyone[0]
+        if bad is not None:
+            self._handle(nonfinite_error(bad))
+
+    def _is_stopping(self) -> bool:
+        """Whether a callback of any worker ends the training with this epoch."""
+        return any(self._workers.exchange("a checkpoint", bool(self._model.stop_training)))
+
+    def _handle(self, error: NonFiniteWeightsError) -> None:
+        # It may find the same, or be removing what is read.
+        self._writer.found_nonfinite(waits=True)
+        self._guard.handle(error)
+        self._had_nonfinite_loss = False
 
     def _save(self, part: EpochPart | None, *, wait: bool = False) -> None:
         began = self._options.clock()
         try:
-            self._writer.wait()
+            self._writer.finish()
             self._write(part)
             if wait:
-                self._writer.wait()
+                self._writer.finish()
         except NonFiniteWeightsError as error:
             self._guard.handle(error)
             if wait:  # the weights that the training now ends with
                 self._write(part)
-                self._writer.wait()
+                self._writer.finish()
+        self._is_due = False
         self._times.saved(began=began)
 
     def _write(self, part: EpochPart | None) -> None:
-        arrays, state = copy_training(self._model, self._callbacks, part, into=self._written)
+        arrays, state = copy_training(
+            self._model, self._callbacks, part, self._workers, into=self._written
+        )
+        if not self._workers.is_chief:
+            return
         self._written = {name: arrays[name] for name in state["variables"]}
         state |= self._about_run
         epoch, batch = self._epoch, self._batch
@@ -276,9 +308,12 @@ class FitCheckpoints:
 
         self._writer.start(commit)
 
-    def _save_and_exit(self, part: EpochPart | None) -> None:
-        self._save(part, wait=True)
-        self._announce(
-            f"{self._signals.name}: saved in epoch {self._epoch + 1} after step {self._batch}"
-        )
-        self._signals.end()
+    def _save_or_exit(self, part: EpochPart | None) -> None:
+        """Save; after a signal to any worker, wait until that is written, and end the process."""
+        self._save(part, wait=self._ends_by is not None)
+        if self._ends_by is not None:
+            self._signals.agree(Signals(self._ends_by))
+            self._announce(
+                f"{self._signals.name}: saved in epoch {self._epoch + 1} after step {self._batch}"
+            )
+            self._signals.end()

@@ -4,7 +4,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ..arguments import positive_integer, positive_number
 from ..errors import UserError
@@ -77,6 +77,15 @@ class CheckpointOptions:
     def ends_by_signal(self) -> bool:
         """Whether there is a signal after which the training is saved and ended."""
         return bool(self.preemption) or self.held is not None
+
+    def of_all_workers(self) -> dict[str, Any]:
+        """Return what has to be the same on all workers; when and where to save, the chief says."""
+        return {
+            "every_steps": self.every_steps,
+            "on_nonfinite": self.on_nonfinite,
+            "rollback_rate": self.rollback_rate,
+            "whether a signal ends the training": self.ends_by_signal,
+        }
 
     def preemption_signals(self) -> PreemptionSignals | HeldSignals:
         """Make what notes the signals after which the training is saved and ended."""

@@ -42,6 +42,10 @@ class PreemptionSignals:
         """What a shell says of a process that the signal has ended, such as 143."""
         return 128 + int(self.received or 0)
 
+    def agree(self, number: signal.Signals) -> None:
+        """Take a signal that another worker has got for this one's."""
+        self.received = self.received or number
+
     def end(self) -> NoReturn:
         """End the process, once the training is saved."""
         raise SystemExit(self.exit_status)
@@ -91,6 +95,10 @@ class HeldSignals:
     def name(self) -> str:
         """The name of the signal that came."""
         return self.received.name if self.received else ""
+
+    def agree(self, number: signal.Signals) -> None:
+        """Take a signal that another worker has got for this one's."""
+        self._held.first = self._held.first or number
 
     def end(self) -> NoReturn:
         """Raise `Interrupted`, once the training is saved."""

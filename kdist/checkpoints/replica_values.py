@@ -9,36 +9,38 @@ import numpy as np
 import tensorflow as tf
 
 from .variables import Variables
+from .workers import Workers
 
 
 def copy_values(
-    variables: Variables, *, into: Mapping[str, np.ndarray] | None = None
+    variables: Variables,
+    workers: Workers | None = None,
+    *,
+    into: Mapping[str, np.ndarray] | None = None,
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """Copy the values of variables.
 
-    Replicas hold the same weights, of which one copy is taken.
+    Replicas hold the same weights, of which one copy is taken, by the chief alone.
 
     Args:
         variables: By name.
+        workers: With whose replicas this is done together; `None` for those of this process.
         into: Arrays of an earlier copy that nobody needs, to be filled again: a copy into memory
             that is new to the process takes twice as long.
 
     Returns:
         Arrays by name, that nothing else holds; and the names of those with a value for each
-        replica, along the first axis.
+        replica, along the first axis, in the order of the replicas' parts of a batch.
     """
     arrays, stacked = {}, []
+    each = _values_of_each_replica(variables, workers)
     for name, variable in variables.items():
-        parts = _parts(variable)
-        counts_alone = _counts_alone(variable)
-        values = [_value(parts[0])]
-        if len(parts) > 1 and (counts_alone or _may_differ(name, variable)):
-            values += [_value(part) for part in parts[1:]]
-        if len(values) > 1 and (counts_alone or not _are_equal(values)):
+        values = each.get(name)
+        if values is not None and (_counts_alone(variable) or not _are_equal(values)):
             arrays[name] = np.stack(values)
             stacked.append(name)
-        else:
-            arrays[name] = _copy(values[0], (into or {}).get(name))
+        elif workers is None or workers.is_chief:
+            arrays[name] = _copy(_value(_parts(variable)[0]), (into or {}).get(name))
     return arrays, stacked
 
 
@@ -46,6 +48,7 @@ def assign_values(
     variables: Variables,
     arrays: Mapping[str, np.ndarray],
     stacked: Iterable[str],
+    workers: Workers | None = None,
     *,
     merged: Mapping[int, Callable[..., Any]] | None = None,
 ) -> None:
@@ -58,15 +61,20 @@ def assign_values(
         variables: By name.
         arrays: By the same names.
         stacked: Names of those with a value for each replica.
+        workers: To whose replicas this is done together; `None` for those of this process.
         merged: By `id` of a variable, how its metric merges replicas' values, where that is no sum.
     """
     per_replica = {*stacked}
     for name, variable in variables.items():
         parts = _parts(variable)
+        places, count = list(range(len(parts))), len(parts)
+        if workers is not None and _has_parts(variable):
+            places, count = workers.places(len(parts)), len(parts) * workers.count
         saved = arrays[name] if name in per_replica else arrays[name][np.newaxis]
-        merge = (merged or {}).get(id(variable))
-        for part, value in zip(parts, _spread(variable, saved, len(parts), merge), strict=False):
-            part.assign(value)
+        values = _spread(variable, saved, count, (merged or {}).get(id(variable)))
+        for part, place in zip(parts, places, strict=True):
+            if place < len(values):
+                part.assign(values[place])
 
 
 def replica_merges(model: keras.Model) -> dict[int, Callable[..., Any]]:
@@ -96,10 +104,27 @@ def _spread(
     return [saved[0]] * count
 
 
+def _values_of_each_replica(
+    variables: Variables, workers: Workers | None
+) -> dict[str, list[np.ndarray]]:
+    """The values of variables whose replicas' values may differ, by name."""
+    found = {
+        name: [_value(part) for part in _parts(variable)]
+        for name, variable in variables.items()
+        if _has_parts(variable) and (_counts_alone(variable) or _may_differ(name, variable))
+    }
+    if workers is not None:
+        found = dict(zip(found, workers.gather(list(found.values())), strict=True))
+    return {name: values for name, values in found.items() if len(values) > 1}
+
+
+def _has_parts(variable: keras.Variable) -> bool:
+    return isinstance(variable.value, tf.distribute.DistributedValues)
+
+
 def _parts(variable: keras.Variable) -> tuple[Any, ...]:
-    """A TensorFlow variable for each replica."""
-    value = variable.value
-    return tuple(value.values) if isinstance(value, tf.distribute.DistributedValues) else (value,)
+    """A TensorFlow variable for each of this worker's replicas."""
+    return tuple(variable.value.values) if _has_parts(variable) else (variable.value,)
 
 
 def _value(part: Any) -> np.ndarray:

@@ -23,6 +23,7 @@ from .variables import (
     optimizers_built_for,
     state_variables,
 )
+from .workers import Workers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,15 +43,18 @@ class EpochPart:
     logs: Any
 
 
-def copy_epoch_part(model: keras.Model, callbacks: CallbackStates, logs: Any) -> EpochPart:
+def copy_epoch_part(
+    model: keras.Model, callbacks: CallbackStates, logs: Any, workers: Workers
+) -> EpochPart:
     """Copy what is of an epoch that has begun.
 
     Args:
         model: The model.
         callbacks: Of the fit.
         logs: The logs of the epoch's last step.
+        workers: Of the training, which copy together.
     """
-    arrays, stacked = copy_values(metric_variables(model))
+    arrays, stacked = copy_values(metric_variables(model), workers)
     saved_logs = to_json(logs, name="logs", arrays=arrays)
     return EpochPart(
         stacked=stacked, callbacks=callbacks.copy(arrays), logs=saved_logs, arrays=arrays
@@ -61,18 +65,22 @@ def copy_training(
     model: keras.Model,
     callbacks: CallbackStates,
     part: EpochPart | None,
+    workers: Workers,
     *,
     into: Mapping[str, np.ndarray] | None = None,
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Copy a training as arrays that nothing else holds, and values that JSON can hold.
 
+    On another worker than the chief, only some of the arrays are there.
+
     Args:
         model: The compiled model.
         callbacks: Of the fit.
         part: What is of the epoch that has begun; `None` between two epochs.
+        workers: Of the training, which copy together.
         into: The arrays of an earlier copy that was written, to be filled again.
     """
-    arrays, stacked = copy_values(state_variables(model), into=into)
+    arrays, stacked = copy_values(state_variables(model), workers, into=into)
     callback_arrays: dict[str, np.ndarray] = {}
     state = {
         "stopped": bool(model.stop_training),
@@ -95,10 +103,15 @@ class SavedTraining:
         generation: Says where the training was.
         arrays: Those of `copy_training`.
         state: Its state, with the training's `settings`.
+        workers: Of the training, each of which restores all of it.
     """
 
     def __init__(
-        self, generation: Generation, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
+        self,
+        generation: Generation,
+        arrays: Mapping[str, np.ndarray],
+        state: Mapping[str, Any],
+        workers: Workers,
     ) -> None:
         self.generation = generation
         self.epoch, self.batch = generation.epoch, generation.batch
@@ -106,6 +119,7 @@ class SavedTraining:
         self.was_stopped = bool(state["stopped"])
         self._arrays = arrays
         self._state = state
+        self._workers = workers
 
     def check(self, model: keras.Model, settings: Mapping[str, Any]) -> None:
         """Check that a model about to be trained is the one that was saved; changes no value.
@@ -134,7 +148,12 @@ class SavedTraining:
 
     def restore_variables(self, model: keras.Model) -> None:
         """Give weights, seeds and optimizers their values."""
-        assign_values(self._variables(model), self._values("variables"), self._state["stacked"])
+        assign_values(
+            self._variables(model),
+            self._values("variables"),
+            self._state["stacked"],
+            self._workers,
+        )
 
     def restore_epoch(self, model: keras.Model) -> None:
         """Give metrics what they had counted, once they were reset as the epoch began."""
@@ -142,6 +161,7 @@ class SavedTraining:
             metric_variables(model),
             self._values("metrics"),
             self._state["stacked"],
+            self._workers,
             merged=replica_merges(model),
         )
         _upstream.set_resumed_logs(model, from_json(self._state["logs"], self._arrays))

@@ -9,9 +9,10 @@ from ..errors import UserError
 from .nonfinite import NonFiniteWeightsError, first_nonfinite
 from .options import CheckpointOptions
 from .replica_values import copy_values
-from .store import CheckpointStore
+from .shared_store import SharedStore
 from .training_state import SavedTraining
 from .variables import state_variables
+from .workers import Workers
 
 # From one generation: then neither other data nor a smaller rate helps.
 _ROLLBACKS = 3
@@ -23,6 +24,7 @@ class WeightsGuard:
     Args:
         model: The compiled model.
         store: The training's generations.
+        workers: Of the training.
         options: Say whether to stop or to roll back.
         announce: Called with a line after a rollback.
 
@@ -33,12 +35,14 @@ class WeightsGuard:
     def __init__(
         self,
         model: keras.Model,
-        store: CheckpointStore,
+        store: SharedStore,
+        workers: Workers,
         options: CheckpointOptions,
         announce: Callable[[str], None],
     ) -> None:
         self._model = model
         self._store = store
+        self._workers = workers
         self._options = options
         self._announce = announce
         self._allowed: set[str] = set()
@@ -56,7 +60,7 @@ class WeightsGuard:
             The bytes of all variables.
         """
         variables = state_variables(self._model)
-        arrays, _ = copy_values(variables)
+        arrays, _ = copy_values(variables, self._workers)
         constant = {n: array for n, array in arrays.items() if not variables[n].trainable}
         self._allowed = {name for name, array in constant.items() if first_nonfinite({name: array})}
         return sum(array.nbytes for array in arrays.values())
@@ -69,14 +73,16 @@ class WeightsGuard:
             epoch: The epoch, counted from 1.
             step: The step of the epoch, counted from 1.
         """
-        checked = {n: a for n, a in arrays.items() if n.startswith(("model/", "optimizer-"))}
-        bad = first_nonfinite(checked, allowed=self._allowed)
+        bad = self._first_nonfinite(arrays)
         if bad is not None:
-            raise NonFiniteWeightsError(bad.split("/", 2)[2], epoch=epoch, step=step)
+            raise NonFiniteWeightsError(bad, epoch=epoch, step=step)
 
-    def check_model(self, *, epoch: int, step: int) -> None:
-        """Raise `NonFiniteWeightsError` if a variable of the training is not finite."""
-        self.check(copy_values(state_variables(self._model))[0], epoch=epoch, step=step)
+    def first_nonfinite_weight(self) -> str | None:
+        """Return the name of a variable of the training that is not finite; `None` without any."""
+        arrays, _ = copy_values(state_variables(self._model), self._workers)
+        return self._workers.of_chief(
+            "the check of the weights", lambda: self._first_nonfinite(arrays)
+        )
 
     def handle(self, error: NonFiniteWeightsError) -> None:
         """Roll back where that was asked for and may help; else raise the error.
@@ -90,7 +96,7 @@ class WeightsGuard:
         self._rolled_back.append(generation.digest)
         if self._rolled_back.count(generation.digest) > _ROLLBACKS:
             raise error
-        SavedTraining(generation, arrays, state).restore_variables(self._model)
+        SavedTraining(generation, arrays, state, self._workers).restore_variables(self._model)
         self._model.reset_metrics()
         rate = ""
         if self._options.lowers_rate:
@@ -101,6 +107,11 @@ class WeightsGuard:
             f"{error.variable} is not finite after step {error.step} of epoch {error.epoch}: rolled"
             f" back to {generation.path.name}{rate}; training continues with the next batches"
         )
+
+    def _first_nonfinite(self, arrays: Mapping[str, np.ndarray]) -> str | None:
+        checked = {n: a for n, a in arrays.items() if n.startswith(("model/", "optimizer-"))}
+        bad = first_nonfinite(checked, allowed=self._allowed)
+        return None if bad is None else bad.split("/", 2)[2]
 
     def _factor(self, digest: str) -> float:
         """Lower at every rollback to the same generation, which has the rate from before."""

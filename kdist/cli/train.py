@@ -1,11 +1,13 @@
 """`kdist train`: parses and calls, no logic."""
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from ..errors import TrainingError, UserError
 from ..training.config import TrainConfig
+from ..training.restarts import after_restart
 from .options import ConfigFile, Recipe, given, options_of, read_files
 
 _OPTIONS = options_of(TrainConfig)
@@ -36,12 +38,13 @@ def train(
 ) -> int:
     """Train a WideResNet on Fashion-MNIST or CIFAR-10."""
     chosen = read_files(recipe, config)
+    if resume is not None and config_from_wandb:
+        raise UserError("--resume has the run's own settings: remove --config-from-wandb")
+    own, resume = after_restart(os.environ, chosen | given(settings), resume)
     if resume is not None:
-        if config_from_wandb:
-            raise UserError("--resume has the run's own settings: remove --config-from-wandb")
         from ..training.resume import config_to_resume
 
-        run_config = config_to_resume(resume, chosen | given(settings))
+        run_config = config_to_resume(resume, own)
         if run_config is None:
             return 0
     elif config_from_wandb:
@@ -49,7 +52,7 @@ def train(
 
         run_config = sweep_config(chosen, given(settings))
     else:
-        run_config = TrainConfig.from_dict(chosen | given(settings))
+        run_config = TrainConfig.from_dict(own)
     from ..training.run import train as run
 
     result = run(run_config) if resume is None else run(run_config, resume=True)

@@ -101,7 +101,8 @@ class _Group:
         """Handle a signal, a worker that has ended, or that time has passed."""
         if isinstance(event, signal.Signals):
             self._pass_on(event)
-        elif isinstance(event, Worker) and event.code:
+        elif isinstance(event, Worker) and event.code and event in self._workers:
+            # That of an attempt before may come late.
             self._end_others(_AFTER_FAILURE_SECONDS)
         elif any(worker.output.is_closed for worker in self._workers):  # as under `| head`
             self.lost_output = True

@@ -10,6 +10,8 @@ from .options import LAST_PORT
 
 RANK, LOCAL_RANK, WORLD_SIZE = "KDIST_RANK", "KDIST_LOCAL_RANK", "KDIST_WORLD_SIZE"
 RESTART_COUNT = "KDIST_RESTART_COUNT"
+NOTES = "KDIST_LAUNCH_NOTES"
+"""A folder that the workers of all restarts have, and nobody else."""
 
 
 def worker_addresses(machines: Machines, *, workers: int) -> list[str]:

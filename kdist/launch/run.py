@@ -4,6 +4,7 @@ import os
 import queue
 import signal
 import sys
+import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 from ..atomic_files import writable_folder
 from ..errors import UserError
 from .attempt import Outcome, exit_code, run_workers
-from .cluster import check_port_is_free, worker_addresses, worker_environment
+from .cluster import NOTES, check_port_is_free, worker_addresses, worker_environment
 from .machines import Machines, find_machines
 from .options import AUTO, LaunchOptions
 from .passed_signals import passed_signals
@@ -44,9 +45,9 @@ def launch(command: Sequence[str], options: LaunchOptions) -> int:
     if logs is not None:
         writable_folder(logs, option="--log-dir")
     events: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    with passed_signals(events):
+    with passed_signals(events), tempfile.TemporaryDirectory(prefix="kdist-launch-") as notes:
         for restarts in range(options.max_restarts + 1):
-            starts = _starts(program, machines, shares, restarts, logs)
+            starts = _starts(program, machines, shares, restarts, logs, notes)
             outcome = run_workers(starts, grace=options.grace, events=events)
             is_last = restarts == options.max_restarts or not _may_restart(outcome)
             _report(
@@ -76,6 +77,7 @@ def _starts(
     shares: Sequence[Share],
     restarts: int,
     logs: Path | None,
+    notes: str,
 ) -> list["partial[Worker]"]:
     addresses = worker_addresses(machines, workers=len(shares))
     first = machines.rank * len(shares)
@@ -89,7 +91,8 @@ def _starts(
                 Worker,
                 program,
                 rank=rank,
-                environment=worker_environment(
+                environment={NOTES: notes}
+                | worker_environment(
                     addresses,
                     rank=rank,
                     local_rank=local_rank,

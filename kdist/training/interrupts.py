@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 
+from .._upstream import is_chief, is_of_the_chief
 from ..callbacks.resumable import ResumableCallback
 from ..callbacks.stop_at_non_finite import StopAtNonFinite
 from ..signals import Received
@@ -122,5 +123,7 @@ def _end_training(model: keras.Model, callbacks: Sequence[keras.callbacks.Callba
         if isinstance(callback, keras.callbacks.SwapEMAWeights):
             callback.on_test_end()  # does nothing, unless validation was interrupted
     model.optimizer.finalize_variable_values(model.trainable_weights)
+    chief = is_chief(model)
     for callback in callbacks:
-        callback.on_train_end()
+        if chief or not is_of_the_chief(callback):
+            callback.on_train_end()

@@ -1,5 +1,6 @@
 """`kdist train --resume`: continue a run that ended before its time."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from .config import TrainConfig
 from .fields import field_names
 from .result import TrainResult
 from .settings import Checkpoints
+from .workers import worker_place
 
 MAY_CHANGE = field_names(Checkpoints) | {"replicas", "epochs", "data_dir"}
 """Settings with which a run may be resumed that are not its own. The images are compared, wherever
@@ -84,9 +86,11 @@ def config_to_resume(
     config = resumed_config(run, changes)
     line = nothing_left(run, config)
     if line is not None:
-        announce(line)
+        if worker_place(os.environ).is_chief:
+            announce(line)
         return None
-    _check_free(folder)
+    if worker_place(os.environ).is_chief:
+        _check_free(folder)
     return config
 
 

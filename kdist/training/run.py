@@ -22,6 +22,7 @@ from .out_of_memory import explain_out_of_memory
 from .pipelines import load_data, make_pipelines
 from .plan import TrainPlan, make_plan, resumed_plan
 from .precision import precision_scope
+from .restarts import note_run
 from .result import TrainResult, make_result, summary
 from .workers import OtherWorkersFolder, WorkerPlace, worker_place
 
@@ -63,7 +64,8 @@ def train(
     it, that stays.
 
     Where `TF_CONFIG` has several workers, as under `kdist launch`, all of them train together; the
-    chief prints, and writes the run folder. A signal then ends the training after the epoch.
+    chief prints, and writes the run folder. A signal to any of them ends the training of all: with
+    `checkpoint_every` within about a second, otherwise after the epoch.
 
     Returns:
         The result. The run folder contains `config.json`, `history.csv` (one row per epoch),
@@ -83,9 +85,10 @@ def train(
         ```
     """
     place = worker_place(os.environ)
-    _check_workers(config, place, ablate)
+    _check_workers(place, ablate)
     if place.is_chief:
         folder = RunFolder(config.run_dir, resumed=resume)
+        note_run(folder, os.environ)
     else:
         folder, announce, verbose = OtherWorkersFolder(), _say_nothing, 0
     try:
@@ -110,16 +113,15 @@ def _say_nothing(_: str) -> None:
     """Leave the lines to the chief."""
 
 
-def _check_workers(config: TrainConfig, place: WorkerPlace, ablate: Collection[str]) -> None:
+def _check_workers(place: WorkerPlace, ablate: Collection[str]) -> None:
     """Reject what cannot be done on several workers.
 
     Raises:
         UserError: It is asked for.
     """
-    if place.workers > 1 and (config.checkpoint_every is not None or ablate):
-        what = "ablate" if ablate else f"checkpoint_every={config.checkpoint_every}"
+    if place.workers > 1 and ablate:
         raise UserError(
-            f"received {what}, which is for one worker, and TF_CONFIG has {place.workers}: remove"
+            f"received ablate, which is for one worker, and TF_CONFIG has {place.workers}: remove"
             " it, or train on one worker"
         )
 
@@ -144,12 +146,13 @@ def _make_strategy(
     return strategy
 
 
-def _plan(config: TrainConfig, folder: RunFolder, *, replicas: int) -> TrainPlan:
-    """Batches and learning rate, which stay those of a run that is resumed."""
+def _plan(config: TrainConfig, folder: RunFolder, strategy: "ExactStrategy") -> TrainPlan:
+    """Batches and learning rate, which stay those of a run that is resumed; the chief's."""
     saved = folder.read_json("plan.json") if folder.is_resumed else None
+    saved = strategy.exchange("the plan of the run", saved)[0]
     if saved is None:
-        return make_plan(config, replicas=replicas)
-    return resumed_plan(saved, replicas=replicas)
+        return make_plan(config, replicas=strategy.num_replicas_in_sync)
+    return resumed_plan(saved, replicas=strategy.num_replicas_in_sync)
 
 
 def _train(
@@ -169,7 +172,7 @@ def _train(
     from .interrupts import fit_interruptible
 
     keras.utils.set_random_seed(config.seed)
-    plan = _plan(config, folder, replicas=strategy.num_replicas_in_sync)
+    plan = _plan(config, folder, strategy)
     for line in settings_lines(config, plan, strategy.devices, folder):
         announce(line)
     training, validation = make_pipelines(config, data, plan)

@@ -1,6 +1,7 @@
 """`kdist launch` with small programs: what is printed, who failed, that nobody is left."""
 
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -8,6 +9,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from kdist.launch.attempt import run_workers
+from kdist.launch.shares import Share, visible_cores
+from kdist.launch.worker import Worker
 
 SECONDS = 60  # no test takes as long
 
@@ -148,6 +152,23 @@ def test_restarts_have_other_ports_and_count(launch):
     assert "worker 0 ended with exit code 7" in errors
     assert "restart 2 of 3" in errors
     assert "restart 3 of 3" not in errors
+
+
+def test_the_end_of_a_worker_of_the_attempt_before_ends_nobody(tmp_path):
+    def start(code):
+        command = [sys.executable, "-c", code]
+        share = Share(gpus=None, cores=tuple(visible_cores()))
+        return Worker(command, rank=0, environment={}, share=share, prefix="", log=None)
+
+    before = start("raise SystemExit(3)")
+    before.wait()
+    before.kill()
+    events = queue.SimpleQueue()
+    events.put(before)
+    file = tmp_path / "ended"
+    starts = [lambda: start(f"open({str(file)!r}, 'w').close()")]
+    assert run_workers(starts, grace=SECONDS, events=events).code == 0
+    assert file.exists()
 
 
 def test_the_exit_code_is_that_of_the_last_attempt(launch):

@@ -11,12 +11,14 @@ import keras
 import numpy as np
 import pytest
 from kdist.errors import UserError
+from kdist.runs.run_folder import RunFolder
 from kdist.sweep.run import sweep
-from kdist.training import TrainConfig, train
-from kdist.training.workers import WorkerPlace, worker_place
+from kdist.training import TrainConfig, resume_run, train
+from kdist.training.restarts import after_restart, note_run
+from kdist.training.workers import OtherWorkersFolder, WorkerPlace, worker_place
 from kdist.tuning import Search, tune
 
-SECONDS = 300  # no test takes as long
+SECONDS = 600  # no test takes as long
 SETTINGS = {
     "dataset": "sample",
     "subset": 100,
@@ -28,11 +30,38 @@ SETTINGS = {
 }
 
 
-def start(*options, **settings):
+# `kdist train`, of which worker 1 is killed in its second epoch, unless it was started again.
+KILLED = """
+import functools, os, signal, sys
+import keras
+from kdist.cli import main
+from kdist.training import run
+
+class Kill(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        place = os.environ["KDIST_RANK"], os.environ["KDIST_RESTART_COUNT"], self.epoch, batch
+        if place == ("1", "0", 1, 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def get_state(self):
+        return {}
+
+    def set_state(self, state):
+        pass
+
+run.train = functools.partial(run.train, callbacks=[Kill()])
+main()
+"""
+
+
+def start(*launched, program=("-m", "kdist"), **settings):
     given = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-    command = [sys.executable, "-m", "kdist", "launch", "--workers", "2", "-m", "kdist", "train"]
+    command = [sys.executable, "-m", "kdist", "launch", "--workers", "2", *launched, *program]
     return subprocess.Popen(
-        [*command, *given, *options],
+        [*command, "train", *given],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -46,11 +75,23 @@ def columns(folder):
 
 
 def test_two_workers_give_what_two_replicas_give(tmp_path):
-    process = start(**SETTINGS, epochs=2, run_dir=tmp_path / "workers")
+    """Also where one of them is killed, and both are started again."""
+    (tmp_path / "killed.py").write_text(KILLED)
+    process = start(
+        *("--max-restarts", "1"),
+        program=(str(tmp_path / "killed.py"),),
+        **SETTINGS,
+        epochs=2,
+        checkpoint_every=0.001,
+        run_dir=tmp_path / "workers",
+    )
     output, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, errors
+    assert "worker 1 was killed by SIGKILL" in errors
+    assert "restart 1 of 1" in errors
     # The chief alone prints and writes.
     assert all(line.startswith("[0]") for line in output.splitlines()), output
+    assert output.count("Resumed in epoch") == 1, output
     assert output.count("Epoch 2/2") == 1
     config = TrainConfig(**SETTINGS, epochs=2, replicas=2, run_dir=str(tmp_path / "replicas"))
     train(config, verbose=0, announce=lambda _: None)
@@ -63,6 +104,10 @@ def test_two_workers_give_what_two_replicas_give(tmp_path):
         np.testing.assert_allclose(got, expected, atol=1e-5)
     summary = json.loads((tmp_path / "workers" / "summary.json").read_text())
     assert (summary["workers"], summary["replicas"], summary["epochs"]) == (2, 2, 2)
+    # One process goes on with the run.
+    further = {"epochs": 3, "replicas": 1}
+    resumed = resume_run(tmp_path / "workers", further, verbose=0, announce=lambda _: None)
+    assert (resumed.epochs, columns(tmp_path / "workers")[:2]) == (3, other)
 
 
 def test_a_signal_ends_all_workers_after_the_epoch(tmp_path):
@@ -108,8 +153,9 @@ def test_an_invalid_cluster_is_left_to_the_strategy(text):
 
 def test_what_is_for_one_worker_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", tf_config("worker", 1, worker=["a:1", "b:1"]))
-    with pytest.raises(UserError, match=r"checkpoint_every=9.0, which is for one worker, .* has 2"):
-        train(TrainConfig(**SETTINGS, checkpoint_every=9.0, run_dir=str(tmp_path / "run")))
+    config = TrainConfig(**SETTINGS, run_dir=str(tmp_path / "run"))
+    with pytest.raises(UserError, match=r"ablate, which is for one worker, .* has 2"):
+        train(config, ablate=["input"])
     with pytest.raises(
         UserError, match="kdist sweep starts its own trainings, but TF_CONFIG has 2"
     ):
@@ -117,3 +163,25 @@ def test_what_is_for_one_worker_says_so(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="kdist tune starts its own trainings"):
         tune(Search(output=str(tmp_path / "tune")))
     assert os.listdir(tmp_path) == []
+
+
+def test_workers_that_are_started_again_resume_their_run(tmp_path):
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    first = {"KDIST_LAUNCH_NOTES": str(notes), "KDIST_RESTART_COUNT": "0"}
+    again = {**first, "KDIST_RESTART_COUNT": "1"}
+    settings = {"epochs": 3}
+    for environment in ({}, first, again):  # ended before they had a run
+        assert after_restart(environment, settings, "other") == (settings, "other")
+    folder = RunFolder(str(tmp_path / "run"))
+    note_run(folder, {})
+    note_run(OtherWorkersFolder(), first)
+    assert after_restart(again, settings, None) == (settings, None)
+    note_run(folder, first)
+    own = {**settings, "run_dir": str(folder.path)}
+    assert after_restart(first, settings, None) == (settings, None)
+    assert after_restart(again, settings, None) == (own, None)  # nothing was trained there
+    folder.write_json("config.json", TrainConfig(checkpoint_every=9.0).to_dict())
+    assert after_restart(again, settings, None) == (own, str(folder.path))
+    folder.write_json("config.json", TrainConfig().to_dict())  # without checkpoints
+    assert after_restart(again, settings, None) == (settings, None)

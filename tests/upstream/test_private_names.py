@@ -62,8 +62,8 @@ CANARIES = {
     "values": "_on_write_update_replica",
     "replica_context": "_merge_call",
     "workers": "_collective_key_base",
-    "workers_extended": "_cluster_spec _get_local_replica_id _get_variable_creator_initial_value"
-    " _id_in_cluster _num_workers",
+    "workers_extended": "_cluster_spec _communication_options _get_local_replica_id"
+    " _get_variable_creator_initial_value _host_cross_device_ops _id_in_cluster _num_workers",
     "collectives": "_all_gather _device _get_ordering_token _group_size _use_unique_instance_key",
     "distributed_iterator": "_replica_order _strategy",
     "context": "_context_handle",

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import small_models
 import tensorflow as tf
+from checkpoint_cases import CASES as CHECKPOINT_CASES
 from refusals import REFUSALS
 from transfers import TRANSFERS
 from worker_trainings import X, Y, agree, compiled
@@ -254,6 +255,7 @@ def deals_out_files_like_rows(strategy, folder):
 CASES = (
     REFUSALS
     | TRANSFERS
+    | CHECKPOINT_CASES
     | {
         one.__name__: one
         for one in (

@@ -77,7 +77,9 @@ def _start(
     environment = os.environ | {
         "TF_CONFIG": json.dumps(config),
         "TF_CPP_MIN_LOG_LEVEL": "2",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "parity")]),
+        "PYTHONPATH": os.pathsep.join(
+            [str(ROOT), *(str(ROOT / "tests" / folder) for folder in ("parity", "checkpoints"))]
+        ),
     }
     arguments = [kind, str(folder), str(replicas), str(case_seconds)]
     with (folder / f"worker_{worker}.log").open("wb") as log:

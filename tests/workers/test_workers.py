@@ -7,6 +7,7 @@ import group
 import pytest
 from behaviours_on_workers import CASES as BEHAVIOURS
 from cases import CASES
+from checkpoint_cases import CASES as CHECKPOINT_CASES
 
 TWO_BY_ONE = (
     "uneven_last_batch",
@@ -51,12 +52,15 @@ TWO_BY_TWO = (
     "custom_pairs_objective_uneven",
     "position_embedding_clipped_uneven",
     "dropout_uneven",
+    "gathers_what_each_replica_has",
+    "resumes_bit_for_bit",
 )
 THREE_BY_ONE = (
     "batch_smaller_than_replicas",
     "bn_uneven",
     "custom_step_steps_per_execution",
     "dropout_batch_by_batch",
+    "goes_on_with_other_workers",
 )
 
 
@@ -106,4 +110,4 @@ def test_a_failure_ends_the_others_with_its_message(folder):
 
 
 def test_the_cases_exist():
-    assert {*TWO_BY_ONE, *TWO_BY_TWO, *THREE_BY_ONE} <= set(CASES)
+    assert {*TWO_BY_ONE, *TWO_BY_TWO, *THREE_BY_ONE} <= {*CASES, *CHECKPOINT_CASES}

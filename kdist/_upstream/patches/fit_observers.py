@@ -7,7 +7,7 @@ from typing import Any
 from keras.callbacks import CallbackList
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
-from ..hooks import FitObserver
+from ..hooks import FitObserver, hooks_of
 from ..patching import Patch
 
 _thread = threading.local()
@@ -27,6 +27,11 @@ def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -
 def _begin(original: Callable[..., Any], callbacks: Any, logs: Any = None) -> None:
     """Puts the observers last, behind Keras's own, and tells them of the others."""
     observers = [one for one in callbacks.callbacks if isinstance(one, FitObserver)]
+    hooks = hooks_of(callbacks.model)
+    if hooks is not None:
+        # One that resumes alone would wait for the others, which train.
+        names = ", ".join(type(one).__name__ for one in observers)
+        hooks.compare_workers("the start of fit", {"the callback that resumes it": names or None})
     callbacks.callbacks.sort(key=lambda one: isinstance(one, FitObserver))
     fits = vars(_thread).get("fits")
     for observer in observers:

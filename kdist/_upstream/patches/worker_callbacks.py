@@ -72,8 +72,8 @@ def _make_list(
     for callback in callbacks.callbacks:
         if _is_for_one_worker(callback):
             raise UserError(
-                f"{type(callback).__name__} is for one worker, and there are {hooks.workers}: save"
-                " with keras.callbacks.ModelCheckpoint, and load its file on all workers to resume"
+                f"{type(callback).__name__} is for one worker, and there are {hooks.workers}: pass"
+                " kdist.callbacks.Checkpoint, which resumes a training of any number of workers"
             )
     if not hooks.is_chief:
         callbacks.callbacks = [one for one in callbacks.callbacks if not is_of_the_chief(one)]

@@ -1,0 +1,179 @@
+"""Kill a worker of a training at random instants: does the restarted training end the same?
+
+    python -m benchmarks.workers.kills --each 20      # 80 trainings, each killed once
+
+Each training has two workers, started by `kdist launch --max-restarts 1`; one of them, the chief or
+the other, gets SIGKILL, SIGSTOP or SIGTERM, or raises an error. The final weights and history are
+compared bit for bit with those of a training that was left alone.
+"""
+
+import argparse
+import dataclasses
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+KINDS = ("SIGKILL", "SIGSTOP", "exception", "SIGTERM")
+WORKERS, STEPS = 2, 25
+_PROGRAM = Path(__file__).with_name("killed_training.py")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Kill:
+    """How a training was killed, and how it ended.
+
+    Attributes:
+        kind: Of `KINDS`.
+        worker: That was killed; 0 is the chief.
+        step: After which it was killed.
+        problem: What is not as in the training that was left alone; empty for none.
+        seconds: From the kill until no worker was left.
+    """
+
+    kind: str
+    worker: int
+    step: int
+    problem: str
+    seconds: float
+
+
+def measure(
+    folder: Path, *, each: int, kinds: Sequence[str] = KINDS, epochs: int = 3, seed: int = 0
+) -> Iterator[Kill]:
+    """Kill trainings one after the other, and compare each with one that was left alone.
+
+    Args:
+        folder: An empty folder.
+        each: Trainings for each kind.
+        kinds: Of `KINDS`.
+        epochs: Of a training.
+        seed: Of the instants.
+
+    Raises:
+        RuntimeError: The training that is left alone fails.
+    """
+    draw = random.Random(seed)  # noqa: S311 - no secret
+    whole = folder / "whole"
+    code = _Training(whole, epochs=epochs, restarts=0).finish()
+    if code:
+        raise RuntimeError(f"a training that was left alone ended with exit code {code}")
+    for number in range(each):
+        for kind in kinds:
+            # Both workers as often, at any step but the last ones, after which none may be left.
+            worker, step = number % WORKERS, draw.randint(1, epochs * STEPS - 5)
+            here = folder / f"{kind}-{number}"
+            training = _Training(
+                here,
+                epochs=epochs,
+                restarts=1,
+                fails=(worker, step) if kind == "exception" else (-1, -1),
+            )
+            seconds = training.kill(kind, worker, step, delay=draw.uniform(0, 0.02))
+            code = training.finish()
+            problem = f"exit code {code}" if code else _difference(here, whole)
+            yield Kill(kind=kind, worker=worker, step=step, problem=problem, seconds=seconds)
+
+
+def rows(kills: Sequence[Kill]) -> list[tuple[str, str, str]]:
+    """Return for each kind how many ended bit for bit, and the longest time until all ended."""
+    found = []
+    for kind in dict.fromkeys(kill.kind for kill in kills):
+        own = [kill for kill in kills if kill.kind == kind]
+        equal = sum(not kill.problem for kill in own)
+        longest = max(kill.seconds for kill in own)
+        found.append((kind, f"{equal} of {len(own)}", f"{longest:.1f} s"))
+    return found
+
+
+class _Training:
+    """A training under `kdist launch`, of which one worker is killed, or none."""
+
+    def __init__(
+        self, folder: Path, *, epochs: int, restarts: int, fails: tuple[int, int] = (-1, -1)
+    ) -> None:
+        folder.mkdir(parents=True)
+        program = [_PROGRAM, folder, epochs, STEPS, *fails]
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "kdist", "launch", "--workers", str(WORKERS)),
+                *("--max-restarts", str(restarts), *map(str, program)),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._log = (folder / "output.log").open("w", encoding="utf-8")
+
+    def kill(self, kind: str, worker: int, step: int, *, delay: float) -> float:
+        """Wait until a worker is at a step, and kill it.
+
+        Returns:
+            The seconds until the launcher has ended all.
+        """
+        killed_at = float("nan")
+        for line in self._lines():
+            prefix, *words = line.split() or [""]
+            if line.startswith("kdist launch:"):
+                break
+            if prefix == f"[{worker}]" and words[:1] == ["step"] and words[2] == str(step):
+                if kind != "exception":
+                    time.sleep(delay)
+                    os.kill(int(words[1]), signal.Signals[kind])
+                killed_at = time.monotonic()
+        return time.monotonic() - killed_at
+
+    def finish(self) -> int:
+        """Wait for the end, and return the exit code."""
+        for _ in self._lines():
+            pass
+        self._log.close()
+        return self._process.wait()
+
+    def _lines(self) -> Iterator[str]:
+        for line in self._process.stdout or ():
+            self._log.write(line)
+            yield line
+
+
+def _difference(here: Path, whole: Path) -> str:
+    if not (here / "trained.npz").exists():
+        return "not trained to its end"
+    with np.load(here / "trained.npz") as found, np.load(whole / "trained.npz") as expected:
+        if sorted(found) != sorted(expected):
+            return "another history"
+        different = [n for n in expected if found[n].tobytes() != expected[n].tobytes()]
+    return f"{len(different)} of {len(expected)} arrays differ" if different else ""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a line for each kill, and a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--each", type=int, default=3, help="trainings for each kind of kill")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+    kills = []
+    with tempfile.TemporaryDirectory() as folder:
+        for kill in measure(
+            Path(folder), each=options.each, kinds=options.kinds, seed=options.seed
+        ):
+            kills.append(kill)
+            print(
+                f"{kill.kind} of worker {kill.worker} after step {kill.step}:"
+                f" {kill.problem or 'the same, bit for bit'}, all ended after {kill.seconds:.1f} s",
+                flush=True,
+            )
+    for kind, equal, longest in rows(kills):
+        print(f"{kind:10} {equal:10} {longest:>8}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""`Workers`: this process among those that train a model together."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import keras
+import numpy as np
+
+from .. import _upstream
+from ..errors import UserError
+
+_Value = TypeVar("_Value")
+_CHUNK = 1 << 24
+"""Bytes that a file is sent by: what a worker needs besides."""
+
+
+class Workers:
+    """What the workers of a model tell each other; for one worker all of it is at hand.
+
+    All have to call the same methods in the same order, but for the properties.
+
+    Args:
+        model: The model.
+
+    Attributes:
+        count: How many there are.
+        is_chief: Whether this is the one that writes.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        strategy = model.distribute_strategy
+        self._strategy = strategy
+        self._hooks = _upstream.hooks_of(model)
+        self.count = 1 if self._hooks is None else self._hooks.workers
+        self._worker = 0 if self._hooks is None else self._hooks.worker
+        self.is_chief = self._worker == 0
+
+    def places(self, local: int) -> list[int]:
+        """Return the places in the global batch of the parts of this worker's replicas.
+
+        TensorFlow deals out the parts of a batch to the workers in turn.
+
+        Args:
+            local: Replicas of each worker.
+        """
+        return [replica * self.count + self._worker for replica in range(local)]
+
+    def exchange(self, event: str, value: Any) -> list[Any]:
+        """Return what every worker has passed, the chief first.
+
+        Args:
+            event: What this worker is doing.
+            value: Anything that JSON can hold.
+
+        Raises:
+            UserError: The workers are doing different things.
+        """
+        return [value] if self._hooks is None else self._hooks.exchange(event, value)
+
+    def compare(self, event: str, values: Mapping[str, Any]) -> None:
+        """Raise `UserError` on all workers if they differ in any value."""
+        if self._hooks is not None:
+            self._hooks.compare_workers(event, values)
+
+    def of_chief(self, event: str, action: Callable[[], _Value]) -> _Value:
+        """Do something on the chief alone; returns on all workers what it has returned.
+
+        Args:
+            event: What this is.
+            action: Returns a value that JSON can hold.
+
+        Raises:
+            UserError: On all workers, where `action` has raised it.
+        """
+        if self.count == 1:
+            return action()
+        value, error = None, None
+        if self.is_chief:
+            try:
+                value = action()
+            except UserError as mistake:
+                error = mistake
+        found, message = self.exchange(event, [value, None if error is None else str(error)])[0]
+        if message is not None:
+            raise error or UserError(message)
+        return found  # type: ignore[no-any-return]
+
+    def gather(self, arrays: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
+        """Return the values of all replicas, by their places in the global batch.
+
+        Args:
+            arrays: For each variable the values of this worker's replicas. Shapes, types and
+                numbers of replicas are the same on all workers.
+        """
+        if self.count == 1 or not arrays:
+            return [list(values) for values in arrays]
+        local = len(arrays[0])
+        rows = [_words([values[replica] for values in arrays]) for replica in range(local)]
+        table = np.zeros((local * self.count, len(rows[0])), np.int32)
+        table[self.places(local)] = rows
+        found = [row.tobytes() for row in _upstream.sum_over_workers(self._strategy, table)]
+        firsts = [values[0] for values in arrays]
+        starts = _starts([first.nbytes for first in firsts])
+        return [
+            [_array(row, start, first) for row in found]
+            for first, start in zip(firsts, starts, strict=True)
+        ]
+
+    def send_file(self, path: Path, size: int) -> None:
+        """Give all workers a file of the chief's.
+
+        Args:
+            path: There on the chief, and written on the others.
+            size: Its bytes.
+        """
+        if self.count == 1:
+            return
+        with open(path, "rb" if self.is_chief else "wb") as file:
+            for start in range(0, size, _CHUNK):
+                length = min(_CHUNK, size - start)
+                words = np.zeros(-(-length // 4), np.int32)
+                if self.is_chief:
+                    words = _words([np.frombuffer(file.read(length), np.uint8)])
+                found = _upstream.sum_over_workers(self._strategy, words)
+                if not self.is_chief:
+                    file.write(found.tobytes()[:length])
+
+
+def _words(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """The arrays' bytes, each from a multiple of 4 on, as numbers that collectives sum."""
+    parts = []
+    for array in arrays:
+        raw = array.tobytes()
+        parts.append(raw + bytes(-len(raw) % 4))
+    return np.frombuffer(b"".join(parts), np.int32)
+
+
+def _array(raw: bytes, start: int, like: np.ndarray) -> np.ndarray:
+    return np.frombuffer(raw, like.dtype, like.size, start).reshape(like.shape)
+
+
+def _starts(sizes: Sequence[int]) -> list[int]:
+    starts, end = [], 0
+    for size in sizes:
+        starts.append(end)
+        end += size + -size % 4
+    return starts

@@ -1,0 +1,298 @@
+"""Trainings of several workers that are killed and resumed, from the chief's checkpoints."""
+
+import functools
+import itertools
+
+import kdist
+import keras
+import numpy as np
+import pytest
+import resumed_training
+from kdist import _upstream
+from kdist.callbacks import Checkpoint
+from kdist.checkpoints import NonFiniteWeightsError, generations
+from kdist.checkpoints.replica_values import assign_values, copy_values
+from kdist.checkpoints.workers import Workers
+from resumed_training import (
+    BATCH,
+    STEPS,
+    VALIDATION,
+    Kill,
+    KilledError,
+    Terminate,
+    Training,
+    X,
+    Y,
+)
+from worker_trainings import agree, refused
+
+NOWHERE = "/dev/null/of the chief alone"
+
+
+class KillUnasked(Kill):
+    """The workers do not ask each other after every step."""
+
+    stops_in_epoch = False
+
+
+class TerminateOne(Terminate):
+    """Sends SIGTERM to the last worker alone."""
+
+    stops_in_epoch = False
+
+    def kill(self):
+        self._step = None
+        strategy = self.model.distribute_strategy
+        if strategy.worker == strategy.workers - 1:
+            super().kill()
+
+
+def adam():
+    return keras.optimizers.Adam(0.01, use_ema=True, gradient_accumulation_steps=2)
+
+
+def training_of(
+    strategy, make=resumed_training.network, *, optimizer=adam, kind=Training, **options
+):
+    keras.utils.set_random_seed(0)
+    model = strategy.build(make)
+    with strategy.scope():
+        model.compile(optimizer(), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return kind(model, (X, Y), _callbacks, **{"epochs": 2, **options})
+
+
+def standard(strategy):
+    """One for many cases, as its step is traced once."""
+    training = _standard(strategy)
+    _upstream.make_global_seed_state(strategy)  # which is lost between two cases
+    return training
+
+
+_standard = functools.cache(training_of)
+_expected = functools.cache(lambda training: training.uninterrupted())
+
+
+def _callbacks():
+    return [keras.callbacks.EarlyStopping("loss", patience=9, restore_best_weights=True)]
+
+
+def checkpoint(strategy, folder, **options):
+    """The chief alone can use the folder."""
+    return Checkpoint(folder if strategy.is_chief else NOWHERE, verbose=0, **options)
+
+
+def kill(training, strategy, folder, step, kind=KillUnasked, **options):
+    """Train until all workers are killed, and lose everything."""
+    options = {"every_steps": 1} | options
+    try:
+        training.fit(kind(step), checkpoint(strategy, folder, **options))
+    except (KilledError, SystemExit) as error:
+        resumed_training.spoil(training.model)
+        return error
+    raise AssertionError("it was not killed")
+
+
+def killed(training, strategy, folder, *steps, **options):
+    training.reset()
+    for step in steps:
+        kill(training, strategy, folder, step, **options)
+    return training.fit(checkpoint(strategy, folder))
+
+
+def same(found, expected):
+    differences = [text[:200] for text in found.differences(expected)]
+    assert not differences, differences
+
+
+def resumes_bit_for_bit(strategy, folder):
+    training = standard(strategy)
+    expected = _expected(training)
+    found = killed(training, strategy, folder / "killed", 3, STEPS - 1, VALIDATION)
+    same(found, expected)
+
+
+class _Process(Training):
+    """Each fit is that of a new process, with data of its own."""
+
+    def fit(self, *more, **options):
+        images = np.random.default_rng(0).integers(0, 255, (44, 8, 1, 1)).astype("uint8")
+        own = kdist.data.training_batches(
+            images, Y, batch_size=BATCH, seed=3, standardization=lambda batch: batch / 255 - 0.5
+        )
+        self.data = (own,)
+        return super().fit(*more, **options)
+
+
+def _flat():
+    return keras.Sequential([keras.Input((8, 1, 1)), keras.layers.Flatten(), keras.layers.Dense(3)])
+
+
+def resumes_at_its_place_in_the_data(strategy, folder):
+    """Shuffled and augmented, by the epoch and the step."""
+    training = training_of(strategy, _flat, kind=_Process, validation_data=None, batch_size=None)
+    expected = training.uninterrupted()
+    same(killed(training, strategy, folder / "data", STEPS + 3), expected)
+
+
+def gathers_what_each_replica_has(strategy, folder):
+    """In the order of the replicas' parts of a batch, whatever the type and size."""
+    del folder
+    training = standard(strategy)
+    workers = Workers(training.model)
+    local = len(strategy.devices)
+    types = ("float32", "float16", "int64", "int32", "float64")
+    with strategy.scope():
+        variables = {
+            f"metrics/{number}": keras.Variable(
+                np.zeros((3, 2 * number + 1)),
+                dtype=kind,
+                trainable=False,
+                synchronization="on_read",
+            )
+            for number, kind in enumerate(types)
+        }
+    expected = {}
+    for name, variable in variables.items():
+        kind, shape = variable.value.values[0].dtype.as_numpy_dtype, variable.shape
+        draws = np.random.default_rng(1).normal(size=(strategy.num_replicas_in_sync, *shape))
+        expected[name] = (9 * draws).astype(kind)
+        for replica, part in enumerate(variable.value.values):
+            # TensorFlow deals out the parts of a batch to the workers in turn.
+            part.assign(expected[name][replica * strategy.workers + strategy.worker])
+    found, stacked = copy_values(variables, workers)
+    assert stacked == [*variables]
+    for name, values in expected.items():
+        assert found[name].dtype == values.dtype
+        assert found[name].tobytes() == values.tobytes()
+    assign_values(variables, {n: v[::-1] for n, v in found.items()}, stacked, workers)
+    for name, variable in variables.items():
+        for replica, part in enumerate(variable.value.values):
+            own = expected[name][::-1][replica * strategy.workers + strategy.worker]
+            assert part.numpy().tobytes() == own.tobytes()
+    assert workers.places(local) == [r * strategy.workers + strategy.worker for r in range(local)]
+
+
+def goes_on_with_other_workers(strategy, folder):
+    """One replica, all workers, the chief's two, all workers: the model of one replica."""
+    folder = folder / "elastic"
+    all_workers = standard(strategy)
+    if strategy.is_chief:
+        alone = training_of(kdist.MirroredStrategy(replicas=1))
+        expected = alone.uninterrupted()
+        alone.reset()
+        kill(alone, strategy, folder, 3)
+    strategy.exchange("the chief's training", None)
+    kill(all_workers, strategy, folder, STEPS - 1)
+    if strategy.is_chief:
+        kill(training_of(kdist.MirroredStrategy(replicas=2)), strategy, folder, 4)
+    strategy.exchange("the chief's training", None)
+    found = all_workers.fit(checkpoint(strategy, folder))
+    if strategy.is_chief:
+        for name, value in expected.values.items():
+            np.testing.assert_allclose(found.values[name], value, rtol=0, atol=1e-6, err_msg=name)
+        for name, value in expected.history.items():
+            np.testing.assert_allclose(found.history[name], value, rtol=1e-5, err_msg=name)
+
+
+def ends_all_by_the_signal_of_one(strategy, folder):
+    training = standard(strategy)
+    expected = _expected(training)
+    folder = folder / "terminated"
+    for step in (2, VALIDATION):
+        training.reset()
+        codes = kill(training, strategy, folder, step, kind=TerminateOne, every_steps=None).code
+        agree(strategy, codes)
+        assert codes == 143
+        newest = strategy.exchange("the newest", [g.path.name for g in generations(folder)][:1])
+        assert newest[0]
+        same(training.fit(checkpoint(strategy, folder)), expected)
+        folder = folder.with_name("terminated in validation")
+
+
+def saves_by_the_chiefs_clock(strategy, folder):
+    """The others' clocks stand still."""
+    clock = itertools.count(0.0, 0.6).__next__ if strategy.is_chief else lambda: 0.0
+    training = standard(strategy)
+    expected = _expected(training)
+    training.reset()
+    options = {"every_steps": None, "every_seconds": 1.0, "clock": clock, "keep": 99}
+    kill(training, strategy, folder / "clock", STEPS + 4, **options)
+    found = generations(folder / "clock")
+    if strategy.is_chief:
+        assert {one.epoch for one in found if one.batch} == {0, 1}
+    same(training.fit(checkpoint(strategy, folder / "clock")), expected)
+
+
+def takes_the_checkpoint_before_a_damaged_one(strategy, folder):
+    training = standard(strategy)
+    expected = _expected(training)
+    training.reset()
+    folder = folder / "damaged"
+    kill(training, strategy, folder, STEPS + 2)
+    if strategy.is_chief:
+        newest = generations(folder)[0].path
+        content = bytearray(newest.read_bytes())
+        content[-20] ^= 1
+        newest.write_bytes(content)
+    strategy.exchange("the damage", None)
+    same(training.fit(checkpoint(strategy, folder)), expected)
+
+
+def says_why_it_cannot_resume(strategy, folder):
+    training = standard(strategy)
+    training.reset()
+    folder = folder / "refusals"
+    kill(training, strategy, folder, 3)
+    other = training_of(strategy, optimizer=lambda: keras.optimizers.SGD(0.1))
+    with refused("has checkpoints of another training", "optimizers"):
+        other.fit(checkpoint(strategy, folder))
+    training.reset()
+    with refused('resume is "never", but'):
+        training.fit(checkpoint(strategy, folder, resume="never"))
+    with refused('resume is "must", but'):
+        training.fit(checkpoint(strategy, folder / "none", resume="must"))
+    with refused("cannot write", "regular file"):
+        (folder.parent / "regular file").write_text("")
+        training.fit(checkpoint(strategy, folder.parent / "regular file"))
+    with refused("the workers differ at the start of Checkpoint: every_steps is"):
+        training.fit(checkpoint(strategy, folder, every_steps=1 + strategy.worker))
+    with refused("the callback that resumes it is Checkpoint on worker 0, None on worker"):
+        callbacks = [checkpoint(strategy, folder)] if strategy.is_chief else []
+        training.fit(*callbacks)
+
+
+def rolls_back_together(strategy, folder):
+    class Spoil(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 4 and not spoiled:
+                spoiled.append(batch)
+                weight = self.model.trainable_variables[0]
+                weight.assign(np.full(weight.shape, np.nan))
+
+    spoiled = []
+    training = standard(strategy)
+    training.reset()
+    options = {"every_steps": 2, "on_nonfinite": "rollback"}
+    training.fit(Spoil(), checkpoint(strategy, folder / "rolled back", **options))
+    assert all(np.isfinite(value).all() for value in training.model.get_weights())
+    spoiled.clear()
+    training.reset()
+    with pytest.raises(NonFiniteWeightsError) as error:
+        training.fit(Spoil(), checkpoint(strategy, folder / "stopped", every_steps=2))
+    agree(strategy, [error.value.variable, error.value.epoch, error.value.step])
+
+
+CASES = {
+    one.__name__: one
+    for one in (
+        resumes_bit_for_bit,
+        resumes_at_its_place_in_the_data,
+        gathers_what_each_replica_has,
+        goes_on_with_other_workers,
+        ends_all_by_the_signal_of_one,
+        saves_by_the_chiefs_clock,
+        takes_the_checkpoint_before_a_damaged_one,
+        says_why_it_cannot_resume,
+        rolls_back_together,
+    )
+}
