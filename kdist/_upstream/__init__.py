@@ -68,9 +68,16 @@ from .worker_devices import (
     multi_worker_extended,
     replica_place,
     replica_values,
+    worker_addresses,
     worker_counts,
 )
-from .worker_failures import failures, report_uncaught
+from .worker_failures import (
+    abort_collectives,
+    failures,
+    is_lost_connection,
+    report_failure,
+    run_exit_functions,
+)
 
 __all__ = [
     "STATEFUL",
@@ -81,6 +88,7 @@ __all__ = [
     "FitObserver",
     "ReplicaAttributes",
     "StrategyHooks",
+    "abort_collectives",
     "activate",
     "active_batch",
     "array_sizes",
@@ -112,6 +120,7 @@ __all__ = [
     "is_chief",
     "is_compiled_by_xla",
     "is_inferring_shapes",
+    "is_lost_connection",
     "is_overwritten",
     "is_started",
     "layer_states",
@@ -129,8 +138,9 @@ __all__ = [
     "replica_local_variables",
     "replica_place",
     "replica_values",
-    "report_uncaught",
+    "report_failure",
     "row_blocks",
+    "run_exit_functions",
     "set_resumed_logs",
     "set_strategy",
     "start_fit_at",
@@ -139,6 +149,7 @@ __all__ = [
     "trained_variables",
     "use_global_seed",
     "warn_of_unknown_keras",
+    "worker_addresses",
     "worker_counts",
     "worker_keys",
 ]

@@ -4,6 +4,7 @@ When one fails, upstream has renamed or removed the name: its message says which
 Change them, and the name here.
 """
 
+import atexit
 import importlib
 import pkgutil
 
@@ -61,8 +62,9 @@ CANARIES = {
     "replica_context": "_merge_call",
     "workers": "_collective_key_base",
     "workers_extended": "_cluster_spec _get_local_replica_id _get_variable_creator_initial_value"
-    " _id_in_cluster _num_workers",
+    " _id_in_cluster _num_workers _update_config_proto",
     "collectives": "_all_gather _use_unique_instance_key",
+    "exit_functions": "_run_exitfuncs",
     "context": "_context_handle",
     "oracle": "_get_oracle_fname _get_trial_dir _retry_queue _save_trial",
     "hyperband": "_brackets _current_bracket _get_num_brackets _get_num_rounds _get_size"
@@ -150,6 +152,7 @@ OBJECTS = {
     "workers": tf.distribute.MultiWorkerMirroredStrategy,
     "workers_extended": lambda: tf.distribute.MultiWorkerMirroredStrategy().extended,
     "collectives": lambda: cross_device_utils.CollectiveReplicaLauncher,
+    "exit_functions": lambda: atexit,
     "context": context.context,
     "oracle": lambda: keras_tuner.oracles.RandomSearchOracle(SCORE),
     "hyperband": lambda: keras_tuner.oracles.HyperbandOracle(SCORE),

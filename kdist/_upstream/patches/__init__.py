@@ -23,6 +23,7 @@ from . import (
     stateful_rnn,
     variables,
     worker_callbacks,
+    worker_progress,
     worker_saving,
     workers,
 )
@@ -44,6 +45,7 @@ PATCHES: tuple[Patch, ...] = (
     *workers.PATCHES,
     *worker_callbacks.PATCHES,
     *worker_saving.PATCHES,
+    *worker_progress.PATCHES,
 )
 
 
