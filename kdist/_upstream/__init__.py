@@ -62,6 +62,7 @@ from .saved_state import (
     make_global_seed_state,
     trained_variables,
 )
+from .slurm import SlurmTasks
 from .sublayers import replace_sublayers
 from .worker_devices import (
     is_started,
@@ -87,6 +88,7 @@ __all__ = [
     "FitDataset",
     "FitObserver",
     "ReplicaAttributes",
+    "SlurmTasks",
     "StrategyHooks",
     "abort_collectives",
     "activate",
