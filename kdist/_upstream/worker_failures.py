@@ -14,9 +14,7 @@ _LOST = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
-    tf.errors.InternalError,
     tf.errors.UnavailableError,
-    tf.errors.UnknownError,
 )
 
 

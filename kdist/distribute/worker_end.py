@@ -12,6 +12,9 @@ from typing import Any, TypeVar
 from .. import _upstream
 from ..errors import FAILURE_HANDLERS
 
+LOST_CODE = 75
+"""Exit code of a worker that has lost another one: `EX_TEMPFAIL`, it is worth another try."""
+
 _REPORT_SECONDS = 1.0
 _EXIT_SECONDS = 10.0
 _T = TypeVar("_T")
@@ -48,6 +51,7 @@ def _end(
     """Tell the others, and end: TensorFlow itself would first wait for workers that are gone."""
     if _upstream.is_lost_connection(error):
         _report_lost(worker, _within(_REPORT_SECONDS, failures) or ())
+        code = None if code is None else LOST_CODE
     message = f"{type(error).__name__}: {error}".partition("\n")[0]
     _within(_REPORT_SECONDS, functools.partial(_upstream.report_failure, message))
     if code is None or sys.flags.interactive or sys.flags.inspect:
