@@ -3,8 +3,8 @@
     pip install "kdist[ray]"
     python examples/ray_train.py --workers 2 --epochs 3
 
-Ray Train places the workers, sets TF_CONFIG, which kdist reads, and when a worker is lost starts all
-of them again, from the newest checkpoint that was reported.
+Ray Train places the workers, sets TF_CONFIG, which kdist reads, and when a worker is lost starts
+all of them again, from the newest checkpoint that was reported.
 """
 
 import argparse
