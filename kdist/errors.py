@@ -1,5 +1,7 @@
 """`UserError`: raised for invalid arguments and settings; `TrainingError`: for failed training."""
 
+from collections.abc import Callable
+
 
 class UserError(ValueError):
     """A mistake in what the caller passed; the command line prints it in one line and exits with 2.
@@ -13,6 +15,21 @@ class TrainingError(RuntimeError):
 
     The message says why and what to change.
     """
+
+
+FAILURE_HANDLERS: list[Callable[[BaseException, int], object]] = []
+"""What `handle_failure` calls, such as to end one of several workers."""
+
+
+def handle_failure(error: BaseException, code: int) -> None:
+    """Call the handlers with the error that ends this process, once that is printed.
+
+    Args:
+        error: It.
+        code: The exit code.
+    """
+    for handle in FAILURE_HANDLERS:
+        handle(error, code)
 
 
 def error_text(error: Exception) -> str:

@@ -114,7 +114,8 @@ def _handled(*more: signal.Signals, holds: bool) -> Iterator[Received]:
 
 def _is_default(handler: Any) -> bool:
     defaults = (signal.SIG_DFL, signal.default_int_handler)
-    return handler in defaults or _received_by(handler) is not None
+    is_default = getattr(handler, "ends_the_process", False)  # as none would, but in other words
+    return handler in defaults or _received_by(handler) is not None or is_default
 
 
 def _received_by(handler: Any) -> Received | None:

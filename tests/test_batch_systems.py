@@ -1,18 +1,27 @@
 """The examples for Slurm and Kubernetes, with programs that only note their calls."""
 
+import json
 import os
 import re
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from kdist.checkpoints.preemption import PreemptionSignals
+from kdist.cli.launch import keep_program
+from kdist.distribute.cluster import check_tf_config
+from kdist.distribute.hang_watch import EXIT_CODE
+from kdist.distribute.worker_end import LOST_CODE
+from kdist.launch.worker_settings import WorkerSettings, worker_settings
 from kdist.training.config import TrainConfig
+from kdist.training.workers import WorkerPlace, worker_place
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SLURM = EXAMPLES / "slurm.sh"
+SEVERAL_NODES = EXAMPLES / "slurm_multi_node.sh"
 REQUEUED = 128 + signal.SIGUSR1
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
@@ -22,11 +31,11 @@ pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is n
 def job(tmp_path):
     """Runs the script as a job, whose programs note how they were called."""
 
-    def run(*arguments, ends="exit 0", **variables):
+    def run(*arguments, ends="exit 0", script=SLURM, **variables):
         programs = tmp_path / "bin"
         programs.mkdir(exist_ok=True)
         for name, then in {
-            "srun": '"$@"',
+            "srun": 'while [ "${1#-}" != "$1" ]; do shift; done; "$@"',
             "kdist": ends,
             "mine": ends,
             "scontrol": "exit 0",
@@ -42,7 +51,7 @@ def job(tmp_path):
             "SLURM_JOB_NAME": "kdist",
         }
         done = subprocess.run(
-            ["bash", SLURM, *arguments],
+            ["bash", script, *arguments],
             cwd=tmp_path,
             env=environment | variables,
             capture_output=True,
@@ -53,12 +62,16 @@ def job(tmp_path):
     return run
 
 
-def test_the_script_is_bash():
-    subprocess.run(["bash", "-n", SLURM], check=True)
+@pytest.mark.parametrize("script", [SLURM, SEVERAL_NODES], ids=lambda path: path.stem)
+def test_the_script_is_bash(script):
+    subprocess.run(["bash", "-n", script], check=True)
 
 
-def test_sbatch_is_asked_for_a_signal_in_time_and_a_requeue():
-    options = dict(re.findall(r"^#SBATCH --([a-z-]+)(?:=(\S+))?$", SLURM.read_text(), re.MULTILINE))
+@pytest.mark.parametrize("script", [SLURM, SEVERAL_NODES], ids=lambda path: path.stem)
+def test_sbatch_is_asked_for_a_signal_in_time_and_a_requeue(script):
+    options = dict(
+        re.findall(r"^#SBATCH --([a-z-]+)(?:=(\S+))?$", script.read_text(), re.MULTILINE)
+    )
     name, seconds = options["signal"].split("@")
     assert signal.Signals[f"SIG{name}"] == signal.SIGUSR1
     assert int(seconds) >= 60
@@ -137,3 +150,94 @@ def test_the_job_of_kubernetes():
     codes = {code: action for action, on in rules if on for code in on["values"]}
     assert codes == {128 + signal.SIGTERM: "Ignore", 2: "FailJob"}
     assert all(on["containerName"] == container["name"] for _, on in rules if on)
+
+
+def test_each_node_gets_one_launcher_with_the_script_of_the_user(job):
+    status, calls, _ = job("train.py", "--epochs", "9", script=SEVERAL_NODES)
+    assert status == 0
+    (srun, launched) = calls
+    assert srun == f"srun --kill-on-bad-exit=1 {launched}"
+    arguments = keep_program(launched.split()[1:])
+    assert arguments[arguments.index("--") + 1 :] == ["train.py", "--epochs", "9"]
+    assert "--slurm" in arguments
+    options = dict(re.findall(r"^#SBATCH --([a-z-]+)=(\S+)$", SEVERAL_NODES.read_text(), re.M))
+    assert (options["ntasks-per-node"], int(options["nodes"]) > 1) == ("1", True)
+    assert job(script=SEVERAL_NODES)[0] == 2
+
+
+@pytest.mark.parametrize("code", [LOST_CODE, EXIT_CODE, 128 + signal.SIGKILL, REQUEUED])
+def test_a_job_that_lost_a_worker_is_requeued(job, code):
+    status, calls, _ = job("train.py", script=SEVERAL_NODES, ends=f"exit {code}")
+    assert (status, calls[-1]) == (code, "scontrol requeue 42")
+    status, calls, errors = job(
+        "train.py", script=SEVERAL_NODES, ends=f"exit {code}", SLURM_RESTART_COUNT="20"
+    )
+    assert (status, len(calls)) == (code, 2)
+    assert "restarted 20 times: not requeued" in errors
+
+
+@pytest.mark.parametrize("code", [1, 2, 143])
+def test_an_error_on_several_nodes_is_not_requeued(job, code):
+    status, calls, _ = job("train.py", script=SEVERAL_NODES, ends=f"exit {code}")
+    assert (status, len(calls)) == (code, 2)
+
+
+def test_the_launchers_of_two_nodes_start_the_workers_of_one_cluster(tmp_path):
+    """With Slurm's variables, and a program in place of its `scontrol`."""
+    (tmp_path / "scontrol").write_text("#!/bin/sh\nprintf 'node2\\nnode10\\n'\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    program = tmp_path / "program.py"
+    program.write_text("import os; print(os.environ['TF_CONFIG'], flush=True)")
+    environment = os.environ | {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "CUDA_VISIBLE_DEVICES": "-1",
+        "SLURM_JOB_ID": "4711",
+        "SLURM_STEP_ID": "0",
+        "SLURM_JOB_NODELIST": "node[2,10]",
+    }
+    configs = []
+    for node in range(2):
+        done = subprocess.run(
+            [sys.executable, "-m", "kdist", "launch", "--slurm", "--workers", "2", program],
+            env=environment | {"SLURM_NODEID": str(node), "SLURM_LOCALID": "0"},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        configs += [json.loads(line.split("] ", 1)[1]) for line in sorted(done.stdout.splitlines())]
+    assert [config["task"]["index"] for config in configs] == [0, 1, 2, 3]
+    assert len({json.dumps(config["cluster"]) for config in configs}) == 1
+    hosts = [address.split(":")[0] for address in configs[0]["cluster"]["worker"]]
+    assert hosts == ["node2", "node2", "node10", "node10"]
+    for config in configs:
+        check_tf_config(json.dumps(config))
+
+
+def test_the_tfjob_of_kubernetes():
+    """With `TF_CONFIG` as the training operator makes it of the manifest."""
+    yaml = pytest.importorskip("yaml")
+    claim, made = yaml.safe_load_all((EXAMPLES / "kubernetes_tfjob.yaml").read_text())
+    assert (made["apiVersion"], made["kind"]) == ("kubeflow.org/v1", "TFJob")
+    name, kinds = made["metadata"]["name"], made["spec"]["tfReplicaSpecs"]
+    assert set(kinds) == {"Chief", "Worker"}
+    cluster = {
+        kind.lower(): [f"{name}-{kind.lower()}-{i}:2222" for i in range(spec["replicas"])]
+        for kind, spec in kinds.items()
+    }
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    for kind, spec in kinds.items():
+        assert spec["restartPolicy"] == "OnFailure"
+        pod = spec["template"]["spec"]
+        (container,) = pod["containers"]
+        assert container["name"] == "tensorflow"
+        assert container["ports"] == [{"name": "tfjob-port", "containerPort": 2222}]
+        (volume,) = pod["volumes"]
+        assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+        variables = {one["name"]: one["value"] for one in container["env"]}
+        assert worker_settings(variables) != WorkerSettings()
+        for index in range(spec["replicas"]):
+            task = {"type": kind.lower(), "index": index}
+            config = json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})
+            check_tf_config(config)
+            assert worker_place({"TF_CONFIG": config}) == WorkerPlace(4, kind == "Chief")

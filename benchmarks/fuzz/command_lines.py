@@ -23,6 +23,9 @@ _LAUNCH = {
     "--port": ODD_NUMBERS,
     "--max-restarts": ODD_NUMBERS,
     "--grace": ODD_NUMBERS,
+    "--heartbeat-seconds": ODD_NUMBERS,
+    "--hang-seconds": ODD_NUMBERS,
+    "--start-timeout": ODD_NUMBERS,
     "--log-dir": ODD_PATHS,
 }
 _SWEEP = {"--output": ODD_PATHS, "--fresh": None, "--retry-failed": None, "--rounds": ODD_NUMBERS}

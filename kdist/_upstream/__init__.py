@@ -66,6 +66,7 @@ from .saved_state import (
     make_global_seed_state,
     trained_variables,
 )
+from .slurm import SlurmTasks
 from .step_observer import (
     attach_observers,
     detach_observers,
@@ -79,9 +80,16 @@ from .worker_devices import (
     multi_worker_extended,
     replica_place,
     replica_values,
+    worker_addresses,
     worker_counts,
 )
-from .worker_failures import failures, report_uncaught
+from .worker_failures import (
+    abort_collectives,
+    failures,
+    is_lost_connection,
+    report_failure,
+    run_exit_functions,
+)
 from .worker_sums import sum_over_workers
 
 __all__ = [
@@ -92,7 +100,9 @@ __all__ = [
     "FitDataset",
     "FitObserver",
     "ReplicaAttributes",
+    "SlurmTasks",
     "StrategyHooks",
+    "abort_collectives",
     "activate",
     "active_batch",
     "array_sizes",
@@ -130,6 +140,7 @@ __all__ = [
     "is_chief",
     "is_compiled_by_xla",
     "is_inferring_shapes",
+    "is_lost_connection",
     "is_of_the_chief",
     "is_overwritten",
     "is_started",
@@ -153,8 +164,9 @@ __all__ = [
     "replica_local_variables",
     "replica_place",
     "replica_values",
-    "report_uncaught",
+    "report_failure",
     "row_blocks",
+    "run_exit_functions",
     "set_resumed_logs",
     "set_strategy",
     "start_fit_at",
@@ -165,6 +177,7 @@ __all__ = [
     "use_global_seed",
     "warm_up_average",
     "warn_of_unknown_keras",
+    "worker_addresses",
     "worker_counts",
     "worker_keys",
 ]

@@ -2,8 +2,9 @@
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import keras
 import tensorflow as tf
@@ -19,6 +20,22 @@ class AutoSteps:
     """Whether the model is evaluating or predicting, with one step per execution."""
 
 
+class Progress(Protocol):
+    """What is told of the steps of a worker, to find one that hangs."""
+
+    def watch(self, activity: str) -> AbstractContextManager[None]:
+        """Inside the `with` block, the worker is in `fit`, `evaluate` or `predict`."""
+
+    def slow(self, what: str) -> AbstractContextManager[None]:
+        """Inside the `with` block, the worker does what may take long, such as saving."""
+
+    def step_began(self) -> None:
+        """A step begins."""
+
+    def step_ended(self) -> None:
+        """A step has ended."""
+
+
 class StrategyHooks(abc.ABC):
     """Base class of a strategy with hooks for the patches.
 
@@ -27,6 +44,9 @@ class StrategyHooks(abc.ABC):
 
     draws: Literal["by_place", "per_replica"]
     """Whether random draws follow the sample's place in the global batch, or differ per replica."""
+
+    progress: Progress | None = None
+    """What is told of the steps of this worker; `None` if nobody asks."""
 
     @property
     @abc.abstractmethod

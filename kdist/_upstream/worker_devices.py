@@ -1,11 +1,15 @@
 """TensorFlow's strategy for several workers, on the devices that each is given."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.distribute import collective_all_reduce_strategy, distribute_utils
+from tensorflow.python.distribute import (
+    collective_all_reduce_strategy,
+    distribute_utils,
+    multi_worker_util,
+)
 from tensorflow.python.eager import context
 
 from .hooks import StrategyHooks
@@ -20,6 +24,8 @@ def multi_worker_extended(
     *,
     devices: Sequence[str],
     before_variable: Callable[[Any], None],
+    heartbeat_seconds: float,
+    start_timeout_seconds: float,
 ) -> Any:
     """Return the implementation of a strategy of several workers.
 
@@ -30,10 +36,16 @@ def multi_worker_extended(
         devices: Names of this worker's devices, such as `CPU:0`.
         before_variable: Called with the initial value of a variable, which the chief is about to
             send to all workers.
+        heartbeat_seconds: A worker that is not heard of for this long has failed.
+        start_timeout_seconds: How long a worker waits for the chief.
     """
     # Read by TensorFlow: the groups of two strategies of a process must not meet.
     strategy._collective_key_base = next(_bases)
-    return _Extended(strategy, resolver, options, devices, before_variable)
+    timeouts = {
+        "heartbeat_timeout_in_ms": int(1000 * heartbeat_seconds),
+        "cluster_register_timeout_in_ms": int(1000 * start_timeout_seconds),
+    }
+    return _Extended(strategy, resolver, options, devices, before_variable, timeouts)
 
 
 class _Extended(collective_all_reduce_strategy.CollectiveAllReduceExtended):
@@ -46,10 +58,18 @@ class _Extended(collective_all_reduce_strategy.CollectiveAllReduceExtended):
         options: Any,
         devices: Sequence[str],
         before_variable: Callable[[Any], None],
+        timeouts: Mapping[str, int],
     ) -> None:
         self._names = tuple(devices)
+        self._timeouts = timeouts
         self._before_variable = before_variable
         super().__init__(strategy, cluster_resolver=resolver, communication_options=options)
+
+    def _update_config_proto(self, config_proto: Any) -> Any:
+        config = super()._update_config_proto(config_proto)
+        for name, milliseconds in self._timeouts.items():
+            setattr(config.experimental.coordination_config, name, milliseconds)
+        return config
 
     def _initialize_local_devices(self, cluster_resolver: Any, worker_device: str) -> Any:
         del cluster_resolver
@@ -81,6 +101,17 @@ def uses_collectives(strategy: Any) -> bool:
     """Whether replicas exchange values by collectives, also those of one worker."""
     is_multi_worker = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
     return is_multi_worker and isinstance(strategy, StrategyHooks)
+
+
+def worker_addresses(resolver: Any) -> tuple[list[str], int]:
+    """Return the addresses of all workers by number, and the number of this one."""
+    spec = multi_worker_util.normalize_cluster_spec(resolver.cluster_spec())
+    addresses = [
+        at for job in ("chief", "worker") if job in spec.jobs for at in spec.job_tasks(job)
+    ]
+    if not addresses:
+        return [], 0
+    return addresses, multi_worker_util.id_in_cluster(spec, resolver.task_type, resolver.task_id)
 
 
 def is_started() -> bool:

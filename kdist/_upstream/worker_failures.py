@@ -1,16 +1,30 @@
 """Tell the other workers of a failure, and learn of theirs."""
 
-import sys
-from types import TracebackType
+import atexit
+import contextlib
 
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from .unlocked import call
+from .worker_keys import chief_answers, chief_is_lost, chief_is_silent
+
 _LONGEST = 500
+_LOST = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.UnavailableError,
+)
 
 
 def failures(strategy: tf.distribute.Strategy) -> list[str | None]:
-    """Return for each worker why it has failed, `None` for those that have not."""
+    """Return for each worker why it has failed, `None` for those that have not.
+
+    Nothing is returned while the chief, who keeps the states, does not answer, until it is lost.
+    """
+    if not chief_answers():  # TensorFlow would wait, and Python with it
+        return ["it does not answer"] if chief_is_lost() else []
     spec = strategy.extended._cluster_spec
     jobs = [(job, spec.num_tasks(job)) for job in ("chief", "worker") if job in spec.jobs]
     try:
@@ -26,18 +40,26 @@ def _reason(state: tf.errors.OpError) -> str:
     return str(state.message)
 
 
-def report_uncaught() -> None:
-    """Send an exception that nobody catches to all workers, which then fail with its message."""
-    before = sys.excepthook
+def report_failure(message: str) -> None:
+    """Have all workers fail with a message."""
+    # They may know of a failure already, or nobody may be there.
+    with contextlib.suppress(tf.errors.OpError, ValueError):
+        if chief_is_silent() or not chief_answers():
+            return
+        call("TFE_ReportErrorToCluster", tf.errors.UNKNOWN, message[:_LONGEST].encode())
 
-    def hook(
-        kind: type[BaseException], error: BaseException, traceback: TracebackType | None
-    ) -> None:
-        before(kind, error, traceback)
-        message = f"{kind.__name__}: {error}".partition("\n")[0][:_LONGEST]
-        try:
-            context.context().report_error_to_cluster(tf.errors.UNKNOWN, message)
-        except (tf.errors.OpError, ValueError):
-            return  # they know of a failure already
 
-    sys.excepthook = hook
+def abort_collectives() -> None:
+    """Have the collectives of this worker that wait for others fail, and all that follow."""
+    with contextlib.suppress(tf.errors.OpError, ValueError):
+        context.context().abort_collective_ops(tf.errors.ABORTED, "no step has ended for long")
+
+
+def is_lost_connection(error: BaseException) -> bool:
+    """Whether an error is what TensorFlow raises on a worker that has lost another one."""
+    return isinstance(error, _LOST)
+
+
+def run_exit_functions() -> None:
+    """Do what the program has asked `atexit` for."""
+    atexit._run_exitfuncs()

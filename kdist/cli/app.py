@@ -6,7 +6,7 @@ import sys
 from cyclopts import App, CycloptsError, UnknownOptionError
 
 from .. import __version__
-from ..errors import TrainingError, UserError
+from ..errors import TrainingError, UserError, handle_failure
 from ..signals import Received
 from ..training.config import TrainConfig
 from ..training.fields import field_names
@@ -55,15 +55,16 @@ def main(received: Received) -> None:
     # TensorFlow's Python logger tells every reduction at level INFO.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     arguments, debug = take_debug(keep_program(sys.argv[1:]))
+    failed: Exception | None = None
     try:
         code = app(arguments, exit_on_error=False, print_error=False) or 0
         print(end="", flush=True)  # here, as a closed pipe or a full disk is an error
     except (UserError, CycloptsError) as error:
         print(f"kdist: error: {one_line(_in_words(error))}", file=sys.stderr)
-        code = 2
+        code, failed = 2, error
     except TrainingError as error:
         print(f"kdist: error: {one_line(str(error))}", file=sys.stderr)
-        code = 1
+        code, failed = 1, error
     except BrokenPipeError:  # `kdist … | head`
         end_output()
         code = 1
@@ -73,7 +74,9 @@ def main(received: Received) -> None:
         if debug or received.first is not None:
             raise
         print(f"kdist: error: {unexpected(error)}", file=sys.stderr)
-        code = 1
+        code, failed = 1, error
+    if failed is not None:
+        handle_failure(failed, code)
     sys.exit(code)
 
 

@@ -2,23 +2,26 @@
 
 import sys
 
+from ..errors import handle_failure
 from ..signals import raise_signals, signal_of
 
 
 def main() -> None:
     """Run the command line; Ctrl-C, SIGTERM and SIGHUP are a line and exit code 128 + number."""
     with raise_signals() as received:
+        failed: BaseException
         try:
             from .app import main as run  # its imports may be interrupted, too
 
             run(received)
         except KeyboardInterrupt as error:
-            number = signal_of(error)
-        except Exception:
+            number, failed = signal_of(error), error
+        except Exception as error:
             if received.first is None:
                 raise
-            number = received.first
+            number, failed = received.first, error
         else:
             return
     print(f"kdist: interrupted by {number.name}", file=sys.stderr)
+    handle_failure(failed, 128 + number)
     sys.exit(128 + number)

@@ -48,6 +48,25 @@ def launch(
     grace: Annotated[
         float, Parameter(help="Seconds from a signal until workers that still run are killed.")
     ] = _DEFAULT.grace,
+    heartbeat_seconds: Annotated[
+        float | None,
+        Parameter(
+            help="A worker that is not heard of for so long is lost, and ends all; 10 by default."
+        ),
+    ] = None,
+    hang_seconds: Annotated[
+        float | None,
+        Parameter(
+            help="When no step has ended for so long, all workers print their stacks and who is"
+            " behind, and end; 600 by default, 0 for never."
+        ),
+    ] = None,
+    start_timeout: Annotated[
+        float | None,
+        Parameter(
+            help="Seconds until a worker no longer waits for others to start; 600 by default."
+        ),
+    ] = None,
     log_dir: Annotated[str | None, Parameter(help="Folder for a log file of each worker.")] = None,
     test: Annotated[
         bool,
@@ -77,6 +96,9 @@ def launch(
             max_restarts=max_restarts,
             grace=grace,
             log_dir=log_dir,
+            heartbeat_seconds=heartbeat_seconds,
+            hang_seconds=hang_seconds,
+            start_timeout=start_timeout,
         ),
     )
 

@@ -12,7 +12,7 @@ DEFAULT_SECONDS = 600.0
 """How long a worker waits for the others, unless collectives have a timeout."""
 
 _FIRST_REPORT_SECONDS = 30.0
-_SLICE_MS = 1000  # in between Python handles signals
+_SLICE_MS = 250  # in between Python handles signals, and learns of failures
 
 
 class Keys(Protocol):

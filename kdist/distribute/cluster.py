@@ -7,7 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from .. import _upstream
 from ..errors import UserError
+from ..launch.machines import slurm_port
 
 _EXAMPLE = (
     '{"cluster": {"worker": ["host1:12345", "host2:12345"]},'
@@ -26,19 +28,9 @@ def find_cluster() -> Any:
         check_tf_config(os.environ["TF_CONFIG"])
         return tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1 and "SLURM_PROCID" in os.environ:
-        return tf.distribute.cluster_resolver.SlurmClusterResolver(
-            port_base=slurm_port(os.environ.get("SLURM_JOB_ID", "0")),
-            # Slurm gives each task its GPUs (--gpus-per-task); the resolver would do so again.
-            auto_set_gpu=False,
-            gpus_per_node=int(os.environ["SLURM_STEP_NUM_TASKS"]),
-            gpus_per_task=1,
-        )
+        tasks = int(os.environ["SLURM_STEP_NUM_TASKS"])
+        return _upstream.SlurmTasks(tasks=tasks, port=slurm_port(os.environ))
     return tf.distribute.cluster_resolver.TFConfigClusterResolver()
-
-
-def slurm_port(job: str) -> int:
-    """Return the first port of a Slurm job: another one for each, as jobs may share a machine."""
-    return 12_000 + int(job) * 16 % 16_000
 
 
 def check_tf_config(text: str) -> None:

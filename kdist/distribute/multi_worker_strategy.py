@@ -1,9 +1,11 @@
 """`MultiWorkerMirroredStrategy`: a drop-in replacement for TensorFlow's."""
 
+import os
 import platform
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
 import keras
@@ -11,13 +13,20 @@ import tensorflow as tf
 
 from .. import _upstream
 from ..errors import UserError
+from ..launch.worker_settings import worker_settings
 from .agreement import DEFAULT_SECONDS, Agreement
 from .cluster import find_cluster
 from .devices import device_type, first_devices
 from .exact_strategy import ExactStrategy
 from .gradient_transfer import BUCKET_BYTES, GradientTransfer
+from .hang_watch import HangWatch
 from .model_fingerprint import fingerprint
+from .start_wait import limit_start
 from .worker_data import deal_out
+from .worker_end import end_together
+
+# The limit on the wait for the chief comes after the one that says for whom a worker waits.
+_MARGIN_SECONDS = 30.0
 
 
 class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirroredStrategy):
@@ -46,6 +55,14 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             sum of them on the way, are rounded to two or three decimal digits, so the model depends
             on the number of replicas. `None` sends gradients as they are.
         draws: Random numbers of dropout, noise and augmentation, as in `MirroredStrategy`.
+        heartbeat_seconds: A worker that is not heard of for this long, as its process or machine
+            stands still, is lost, and ends all. `None` for `kdist launch --heartbeat-seconds`, or
+            10.
+        hang_seconds: When no step has ended for this long, every worker prints the stacks of its
+            threads and who is behind, and ends with exit code 124; 0 for never. `None` for `kdist
+            launch --hang-seconds`, or 600.
+        start_timeout_seconds: How long to wait for all workers to start. `None` for `kdist launch
+            --start-timeout`, or 600.
 
     Raises:
         UserError: The workers differ in versions, replicas, `draws` or how they send gradients;
@@ -72,10 +89,19 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         replicas: int | None = None,
         gradient_dtype: Literal["bfloat16"] | None = None,
         draws: Literal["by_place", "per_replica"] = "by_place",
+        heartbeat_seconds: float | None = None,
+        hang_seconds: float | None = None,
+        start_timeout_seconds: float | None = None,
     ) -> None:
         if draws not in ("by_place", "per_replica"):
             raise UserError(f'draws has to be "by_place" or "per_replica", received {draws!r}')
         _check_gradient_dtype(gradient_dtype)
+        settings = worker_settings(
+            os.environ,
+            heartbeat_seconds=heartbeat_seconds,
+            hang_seconds=hang_seconds,
+            start_timeout_seconds=start_timeout_seconds,
+        )
         resolver = find_cluster() if cluster_resolver is None else cluster_resolver
         options = communication_options or tf.distribute.experimental.CommunicationOptions()
         _check_resolver(resolver)
@@ -84,9 +110,18 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             dtype=gradient_dtype, bucket_bytes=options.bytes_per_pack or BUCKET_BYTES
         )
         self._agreement = Agreement(0, 1, _upstream.worker_keys)
-        extended = _upstream.multi_worker_extended(
-            self, resolver, options, devices=devices, before_variable=self._compare_variable
-        )
+        addresses, worker = _upstream.worker_addresses(resolver)
+        limit = settings.start_timeout_seconds
+        with limit_start(addresses, worker=worker, seconds=limit):
+            extended = _upstream.multi_worker_extended(
+                self,
+                resolver,
+                options,
+                devices=devices,
+                before_variable=self._compare_variable,
+                heartbeat_seconds=settings.heartbeat_seconds,
+                start_timeout_seconds=limit + _MARGIN_SECONDS,
+            )
         tf.distribute.Strategy.__init__(self, extended)
         self.workers, self.worker = _upstream.worker_counts(self)
         self._agreement = Agreement(
@@ -98,8 +133,20 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         )
         self._start(draws)
         if self.workers > 1:
-            _upstream.report_uncaught()
+            _upstream.worker_keys.begin(
+                is_chief=self.is_chief, heartbeat_seconds=settings.heartbeat_seconds
+            )
+            end_together(self.worker, lambda: _upstream.failures(self))
             self._compare_start()
+            if settings.hang_seconds:
+                self.progress = HangWatch(
+                    self.worker,
+                    self.workers,
+                    _upstream.worker_keys,
+                    seconds=settings.hang_seconds,
+                    abort=_upstream.abort_collectives,
+                )
+                self.progress.start()
 
     def __repr__(self) -> str:
         replicas = self.num_replicas_in_sync
@@ -108,6 +155,14 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             f"<kdist.MultiWorkerMirroredStrategy, worker {self.worker} of {self.workers}, {count}:"
             f" {', '.join(self.devices)} here>"
         )
+
+    def run(
+        self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
+    ) -> Any:
+        """Run `fn` on every replica of this worker, as `MirroredStrategy.run` does."""
+        if isinstance(self.progress, HangWatch) and tf.inside_function():
+            self.progress.traces()
+        return super().run(fn, args, kwargs, options)
 
     @property
     def automatic_xla(self) -> bool:
@@ -154,11 +209,17 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
 
     def compare_workers(self, event: str, values: Mapping[str, Any]) -> None:
         """Raise `UserError` if the workers differ in any value, or are doing different things."""
-        self._agreement.compare(event, values)
+        with self._waiting(event):
+            self._agreement.compare(event, values)
 
     def exchange(self, event: str, value: Any) -> list[Any]:
         """Return what every worker has passed, the chief first."""
-        return self._agreement.exchange(event, value)
+        with self._waiting(event):
+            return self._agreement.exchange(event, value)
+
+    def _waiting(self, event: str) -> AbstractContextManager[None]:
+        watch = self.progress
+        return watch.waiting(event) if isinstance(watch, HangWatch) else nullcontext()
 
     def _compare_variable(self, value: Any) -> None:
         shape, dtype = getattr(value, "shape", ()), getattr(value, "dtype", type(value))

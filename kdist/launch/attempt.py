@@ -114,12 +114,26 @@ class _Group:
     def first_failed(self) -> Worker | None:
         """The worker whose error was the cause: the others lost their connection to it."""
         failed = [worker for worker in self._workers if worker.code and self._has_failed(worker)]
-        return min(failed, key=_how_late, default=None)
+        return min(failed, key=self._how_late, default=None)
 
     def _has_failed(self, worker: Worker) -> bool:
         """Whether a worker did not end only because it was told to."""
         was_told = self._ended_at is not None and worker.ended_at > self._ended_at
-        return not was_told or worker.output.failed_at is not None
+        return not was_told or worker.is_stopped or worker.output.failed_at is not None
+
+    def _was_lost(self, worker: Worker) -> bool:
+        """Whether somebody else has ended a worker, or made it stand still."""
+        was_told = self.signal is not None or (
+            self._ended_at is not None and worker.ended_at > self._ended_at
+        )
+        return worker.is_stopped or (not was_told and (worker.code or 0) < 0)
+
+    def _how_late(self, worker: Worker) -> tuple[bool, float]:
+        """Order workers by when they failed, those last that have only lost another one."""
+        if self._was_lost(worker):  # which no error of others does
+            return False, 0.0
+        at = worker.output.failed_at
+        return worker.output.lost_connection(), worker.ended_at if at is None else at
 
     def _pass_on(self, number: signal.Signals) -> None:
         for worker in self._workers:
@@ -135,16 +149,13 @@ class _Group:
             return
         self._ended_at = time.monotonic()
         for worker in self._workers:
+            if worker.stands_still():
+                worker.kill()
             worker.send(signal.SIGTERM)
         self._kill_by(self._ended_at + min(seconds, self._grace))
 
     def _kill_by(self, at: float) -> None:
         self._kill_at = at if self._kill_at is None else min(at, self._kill_at)
-
-
-def _how_late(worker: Worker) -> tuple[bool, float]:
-    at = worker.output.failed_at
-    return worker.output.lost_connection(), worker.ended_at if at is None else at
 
 
 def _next(events: "queue.SimpleQueue[Any]", seconds: float) -> Any:

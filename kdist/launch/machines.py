@@ -8,8 +8,9 @@ from ..errors import UserError
 from .options import LaunchOptions
 
 _NODES, _NODE = "SLURM_JOB_NODELIST", "SLURM_NODEID"
-# Jobs that share a node get different ports, out of those that Linux gives to no client.
+# Out of those that Linux gives to no client; as many for each job as a node has workers.
 _SLURM_PORTS = range(12000, 32000, 20)
+_STEPS_OF_A_JOB = 61  # no divisor of the number of blocks
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,12 +87,28 @@ def slurm_machines(
             " launcher starts the workers"
         )
     names = tuple((host_names or _scontrol)(environment[_NODES]))
-    job = int(environment.get("SLURM_JOB_ID", "0"))
     return Machines(
         names=names if len(names) > 1 else (LOOPBACK,),
         rank=int(environment[_NODE]) if len(names) > 1 else 0,
-        port=port or (_SLURM_PORTS[job % len(_SLURM_PORTS)] if len(names) > 1 else None),
+        port=port or (slurm_port(environment) if len(names) > 1 else None),
     )
+
+
+def slurm_port(environment: Mapping[str, str]) -> int:
+    """Return the first port of a Slurm job step on each of its nodes, 20 of which are its own.
+
+    Of the jobs that share a node, those whose numbers are less than 1000 apart have other ports;
+    so have up to 61 steps of a job that run at once.
+
+    Args:
+        environment: With Slurm's variables.
+
+    Example:
+        >>> slurm_port({"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "2"})
+        13260
+    """
+    job, step = (int(environment.get(name) or 0) for name in ("SLURM_JOB_ID", "SLURM_STEP_ID"))
+    return _SLURM_PORTS[(job * _STEPS_OF_A_JOB + step % _STEPS_OF_A_JOB) % len(_SLURM_PORTS)]
 
 
 def _scontrol(nodes: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from ..arguments import path_text
 from ..errors import UserError
+from .worker_settings import check_seconds
 
 AUTO: Literal["auto"] = "auto"
 FIRST_PORT, LAST_PORT = 1024, 65535
@@ -28,6 +29,10 @@ class LaunchOptions:
         max_restarts: How often all workers are started again after one has failed.
         grace: Seconds from a signal until workers that still run are killed.
         log_dir: Folder for a log file of each worker.
+        heartbeat_seconds: A worker that is not heard of for this long is lost; this and the next
+            two as in `WorkerSettings`, `None` for its default or the workers' environment.
+        hang_seconds: When no step has ended for this long, all print their stacks and end.
+        start_timeout: How long a worker waits for all others to start, in seconds.
 
     Raises:
         UserError: An option is out of range, or does not go with another.
@@ -41,6 +46,9 @@ class LaunchOptions:
     max_restarts: int = 0
     grace: float = 30.0
     log_dir: str | None = None
+    heartbeat_seconds: float | None = None
+    hang_seconds: float | None = None
+    start_timeout: float | None = None
 
     def __post_init__(self) -> None:
         if self.workers != AUTO and not 1 <= self.workers <= MOST_WORKERS:
@@ -64,6 +72,19 @@ class LaunchOptions:
             raise UserError(f"received --grace {self.grace}: pass seconds, 0 or more")
         if self.log_dir is not None:
             path_text("--log-dir", self.log_dir)
+        for name, value in self.limits.items():
+            if value is not None:
+                option = f"--{name.removesuffix('_seconds') if 'start' in name else name}"
+                check_seconds(name, value, source=option.replace("_", "-"))
+
+    @property
+    def limits(self) -> dict[str, float | None]:
+        """How long workers wait, by the attributes of `WorkerSettings`."""
+        return {
+            "heartbeat_seconds": self.heartbeat_seconds,
+            "hang_seconds": self.hang_seconds,
+            "start_timeout_seconds": self.start_timeout,
+        }
 
     def _check_machines(self) -> None:
         if self.slurm and (self.machines or self.machine_rank is not None):

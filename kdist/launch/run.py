@@ -5,7 +5,7 @@ import queue
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from .options import AUTO, LaunchOptions
 from .passed_signals import passed_signals
 from .shares import Share, divide, visible_cores, visible_gpus
 from .worker import Worker
+from .worker_settings import variables
 
 _USAGE_ERROR = 2
 
@@ -47,7 +48,8 @@ def launch(command: Sequence[str], options: LaunchOptions) -> int:
     events: queue.SimpleQueue[Any] = queue.SimpleQueue()
     with passed_signals(events), tempfile.TemporaryDirectory(prefix="kdist-launch-") as notes:
         for restarts in range(options.max_restarts + 1):
-            starts = _starts(program, machines, shares, restarts, logs, notes)
+            shared = {NOTES: notes} | variables(**options.limits)
+            starts = _starts(program, machines, shares, restarts, logs, shared)
             outcome = run_workers(starts, grace=options.grace, events=events)
             is_last = restarts == options.max_restarts or not _may_restart(outcome)
             _report(
@@ -77,7 +79,7 @@ def _starts(
     shares: Sequence[Share],
     restarts: int,
     logs: Path | None,
-    notes: str,
+    shared: Mapping[str, str],
 ) -> list["partial[Worker]"]:
     addresses = worker_addresses(machines, workers=len(shares))
     first = machines.rank * len(shares)
@@ -91,13 +93,12 @@ def _starts(
                 Worker,
                 program,
                 rank=rank,
-                environment={NOTES: notes}
-                | worker_environment(
-                    addresses,
-                    rank=rank,
-                    local_rank=local_rank,
-                    restarts=restarts,
-                ),
+                environment={
+                    **shared,
+                    **worker_environment(
+                        addresses, rank=rank, local_rank=local_rank, restarts=restarts
+                    ),
+                },
                 share=share,
                 prefix=f"[{rank}] " if len(addresses) > 1 else "",
                 log=logs / f"worker-{rank}.log" if logs else None,
@@ -116,6 +117,8 @@ def _report(outcome: Outcome, then: str) -> None:
         if code < 0
         else f"ended with exit code {exit_code(worker)}"
     )
+    if worker.is_stopped:
+        how = "stood still, stopped by a signal, and was killed"
     by = f" after {outcome.signal.name}" if outcome.signal else ""
     error = worker.output.last_error()
     lines = [f"kdist launch: worker {worker.rank} {how}{by}, after {outcome.seconds:.1f} s{then}"]

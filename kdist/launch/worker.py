@@ -14,6 +14,8 @@ from .worker_output import WorkerOutput
 
 _EXEC_WORKER = Path(__file__).with_name("exec_worker.py")
 _READ_SECONDS = 2.0
+# Lines come as they are printed; a crash prints the stacks of all threads.
+_ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
 
 
 class Worker:
@@ -32,6 +34,7 @@ class Worker:
         code: Its exit code, as `subprocess` has it; `None` while it runs.
         ended_at: When it ended, by `time.monotonic`.
         output: What it prints.
+        is_stopped: Whether a signal had stopped it, such as SIGSTOP, before it was killed.
     """
 
     def __init__(
@@ -46,11 +49,12 @@ class Worker:
     ) -> None:
         self.rank = rank
         self.code: int | None = None
+        self.is_stopped = False
         self.ended_at = 0.0
         start = [sys.executable, "-I", str(_EXEC_WORKER), str(os.getpid())]
         self._process = subprocess.Popen(  # noqa: S603 - the user's own program
             [*start, ",".join(map(str, share.cores)), *command],
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **share.environment(), **environment},
+            env={**_ENVIRONMENT, **os.environ, **share.environment(), **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -65,6 +69,13 @@ class Worker:
         code = self._process.wait()
         self.ended_at = time.monotonic()
         self.code = code
+
+    def stands_still(self) -> bool:
+        """Whether a signal has stopped the process, which then handles no other signal."""
+        with contextlib.suppress(OSError):
+            state = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2]
+            self.is_stopped = self.code is None and state.split()[0] in "Tt"
+        return self.is_stopped
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process, if it still runs."""

@@ -9,7 +9,14 @@ import time
 from pathlib import Path
 from typing import IO
 
-_TRACEBACK = b"Traceback (most recent call last):"
+# Of an error; of a worker that hangs, in Python's words if TensorFlow holds its lock; of a crash.
+_TRACEBACK = (
+    b"Traceback (most recent call last):",
+    b"kdist: no step has ended",
+    b"kdist: error: worker",
+    b"Timeout (",
+    b"Fatal Python error:",
+)
 _CHAINED = (b"During handling of the above exception", b"The above exception was the direct cause")
 # What TensorFlow raises on a worker that has lost another one.
 _LOST_CONNECTION = re.compile(

@@ -56,7 +56,12 @@ def sweep(
     Raises:
         UserError: Invalid settings, or another sweep in the folder; nothing was run then.
     """
-    refuse_workers(os.environ, "kdist sweep")
+    refuse_workers(
+        os.environ,
+        "kdist sweep",
+        instead="run it without kdist launch; to measure several workers, run kdist launch -m kdist"
+        " train once for each point",
+    )
     # A file has no width of its own: what the tables want.
     console = console or Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     if isinstance(experiment, Experiment):

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from ..errors import TrainingError, UserError
+from ..errors import TrainingError, UserError, handle_failure
 
 if TYPE_CHECKING:
     from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
@@ -26,7 +26,9 @@ def main() -> None:
         check_workers()
     except (UserError, TrainingError) as error:
         print(f"kdist launch --test: {error}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, UserError) else 1)
+        code = 2 if isinstance(error, UserError) else 1
+        handle_failure(error, code)
+        sys.exit(code)
 
 
 def check_workers() -> None:

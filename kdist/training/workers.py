@@ -49,8 +49,13 @@ def worker_place(environment: Mapping[str, str]) -> WorkerPlace:
     return WorkerPlace(workers, is_chief) if workers > 1 else WorkerPlace()
 
 
-def refuse_workers(environment: Mapping[str, str], command: str) -> None:
+def refuse_workers(environment: Mapping[str, str], command: str, *, instead: str) -> None:
     """Reject a command that starts trainings itself, where a launcher has started several.
+
+    Args:
+        environment: Such as `os.environ`.
+        command: The command.
+        instead: What to do.
 
     Raises:
         UserError: There are several workers.
@@ -58,8 +63,8 @@ def refuse_workers(environment: Mapping[str, str], command: str) -> None:
     workers = worker_place(environment).workers
     if workers > 1:
         raise UserError(
-            f"{command} starts its own trainings, but TF_CONFIG has {workers} workers: start it"
-            " without kdist launch; of these commands, kdist train runs on several workers"
+            f"{command} starts its own trainings, each on one machine, but TF_CONFIG has"
+            f" {workers} workers: {instead}"
         )
 
 

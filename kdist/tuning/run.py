@@ -46,7 +46,12 @@ def tune(search: Search, *, announce: Callable[[str], None] = print) -> SearchFo
         model = kdist.tuning.tuner_of("runs/tune").get_best_models()[0]
         ```
     """
-    refuse_workers(os.environ, "kdist tune")
+    refuse_workers(
+        os.environ,
+        "kdist tune",
+        instead="run it without kdist launch; kdist tune --per-trial 1 trains a trial on each GPU,"
+        " KERASTUNER_TUNER_ID spreads them over machines",
+    )
     if search.model is not None:
         split_name(search.model)
     for name in search.config.trackers:

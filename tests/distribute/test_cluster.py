@@ -5,9 +5,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.distribute.cluster import check_tf_config, find_cluster, slurm_port
+from kdist.distribute.cluster import check_tf_config, find_cluster
 from kdist.distribute.worker_data import deal_out
 from kdist.errors import UserError
+from kdist.launch.machines import slurm_port
 
 CLUSTER = {"worker": ["a:1", "b:2"]}
 
@@ -41,13 +42,13 @@ def test_a_cluster_without_this_process_is_refused(text, message):
 def test_the_environment_names_the_cluster(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     assert not find_cluster().cluster_spec().as_dict()
-    slurm = {"PROCID": "2", "STEP_NUM_TASKS": "3", "STEP_NODELIST": "n[1-2]", "JOB_ID": "7"}
+    slurm = {"PROCID": "2", "STEP_NUM_TASKS": "3", "STEP_NODELIST": "n[2,10]", "JOB_ID": "7"}
     for name, value in (slurm | {"STEP_TASKS_PER_NODE": "2,1"}).items():
         monkeypatch.setenv(f"SLURM_{name}", value)
     found = find_cluster()
-    port = slurm_port("7")
+    port = slurm_port({"SLURM_JOB_ID": "7"})
     assert found.cluster_spec().as_dict() == {
-        "worker": [f"n1:{port}", f"n1:{port + 1}", f"n2:{port}"]
+        "worker": [f"n2:{port}", f"n2:{port + 1}", f"n10:{port}"]
     }
     assert (found.task_type, found.task_id) == ("worker", 2)
     monkeypatch.setenv("TF_CONFIG", config())
@@ -55,8 +56,12 @@ def test_the_environment_names_the_cluster(monkeypatch):
 
 
 def test_jobs_that_share_a_machine_have_other_ports():
-    ports = [slurm_port(str(job)) for job in range(500)]
-    assert len(set(ports)) == 500
+    jobs = [{"SLURM_JOB_ID": str(job)} for job in range(123_000, 124_000)]
+    ports = [slurm_port(job) for job in jobs]
+    assert len(set(ports)) == 1000
+    steps = [slurm_port({**jobs[0], "SLURM_STEP_ID": str(step)}) for step in range(61)]
+    assert len(set(steps)) == 61
+    assert min(abs(one - other) for one in ports for other in ports if one != other) >= 20
     assert min(ports) > 1024
     assert max(ports) < 32_768  # where ports for outgoing connections begin
 

@@ -251,3 +251,30 @@ def test_the_launcher_does_not_import_tensorflow(launch):
     )
     assert done.stdout == "2 False\n"
     assert "cannot find the script 'no.py'" in done.stderr
+
+
+def test_a_worker_that_stands_still_is_killed_and_named(launch):
+    code, _, errors = launch.run(
+        """
+        if rank:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        while open("/proc/%s/stat" % open("1").read() if os.path.exists("1") else "/dev/null"
+                   ).read().rpartition(")")[2][1:2] != "T":
+            pass
+        raise ConnectionResetError("connection lost")
+        """.replace(
+            "if rank:",
+            "if rank:\n            open('new', 'w').write(str(os.getpid())); os.rename('new', '1')",
+        ),
+        "--workers",
+        "2",
+    )
+    assert code == 128 + signal.SIGKILL
+    assert "kdist launch: worker 1 stood still, stopped by a signal, and was killed" in errors
+
+
+def test_the_limits_reach_the_workers(launch):
+    script = "print(sorted(n + '=' + v for n, v in os.environ.items() if n.endswith('_SECONDS')))"
+    code, lines, _ = launch.run(script, "--hang-seconds", "30", "--start-timeout", "20")
+    assert code == 0
+    assert lines == ["['KDIST_HANG_SECONDS=30.0', 'KDIST_START_TIMEOUT_SECONDS=20.0']"]

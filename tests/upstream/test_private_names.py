@@ -4,6 +4,7 @@ When one fails, upstream has renamed or removed the name: its message says which
 Change them, and the name here.
 """
 
+import atexit
 import importlib
 import pkgutil
 
@@ -63,9 +64,12 @@ CANARIES = {
     "replica_context": "_merge_call",
     "workers": "_collective_key_base",
     "workers_extended": "_cluster_spec _communication_options _get_local_replica_id"
-    " _get_variable_creator_initial_value _host_cross_device_ops _id_in_cluster _num_workers",
+    " _get_variable_creator_initial_value _host_cross_device_ops _id_in_cluster _num_workers"
+    " _update_config_proto",
     "collectives": "_all_gather _device _get_ordering_token _group_size _use_unique_instance_key",
     "distributed_iterator": "_replica_order _strategy",
+    "exit_functions": "_run_exitfuncs",
+    "slurm": "_port_base _rank _task_configuration",
     "context": "_context_handle",
     "oracle": "_get_oracle_fname _get_trial_dir _retry_queue _save_trial",
     "hyperband": "_brackets _current_bracket _get_num_brackets _get_num_rounds _get_size"
@@ -108,6 +112,16 @@ def tracking_board():
 
 def epoch(x, y=None):
     return TFEpochIterator(x=x, y=y, distribute_strategy=two_replicas())
+
+
+def slurm():
+    variables = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_STEP_NODELIST": "n1"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (variables | {"SLURM_STEP_TASKS_PER_NODE": "1"}).items():
+            patch.setenv(name, value)
+        return tf.distribute.cluster_resolver.SlurmClusterResolver(
+            gpus_per_node=1, gpus_per_task=1, auto_set_gpu=False
+        )
 
 
 def two_replicas():
@@ -159,6 +173,8 @@ OBJECTS = {
     "workers_extended": lambda: tf.distribute.MultiWorkerMirroredStrategy().extended,
     "collectives": collectives,
     "distributed_iterator": lambda: iter(distributed()),
+    "exit_functions": lambda: atexit,
+    "slurm": lambda: slurm(),
     "context": context.context,
     "oracle": lambda: keras_tuner.oracles.RandomSearchOracle(SCORE),
     "hyperband": lambda: keras_tuner.oracles.HyperbandOracle(SCORE),

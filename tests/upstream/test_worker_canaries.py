@@ -117,3 +117,25 @@ def test_a_model_is_written_into_the_file_that_is_there(stock, tmp_path):
             save(tmp_path / name)
             files.append((tmp_path / name).stat().st_ino)
         assert files[0] == files[1]
+
+
+def test_a_worker_that_waits_does_not_say_so(stock, tmp_path):
+    """Nobody is told of steps, or of files that take long to write."""
+
+    class Asked(type(stock)):
+        @property
+        def progress(self):
+            asked.append("progress")
+
+    asked = []
+    model = linear(stock)
+    stock.__class__ = Asked
+    ones = np.ones((4, 1))
+    try:
+        model.fit(ones, ones, verbose=0)
+        model.evaluate(ones, ones, verbose=0)
+        model.predict(ones, verbose=0)
+        model.save(tmp_path / "model.keras")
+        assert not asked
+    finally:
+        stock.__class__ = Asked.__base__

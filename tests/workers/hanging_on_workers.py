@@ -1,10 +1,23 @@
-"""A case in which every worker waits for ever."""
+"""Worker 1 does not come back from a callback, after the first step."""
 
 import threading
 
+import keras
+import numpy as np
 
-def prepare(strategy, folder):
-    def wait_alone(name):
+
+class Stuck(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
         threading.Event().wait()
 
-    return wait_alone
+
+def prepare(strategy, folder):
+    def train(name):
+        with strategy.scope():
+            model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        ones = np.ones((8, 2))
+        callbacks = [Stuck()] * strategy.worker
+        model.fit(ones, ones[:, :1], batch_size=2, verbose=0, callbacks=callbacks)
+
+    return train

@@ -93,11 +93,15 @@ def test_three_workers_give_what_one_replica_gives(folder):
     check("parity", THREE_BY_ONE, folder, workers=3)
 
 
-def test_a_case_that_hangs_ends_with_every_workers_stack(folder):
+def test_a_worker_that_hangs_ends_all_with_their_stacks(folder, monkeypatch):
+    # No step is watched but the second: the first may take ten times as long.
+    monkeypatch.setenv("HANG_SECONDS", "8")
     own = folder / "hanging"
-    found = group.run_group("hanging", ("wait_alone",), own, workers=2, case_seconds=3)
-    assert found == {}
-    assert group.output(own).count("in wait_alone") == 2
+    found = group.run_group("hanging", ("train",), own, workers=2, case_seconds=600)
+    output = group.output(own)
+    assert found == {}, output
+    assert output.count("the others wait for worker 1 (worker 0: 1 steps ended, waits") == 2, output
+    assert "hanging_on_workers.py" in output
 
 
 def test_a_failure_ends_the_others_with_its_message(folder):

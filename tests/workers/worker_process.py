@@ -26,7 +26,10 @@ def main(kind: str, folder: Path, replicas: int, case_seconds: int) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.get_logger().setLevel("ERROR")
     faulthandler.dump_traceback_later(60, exit=True)
-    strategy = kdist.MultiWorkerMirroredStrategy(replicas=replicas)
+    # The limit on a case is set by `faulthandler`, whose one timer kdist would set, too.
+    strategy = kdist.MultiWorkerMirroredStrategy(
+        replicas=replicas, hang_seconds=float(os.environ.get("HANG_SECONDS", 0))
+    )
     # A fifth of the time is TensorFlow's graph optimizer, which the other tests have.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     run = importlib.import_module(f"{kind}_on_workers").prepare(strategy, folder)

@@ -24,6 +24,7 @@ from . import (
     variables,
     worker_callbacks,
     worker_collectives,
+    worker_progress,
     worker_rows,
     worker_saving,
     workers,
@@ -48,6 +49,7 @@ PATCHES: tuple[Patch, ...] = (
     *worker_rows.PATCHES,
     *worker_callbacks.PATCHES,
     *worker_saving.PATCHES,
+    *worker_progress.PATCHES,
 )
 
 

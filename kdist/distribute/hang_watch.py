@@ -1,0 +1,272 @@
+"""`HangWatch`: ends workers that wait for each other in vain, and says who is behind."""
+
+import contextlib
+import faulthandler
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from .agreement import Keys
+
+EXIT_CODE = 124
+"""As that of the command `timeout`."""
+
+_SLOW_TIMES = 10
+_TICK_SECONDS = 1.0
+_STDERR = 2  # its number, as a program may replace `sys.stderr`
+_ANSWER_SECONDS = 5.0
+_POLL_SECONDS = 0.2
+_LEAVE_SECONDS = 2.0
+_LOCK_SECONDS = 60.0
+_HUNG, _IDLE = "kdist/hang", "kdist/idle"
+
+
+class HangWatch:
+    """Counts the steps of a worker, and compares it with the others when none has ended for long.
+
+    The first step of a `fit`, `evaluate` or `predict`, a step that is traced and the time in which
+    a model is saved may take ten times as long.
+
+    Args:
+        worker: The number of this worker.
+        workers: How many there are.
+        keys: The store that they share.
+        seconds: How long a step may take.
+        clock: Returns seconds.
+        report: Called with lines for the user.
+        dump: Prints the stacks of all threads.
+        abort: Makes collectives of this worker fail that wait for others.
+        end: Called with the exit code.
+    """
+
+    def __init__(
+        self,
+        worker: int,
+        workers: int,
+        keys: Keys,
+        *,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        report: Callable[[str], object] = lambda line: print(line, file=sys.stderr, flush=True),
+        dump: Callable[[], object] = lambda: faulthandler.dump_traceback(_STDERR),
+        abort: Callable[[], object] = lambda: None,
+        end: Callable[[int], object] = os._exit,
+    ) -> None:
+        self._worker, self._workers, self._keys = worker, workers, keys
+        self._seconds, self._clock = seconds, clock
+        self._report, self._dump, self._abort, self._end = report, dump, abort, end
+        self._activities: list[str] = []
+        self._steps, self._marks, self._last = 0, 0, clock()
+        self._slow: str | None = None
+        self._in_step, self._waits_at = False, ""
+        self._is_ending, self._has_left = False, threading.Event()
+        self._silent: set[int] = set()
+        self._published: str | None = None
+
+    def start(self) -> None:
+        """Watch in a thread, until the process ends."""
+        threading.Thread(target=self._run, name="kdist-hang-watch", daemon=True).start()
+
+    @contextlib.contextmanager
+    def watch(self, activity: str) -> Iterator[None]:
+        """Inside the `with` block, the worker is in `fit`, `evaluate` or `predict`."""
+        self._activities.append(activity)
+        self._mark("the first step")
+        try:
+            yield
+        finally:
+            if self._is_ending:
+                self._has_left.set()
+                threading.Event().wait()  # for the end of the process
+            self._activities.pop()
+            self._mark(None)
+
+    @contextlib.contextmanager
+    def slow(self, what: str) -> Iterator[None]:
+        """Inside the `with` block, the worker does what may take long, such as saving."""
+        before = self._slow
+        self._mark(what)
+        try:
+            yield
+        finally:
+            self._mark(before)
+
+    @contextlib.contextmanager
+    def waiting(self, event: str) -> Iterator[None]:
+        """Inside the `with` block, the worker waits for the others to come to an event."""
+        self._waits_at = event
+        self._mark(self._slow)
+        try:
+            yield
+        finally:
+            self._waits_at = ""
+
+    def traces(self) -> None:
+        """The step under way is traced."""
+        self._slow = "a step that is traced"
+
+    def step_began(self) -> None:
+        """A step begins."""
+        self._in_step = True
+        self._mark(self._slow)
+
+    def step_ended(self) -> None:
+        """A step has ended."""
+        self._steps += 1
+        self._in_step = False
+        self._mark(None)
+
+    def check(self) -> None:
+        """Compare with the others if no step has ended for long; called again and again."""
+        marks, idle = self._marks, self._clock() - self._last
+        if idle < self._seconds / 2:
+            self._withdraw()
+            return
+        self._publish()
+        if self._ask(_HUNG, _POLL_SECONDS) is not None:
+            self._give_up(idle)
+        elif self._activities and self._is_over(idle) and marks == self._marks:
+            self._tell(_HUNG, str(self._worker))
+            self._give_up(idle)
+
+    def _mark(self, slow: str | None) -> None:
+        self._slow = slow
+        self._marks += 1
+        self._last = self._clock()
+
+    def _run(self) -> None:
+        tick = min(_TICK_SECONDS, self._seconds / 20)
+        is_armed = False
+        while True:
+            # Of C: a call that never lets go of Python's lock stops this thread, too.
+            if self._activities:
+                seconds = 2 * self._seconds + _LOCK_SECONDS
+                faulthandler.dump_traceback_later(seconds, exit=True, file=_STDERR)
+            elif is_armed:
+                faulthandler.cancel_dump_traceback_later()
+            is_armed = bool(self._activities)
+            self.check()
+            time.sleep(tick)
+
+    def _state(self) -> dict[str, Any]:
+        doing = " in ".join(reversed(self._activities)) or "neither fit, evaluate nor predict"
+        if self._waits_at:
+            doing = f"{doing}, at {self._waits_at}"
+        names = {"marks": self._marks, "steps": self._steps, "in_step": self._in_step}
+        return {**names, "doing": doing, "slow": self._slow}
+
+    def _publish(self) -> None:
+        state = json.dumps(self._state())
+        if state != self._published:
+            self._withdraw()
+            self._tell(f"{_IDLE}/{self._worker}", state)
+            self._published = state
+
+    def _withdraw(self) -> None:
+        if self._published is not None:
+            self._published = None
+            with contextlib.suppress(Exception):
+                self._keys.delete_key(f"{_IDLE}/{self._worker}")
+
+    def _is_over(self, idle: float) -> bool:
+        if idle < self._seconds * _SLOW_TIMES and self._slow:
+            return False
+        longest = self._seconds * _SLOW_TIMES
+        return idle >= longest or (idle >= self._seconds and not self._waits_for_slow())
+
+    def _waits_for_slow(self) -> bool:
+        everyone = range(self._workers)
+        others = (self._ask(f"{_IDLE}/{one}", 1.0) for one in everyone if one != self._worker)
+        return any(json.loads(found)["slow"] for found in others if found is not None)
+
+    def _give_up(self, idle: float) -> None:
+        """Print what this worker does, and end once all have done so, the chief last."""
+        faulthandler.cancel_dump_traceback_later()
+        self._report(
+            f"kdist: no step has ended for {idle:.0f} seconds; what worker {self._worker} does:"
+        )
+        self._dump()
+        self._is_ending = True
+        self._exchange("stack", self._state())
+        # Whoever waits for others in a step gets an error now; whoever does not is what they wait
+        # for: its data, or its own code.
+        self._abort()
+        waits = self._has_left.wait(_LEAVE_SECONDS)
+        states = self._exchange("state", self._state() | {"waits": waits or bool(self._waits_at)})
+        self._report(summary(states, self._seconds))
+        if self._worker == 0:  # the store ends with the chief
+            self._exchange("end", self._state())
+        else:
+            self._tell(f"{_HUNG}/end/{self._worker}", "{}")
+        self._end(EXIT_CODE)
+
+    def _exchange(self, event: str, own: dict[str, Any]) -> dict[int, dict[str, Any] | None]:
+        """Return what all workers have passed, `None` for those that do not answer."""
+        self._tell(f"{_HUNG}/{event}/{self._worker}", json.dumps(own))
+        until = self._clock() + _ANSWER_SECONDS
+        states: dict[int, dict[str, Any] | None] = {self._worker: own}
+        for other in range(self._workers):
+            if other != self._worker and other not in self._silent:
+                left = max(_POLL_SECONDS, until - self._clock())
+                found = self._ask(f"{_HUNG}/{event}/{other}", left)
+                states[other] = None if found is None else json.loads(found)
+        self._silent |= {other for other, state in states.items() if state is None}
+        return states | dict.fromkeys(self._silent)
+
+    def _tell(self, key: str, value: str) -> None:
+        if self._workers > 1:
+            with contextlib.suppress(Exception):  # it is there, or the chief is not
+                self._keys.set_key(key, value)
+
+    def _ask(self, key: str, seconds: float) -> str | None:
+        if self._workers > 1:
+            with contextlib.suppress(Exception):  # the chief is gone
+                return self._keys.get_key(key, timeout_ms=max(1, int(1000 * seconds)))
+        return None
+
+
+def summary(states: Mapping[int, dict[str, Any] | None], seconds: float) -> str:
+    """Say which workers are behind.
+
+    Args:
+        states: By worker; `None` for one that does not answer.
+        seconds: How long a step may take.
+    """
+    known = {worker: state for worker, state in sorted(states.items()) if state is not None}
+    silent = sorted(worker for worker, state in states.items() if state is None)
+    stuck = [worker for worker, state in known.items() if not state["waits"]]
+    least = min(state["marks"] for state in known.values())
+    behind = [worker for worker, state in known.items() if state["marks"] == least]
+    if silent:
+        who = f"{_workers(silent, ' does', ' do')} not answer"
+    elif 0 < len(stuck) < len(known):
+        who = f"the others wait for {_workers(stuck)}"
+    elif len(behind) < len(known):
+        who = f"{_workers(behind, ' is', ' are')} behind"
+    else:
+        who = "all are in the same step" if len(known) > 1 else "it is stuck"
+    each = "; ".join(
+        f"worker {worker}: {state['steps']} steps ended, {_doing(state)}"
+        for worker, state in known.items()
+    )
+    return (
+        f"kdist: error: no step has ended for {seconds:g} seconds: {who} ({each}). The stacks above"
+        " say where. If steps or callbacks take longer, raise --hang-seconds of kdist launch, or"
+        " hang_seconds of the strategy"
+    )
+
+
+def _doing(state: Mapping[str, Any]) -> str:
+    if state["waits"]:
+        return f"waits for others in {state['doing']}"
+    return f"in {'data or computing of ' * bool(state['in_step'])}{state['doing']}"
+
+
+def _workers(numbers: list[int], one: str = "", several: str = "") -> str:
+    is_one = len(numbers) == 1
+    names = " and ".join(map(str, numbers))
+    return f"worker{'s' * (not is_one)} {names}{one if is_one else several}"

@@ -1,0 +1,107 @@
+"""`end_together`: a worker that fails ends at once, and the others with its message."""
+
+import functools
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from .. import _upstream
+from ..errors import FAILURE_HANDLERS
+
+LOST_CODE = 75
+"""Exit code of a worker that has lost another one: `EX_TEMPFAIL`, it is worth another try."""
+
+_REPORT_SECONDS = 1.0
+_EXIT_SECONDS = 10.0
+_T = TypeVar("_T")
+
+
+def end_together(worker: int, failures: Callable[[], Sequence[str | None]]) -> None:
+    """Have an exception that nobody catches, and SIGTERM, end the other workers too.
+
+    Args:
+        worker: The number of this one.
+        failures: Returns for each worker why it has failed, `None` for those that have not.
+    """
+    end = functools.partial(_end, worker, failures)
+    before = sys.excepthook
+
+    def hook(
+        kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+    ) -> None:
+        before(kind, error, traceback)
+        # Python has an exit code of its own for Ctrl-C.
+        end(error, None if isinstance(error, KeyboardInterrupt) else 1)
+
+    sys.excepthook = hook
+    FAILURE_HANDLERS.append(end)
+    _handle_sigterm(worker)
+
+
+def _end(
+    worker: int,
+    failures: Callable[[], Sequence[str | None]],
+    error: BaseException,
+    code: int | None,
+) -> None:
+    """Tell the others, and end: TensorFlow itself would first wait for workers that are gone."""
+    if _upstream.is_lost_connection(error):
+        _report_lost(worker, _within(_REPORT_SECONDS, failures) or ())
+        code = None if code is None else LOST_CODE
+    message = f"{type(error).__name__}: {error}".partition("\n")[0]
+    _within(_REPORT_SECONDS, functools.partial(_upstream.report_failure, message))
+    if code is None or sys.flags.interactive or sys.flags.inspect:
+        return
+    threading.Thread(target=_end_after, args=(_EXIT_SECONDS, code), daemon=True).start()
+    _upstream.run_exit_functions()
+    _flush()
+    os._exit(code)
+
+
+def _report_lost(worker: int, failures: Sequence[str | None]) -> None:
+    for other, reason in enumerate(failures):
+        if reason is not None and other != worker:
+            print(f"kdist: worker {other} has failed: {reason}", file=sys.stderr, flush=True)
+
+
+def _handle_sigterm(worker: int) -> None:
+    """End by SIGTERM, which TensorFlow ignores from now on, unless the program handles it."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return
+    process = os.getpid()
+
+    def handle(number: int, _: Any) -> None:
+        if os.getpid() == process:  # not in one that was forked for data
+            message = f"worker {worker} got SIGTERM"
+            _within(_REPORT_SECONDS, functools.partial(_upstream.report_failure, message))
+            _flush()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    handle.ends_the_process = True  # type: ignore[attr-defined]
+    signal.signal(signal.SIGTERM, handle)
+
+
+def _within(seconds: float, call: Callable[[], _T]) -> _T | None:
+    """Return the result of a call, `None` if it takes longer: the chief may not answer."""
+    found: list[_T] = []
+    thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return found[0] if found else None
+
+
+def _end_after(seconds: float, code: int) -> None:
+    threading.Event().wait(seconds)
+    os._exit(code)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()

@@ -1,0 +1,62 @@
+"""Ends a worker that has waited too long for the others to start, and says for whom.
+
+A file to run, `python -I start_watch.py SECONDS WORKER ADDRESS…`, that needs Python alone. A worker
+cannot do so itself: TensorFlow lets no other thread run while it waits, and ignores SIGTERM. The
+worker closes the standard input of this process once all have started.
+"""
+
+import os
+import select
+import signal
+import socket
+import sys
+
+_CONNECT_SECONDS = 3.0
+
+
+def main() -> None:
+    """Wait, and then end the parent process."""
+    seconds, worker, *addresses = sys.argv[1:]
+    parent = os.getppid()
+    if select.select([sys.stdin], [], [], float(seconds))[0]:
+        return  # all have started, or the worker has ended
+    others = [(rank, at) for rank, at in enumerate(addresses) if rank != int(worker)]
+    found = [(rank, at, problem(at)) for rank, at in others]
+    if os.getppid() == parent:
+        print(message(int(worker), float(seconds), found), file=sys.stderr, flush=True)
+        os.kill(parent, signal.SIGKILL)
+
+
+def problem(address: str) -> str | None:
+    """Return why nobody can be reached at an address, `None` if somebody listens."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+    except OSError as error:
+        return error.strerror or str(error) or "no answer"
+    return None
+
+
+def message(worker: int, seconds: float, others: list[tuple[int, str, str | None]]) -> str:
+    """Say for whom a worker has waited.
+
+    Args:
+        worker: Its number.
+        seconds: How long it has waited.
+        others: Number, address and problem of each other worker.
+    """
+    missing = [f"worker {rank} ({at}: {why})" for rank, at, why in others if why is not None]
+    if missing:
+        who = f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} not come"
+        hint = "is it started there, and can the machines reach each other at these ports?"
+    else:
+        who = "all others listen, but have not come together"
+        hint = "do all have the same addresses, and can each machine reach every other?"
+    return (
+        f"kdist: error: worker {worker} has waited {seconds:.0f} seconds for the others to start:"
+        f" {who}: {hint}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""How a worker ends: what it tells the others, its exit code, its handler of SIGTERM."""
+
+import functools
+import os
+import signal
+import sys
+
+import pytest
+import tensorflow as tf
+from kdist import _upstream
+from kdist.distribute import worker_end
+from kdist.errors import FAILURE_HANDLERS, handle_failure
+from kdist.signals import hold_signals
+
+LOST = tf.errors.UnavailableError(None, None, "Socket closed")
+
+
+@pytest.fixture
+def ends(monkeypatch):
+    """What was reported to the others, and the exit code."""
+    found = []
+    monkeypatch.setattr(_upstream, "report_failure", found.append)
+    monkeypatch.setattr(_upstream, "run_exit_functions", lambda: found.append("exit functions"))
+    monkeypatch.setattr(os, "_exit", found.append)
+    monkeypatch.setattr(sys, "excepthook", lambda *_: found.append("printed"))
+    before, handler = [*FAILURE_HANDLERS], signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    worker_end.end_together(0, lambda: [None, "it has ended"])
+    yield found
+    FAILURE_HANDLERS[:] = before
+    signal.signal(signal.SIGTERM, handler)
+
+
+def uncaught(error):
+    sys.excepthook(type(error), error, None)
+
+
+def test_an_exception_reaches_the_others_before_the_worker_ends(ends):
+    uncaught(ValueError("mine\nand more"))
+    assert ends == ["printed", "ValueError: mine", "exit functions", 1]
+
+
+def test_a_worker_that_lost_another_one_says_which_and_may_be_started_again(ends, capsys):
+    uncaught(LOST)
+    assert ends[-1] == worker_end.LOST_CODE
+    assert capsys.readouterr().err == "kdist: worker 1 has failed: it has ended\n"
+
+
+def test_an_error_of_the_command_line_keeps_its_exit_code(ends):
+    handle_failure(ValueError("mine"), 2)
+    assert ends == ["ValueError: mine", "exit functions", 2]
+
+
+def test_ctrl_c_keeps_the_exit_code_of_python(ends):
+    uncaught(KeyboardInterrupt())
+    assert ends == ["printed", "KeyboardInterrupt: "]
+
+
+def test_sigterm_reaches_the_others_and_may_be_held(ends, monkeypatch):
+    with hold_signals() as received:
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert received.first == signal.SIGTERM
+    killed = []
+    monkeypatch.setattr(os, "kill", lambda *what: killed.append(what))
+    signal.getsignal(signal.SIGTERM)(signal.SIGTERM, None)
+    assert ends == ["worker 0 got SIGTERM"]
+    assert killed == [(os.getpid(), signal.SIGTERM)]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_handler_of_the_program_stays(ends):
+    mine = functools.partial(print)
+    signal.signal(signal.SIGTERM, mine)
+    worker_end.end_together(0, list)
+    assert signal.getsignal(signal.SIGTERM) is mine
+
+
+def test_the_store_says_where_there_is_none():
+    """Which also shows that TensorFlow's library has the functions."""
+    with pytest.raises(tf.errors.OpError):
+        _upstream.worker_keys.set_key("kdist/test", "value")
+    _upstream.report_failure("nothing to tell")
+    _upstream.worker_keys.delete_key("kdist/test")
