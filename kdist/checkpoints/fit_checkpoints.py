@@ -7,20 +7,18 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from .. import _upstream
 from .callback_states import CallbackStates
 from .data_position import start_fit_at
-from .export import described_model
 from .find_saved import find_saved_training
-from .meetings import Meetings
+from .news import News
 from .nonfinite import NonFiniteWeightsError
 from .options import CheckpointOptions
 from .save_times import SaveTimes
 from .shared_store import SharedStore
 from .shared_writer import SharedWriter, nonfinite_error
-from .training_fingerprint import run_settings
+from .training_fingerprint import about_run
 from .training_state import EpochPart, SavedTraining, copy_epoch_part, copy_training
 from .weights_guard import WeightsGuard
 from .workers import Workers
@@ -70,10 +68,7 @@ class FitCheckpoints:
             every_steps=options.every_steps,
             clock=options.clock,
         )
-        self._steps_meetings = Meetings(self._workers, options.clock)
-        self._validation_meetings = Meetings(self._workers, options.clock)
-        self._is_due = False
-        self._ends_by: int | None = None
+        self._news = News(self._workers, self._signals, self._writer, self._times, options.clock)
         self.greeting = f"Checkpoints: {options.path}"
         self.resumed_from: Path | None = None
         self._epoch = self._batch = 0
@@ -81,13 +76,9 @@ class FitCheckpoints:
         self._before_validation: EpochPart | None = None
         self._written: dict[str, np.ndarray] = {}
         self._had_nonfinite_loss = False
-        self._about_run: dict[str, Any] = {
-            "settings": run_settings(
-                model, steps=self._steps, data=options.data, any_rate=options.any_rate
-            ),
-            "model": described_model(model),
-            "versions": {"keras": keras.__version__, "tensorflow": tf.__version__},
-        }
+        self._about_run = about_run(
+            model, steps=self._steps, data=options.data, any_rate=options.any_rate
+        )
         self._store = SharedStore(options.path, self._workers, keep=options.keep, announce=announce)
         try:
             self._guard = WeightsGuard(model, self._store, self._workers, options, announce)
@@ -156,11 +147,10 @@ class FitCheckpoints:
         self._times.trained(steps - self._batch)
         self._batch, self._logs = steps, logs
         self._check_loss(logs)
-        if self._steps_meetings.are_due():
-            self._meet(self._steps_meetings, by_time=True)
+        self._handle_found(self._news.step_ends())
         is_last = self._steps is not None and steps >= self._steps
-        is_due = not is_last and (self._is_due or self._times.by_steps())
-        if (is_due or self._ends_by) and not self._is_stopping():
+        is_due = not is_last and (self._news.is_due or self._times.by_steps())
+        if (is_due or self._news.ends_by) and not self._is_stopping():
             self._save_or_exit(self._epoch_part())
 
     def validation_begins(self) -> None:
@@ -171,9 +161,8 @@ class FitCheckpoints:
 
     def validation_step_ends(self) -> None:
         """Save after a signal: a resumed training validates anew."""
-        if self._validation_meetings.are_due():
-            self._meet(self._validation_meetings)
-        if self._ends_by and self._before_validation is not None:
+        self._handle_found(self._news.validation_step_ends())
+        if self._news.ends_by and self._before_validation is not None:
             self._save_or_exit(self._before_validation)
 
     def validation_ends(self) -> None:
@@ -182,13 +171,13 @@ class FitCheckpoints:
 
     def epoch_ends(self, epoch: int) -> None:
         """Save at the end of an epoch, and in any case at the end of the last one."""
-        self._meet(self._steps_meetings, by_time=True, ends_epoch=True)
+        self._handle_found(self._news.epoch_ends())
         self._epoch, self._batch = epoch + 1, 0
         if self._is_stopping() or self._epoch >= self._epochs:
             # Before the optimizer's averages take the place of the weights.
             self._save(None, wait=True)
             self._finish_averages()
-        elif self._ends_by or self._is_due or self._times.by_steps():
+        elif self._news.ends_by or self._news.is_due or self._times.by_steps():
             self._save_or_exit(None)
 
     def train_ends(self) -> None:
@@ -248,16 +237,7 @@ class FitCheckpoints:
             if bad is not None:
                 self._handle(NonFiniteWeightsError(bad, epoch=self._epoch + 1, step=self._batch))
 
-    def _meet(self, meetings: Meetings, *, by_time: bool = False, ends_epoch: bool = False) -> None:
-        """Ask all workers for signals, and the chief for the time and for what it has written."""
-        signal = self._signals.received
-        news = [None if signal is None else int(signal), self._writer.found_nonfinite(), False]
-        if by_time and self._workers.is_chief and not self._writer.is_busy:
-            times = self._times
-            news[2] = times.at_epoch_end() if ends_epoch else times.by_seconds()
-        everyone = meetings.exchange("a step", news)
-        self._ends_by = next((one for one, _, _ in everyone if one is not None), None)
-        _, bad, self._is_due = everyone[0]
+    def _handle_found(self, bad: Any) -> None:
         if bad is not None:
             self._handle(nonfinite_error(bad))
 
@@ -273,17 +253,18 @@ class FitCheckpoints:
 
     def _save(self, part: EpochPart | None, *, wait: bool = False) -> None:
         began = self._options.clock()
-        try:
-            self._writer.finish()
-            self._write(part)
-            if wait:
+        with self._workers.slow("saving a checkpoint"):
+            try:
                 self._writer.finish()
-        except NonFiniteWeightsError as error:
-            self._guard.handle(error)
-            if wait:  # the weights that the training now ends with
                 self._write(part)
-                self._writer.finish()
-        self._is_due = False
+                if wait:
+                    self._writer.finish()
+            except NonFiniteWeightsError as error:
+                self._guard.handle(error)
+                if wait:  # the weights that the training now ends with
+                    self._write(part)
+                    self._writer.finish()
+        self._news.is_due = False
         self._times.saved(began=began)
 
     def _write(self, part: EpochPart | None) -> None:
@@ -310,9 +291,9 @@ class FitCheckpoints:
 
     def _save_or_exit(self, part: EpochPart | None) -> None:
         """Save; after a signal to any worker, wait until that is written, and end the process."""
-        self._save(part, wait=self._ends_by is not None)
-        if self._ends_by is not None:
-            self._signals.agree(Signals(self._ends_by))
+        self._save(part, wait=self._news.ends_by is not None)
+        if self._news.ends_by is not None:
+            self._signals.agree(Signals(self._news.ends_by))
             self._announce(
                 f"{self._signals.name}: saved in epoch {self._epoch + 1} after step {self._batch}"
             )

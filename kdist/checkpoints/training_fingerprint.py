@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from .. import _upstream
+from .export import described_model
 
 # A layer's first values are restored with all others.
 _IRRELEVANT = re.compile(
@@ -15,6 +17,24 @@ _IRRELEVANT = re.compile(
 )
 
 _ANY = "any"
+
+
+def about_run(
+    model: keras.Model, *, steps: int | None, data: str | None, any_rate: bool
+) -> dict[str, Any]:
+    """Return what a generation says of its training, besides where it was.
+
+    Args:
+        model: The compiled model.
+        steps: As for `run_settings`.
+        data: As for `run_settings`.
+        any_rate: As for `run_settings`.
+    """
+    return {
+        "settings": run_settings(model, steps=steps, data=data, any_rate=any_rate),
+        "model": described_model(model),
+        "versions": {"keras": keras.__version__, "tensorflow": tf.__version__},
+    }
 
 
 def run_settings(

@@ -1,6 +1,8 @@
 """`Workers`: this process among those that train a model together."""
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,6 +47,15 @@ class Workers:
             local: Replicas of each worker.
         """
         return [replica * self.count + self._worker for replica in range(local)]
+
+    def slow(self, what: str) -> AbstractContextManager[None]:
+        """Inside the `with` block, no step is expected to end soon.
+
+        Args:
+            what: What takes long.
+        """
+        progress = None if self._hooks is None else self._hooks.progress
+        return contextlib.nullcontext() if progress is None else progress.slow(what)
 
     def exchange(self, event: str, value: Any) -> list[Any]:
         """Return what every worker has passed, the chief first.

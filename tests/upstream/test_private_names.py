@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TFEpochIterator
-from tensorflow.python.distribute import mirrored_run, values
+from tensorflow.python.distribute import input_lib, mirrored_run, values
 from tensorflow.python.eager import context
 from used_private_names import other_private_names, used_private_names
 
@@ -68,6 +68,7 @@ CANARIES = {
     " _update_config_proto",
     "collectives": "_all_gather _device _get_ordering_token _group_size _use_unique_instance_key",
     "distributed_iterator": "_replica_order _strategy",
+    "input": "_calculate_replicas_with_values",
     "exit_functions": "_run_exitfuncs",
     "slurm": "_port_base _rank _task_configuration",
     "context": "_context_handle",
@@ -173,6 +174,7 @@ OBJECTS = {
     "workers_extended": lambda: tf.distribute.MultiWorkerMirroredStrategy().extended,
     "collectives": collectives,
     "distributed_iterator": lambda: iter(distributed()),
+    "input": lambda: input_lib,
     "exit_functions": lambda: atexit,
     "slurm": lambda: slurm(),
     "context": context.context,
