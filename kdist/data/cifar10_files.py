@@ -138,12 +138,12 @@ def read_version(version: Version, path: Path) -> ImageData:
     """
     read = {}
     for name, origin, content in _contents(version, path):
-        parse = parse_pickled if version.is_pickled else parse_binary
-        read[name] = parse(content, images=version.images, origin=origin)
         if (expected := version.files[name]) is not None:
             digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
             if digest != expected:
                 raise _another(origin, f"the content has MD5 {digest}; expected {expected}")
+        parse = parse_pickled if version.is_pickled else parse_binary
+        read[name] = parse(content, images=version.images, origin=origin)
     parts = [read[name] for name in version.files]
     images = [np.concatenate([part[1] for part in some]) for some in (parts[:-1], parts[-1:])]
     labels = [np.concatenate([part[0] for part in some]) for some in (parts[:-1], parts[-1:])]

@@ -121,6 +121,8 @@ class _Reader:
     def _update(self, values: list[Any]) -> None:
         if not isinstance(self._stack[-1], dict) or len(values) % 2:
             raise TypeError("keys and values are for no dictionary")
+        for key in values[::2]:  # a hash of deeply nested tuples would end the process
+            _check_text(key)
         self._stack[-1].update(zip(values[::2], values[1::2], strict=True))
 
     def tuple_of(self, count: int, _: Any) -> None:
@@ -137,6 +139,7 @@ class _Reader:
 
     def named_function(self, _: Any) -> None:
         name, module = self.pop(), self.pop()
+        _check_text(name, module)
         self.function(f"{module} {name}")
 
     def reduce(self, _: Any) -> None:
@@ -147,6 +150,7 @@ class _Reader:
             self._stack.append(_Array())
         elif name == _DTYPE:
             name = arguments[0]  # Python 2's texts are bytes
+            _check_text(name)
             self._stack.append(_Dtype(name.decode() if isinstance(name, bytes) else name))
         elif name == _ENCODE and arguments[1:] == ("latin1",):
             self._stack.append(arguments[0].encode("latin1"))
@@ -169,6 +173,11 @@ def _array(state: Any) -> npt.NDArray[np.uint8]:
     if dtype != "u1" or by_column or not isinstance(content, bytes):
         raise ValueError("an array in it is not of unsigned bytes, row by row")
     return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+def _check_text(*values: Any) -> None:
+    if not all(isinstance(value, str | bytes) for value in values):
+        raise TypeError("a key or a name is no text")
 
 
 def _bytes(text: str) -> bytes:

@@ -102,7 +102,7 @@ def test_a_damaged_cache_is_an_error(places):
     damaged = folder / "data_batch_2"
     damaged.write_bytes(damaged.read_bytes()[:-100])
     lines = []
-    with pytest.raises(UserError, match=f"^{damaged}: cannot be read .*expected .*data_dir"):
+    with pytest.raises(UserError, match=f"^{damaged}: the content has MD5 .*expected .*data_dir"):
         find(places, lines)
     assert lines == []
 

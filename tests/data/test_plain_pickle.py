@@ -106,6 +106,21 @@ def test_traps_are_refused(trap, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
+# Tuples in tuples, of which a hash or a text would overflow the stack of the process.
+DEEP = b")" + b"\x85" * 200_000
+NESTED = {
+    "a key": b"\x80\x02}" + DEEP + b"K\x01s.",
+    "a function's name": b"\x80\x04" + DEEP + b"\x8c\x01a\x93.",
+    "an array's type": b"\x80\x02cnumpy\ndtype\n" + DEEP + b"\x85R.",
+}
+
+
+@pytest.mark.parametrize("place", NESTED)
+def test_what_is_nested_deeply_is_refused(place):
+    with pytest.raises(ValueError, match="a key or a name is no text"):
+        read_plain_pickle(NESTED[place])
+
+
 @pytest.mark.parametrize(
     "value", [collections.OrderedDict(a=1), {1, 2}, 1.5, Exception("no"), range(3), np.float32(1)]
 )
