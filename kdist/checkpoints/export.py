@@ -3,17 +3,29 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import keras
 import numpy as np
 
+from .. import layers
 from ..atomic_files import atomic_path, explain_write_errors
 from ..batch_norm.convert import convert_batch_norm
 from ..errors import UserError
 from .generation import DamagedGenerationError, Generation
 from .replica_values import assign_values
 from .variables import first_difference, state_variables
+
+
+def import_classes(*packages: ModuleType) -> None:
+    """Import the classes of packages such as `kdist.layers`, which do so when one is first used.
+
+    Keras makes models only of classes that were imported.
+    """
+    for package in packages:
+        for name in package.__all__:
+            getattr(package, name)
 
 
 def described_model(model: keras.Model) -> str | None:
@@ -93,8 +105,7 @@ def restore_weights(model: keras.Model, generation: Generation, *, averaged: boo
 
 
 def _model_of(generation: Generation, state: Mapping[str, Any]) -> keras.Model:
-    from .. import layers  # noqa: F401 - registers what a model may be made of
-
+    import_classes(layers)
     hint = "pass model=, made as for training"
     if state["model"] is None:
         raise UserError(f"{generation.path} does not describe its model: {hint}")

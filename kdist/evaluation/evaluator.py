@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from .. import layers, optimizers, schedules
-from ..checkpoints.export import restore_weights
+from ..checkpoints.export import import_classes, restore_weights
 from ..checkpoints.generation import Generation
 from ..data import ImageData, Standardization, evaluation_batches
 from ..distribute.mirrored_strategy import MirroredStrategy
@@ -23,7 +23,6 @@ from .evaluation import Evaluation
 from .options import Views
 from .saved_model import SavedModel
 
-_REGISTERED = (layers, optimizers, schedules)  # what a file may be made of
 _ONE_HOT = ("categorical_crossentropy", "categorical_focal_crossentropy")
 
 
@@ -101,6 +100,7 @@ class Evaluator:
         return evaluable
 
     def _opened(self, path: Path) -> keras.Model:
+        import_classes(layers, optimizers, schedules)  # what a file may be made of
         try:
             return self._strategy.build(lambda: keras.models.load_model(path))
         except Exception as error:  # whatever a damaged file or a user's own class raises
@@ -115,7 +115,9 @@ class Evaluator:
             if self._views == "mirror":
                 images = keras.Input(self._data.image_shape)
                 both = [model(images), model(keras.ops.flip(images, axis=2))]
-                model = keras.Model(images, keras.layers.average(both))
+                # In mixed precision, too, the probabilities stay in full precision.
+                mean = keras.layers.Average(dtype=both[0].dtype)(both)
+                model = keras.Model(images, mean)
             model.compile(loss=loss, metrics=["accuracy"])
         return model
 

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import sys
 
+import kdist.layers
 import keras
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from kdist.checkpoints import generations
 from kdist.data import Standardization, fashion_mnist
 from kdist.errors import UserError
 from kdist.evaluation import EvaluateOptions, evaluate, evaluator
+from kdist.layers import LocalResponseNormalization
 from kdist.training import run as training_run
 from kdist.training.config import TrainConfig
 from kdist.training.run import train
@@ -155,6 +158,37 @@ def test_a_file_by_itself_and_with_another_data_set(run, tmp_path):
     uncompiled.save(tmp_path / "logits.keras")
     [logits] = evaluated(tmp_path / "logits.keras", dataset="sample", replicas=1)
     assert (logits.accuracy, logits.loss) == pytest.approx((one.accuracy, one.loss), rel=1e-5)
+
+
+def test_the_mean_of_two_views_is_not_rounded_in_mixed_precision(run, tmp_path):
+    """The settings are those of the file's folder; the file's own layers are in float32."""
+    shutil.copy(run[0] / "model.keras", tmp_path)
+    settings = json.loads((run[0] / "config.json").read_text())
+    losses = []
+    for precision in ("float32", "mixed_bfloat16"):
+        (tmp_path / "config.json").write_text(json.dumps({**settings, "precision": precision}))
+        [one] = evaluated(tmp_path / "model.keras", replicas=1, views="mirror")
+        losses.append(one.loss)
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
+
+
+def test_a_file_with_a_layer_of_kdist_that_nobody_has_imported(tmp_path, monkeypatch):
+    model = keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            keras.layers.AveragePooling2D(7),
+            LocalResponseNormalization(),
+            keras.layers.Flatten(),
+            keras.layers.Dense(10),
+        ]
+    )
+    model.save(tmp_path / "other.keras")
+    registered = keras.saving.get_custom_objects()
+    monkeypatch.delitem(registered, "kdist>LocalResponseNormalization")
+    monkeypatch.delitem(sys.modules, LocalResponseNormalization.__module__)
+    monkeypatch.delitem(vars(kdist.layers), "LocalResponseNormalization", raising=False)
+    [one] = evaluated(tmp_path / "other.keras", dataset="sample", replicas=1)
+    assert one.images == 2000
 
 
 def test_each_new_checkpoint_is_evaluated_as_it_appears(run, unfinished):
