@@ -12,6 +12,8 @@ from ..errors import UserError
 from .resumable import ResumableCallback
 from .step_measurement import LayerNames, NonFiniteLayer, StepMeasurement
 
+_LOGGED = ("gradient_norm", "weight_norm", "update_ratio")
+
 
 class TrainingTelemetry(ResumableCallback):
     """Measures weights, gradients and layers' outputs while a model trains.
@@ -70,8 +72,10 @@ class TrainingTelemetry(ResumableCallback):
         ```
     """
 
-    initial_state: ClassVar[Mapping[str, Any]] = {"steps": 0}
+    initial_state: ClassVar[Mapping[str, Any]] = {"steps": 0, "measured": None}
     steps: int
+    measured: dict[str, Any] | None
+    """What an epoch's line and `logs` have of the last measured step, also of a resumed run."""
 
     def __init__(
         self,
@@ -162,14 +166,10 @@ class TrainingTelemetry(ResumableCallback):
         self._read()
         self._find_nonfinite()
         self._at_most = self._telemetry.steps_done()
-        if self.measurement is not None:
-            self.print_line(f"Telemetry: {self.measurement}")
-        else:
-            self.print_line("Telemetry: nothing measured yet")
+        measured = self.measured or {"line": "nothing measured yet"}
+        self.print_line(f"Telemetry: {measured['line']}")
         if logs is not None:
-            total = None if self.measurement is None else self.measurement.total
-            for name in ("gradient_norm", "weight_norm", "update_ratio"):
-                logs[name] = math.nan if total is None else getattr(total, name)
+            logs.update({name: measured.get(name, math.nan) for name in _LOGGED})
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """Stop measuring."""
@@ -191,6 +191,9 @@ class TrainingTelemetry(ResumableCallback):
             return
         self._next_due = telemetry.next_due(last)
         self.measurement = names.measurement(telemetry.read())
+        total = self.measurement.total
+        self.measured = {name: getattr(total, name) for name in _LOGGED}
+        self.measured["line"] = str(self.measurement)
         if _upstream.is_chief(self.model):
             own = [] if self.on_measurement is None else [self.on_measurement]
             for listener in (*own, *self._listeners):

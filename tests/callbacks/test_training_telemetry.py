@@ -1,3 +1,5 @@
+import json
+
 import kdist
 import keras
 import numpy as np
@@ -312,6 +314,20 @@ def test_steps_continue_in_a_run_that_is_resumed():
     assert list(found) == [1, 3, 6, 9, 12, 15]
     assert history.history["update_ratio"][-1] == found[15].total.update_ratio
     assert not {"call", "apply"} & {*vars(model.layers[1]), *vars(model.optimizer)}
+
+
+def test_a_resumed_epoch_without_a_measurement_logs_the_last_one(capsys):
+    """As the epoch does that was not interrupted, also where it was measured before that."""
+    x, y = np.ones((40, 5), "float32"), np.zeros((40, 2), "float32")
+    model = compiled(two_layers, 1)
+    first, resumed = TrainingTelemetry(every_steps=4), TrainingTelemetry(every_steps=4)
+    model.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[first])
+    resumed.set_state(json.loads(json.dumps(first.get_state())))
+    logs = model.fit(x[:16], y[:16], batch_size=BATCH, verbose=0, callbacks=[resumed]).history
+    assert resumed.measurement is None
+    assert logs["gradient_norm"] == [first.measurement.total.gradient_norm]
+    assert logs["update_ratio"] == [first.measurement.total.update_ratio]
+    assert capsys.readouterr().out.count(f"Telemetry: {first.measurement}") == 2
 
 
 def test_what_cannot_be_measured():
