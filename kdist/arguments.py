@@ -11,8 +11,12 @@ from .errors import UserError
 
 def as_integer(value: object) -> int | None:
     """Return an integer (NumPy's too) as an `int`; `None` for anything else, as `True` or `2.0`."""
-    whole = isinstance(value, SupportsIndex) and not isinstance(value, bool)
-    return operator.index(value) if whole else None  # type: ignore[arg-type]
+    if not isinstance(value, SupportsIndex) or isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:  # an array of several numbers, or of fractions
+        return None
 
 
 def as_real(value: object) -> float | None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from ..arguments import as_integer, is_real_within
@@ -63,14 +64,19 @@ def like(rows: Any, images: Any) -> Any:
     return tf.ensure_shape(tf.reshape(rows, tf.shape(images)), images.shape)
 
 
+def as_tuple(values: Any, count: int) -> tuple[Any, ...]:
+    """Return what a list, a tuple or an array of one axis has; a single value `count` times."""
+    several = isinstance(values, tuple | list) or (isinstance(values, np.ndarray) and values.ndim)
+    return tuple(values) if several else (values,) * count
+
+
 def check_size(size: Any) -> tuple[int, int]:
     """Return the height and width of a crop, given both or one number for both.
 
     Raises:
         UserError: They are not integers of at least 1.
     """
-    pair = tuple(size) if isinstance(size, tuple | list) else (size, size)
-    sides = [as_integer(side) for side in pair]
+    sides = [as_integer(side) for side in as_tuple(size, 2)]
     if len(sides) != 2 or any(side is None or side < 1 for side in sides):
         raise UserError(
             f"size={size!r}; expected height and width in pixels, or one integer for both, each at "

@@ -6,8 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from ..arguments import as_real
 from ..errors import UserError
-from .per_image import as_images, between, check_amount, check_range, draw
+from .per_image import as_images, as_tuple, between, check_amount, check_range, draw
 
 _MOST_DEGREES, _MOST_SHEAR = 180.0, 89.0
 _CONSTANT = "CONSTANT"
@@ -50,16 +51,19 @@ class RandomAffine:
     ) -> None:
         self.degrees = check_amount("degrees", degrees, most=_MOST_DEGREES)
         self.shear = check_amount("shear", shear, most=_MOST_SHEAR)
-        parts = tuple(translate) if isinstance(translate, tuple | list) else (translate,) * 2
+        parts = as_tuple(translate, 2)
         if len(parts) != 2:
             raise UserError(f"translate={translate!r}; expected fractions of height and width.")
         self.translate = tuple(check_amount("translate", part, most=1.0) for part in parts)
-        if len(scale) != 2:
+        if len(as_tuple(scale, 1)) != 2:
             raise UserError(f"scale={scale!r}; expected the smallest and the largest factor.")
         self.scale = check_range("scale", *scale)
         if not self.scale[0]:
             raise UserError(f"scale={scale!r}; expected factors above 0.")
-        self.fill = float(fill)
+        value = as_real(fill)
+        if value is None or not math.isfinite(value):
+            raise UserError(f"fill={fill!r}; expected a finite number, the value of the pixels.")
+        self.fill = value
 
     def __call__(self, images: Any, *, seed: Any) -> Any:
         """Return the images, each moved in its own way; see the class."""

@@ -104,13 +104,19 @@ def center_crop(images: Any, size: int | Sequence[int]) -> Any:
         is cut off, one more is at the bottom and right.
 
     Raises:
-        UserError: `size` is out of range, or the images are smaller.
+        UserError: `size` is out of range, or the images are smaller or of another shape.
 
     Example:
         >>> center_crop(data.test_images, 24).shape
         (10000, 24, 24, 3)
     """
     height, width = check_size(size)
+    shape = getattr(images, "shape", ())
+    if len(shape) != 4:
+        raise UserError(
+            f"Images are {type(images).__name__} of shape {tuple(shape)}; expected an array or a "
+            "tensor of shape (images, height, width, channels)."
+        )
     _check_fits(images, (height, width), 0)
     top, left = (images.shape[1] - height) // 2, (images.shape[2] - width) // 2
     return images[:, top : top + height, left : left + width]

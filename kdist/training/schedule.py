@@ -5,6 +5,8 @@ from typing import Any
 from ..errors import UserError
 from .config import TrainConfig
 
+_MOST = 2**31 - 1  # steps that TensorFlow takes; no training has as many
+
 
 def run_schedule(config: TrainConfig, learning_rate: float, *, steps_per_epoch: int) -> Any:
     """Make the learning rate schedule of a run, or return the rate itself if it is constant."""
@@ -34,7 +36,7 @@ def run_schedule(config: TrainConfig, learning_rate: float, *, steps_per_epoch: 
     elif config.schedule == "exponential":
         schedule = keras.optimizers.schedules.ExponentialDecay(
             learning_rate,
-            decay_steps=max(1, round((config.decay_epochs or 1) * steps_per_epoch)),
+            decay_steps=max(1, round(min((config.decay_epochs or 1) * steps_per_epoch, _MOST))),
             decay_rate=config.decay_rate,
             staircase=True,
         )

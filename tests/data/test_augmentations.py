@@ -254,6 +254,13 @@ def test_other_images_are_an_error(augmentation, images):
     ("make", "why"),
     [
         (lambda: RandomCrop(0), "size=0; expected height and width"),
+        (lambda: RandomCrop(np.array([3, 3, 3])), "expected height and width"),
+        (lambda: RandomCrop(3, padding=np.array([1, 2])), "expected an integer of at least 0"),
+        (lambda: RandomAffine(5, scale=1.2), r"scale=1\.2; expected the smallest and the largest"),
+        (lambda: RandomAffine(5, fill="black"), "fill='black'; expected a finite number"),
+        (lambda: RandomAffine(5, fill=math.nan), "fill=nan; expected a finite number"),
+        (lambda: center_crop(np.zeros((9, 9, 3)), 4), r"shape \(9, 9, 3\); expected an array or"),
+        (lambda: center_crop([[1]], 1), r"list of shape \(\); expected an array or a tensor"),
         (lambda: RandomCrop((3, 4, 5)), "expected height and width"),
         (lambda: RandomCrop(3.0), "size=3.0; expected"),
         (lambda: RandomCrop(3, padding=-1), "padding=-1; expected an integer of at least 0"),

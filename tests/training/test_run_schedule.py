@@ -21,6 +21,14 @@ def test_exponential_is_a_staircase_after_the_warm_up(warmup, steps, every):
     np.testing.assert_allclose(rates, expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("epochs", [1e30, 1e308])
+def test_it_may_never_fall(epochs):
+    schedule = run_schedule(
+        TrainConfig(schedule="exponential", decay_epochs=epochs), 0.5, steps_per_epoch=80
+    )
+    assert float(schedule(10**6)) == 0.5
+
+
 def test_it_falls_after_a_step_at_least():
     config = TrainConfig(schedule="exponential", decay_epochs=0.01, decay_rate=0.5)
     schedule = run_schedule(config, 1.0, steps_per_epoch=8)
