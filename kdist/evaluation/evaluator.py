@@ -1,6 +1,6 @@
 """`Evaluator`: evaluates saved models on the test images of one data set."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -125,9 +125,9 @@ class Evaluator:
         expected = (tuple(self._data.image_shape), self._data.classes)
         with _unknown_shapes_are_tried():
             taken, given = model.input_shape[1:], model.output_shape[-1]
-            if (tuple(taken), given) != expected:
+            if not _fits(taken, expected[0]) or given != expected[1]:
                 raise UserError(
-                    f"{model.name} takes images of {_shape(taken)} and tells {given} classes, but"
+                    f"{model.name} takes images of {_shape(taken)} and has {given} classes, but"
                     f" {self._config.dataset} has {_shape(expected[0])} and {expected[1]}: pass the"
                     " --dataset that it was trained on"
                 )
@@ -165,6 +165,12 @@ def _usual_loss(model: keras.Model) -> keras.losses.Loss:
 def _takes_one_hot(loss: Any) -> bool:
     name = loss if isinstance(loss, str) else getattr(loss, "name", getattr(loss, "__name__", ""))
     return name in _ONE_HOT or type(loss).__name__.startswith("Categorical")
+
+
+def _fits(taken: Sequence[int | None], shape: Sequence[int]) -> bool:
+    """Whether a model takes images of a shape; its own may have sides of any length, `None`."""
+    pairs = zip(taken, shape, strict=True)
+    return len(taken) == len(shape) and all(own in (None, side) for own, side in pairs)
 
 
 def _shape(shape: Any) -> str:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # TensorFlow is imported inside the functions: what the caller has to fix is reported before.
 
+_MOST_SECONDS = 1e9  # that `time.sleep` takes on all systems
+
 
 def evaluate(
     path: str,
@@ -72,7 +74,7 @@ def evaluate(
     elif options.watch is None:
         _evaluate_newest(found, table)
     else:
-        _watch(found, table, functools.partial(sleep, options.watch))
+        _watch(found, table, functools.partial(sleep, min(options.watch, _MOST_SECONDS)))
     return table.lines
 
 
