@@ -110,6 +110,7 @@ class SaveTrainingData(EpochTiming):
             pass
         if self._goes_on:
             self._read()
+            self._write()  # whatever became of the file, also where nothing is left to train
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Start the table, or continue the existing one."""
@@ -121,7 +122,7 @@ class SaveTrainingData(EpochTiming):
             rows = self._read() if epoch else []
             self.rows = [row for row in rows if int(row["epoch"]) <= epoch]
             self._began -= float(self.rows[-1]["seconds"]) if self.rows else 0.0
-        self._write()  # also where a killed run has written more than its state knows
+            self._write()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Note the images per step, from the epoch's first execution, and the seconds."""

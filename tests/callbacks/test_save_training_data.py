@@ -150,6 +150,15 @@ def test_a_file_that_was_removed_is_written_again(tmp_path):
     assert path.read_bytes() == text
 
 
+def test_a_file_that_was_removed_is_whole_again_where_nothing_is_left_to_train(tmp_path):
+    path = tmp_path / "data.csv"
+    saver = fit(path, epochs=2)
+    whole = path.read_text()
+    path.unlink()
+    fit(path, state=saver.get_state(), initial_epoch=2, epochs=2)
+    assert path.read_text() == whole
+
+
 def test_a_value_that_comes_later_widens_the_table(tmp_path):
     path = tmp_path / "run.csv"
     fit(path, [Accuracies([None, 0.2, None], name="val_top_5")], validate=False)
