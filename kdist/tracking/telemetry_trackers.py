@@ -11,6 +11,7 @@ import tensorflow as tf
 from tensorboard.plugins.histogram import metadata
 
 from ..analysis.histogram import Histogram
+from ..errors import UserError
 from .tensorboard_tracker import last_step
 from .tracker import Tracker
 from .wandb_record import WandbRecord
@@ -24,7 +25,10 @@ class TelemetryTracker(Tracker, abc.ABC):
 
     Args:
         title: The tracker's name in warnings.
-        telemetry: Measures; its `on_train_begin` is called before this tracker's.
+        telemetry: Measures; one of the callbacks of the same fit.
+
+    Raises:
+        UserError: When training begins: it is not.
     """
 
     def __init__(self, title: str, telemetry: "TrainingTelemetry") -> None:
@@ -42,7 +46,12 @@ class TelemetryTracker(Tracker, abc.ABC):
         """Write what a step had, by names such as `weights/conv1/kernel`."""
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Begin to listen."""
+        """Begin to listen; reject a telemetry that measures nothing here."""
+        if self.telemetry.model is not self.model:
+            raise UserError(
+                "the TrainingTelemetry of tracking(telemetry=…) is not among the callbacks of fit,"
+                " so it measures nothing: pass callbacks=[telemetry, *trackers]"
+            )
         super().on_train_begin(logs)
         self.telemetry.listen(self._measured)
 

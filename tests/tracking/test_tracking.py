@@ -37,6 +37,15 @@ def test_nothing_is_written_before_training_begins(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_telemetry_that_is_not_among_the_callbacks_is_an_error(tmp_path):
+    """It would measure nothing."""
+    telemetry = TrainingTelemetry()
+    *_, tracker = tracking("tensorboard", folder=tmp_path, config={}, telemetry=telemetry)
+    tracker.set_model(keras.Sequential())
+    with pytest.raises(UserError, match=r"not among the callbacks of fit, .*\[telemetry, \*track"):
+        tracker.on_train_begin()
+
+
 def test_keras_waits_for_no_batch_that_nobody_asked_for(tmp_path):
     hooks = keras.callbacks.Callback
     for tracker in tracking("wandb,tensorboard", folder=tmp_path, config={}, log_model=True):
