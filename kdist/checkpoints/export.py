@@ -50,7 +50,8 @@ def export_model(
         path: The file, which ends in `.keras`.
         model: A model that was built, to be given the weights; made from the checkpoint by
             default, which a model with a class of its own may not allow. The file of a model made
-            from the checkpoint opens without kdist.
+            from the checkpoint opens without kdist, unless it has other layers of `kdist.layers`
+            than batch norms.
         averaged: Whether to take the averages of the weights where the optimizer keeps them, as
             `fit` does at its end.
 
