@@ -135,11 +135,16 @@ class SearchSpace:
         first = {name: next(iter(part.samples())) for name, part in self.dimensions.items()}
         for name, part in self.dimensions.items():
             for value in part.samples():
-                try:
-                    TrainConfig.from_dict({**base.to_dict(), **first, name: value})
-                except UserError as error:
-                    problem = f"the search space of {name} contains {value}: {error}"
-                    raise UserError(problem) from error
+                values = {**first, name: value}
+                problem = _problem(base, values)
+                if problem is None:
+                    continue
+                # It may be the first value of another setting that does not suit the base.
+                alone = {one: str(_problem(base, {one: values[one]})) for one in values}
+                wrong = next((one for one in alone if alone[one] == str(problem)), name)
+                raise UserError(
+                    f"the search space of {wrong} contains {values[wrong]}: {problem}"
+                ) from problem
 
     def declare(self, hp: Any) -> None:
         """Declare the space to KerasTuner's `HyperParameters`."""
@@ -159,6 +164,14 @@ class SearchSpace:
     def decode(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Convert KerasTuner's values of a trial into settings."""
         return {name: part.decode(values[name]) for name, part in self.dimensions.items()}
+
+
+def _problem(base: TrainConfig, values: Mapping[str, Any]) -> UserError | None:
+    try:
+        TrainConfig.from_dict({**base.to_dict(), **values})
+    except UserError as error:
+        return error
+    return None
 
 
 def _read(name: str, given: Any, hint: Any) -> Range | Choice:

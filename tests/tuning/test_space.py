@@ -64,6 +64,14 @@ def test_every_setting_is_tunable_or_told_why_not():
             assert space(**{field.name: [value]}).dimensions[field.name] == Choice((value,))
 
 
+def test_the_setting_is_named_that_does_not_suit_the_others():
+    base = TrainConfig(schedule="exponential", decay_epochs=2)
+    with pytest.raises(UserError, match="space of schedule contains constant: decay_epochs=2"):
+        SearchSpace(DEFAULT_SPACE, base=base)
+    together = {"schedule": ["exponential"], "decay_epochs": [2, 5]}
+    assert set(SearchSpace(together, base=TrainConfig()).dimensions) == set(together)
+
+
 def test_the_default_space_is_one():
     parts = SearchSpace(DEFAULT_SPACE, base=BASE).dimensions
     assert parts["base_lr"] == Range(least=0.001, most=0.05, step=None, sampling="log", whole=False)
