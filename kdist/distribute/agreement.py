@@ -37,6 +37,7 @@ class Agreement:
         keys: The store that they share.
         timeout_seconds: How long to wait for a worker.
         failures: Returns for each worker why it has failed, `None` for those that have not.
+        may_take_longer: Returns whether another worker does what takes long, such as saving.
         clock: Returns seconds.
         report: Called with a line about a worker that is waited for.
     """
@@ -49,12 +50,13 @@ class Agreement:
         *,
         timeout_seconds: float = DEFAULT_SECONDS,
         failures: Callable[[], Sequence[str | None]] = tuple,
+        may_take_longer: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
         report: Callable[[str], object] = lambda line: print(line, file=sys.stderr, flush=True),
     ) -> None:
         self._worker, self._workers, self._keys = worker, workers, keys
         self._timeout_seconds, self._clock, self._report = timeout_seconds, clock, report
-        self._failures = failures
+        self._failures, self._may_take_longer = failures, may_take_longer
         self._count = 0
 
     def exchange(self, event: str, value: Any) -> list[Any]:
@@ -120,11 +122,12 @@ class Agreement:
                 return json.loads(found)
             self._check_failures()
             waited = self._clock() - start
-            if waited > self._timeout_seconds:
+            if waited > self._timeout_seconds and not self._may_take_longer():
                 raise UserError(
                     f"worker {self._worker} has waited {waited:.0f} seconds for worker {worker} at"
                     f" {event}: look at its output; all workers have to call fit, evaluate and"
-                    " predict in the same order"
+                    " predict in the same order. If it takes longer, raise hang_seconds of the"
+                    " strategy, or the timeout_seconds of its communication_options"
                 )
             if waited > next_report:
                 next_report *= 2

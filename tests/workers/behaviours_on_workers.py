@@ -63,6 +63,56 @@ def stops_with_one(strategy, folder, *, endless=False, asked=True):
     assert batches == ([0, 1] if endless or asked else [0, 1, 2, 3]), batches
 
 
+def trains_with_other_callbacks_on_each(strategy, folder):
+    """Some ask after every batch whether to stop: all do, or none."""
+
+    class Saving(keras.callbacks.ModelCheckpoint):
+        """Of the chief, as its base class is."""
+
+    class Noting(keras.callbacks.Callback):
+        on_chief_only = True
+
+        def on_train_batch_end(self, batch, logs=None):
+            batches.append(batch)
+
+    batches: list[int] = []
+    callbacks = [Saving(folder / "any.keras", save_freq="epoch"), Noting()]
+    compiled(strategy).fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=callbacks)
+    assert batches == [0, 1, 2, 3] * 2 * strategy.is_chief, batches
+    stop = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: setattr(model, "stop_training", batch == 1)
+    )
+    model = compiled(strategy)
+    callbacks = [stop] if strategy.is_chief else []
+    model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=callbacks)
+    assert model.optimizer.iterations.numpy() == 2
+
+
+def counts_each_step_of_an_execution(strategy, folder):
+    """Many steps may take long together."""
+    del folder
+
+    class Steps:
+        def __init__(self):
+            self.seen = []
+            self.step_began = functools.partial(self.seen.append, "began")
+            self.step_ended = functools.partial(self.seen.append, "ended")
+
+        def watch(self, activity):
+            return contextlib.nullcontext()
+
+        slow = watch
+
+    model = strategy.build(small_models.mlp)
+    model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=3)
+    strategy.progress = Steps()
+    try:
+        model.fit(X, Y, batch_size=8, verbose=0)
+        assert strategy.progress.seen == ["began", "ended"] * 4, strategy.progress.seen
+    finally:
+        del strategy.progress
+
+
 def stops_at_the_same_loss(strategy, folder):
     """Where one worker would, as the loss is that of all."""
     del folder
@@ -110,10 +160,11 @@ def trains_at_the_chiefs_rate(strategy, folder):
         def on_epoch_end(self, epoch, logs=None):
             self.model.optimizer.learning_rate = 0.5 if strategy.is_chief else 0.25
 
-    model = compiled(strategy)
-    model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=[Lowering()])
-    assert model.optimizer.learning_rate.numpy() == 0.5
-    agree(strategy, [float(np.sum(weight)) for weight in model.get_weights()])
+    for optimizer in ("sgd", keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())):
+        model = compiled(strategy, optimizer=optimizer)
+        model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=[Lowering()])
+        assert model.optimizer.learning_rate.numpy() == 0.5
+        agree(strategy, [float(np.sum(weight)) for weight in model.get_weights()])
 
 
 def writes_on_the_chief_alone(strategy, folder):
@@ -262,6 +313,8 @@ CASES = (
             has_the_chiefs_seed,
             names_itself,
             stops_with_one,
+            trains_with_other_callbacks_on_each,
+            counts_each_step_of_an_execution,
             stops_at_the_same_loss,
             trains_at_the_chiefs_rate,
             writes_on_the_chief_alone,

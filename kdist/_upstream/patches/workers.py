@@ -41,11 +41,15 @@ def _make_function(original: Callable[..., Any], model: keras.Model, step: Any) 
     def function(iterator: Any) -> Any:
         if not isinstance(iterator, tf.distribute.DistributedIterator):
             return one_step(iterator)
+        progress = model.distribute_strategy.progress
         steps, outputs = model.steps_per_execution, None
         left = getattr(iterator, "_kdist_batches_left", steps)
         model.steps_per_execution = 1  # read when the step is traced
         try:
-            for _ in range(min(steps, left)):
+            for number in range(min(steps, left)):
+                if number and progress is not None:  # `CallbackList` tells of the first and last
+                    progress.step_ended()
+                    progress.step_began()
                 with static_keys():
                     outputs = one_step(iterator)
         except (StopIteration, tf.errors.OutOfRangeError):
