@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..errors import TrainingError, UserError
+from .. import _upstream
+from ..errors import LostWorkerError, TrainingError, UserError
 
 DEFAULT_SECONDS = 600.0
 """How long a worker waits for the others, unless collectives have a timeout."""
@@ -68,7 +69,7 @@ class Agreement:
 
         Raises:
             UserError: The workers are doing different things, or one has not come in time.
-            TrainingError: A worker has failed.
+            TrainingError: A worker has failed; `LostWorkerError` if nobody knows why.
         """
         if self._workers == 1:
             return [value]
@@ -139,7 +140,8 @@ class Agreement:
     def _check_failures(self) -> None:
         for worker, reason in enumerate(self._failures()):
             if reason is not None:
-                raise TrainingError(f"worker {worker} has failed: {reason}; its output says more")
+                kind = LostWorkerError if _upstream.is_lost(reason) else TrainingError
+                raise kind(f"worker {worker} has failed: {reason}; its output says more")
 
     @staticmethod
     def _key(number: int, worker: int) -> str:

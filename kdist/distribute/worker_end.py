@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from .. import _upstream
-from ..errors import FAILURE_HANDLERS
+from ..errors import FAILURE_HANDLERS, LostWorkerError
 
 LOST_CODE = 75
 """Exit code of a worker that has lost another one: `EX_TEMPFAIL`, it is worth another try."""
@@ -51,6 +51,7 @@ def _end(
     """Tell the others, and end: TensorFlow itself would first wait for workers that are gone."""
     if _upstream.is_lost_connection(error):
         _report_lost(worker, _within(_REPORT_SECONDS, failures) or ())
+    if _upstream.is_lost_connection(error) or isinstance(error, LostWorkerError):
         code = None if code is None else LOST_CODE
     message = f"{type(error).__name__}: {error}".partition("\n")[0]
     _within(_REPORT_SECONDS, functools.partial(_upstream.report_failure, message))

@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 from kdist import _upstream
 from kdist.distribute import worker_end
-from kdist.errors import FAILURE_HANDLERS, handle_failure
+from kdist.distribute.agreement import Agreement
+from kdist.errors import FAILURE_HANDLERS, TrainingError, handle_failure
 from kdist.signals import hold_signals
 
 LOST = tf.errors.UnavailableError(None, None, "Socket closed")
@@ -44,6 +45,24 @@ def test_a_worker_that_lost_another_one_says_which_and_may_be_started_again(ends
     uncaught(LOST)
     assert ends[-1] == worker_end.LOST_CODE
     assert capsys.readouterr().err == "kdist: worker 1 has failed: it has ended\n"
+
+
+def test_a_worker_that_learns_of_a_lost_one_as_it_waits_may_be_started_again(ends, monkeypatch):
+    monkeypatch.setattr(_upstream.worker_failures, "chief_answers", lambda: False)
+    monkeypatch.setattr(_upstream.worker_failures, "chief_is_lost", lambda: True)
+
+    class Nobody:
+        def set_key(self, key, value):
+            pass
+
+        def get_key(self, key, *, timeout_ms):
+            return None
+
+    agreement = Agreement(1, 2, Nobody(), failures=lambda: _upstream.failures(None))
+    with pytest.raises(TrainingError, match="worker 0 has failed: it does not answer") as lost:
+        agreement.exchange("fit", None)
+    uncaught(lost.value)
+    assert ends[-1] == worker_end.LOST_CODE
 
 
 def test_an_error_of_the_command_line_keeps_its_exit_code(ends):
