@@ -12,6 +12,7 @@ import numpy as np
 import small_models
 import tensorflow as tf
 from checkpoint_cases import CASES as CHECKPOINT_CASES
+from kdist.distribute.gradient_norms import GradientNorms
 from refusals import REFUSALS
 from transfers import TRANSFERS
 from worker_trainings import X, Y, agree, compiled
@@ -241,6 +242,13 @@ def monitors(strategy, folder):
     assert "batch_norm_gap" in history
     assert noise._named_sums["large_count"] > 7 * strategy.num_replicas_in_sync * 0.9
     agree(strategy, {name: [f"{value:.6g}" for value in history[name]] for name in history})
+    # A resumed training has the sums of all replicas, of which the chief has saved the list.
+    (replica_sums, *_) = agree(strategy, noise.replica_sums)
+    assert len(replica_sums) == strategy.num_replicas_in_sync
+    resumed = GradientNorms(model, smoothing=0.98, every=1)
+    for saved in (replica_sums, [np.sum(replica_sums, axis=0).tolist()]):
+        resumed.restore(saved)
+        np.testing.assert_allclose(resumed.read(), noise.sums, rtol=1e-12)
 
 
 def merges_metrics(strategy, folder):
