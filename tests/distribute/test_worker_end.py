@@ -13,6 +13,7 @@ from kdist.distribute.agreement import Agreement
 from kdist.errors import FAILURE_HANDLERS, TrainingError, handle_failure
 from kdist.signals import hold_signals
 
+ENDED = "it has ended, or cannot be reached"
 LOST = tf.errors.UnavailableError(None, None, "Socket closed")
 
 
@@ -26,7 +27,7 @@ def ends(monkeypatch):
     monkeypatch.setattr(sys, "excepthook", lambda *_: found.append("printed"))
     before, handler = [*FAILURE_HANDLERS], signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    worker_end.end_together(0, lambda: [None, "it has ended"])
+    worker_end.end_together(0, lambda: [None, ENDED])
     yield found
     FAILURE_HANDLERS[:] = before
     signal.signal(signal.SIGTERM, handler)
@@ -44,7 +45,15 @@ def test_an_exception_reaches_the_others_before_the_worker_ends(ends):
 def test_a_worker_that_lost_another_one_says_which_and_may_be_started_again(ends, capsys):
     uncaught(LOST)
     assert ends[-1] == worker_end.LOST_CODE
-    assert capsys.readouterr().err == "kdist: worker 1 has failed: it has ended\n"
+    assert capsys.readouterr().err == f"kdist: worker 1 has failed: {ENDED}\n"
+
+
+def test_the_error_of_another_worker_is_no_loss(ends, capsys):
+    """It would come again, however soon its connections were closed."""
+    worker_end.end_together(0, lambda: [None, None, "ValueError: mine"])
+    uncaught(LOST)
+    assert ends[-1] == 1  # after that of the fixture
+    assert "kdist: worker 2 has failed: ValueError: mine" in capsys.readouterr().err
 
 
 def test_a_worker_that_learns_of_a_lost_one_as_it_waits_may_be_started_again(ends, monkeypatch):
