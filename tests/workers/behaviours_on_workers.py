@@ -64,6 +64,20 @@ def stops_with_one(strategy, folder, *, endless=False, asked=True):
     assert batches == ([0, 1] if endless or asked else [0, 1, 2, 3]), batches
 
 
+def shuffles_alike(strategy, folder):
+    """Each row is taken once, also where one worker has drawn numbers of its own before."""
+    del folder
+    keras.utils.set_random_seed(strategy.worker)
+    if strategy.is_chief:
+        tf.random.uniform(())
+    ones = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+    model = strategy.build(lambda: keras.Sequential([keras.Input((1,)), ones]))
+    model.compile(keras.optimizers.SGD(0.0), "mean_absolute_error")
+    rows = 2.0 ** np.arange(16)[:, None]
+    losses = model.fit(rows, 0 * rows, batch_size=4, epochs=3, verbose=0).history["loss"]
+    np.testing.assert_allclose(losses, [np.mean(rows)] * 3, rtol=1e-6)
+
+
 def trains_with_other_callbacks_on_each(strategy, folder):
     """Some ask after every batch whether to stop: all do, or none."""
 
@@ -321,6 +335,7 @@ CASES = (
             has_the_chiefs_seed,
             names_itself,
             stops_with_one,
+            shuffles_alike,
             trains_with_other_callbacks_on_each,
             counts_each_step_of_an_execution,
             stops_at_the_same_loss,
