@@ -1,6 +1,6 @@
 """Train one model on several workers of a Ray cluster, and go on after a failure.
 
-    pip install "kdist[ray]"
+    pip install '.[ray]'    # in a checkout of kdist
     python examples/ray_train.py --workers 2 --epochs 3
 
 Ray Train places the workers, sets TF_CONFIG, which kdist reads, and when a worker is lost starts

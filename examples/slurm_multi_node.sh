@@ -27,9 +27,10 @@ most_restarts=${MOST_RESTARTS:-20}
 
 (( $# )) || { echo "usage: sbatch $0 train.py [its arguments]" >&2; exit 2; }
 
-# One launcher per node, which starts a worker for each of its GPUs; the first failure ends all.
+# One launcher per node, which starts a worker for each of its GPUs; the first failure ends all. They do so by
+# themselves: were they killed by Slurm, srun's status would be that, and not the one that says what happened.
 status=0
-srun --kill-on-bad-exit=1 kdist launch --slurm --start-timeout 300 --hang-seconds 600 "$@" || status=$?
+srun --kill-on-bad-exit=0 kdist launch --slurm --start-timeout 300 --hang-seconds 600 "$@" || status=$?
 
 # 138 = 128 + SIGUSR1: it was saved because the time is over. 75: another worker was lost, 124: no step has
 # ended for long, 137: a worker was killed. Any other status is an error, which would come again.

@@ -17,6 +17,10 @@ class TrainingError(RuntimeError):
     """
 
 
+class LostWorkerError(TrainingError):
+    """Another worker has ended, or cannot be reached: it is worth another try."""
+
+
 FAILURE_HANDLERS: list[Callable[[BaseException, int], object]] = []
 """What `handle_failure` calls, such as to end one of several workers."""
 

@@ -156,7 +156,8 @@ def test_each_node_gets_one_launcher_with_the_script_of_the_user(job):
     status, calls, _ = job("train.py", "--epochs", "9", script=SEVERAL_NODES)
     assert status == 0
     (srun, launched) = calls
-    assert srun == f"srun --kill-on-bad-exit=1 {launched}"
+    # srun's status is the highest of the launchers', or 137 where it has killed one.
+    assert srun == f"srun --kill-on-bad-exit=0 {launched}"
     arguments = keep_program(launched.split()[1:])
     assert arguments[arguments.index("--") + 1 :] == ["train.py", "--epochs", "9"]
     assert "--slurm" in arguments

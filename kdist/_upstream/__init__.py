@@ -86,6 +86,7 @@ from .worker_devices import (
 from .worker_failures import (
     abort_collectives,
     failures,
+    is_lost,
     is_lost_connection,
     report_failure,
     run_exit_functions,
@@ -140,6 +141,7 @@ __all__ = [
     "is_chief",
     "is_compiled_by_xla",
     "is_inferring_shapes",
+    "is_lost",
     "is_lost_connection",
     "is_of_the_chief",
     "is_overwritten",

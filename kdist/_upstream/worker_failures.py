@@ -10,6 +10,9 @@ from .unlocked import call
 from .worker_keys import chief_answers, chief_is_lost, chief_is_silent
 
 _LONGEST = 500
+_SILENT = "it does not answer"
+_UNREACHED = "it cannot be reached"
+_ENDED = "it has ended, or cannot be reached"
 _LOST = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -24,20 +27,25 @@ def failures(strategy: tf.distribute.Strategy) -> list[str | None]:
     Nothing is returned while the chief, who keeps the states, does not answer, until it is lost.
     """
     if not chief_answers():  # TensorFlow would wait, and Python with it
-        return ["it does not answer"] if chief_is_lost() else []
+        return [_SILENT] if chief_is_lost() else []
     spec = strategy.extended._cluster_spec
     jobs = [(job, spec.num_tasks(job)) for job in ("chief", "worker") if job in spec.jobs]
     try:
         states = context.context().get_task_states(jobs)
     except tf.errors.OpError:
-        return ["it cannot be reached"]  # the chief, who keeps the states
+        return [_UNREACHED]  # the chief, who keeps the states
     return [None if state is None else _reason(state) for state in states]
 
 
 def _reason(state: tf.errors.OpError) -> str:
     if isinstance(state, tf.errors.UnavailableError):
-        return "it has ended, or cannot be reached"
+        return _ENDED
     return str(state.message)
+
+
+def is_lost(reason: str) -> bool:
+    """Whether a worker has failed without saying why, according to `failures`."""
+    return reason in (_SILENT, _UNREACHED, _ENDED)
 
 
 def report_failure(message: str) -> None:

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..errors import TrainingError, UserError
+from .. import _upstream
+from ..errors import LostWorkerError, TrainingError, UserError
 
 DEFAULT_SECONDS = 600.0
 """How long a worker waits for the others, unless collectives have a timeout."""
@@ -37,6 +38,7 @@ class Agreement:
         keys: The store that they share.
         timeout_seconds: How long to wait for a worker.
         failures: Returns for each worker why it has failed, `None` for those that have not.
+        may_take_longer: Returns whether another worker does what takes long, such as saving.
         clock: Returns seconds.
         report: Called with a line about a worker that is waited for.
     """
@@ -49,12 +51,13 @@ class Agreement:
         *,
         timeout_seconds: float = DEFAULT_SECONDS,
         failures: Callable[[], Sequence[str | None]] = tuple,
+        may_take_longer: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
         report: Callable[[str], object] = lambda line: print(line, file=sys.stderr, flush=True),
     ) -> None:
         self._worker, self._workers, self._keys = worker, workers, keys
         self._timeout_seconds, self._clock, self._report = timeout_seconds, clock, report
-        self._failures = failures
+        self._failures, self._may_take_longer = failures, may_take_longer
         self._count = 0
 
     def exchange(self, event: str, value: Any) -> list[Any]:
@@ -66,7 +69,7 @@ class Agreement:
 
         Raises:
             UserError: The workers are doing different things, or one has not come in time.
-            TrainingError: A worker has failed.
+            TrainingError: A worker has failed; `LostWorkerError` if nobody knows why.
         """
         if self._workers == 1:
             return [value]
@@ -120,11 +123,12 @@ class Agreement:
                 return json.loads(found)
             self._check_failures()
             waited = self._clock() - start
-            if waited > self._timeout_seconds:
+            if waited > self._timeout_seconds and not self._may_take_longer():
                 raise UserError(
                     f"worker {self._worker} has waited {waited:.0f} seconds for worker {worker} at"
                     f" {event}: look at its output; all workers have to call fit, evaluate and"
-                    " predict in the same order"
+                    " predict in the same order. If it takes longer, raise hang_seconds of the"
+                    " strategy, or the timeout_seconds of its communication_options"
                 )
             if waited > next_report:
                 next_report *= 2
@@ -136,7 +140,8 @@ class Agreement:
     def _check_failures(self) -> None:
         for worker, reason in enumerate(self._failures()):
             if reason is not None:
-                raise TrainingError(f"worker {worker} has failed: {reason}; its output says more")
+                kind = LostWorkerError if _upstream.is_lost(reason) else TrainingError
+                raise kind(f"worker {worker} has failed: {reason}; its output says more")
 
     @staticmethod
     def _key(number: int, worker: int) -> str:

@@ -24,13 +24,13 @@ def find_cluster() -> Any:
     Raises:
         UserError: `TF_CONFIG` does not describe a cluster with this process in it.
     """
-    if "TF_CONFIG" in os.environ:
+    if os.environ.get("TF_CONFIG", "").strip():
         check_tf_config(os.environ["TF_CONFIG"])
         return tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1 and "SLURM_PROCID" in os.environ:
         tasks = int(os.environ["SLURM_STEP_NUM_TASKS"])
         return _upstream.SlurmTasks(tasks=tasks, port=slurm_port(os.environ))
-    return tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    return tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec({}))
 
 
 def check_tf_config(text: str) -> None:

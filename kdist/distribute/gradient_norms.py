@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from .. import _upstream
 from ..ops.stateless import mean_loss, stateless_pass
 
 FIELDS = (
@@ -39,7 +40,8 @@ class GradientNorms:
         self.smoothing = smoothing
         self.every = every
         self.first_step = int(_updates(model)) if first_step is None else first_step
-        with model.distribute_strategy.scope():
+        self._strategy = model.distribute_strategy
+        with self._strategy.scope():
             # Each replica adds to its local sums without a collective; reading sums over replicas.
             self._sums = tf.Variable(
                 tf.zeros(len(FIELDS), "float64"),
@@ -61,21 +63,22 @@ class GradientNorms:
         return [float(value) for value in self._sums.read_value().numpy()]
 
     def read_replicas(self) -> list[list[float]]:
-        """Return the sums of each replica, in the order of `FIELDS`."""
-        return [[float(value) for value in part.numpy()] for part in self._parts()]
+        """Return the sums of each replica of all workers, each of which has to call this."""
+        with self._strategy.scope():
+            values = _upstream.replica_values(self._strategy, self._sums)
+        return [[float(value) for value in sums] for sums in values.numpy()]
 
     def restore(self, replica_sums: Sequence[Sequence[float]]) -> None:
         """Continue from the result of `read_replicas`, on any number of replicas."""
-        parts = self._parts()
-        if len(replica_sums) == len(parts):
-            for part, sums in zip(parts, replica_sums, strict=True):
-                part.assign(tf.constant(sums, "float64"))
-        elif replica_sums:
-            parts[0].assign(tf.reduce_sum(tf.constant(replica_sums, "float64"), axis=0))
-
-    def _parts(self) -> Sequence[Any]:
-        distributed = isinstance(self._sums, tf.distribute.DistributedValues)
-        return self._sums.values if distributed else [self._sums]
+        parts = self._strategy.experimental_local_results(self._sums)
+        replicas = self._strategy.num_replicas_in_sync
+        if replica_sums and len(replica_sums) != replicas:
+            total = [sum(values) for values in zip(*replica_sums, strict=True)]
+            replica_sums = [total] + [[0.0] * len(total)] * (replicas - 1)
+        first = getattr(self._strategy, "worker", 0) * len(parts)
+        own = replica_sums[first : first + len(parts)]
+        for part, sums in zip(parts, own, strict=bool(replica_sums)):
+            part.assign(tf.constant(sums, "float64"))
 
 
 def measure_replica(

@@ -176,9 +176,10 @@ class HangWatch:
         if idle < self._seconds * _SLOW_TIMES and self._slow:
             return False
         longest = self._seconds * _SLOW_TIMES
-        return idle >= longest or (idle >= self._seconds and not self._waits_for_slow())
+        return idle >= longest or (idle >= self._seconds and not self.waits_for_slow())
 
-    def _waits_for_slow(self) -> bool:
+    def waits_for_slow(self) -> bool:
+        """Whether another worker has said that it does what may take long."""
         everyone = range(self._workers)
         others = (self._ask(f"{_IDLE}/{one}", 1.0) for one in everyone if one != self._worker)
         return any(json.loads(found)["slow"] for found in others if found is not None)

@@ -25,8 +25,10 @@ from .start_wait import limit_start
 from .worker_data import deal_out
 from .worker_end import end_together
 
-# The limit on the wait for the chief comes after the one that says for whom a worker waits.
+# The limit on the wait for the chief comes after the one that says for whom a worker waits, and the
+# one of an exchange after the watch of steps, which says what all of them do.
 _MARGIN_SECONDS = 30.0
+_EXCHANGE_MARGIN_SECONDS = 60.0
 
 
 class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirroredStrategy):
@@ -45,8 +47,9 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         communication_options: A `tf.distribute.experimental.CommunicationOptions`. Gradients are
             sent in buckets of its `bytes_per_pack`, 4 MiB by default, while others are computed;
             with one larger than all of them, at once after the backward pass. With a
-            `timeout_seconds`, a worker waits that long for the others; 600 seconds by default where
-            the workers compare what they do, and without limit in a step.
+            `timeout_seconds`, a worker waits that long for the others. By default it does so
+            for a minute more than `hang_seconds`, and at least 600 seconds, where the workers
+            compare what they do, longer for one that saves, and without limit in a step.
         replicas: Number of replicas per worker, the same on all: the first `replicas` visible GPUs,
             or that many logical CPUs if there is no GPU. `None` uses every visible GPU, or the CPU
             if there is none.
@@ -128,8 +131,10 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             self.worker,
             self.workers,
             _upstream.worker_keys,
-            timeout_seconds=options.timeout_seconds or DEFAULT_SECONDS,
+            timeout_seconds=options.timeout_seconds
+            or max(DEFAULT_SECONDS, settings.hang_seconds + _EXCHANGE_MARGIN_SECONDS),
             failures=lambda: _upstream.failures(self),
+            may_take_longer=lambda: not options.timeout_seconds and self._waits_for_slow(),
         )
         self._start(draws)
         if self.workers > 1:
@@ -220,6 +225,10 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
     def _waiting(self, event: str) -> AbstractContextManager[None]:
         watch = self.progress
         return watch.waiting(event) if isinstance(watch, HangWatch) else nullcontext()
+
+    def _waits_for_slow(self) -> bool:
+        watch = self.progress
+        return isinstance(watch, HangWatch) and watch.waits_for_slow()
 
     def _compare_variable(self, value: Any) -> None:
         shape, dtype = getattr(value, "shape", ()), getattr(value, "dtype", type(value))

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from .. import _upstream
-from ..errors import FAILURE_HANDLERS
+from ..errors import FAILURE_HANDLERS, LostWorkerError
 
 LOST_CODE = 75
 """Exit code of a worker that has lost another one: `EX_TEMPFAIL`, it is worth another try."""
@@ -49,9 +49,11 @@ def _end(
     code: int | None,
 ) -> None:
     """Tell the others, and end: TensorFlow itself would first wait for workers that are gone."""
+    is_lost = isinstance(error, LostWorkerError)
     if _upstream.is_lost_connection(error):
-        _report_lost(worker, _within(_REPORT_SECONDS, failures) or ())
-        code = None if code is None else LOST_CODE
+        is_lost = _report_lost(worker, _within(_REPORT_SECONDS, failures) or ())
+    if is_lost and code is not None:
+        code = LOST_CODE
     message = f"{type(error).__name__}: {error}".partition("\n")[0]
     _within(_REPORT_SECONDS, functools.partial(_upstream.report_failure, message))
     if code is None or sys.flags.interactive or sys.flags.inspect:
@@ -62,10 +64,12 @@ def _end(
     os._exit(code)
 
 
-def _report_lost(worker: int, failures: Sequence[str | None]) -> None:
-    for other, reason in enumerate(failures):
-        if reason is not None and other != worker:
-            print(f"kdist: worker {other} has failed: {reason}", file=sys.stderr, flush=True)
+def _report_lost(worker: int, failures: Sequence[str | None]) -> bool:
+    """Print why the others have failed; returns whether none has said so, as with its error."""
+    reasons = {o: why for o, why in enumerate(failures) if why is not None and o != worker}
+    for other, reason in reasons.items():
+        print(f"kdist: worker {other} has failed: {reason}", file=sys.stderr, flush=True)
+    return all(map(_upstream.is_lost, reasons.values()))
 
 
 def _handle_sigterm(worker: int) -> None:

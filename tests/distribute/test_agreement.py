@@ -114,3 +114,24 @@ def test_waiting_is_reported_and_ends():
         f"kdist: worker 1 is at fit, and has waited {waited} seconds for worker 0"
         for waited in (40, 80)
     ]
+
+
+def test_whoever_does_what_takes_long_is_waited_for_longer():
+    seconds, asked = iter(range(0, 10_000, 20)), []
+
+    class Nobody(Keys):
+        def get_key(self, key, *, timeout_ms):
+            return None
+
+    agreement = Agreement(
+        1,
+        2,
+        Nobody(),
+        timeout_seconds=100,
+        may_take_longer=lambda: asked.append(None) or len(asked) < 4,
+        clock=lambda: next(seconds),
+        report=lambda line: None,
+    )
+    with pytest.raises(UserError, match="has waited 180 seconds for worker 0"):
+        agreement.exchange("fit", None)
+    assert len(asked) == 4  # from 120 seconds on

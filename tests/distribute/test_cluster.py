@@ -42,6 +42,10 @@ def test_a_cluster_without_this_process_is_refused(text, message):
 def test_the_environment_names_the_cluster(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     assert not find_cluster().cluster_spec().as_dict()
+    for text in ("", "{}", '{"environment": "cloud"}', '{"cluster": {}}'):
+        monkeypatch.setenv("TF_CONFIG", text)
+        assert not find_cluster().cluster_spec().as_dict(), text
+    monkeypatch.delenv("TF_CONFIG")
     slurm = {"PROCID": "2", "STEP_NUM_TASKS": "3", "STEP_NODELIST": "n[2,10]", "JOB_ID": "7"}
     for name, value in (slurm | {"STEP_TASKS_PER_NODE": "2,1"}).items():
         monkeypatch.setenv(f"SLURM_{name}", value)

@@ -135,6 +135,8 @@ def test_whoever_waits_for_one_that_saves_goes_on():
         in_step(other.watch)
         with chief.watch.slow("saving a model"):
             chief.check_at(50)
+            assert other.watch.waits_for_slow()
+            assert not chief.watch.waits_for_slow()
             other.check_at(100)
             assert other.codes == []
         # The chief has saved, and both go on.

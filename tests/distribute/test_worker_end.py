@@ -9,9 +9,11 @@ import pytest
 import tensorflow as tf
 from kdist import _upstream
 from kdist.distribute import worker_end
-from kdist.errors import FAILURE_HANDLERS, handle_failure
+from kdist.distribute.agreement import Agreement
+from kdist.errors import FAILURE_HANDLERS, TrainingError, handle_failure
 from kdist.signals import hold_signals
 
+ENDED = "it has ended, or cannot be reached"
 LOST = tf.errors.UnavailableError(None, None, "Socket closed")
 
 
@@ -25,7 +27,7 @@ def ends(monkeypatch):
     monkeypatch.setattr(sys, "excepthook", lambda *_: found.append("printed"))
     before, handler = [*FAILURE_HANDLERS], signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    worker_end.end_together(0, lambda: [None, "it has ended"])
+    worker_end.end_together(0, lambda: [None, ENDED])
     yield found
     FAILURE_HANDLERS[:] = before
     signal.signal(signal.SIGTERM, handler)
@@ -43,7 +45,33 @@ def test_an_exception_reaches_the_others_before_the_worker_ends(ends):
 def test_a_worker_that_lost_another_one_says_which_and_may_be_started_again(ends, capsys):
     uncaught(LOST)
     assert ends[-1] == worker_end.LOST_CODE
-    assert capsys.readouterr().err == "kdist: worker 1 has failed: it has ended\n"
+    assert capsys.readouterr().err == f"kdist: worker 1 has failed: {ENDED}\n"
+
+
+def test_the_error_of_another_worker_is_no_loss(ends, capsys):
+    """It would come again, however soon its connections were closed."""
+    worker_end.end_together(0, lambda: [None, None, "ValueError: mine"])
+    uncaught(LOST)
+    assert ends[-1] == 1  # after that of the fixture
+    assert "kdist: worker 2 has failed: ValueError: mine" in capsys.readouterr().err
+
+
+def test_a_worker_that_learns_of_a_lost_one_as_it_waits_may_be_started_again(ends, monkeypatch):
+    monkeypatch.setattr(_upstream.worker_failures, "chief_answers", lambda: False)
+    monkeypatch.setattr(_upstream.worker_failures, "chief_is_lost", lambda: True)
+
+    class Nobody:
+        def set_key(self, key, value):
+            pass
+
+        def get_key(self, key, *, timeout_ms):
+            return None
+
+    agreement = Agreement(1, 2, Nobody(), failures=lambda: _upstream.failures(None))
+    with pytest.raises(TrainingError, match="worker 0 has failed: it does not answer") as lost:
+        agreement.exchange("fit", None)
+    uncaught(lost.value)
+    assert ends[-1] == worker_end.LOST_CODE
 
 
 def test_an_error_of_the_command_line_keeps_its_exit_code(ends):

@@ -1,10 +1,13 @@
 """What stock Keras and TensorFlow do with several workers."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from kdist._upstream import attached_counts
+from kdist._upstream.drawn_seeds import seed_state, set_seed_state
 from keras.src.backend.tensorflow import trainer
 from stock_models import linear
 from tensorflow.python.distribute import collective_util, cross_device_utils
@@ -139,3 +142,18 @@ def test_a_worker_that_waits_does_not_say_so(stock, tmp_path):
         assert not asked
     finally:
         stock.__class__ = Asked.__base__
+
+
+def test_an_eager_draw_changes_the_order_of_what_is_shuffled_after_it():
+    """So workers of one seed have other batches if one of them has drawn a number before."""
+    orders = []
+    for draws in (0, 0, 1):
+        keras.utils.set_random_seed(3)
+        for _ in range(draws):
+            tf.random.uniform(())
+        state = seed_state()
+        orders.append(list(tf.data.Dataset.range(64).shuffle(64).as_numpy_iterator()))
+    assert orders[0] == orders[1] != orders[2]
+    keras.utils.set_random_seed(4)
+    set_seed_state(json.loads(json.dumps(state)))
+    assert list(tf.data.Dataset.range(64).shuffle(64).as_numpy_iterator()) == orders[2]

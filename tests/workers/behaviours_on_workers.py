@@ -12,6 +12,7 @@ import numpy as np
 import small_models
 import tensorflow as tf
 from checkpoint_cases import CASES as CHECKPOINT_CASES
+from kdist.distribute.gradient_norms import GradientNorms
 from refusals import REFUSALS
 from transfers import TRANSFERS
 from worker_trainings import X, Y, agree, compiled
@@ -63,6 +64,70 @@ def stops_with_one(strategy, folder, *, endless=False, asked=True):
     assert batches == ([0, 1] if endless or asked else [0, 1, 2, 3]), batches
 
 
+def shuffles_alike(strategy, folder):
+    """Each row is taken once, also where one worker has drawn numbers of its own before."""
+    del folder
+    keras.utils.set_random_seed(strategy.worker)
+    if strategy.is_chief:
+        tf.random.uniform(())
+    ones = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+    model = strategy.build(lambda: keras.Sequential([keras.Input((1,)), ones]))
+    model.compile(keras.optimizers.SGD(0.0), "mean_absolute_error")
+    rows = 2.0 ** np.arange(16)[:, None]
+    losses = model.fit(rows, 0 * rows, batch_size=4, epochs=3, verbose=0).history["loss"]
+    np.testing.assert_allclose(losses, [np.mean(rows)] * 3, rtol=1e-6)
+
+
+def trains_with_other_callbacks_on_each(strategy, folder):
+    """Some ask after every batch whether to stop: all do, or none."""
+
+    class Saving(keras.callbacks.ModelCheckpoint):
+        """Of the chief, as its base class is."""
+
+    class Noting(keras.callbacks.Callback):
+        on_chief_only = True
+
+        def on_train_batch_end(self, batch, logs=None):
+            batches.append(batch)
+
+    batches: list[int] = []
+    callbacks = [Saving(folder / "any.keras", save_freq="epoch"), Noting()]
+    compiled(strategy).fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=callbacks)
+    assert batches == [0, 1, 2, 3] * 2 * strategy.is_chief, batches
+    stop = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: setattr(model, "stop_training", batch == 1)
+    )
+    model = compiled(strategy)
+    callbacks = [stop] if strategy.is_chief else []
+    model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=callbacks)
+    assert model.optimizer.iterations.numpy() == 2
+
+
+def counts_each_step_of_an_execution(strategy, folder):
+    """Many steps may take long together."""
+    del folder
+
+    class Steps:
+        def __init__(self):
+            self.seen = []
+            self.step_began = functools.partial(self.seen.append, "began")
+            self.step_ended = functools.partial(self.seen.append, "ended")
+
+        def watch(self, activity):
+            return contextlib.nullcontext()
+
+        slow = watch
+
+    model = strategy.build(small_models.mlp)
+    model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=3)
+    strategy.progress = Steps()
+    try:
+        model.fit(X, Y, batch_size=8, verbose=0)
+        assert strategy.progress.seen == ["began", "ended"] * 4, strategy.progress.seen
+    finally:
+        del strategy.progress
+
+
 def stops_at_the_same_loss(strategy, folder):
     """Where one worker would, as the loss is that of all."""
     del folder
@@ -110,10 +175,11 @@ def trains_at_the_chiefs_rate(strategy, folder):
         def on_epoch_end(self, epoch, logs=None):
             self.model.optimizer.learning_rate = 0.5 if strategy.is_chief else 0.25
 
-    model = compiled(strategy)
-    model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=[Lowering()])
-    assert model.optimizer.learning_rate.numpy() == 0.5
-    agree(strategy, [float(np.sum(weight)) for weight in model.get_weights()])
+    for optimizer in ("sgd", keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())):
+        model = compiled(strategy, optimizer=optimizer)
+        model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=[Lowering()])
+        assert model.optimizer.learning_rate.numpy() == 0.5
+        agree(strategy, [float(np.sum(weight)) for weight in model.get_weights()])
 
 
 def writes_on_the_chief_alone(strategy, folder):
@@ -190,6 +256,13 @@ def monitors(strategy, folder):
     assert "batch_norm_gap" in history
     assert noise._named_sums["large_count"] > 7 * strategy.num_replicas_in_sync * 0.9
     agree(strategy, {name: [f"{value:.6g}" for value in history[name]] for name in history})
+    # A resumed training has the sums of all replicas, of which the chief has saved the list.
+    (replica_sums, *_) = agree(strategy, noise.replica_sums)
+    assert len(replica_sums) == strategy.num_replicas_in_sync
+    resumed = GradientNorms(model, smoothing=0.98, every=1)
+    for saved in (replica_sums, [np.sum(replica_sums, axis=0).tolist()]):
+        resumed.restore(saved)
+        np.testing.assert_allclose(resumed.read(), noise.sums, rtol=1e-12)
 
 
 def merges_metrics(strategy, folder):
@@ -262,6 +335,9 @@ CASES = (
             has_the_chiefs_seed,
             names_itself,
             stops_with_one,
+            shuffles_alike,
+            trains_with_other_callbacks_on_each,
+            counts_each_step_of_an_execution,
             stops_at_the_same_loss,
             trains_at_the_chiefs_rate,
             writes_on_the_chief_alone,

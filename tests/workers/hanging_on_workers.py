@@ -7,6 +7,8 @@ import numpy as np
 
 
 class Stuck(keras.callbacks.Callback):
+    stops_in_epoch = False
+
     def on_train_batch_end(self, batch, logs=None):
         threading.Event().wait()
 

@@ -24,8 +24,13 @@ def is_of_the_chief(callback: Any) -> bool:
 
     `on_chief_only` of a user's callback decides, if it has such an attribute.
     """
-    by_class = isinstance(callback, _OF_THE_CHIEF) or type(callback).__module__.startswith("wandb")
-    return bool(getattr(callback, "on_chief_only", by_class))
+    return bool(getattr(callback, "on_chief_only", _writes(callback)))
+
+
+def _writes(callback: Any) -> bool:
+    """Whether a callback is one of Keras's or W&B's that only write or print, or a subclass."""
+    packages = {kind.__module__.partition(".")[0] for kind in type(callback).__mro__}
+    return isinstance(callback, _OF_THE_CHIEF) or "wandb" in packages
 
 
 def _is_for_one_worker(callback: Any) -> bool:
@@ -41,11 +46,13 @@ def _stops_in_epoch(callback: Any) -> bool:
     """
     kind = type(callback)
     is_users = kind.__module__.partition(".")[0] not in ("keras", "kdist")
+    is_users |= isinstance(callback, keras.callbacks.LambdaCallback)
     handles_batches = any(
-        getattr(kind, name) is not getattr(keras.callbacks.Callback, name)
+        name in vars(callback) or getattr(kind, name) is not getattr(keras.callbacks.Callback, name)
         for name in ("on_batch_end", "on_train_batch_end")
     )
-    stops = isinstance(callback, keras.callbacks.TerminateOnNaN) or (is_users and handles_batches)
+    stops = is_users and handles_batches and not _writes(callback)
+    stops |= isinstance(callback, keras.callbacks.TerminateOnNaN)
     return bool(getattr(callback, "stops_in_epoch", stops))
 
 
@@ -80,6 +87,16 @@ def _make_list(
         callbacks._progbar = None
 
 
+def _begin_training(original: Callable[..., None], callbacks: Any, logs: Any = None) -> None:
+    """Have all workers ask each other after every batch, or none: their callbacks may differ."""
+    original(callbacks, logs)
+    hooks = _hooks(callbacks.model)
+    if hooks is not None:
+        is_endless = (callbacks.params or {}).get("steps") is None
+        own = is_endless or any(map(_stops_in_epoch, callbacks.callbacks))
+        callbacks.asks_after_batches = any(hooks.exchange("the start of training", own))
+
+
 def _end_batch(original: Callable[..., None], callbacks: Any, batch: int, logs: Any = None) -> None:
     """Stop after this batch if all workers ask each other now, otherwise after the epoch."""
     original(callbacks, batch, logs)
@@ -87,8 +104,7 @@ def _end_batch(original: Callable[..., None], callbacks: Any, batch: int, logs: 
     if hooks is None:
         return
     model = callbacks.model
-    is_endless = (callbacks.params or {}).get("steps") is None
-    if is_endless or any(map(_stops_in_epoch, callbacks.callbacks)):
+    if vars(callbacks).get("asks_after_batches", False):
         model.stop_training = any(hooks.exchange("the end of a batch", bool(model.stop_training)))
     elif model.stop_training:
         model.stop_training, callbacks.stops_after_epoch = False, True
@@ -115,6 +131,8 @@ def _end_epoch(original: Callable[..., None], callbacks: Any, epoch: int, logs: 
 
 def _learning_rate(optimizer: Any) -> float | None:
     """Return the learning rate if it is a variable, which callbacks can set."""
+    while isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        optimizer = optimizer.inner_optimizer
     rate = getattr(optimizer, "_learning_rate", None)
     return float(rate.numpy()) if isinstance(rate, keras.Variable) else None
 
@@ -129,6 +147,13 @@ PATCHES = (
         replacement=_make_list,
         why=_WHY_ONE,
         canary="test_every_worker_runs_every_callback",
+    ),
+    Patch(
+        owner=CallbackList,
+        name="on_train_begin",
+        replacement=_begin_training,
+        why=_WHY_ALL,
+        canary="test_a_worker_stops_alone",
     ),
     Patch(
         owner=CallbackList,

@@ -11,6 +11,7 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 
 from ..activity import activity, doing
 from ..collective_keys import static_keys
+from ..drawn_seeds import seed_digest, seed_state, set_seed_state
 from ..hooks import StrategyHooks, hooks_of
 from ..patching import Patch
 from ..worker_devices import uses_collectives
@@ -41,11 +42,15 @@ def _make_function(original: Callable[..., Any], model: keras.Model, step: Any) 
     def function(iterator: Any) -> Any:
         if not isinstance(iterator, tf.distribute.DistributedIterator):
             return one_step(iterator)
+        progress = model.distribute_strategy.progress
         steps, outputs = model.steps_per_execution, None
         left = getattr(iterator, "_kdist_batches_left", steps)
         model.steps_per_execution = 1  # read when the step is traced
         try:
-            for _ in range(min(steps, left)):
+            for number in range(min(steps, left)):
+                if number and progress is not None:  # `CallbackList` tells of the first and last
+                    progress.step_ended()
+                    progress.step_began()
                 with static_keys():
                     outputs = one_step(iterator)
         except (StopIteration, tf.errors.OutOfRangeError):
@@ -75,6 +80,8 @@ def _make_iterator(
     **options: Any,
 ) -> None:
     """Compare the batches of all workers before any of them waits for another's."""
+    if _with_workers(distribute_strategy) and activity().startswith("fit"):
+        _shuffle_alike(distribute_strategy)
     original(iterator, distribute_strategy, *args, **options)
     if _with_workers(distribute_strategy):
         distribute_strategy.compare_workers(
@@ -86,6 +93,15 @@ def _make_iterator(
                 "the batches' shapes and types": str(iterator._distributed_dataset.element_spec),
             },
         )
+
+
+def _shuffle_alike(strategy: StrategyHooks) -> None:
+    """Shuffle as the chief does, where a worker has another seed or has drawn more numbers."""
+    everyone = strategy.exchange(activity(), seed_digest())
+    if len(set(everyone)) > 1:
+        chiefs = strategy.exchange(activity(), seed_state() if strategy.is_chief else None)[0]
+        if not strategy.is_chief:
+            set_seed_state(chiefs)
 
 
 def _named(name: str) -> Callable[..., Any]:

@@ -1,0 +1,25 @@
+"""The seeds that TensorFlow draws for its operations, one after another, such as for shuffling."""
+
+import hashlib
+import json
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+
+def seed_digest() -> str:
+    """Return a text that is the same on workers that draw the same seeds next."""
+    return hashlib.sha256(json.dumps(seed_state()).encode()).hexdigest()
+
+
+def seed_state() -> list[Any]:
+    """Return what decides the next seeds, as values that JSON can hold."""
+    return [context.global_seed(), context.context()._rng.getstate()]
+
+
+def set_seed_state(state: list[Any]) -> None:
+    """Draw the seeds from now on that another worker draws, from its `seed_state`."""
+    seed, (version, numbers, gauss) = state
+    tf.random.set_seed(seed)
+    context.context()._rng.setstate((version, tuple(numbers), gauss))
