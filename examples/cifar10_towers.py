@@ -23,6 +23,8 @@ What the old program did, and what takes its place:
     cifar10_eval.py, every 300 s               `SwapEMAWeights` and `validation_data`, each epoch
     `assert not np.isnan(loss_value)`          `StopAtNonFinite`, which names epoch and step
     `tf.nn.lrn`                                `kdist.layers.LocalResponseNormalization`
+    histograms every 100 steps: of weights,    `TrainingTelemetry`: the same, of the global batch,
+    one tower's gradients and activations      with norms and update ratios, layer by layer
     =========================================  ====================================================
 """
 
@@ -32,9 +34,10 @@ import math
 import kdist
 import keras
 import tensorflow as tf
-from kdist.callbacks import Checkpoint, PrintThroughput, StopAtNonFinite
+from kdist.callbacks import Checkpoint, PrintThroughput, StopAtNonFinite, TrainingTelemetry
 from kdist.data import RandomBrightness, RandomContrast, RandomCrop, RandomHorizontalFlip
 from kdist.models import Cifar10Net
+from kdist.tracking import tracking
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--max-steps", type=int, default=1_000_000, help="steps of the training")
@@ -107,6 +110,7 @@ class StopAtStep(keras.callbacks.Callback):
 
 # 3. Stock `fit`.
 finite = StopAtNonFinite()
+telemetry = TrainingTelemetry(every_steps=100, verbose=0)
 model.fit(
     train,
     validation_data=test,
@@ -117,9 +121,8 @@ model.fit(
         keras.callbacks.SwapEMAWeights(),
         finite,
         PrintThroughput(every=10),
-        keras.callbacks.TensorBoard(
-            f"{args.train_dir}/tensorboard", update_freq=100, histogram_freq=1
-        ),
+        telemetry,
+        *tracking("tensorboard", folder=args.train_dir, config=vars(args), telemetry=telemetry),
         StopAtStep(),
         Checkpoint(f"{args.train_dir}/checkpoints", every_steps=1000),
     ],

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from kdist.data.cifar10_files import BINARY
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -48,7 +49,11 @@ def test_cifar10_towers(tmp_path):
     squares = 0.88**2 * 0.04**2 * (2304 * 384 + 384 * 192)
     assert abs(float(lines[0][1]) - math.log(10) - 0.002 * squares) < 0.1
     assert done.stdout.count("val_accuracy: ") == 2
-    assert list((tmp_path / "train" / "tensorboard").glob("*/events*"))
+    telemetry = tmp_path / "train" / "tensorboard" / "telemetry"
+    found = EventAccumulator(str(telemetry), size_guidance={}).Reload().Tags()["tensors"]
+    for name in ("weights/conv1/kernel", "gradients/local3/kernel", "outputs/conv2"):
+        assert name in found
+    assert "zero_fraction/conv1" in found
     assert list((tmp_path / "train" / "checkpoints").iterdir())
 
 
