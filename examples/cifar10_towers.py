@@ -22,9 +22,9 @@ What the old program did, and what takes its place:
     `--train_dir` was deleted at the start     `Checkpoint`: continued from there, exactly
     cifar10_eval.py, every 300 s               `SwapEMAWeights` and `validation_data`, each epoch
     `assert not np.isnan(loss_value)`          `StopAtNonFinite`, which names epoch and step
-    every 100 steps histograms and sparsity,   `TrainingTelemetry`: of the global batch, on
-    of activations those of the last tower     TensorBoard as there
     `tf.nn.lrn`                                `kdist.layers.LocalResponseNormalization`
+    histograms every 100 steps: of weights,    `TrainingTelemetry`: the same, of the global batch,
+    one tower's gradients and activations      with norms and update ratios, layer by layer
     =========================================  ====================================================
 """
 
@@ -110,7 +110,7 @@ class StopAtStep(keras.callbacks.Callback):
 
 # 3. Stock `fit`.
 finite = StopAtNonFinite()
-telemetry = TrainingTelemetry(every_steps=100)
+telemetry = TrainingTelemetry(every_steps=100, verbose=0)
 model.fit(
     train,
     validation_data=test,
