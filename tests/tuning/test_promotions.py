@@ -5,7 +5,7 @@ from pathlib import Path
 
 import keras_tuner
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from kdist._upstream.keras_tuner import BracketRound, trial_file
@@ -98,5 +98,5 @@ def test_checkpoints_are_there_for_as_long_as_they_are_needed(
             idle.append(worker)
         elif search.start(worker) in ("RUNNING", "STOPPED"):
             idle.remove(worker)
-    assert search.promoted > 0
+    assume(search.promoted)  # all trials of a round may have failed
     assert [*Path(folder).rglob("checkpoints")] == []
