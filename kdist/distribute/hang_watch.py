@@ -97,7 +97,7 @@ class HangWatch:
 
     @contextlib.contextmanager
     def waiting(self, event: str) -> Iterator[None]:
-        """Inside the `with` block, the worker waits for the others to come to an event."""
+        """Inside the `with` block, the worker waits for the others to reach an event."""
         self._waits_at = event
         self._mark(self._slow)
         try:

@@ -1,36 +1,16 @@
 """Several workers, each in a thread, with a dictionary for a store."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kdist.distribute.agreement import Agreement
 from kdist.errors import TrainingError, UserError
-
-
-class Keys:
-    def __init__(self):
-        self.values = {}
-        self.changed = threading.Condition()
-
-    def set_key(self, key, value):
-        with self.changed:
-            self.values[key] = value
-            self.changed.notify_all()
-
-    def get_key(self, key, *, timeout_ms):
-        with self.changed:
-            self.changed.wait_for(lambda: key in self.values, timeout_ms / 1000)
-            return self.values.get(key)
-
-    def delete_key(self, key):
-        with self.changed:
-            del self.values[key]
+from worker_store import WorkerStore
 
 
 def on_workers(count, act):
     """Call `act(worker, agreement)` on each; return results or errors."""
-    keys = Keys()
+    keys = WorkerStore()
 
     def run(worker):
         try:
@@ -89,7 +69,7 @@ def test_workers_that_do_different_things_are_told():
 
 
 def test_a_failure_of_another_worker_ends_the_wait():
-    class Nobody(Keys):
+    class Nobody(WorkerStore):
         def get_key(self, key, *, timeout_ms):
             return None
 
@@ -101,7 +81,7 @@ def test_a_failure_of_another_worker_ends_the_wait():
 def test_waiting_is_reported_and_ends():
     lines, seconds = [], iter(range(0, 10_000, 20))
 
-    class Nobody(Keys):
+    class Nobody(WorkerStore):
         def get_key(self, key, *, timeout_ms):
             return None
 
@@ -119,7 +99,7 @@ def test_waiting_is_reported_and_ends():
 def test_whoever_does_what_takes_long_is_waited_for_longer():
     seconds, asked = iter(range(0, 10_000, 20)), []
 
-    class Nobody(Keys):
+    class Nobody(WorkerStore):
         def get_key(self, key, *, timeout_ms):
             return None
 

@@ -1,33 +1,11 @@
 """Workers as threads, with a dictionary for a store and a clock that the test moves."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kdist.distribute import hang_watch
 from kdist.distribute.hang_watch import EXIT_CODE, HangWatch, summary
-
-
-class Keys:
-    def __init__(self):
-        self.values = {}
-        self.changed = threading.Condition()
-
-    def set_key(self, key, value):
-        with self.changed:
-            if key in self.values:
-                raise RuntimeError("it is there")
-            self.values[key] = value
-            self.changed.notify_all()
-
-    def get_key(self, key, *, timeout_ms):
-        with self.changed:
-            self.changed.wait_for(lambda: key in self.values, timeout_ms / 1000)
-            return self.values.get(key)
-
-    def delete_key(self, key):
-        with self.changed:
-            del self.values[key]
+from worker_store import WorkerStore
 
 
 class Worker:
@@ -38,7 +16,7 @@ class Worker:
         self.watch = HangWatch(
             worker,
             workers,
-            keys or Keys(),
+            keys or WorkerStore(),
             seconds=seconds,
             clock=lambda: self.now,
             report=self.lines.append,
@@ -128,7 +106,7 @@ def hang_in_step(watch):
 
 
 def test_whoever_waits_for_one_that_saves_goes_on():
-    keys = Keys()
+    keys = WorkerStore()
     chief, other = (Worker(worker, 2, keys) for worker in range(2))
     with chief.watch.watch("fit"), other.watch.watch("fit"):
         in_step(chief.watch)
@@ -151,7 +129,7 @@ def test_whoever_waits_for_one_that_saves_goes_on():
 def test_all_print_their_stacks_and_say_for_whom_they_wait(stuck, monkeypatch):
     """Where collectives fail, whoever waits in one leaves `fit`; whoever is stuck does not."""
     monkeypatch.setattr(hang_watch, "_LEAVE_SECONDS", 0.2)
-    keys = Keys()
+    keys = WorkerStore()
     workers = [Worker(worker, 2, keys) for worker in range(2)]
     waiting = workers[1 - stuck].watch
     waiting._abort = waiting._has_left.set  # as the end of `watch.watch` does
@@ -169,7 +147,7 @@ def test_all_print_their_stacks_and_say_for_whom_they_wait(stuck, monkeypatch):
 
 
 def test_a_worker_that_is_elsewhere_ends_with_the_others():
-    keys = Keys()
+    keys = WorkerStore()
     chief, other = (Worker(worker, 2, keys) for worker in range(2))
     hang_in_step(other.watch)
     with chief.watch.waiting("a test"):

@@ -144,7 +144,7 @@ def test_evaluation_is_of_the_average(float64):
     )
     trained(compiled(optimizers.SGD(0.3, momentum=0.9)), callbacks=[plain])
     for one, other in zip(swapped.steps[-1], plain.steps[-1], strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12)  # training goes on from the weights
+        np.testing.assert_allclose(one, other, rtol=1e-12)  # training continues from the weights
     model = compiled(optimizers.SGD())
     model.set_weights(by_hand(plain.steps, 0.9999))
     expected = model.evaluate(X, Y, batch_size=5, verbose=0)

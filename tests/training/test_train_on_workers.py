@@ -104,7 +104,7 @@ def test_two_workers_give_what_two_replicas_give(tmp_path):
         np.testing.assert_allclose(got, expected, atol=1e-5)
     summary = json.loads((tmp_path / "workers" / "summary.json").read_text())
     assert (summary["workers"], summary["replicas"], summary["epochs"]) == (2, 2, 2)
-    # One process goes on with the run.
+    # One process continues the run.
     further = {"epochs": 3, "replicas": 1}
     resumed = resume_run(tmp_path / "workers", further, verbose=0, announce=lambda _: None)
     assert (resumed.epochs, columns(tmp_path / "workers")[:2]) == (3, other)
