@@ -173,10 +173,9 @@ class HangWatch:
                 self._keys.delete_key(f"{_IDLE}/{self._worker}")
 
     def _is_over(self, idle: float) -> bool:
-        if idle < self._seconds * _SLOW_TIMES and self._slow:
-            return False
-        longest = self._seconds * _SLOW_TIMES
-        return idle >= longest or (idle >= self._seconds and not self.waits_for_slow())
+        if idle >= self._seconds * _SLOW_TIMES:
+            return True
+        return idle >= self._seconds and not self._slow and not self.waits_for_slow()
 
     def waits_for_slow(self) -> bool:
         """Whether another worker has said that it does what may take long."""

@@ -27,11 +27,6 @@ class Machines:
     rank: int = 0
     port: int | None = None
 
-    @property
-    def is_single(self) -> bool:
-        """Whether this machine is the only one."""
-        return len(self.names) == 1
-
 
 # A worker that listens on the loopback alone is not reached from other machines.
 LOOPBACK = "127.0.0.1"
