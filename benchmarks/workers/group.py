@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+from kdist.launch import exec_worker
 from kdist.launch.cluster import free_ports
+from kdist.launch.shares import divide, visible_cores
 
 _MODULE = "benchmarks.workers.turns"
 
@@ -16,7 +18,8 @@ _MODULE = "benchmarks.workers.turns"
 class Group:
     """Processes that run `python -m benchmarks.workers.turns KIND SETTINGS`.
 
-    Each prints one JSON object when it is ready, and one after each turn: its result.
+    Each prints one JSON object when it is ready, and one after each turn: its result. The cores are
+    divided among them, as by `kdist launch`.
 
     Args:
         kind: The function of `candidates.py` that makes the candidates.
@@ -37,12 +40,15 @@ class Group:
     ) -> None:
         hosts = hosts or ["127.0.0.1"] * workers
         ports = free_ports(workers)
+        shares = divide(workers=workers, gpus=(), cores=visible_cores())
         addresses = [f"{host}:{port}" for host, port in zip(hosts, ports, strict=True)]
         self._processes: list[subprocess.Popen[str]] = []
         try:
             for worker in range(workers):
                 prefix = prefixes[worker] if prefixes else ()
-                command = [*prefix, sys.executable, "-m", _MODULE, kind, json.dumps(settings)]
+                cores = ",".join(map(str, shares[worker].cores))
+                start = [*prefix, sys.executable, exec_worker.__file__, str(os.getpid()), cores]
+                command = [*start, sys.executable, "-m", _MODULE, kind, json.dumps(settings)]
                 config = {
                     "cluster": {"worker": addresses},
                     "task": {"type": "worker", "index": worker},
