@@ -44,7 +44,9 @@ class GraphReader:
         self._known[_name(tensor)] = kind
 
     def kind(self, tensor: Any, depth: int = 0) -> Kind:
-        """Return the kind of a tensor in a graph."""
+        """Return the kind of a tensor."""
+        if not tf.is_symbolic_tensor(tensor):
+            return Kind.SAME  # made before the step, such as a constant of a Functional model
         name = _name(tensor)
         if name not in self._known:
             self._known[name] = self._read(tensor, depth + 1)
