@@ -8,11 +8,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..performance.onednn import VARIABLE
-from .benchmarks import Benchmark, Candidate
+from .benchmark import Benchmark, Candidate
+
+STARTED = "KDIST_BENCH_STARTED"
+"""The environment variable with the time at which a candidate's process was started."""
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -49,6 +53,9 @@ def run_benchmark(
         The result of each candidate, by name.
     """
     outcomes = {candidate.name: Outcome() for candidate in benchmark.candidates}
+    if benchmark.measured != "work":
+        _run_new_processes(benchmark, outcomes, rounds, announce)
+        return outcomes
     with contextlib.ExitStack() as stack:
         workers = {}
         for candidate in benchmark.candidates:  # one at a time, as they warm up here
@@ -65,6 +72,26 @@ def run_benchmark(
                     announce(f"  {name} stopped: {outcomes[name].skipped}")
                     del workers[name]
     return outcomes
+
+
+def _run_new_processes(
+    benchmark: Benchmark,
+    outcomes: dict[str, Outcome],
+    rounds: int,
+    announce: Callable[[str], None],
+) -> None:
+    """Start a process for each turn; what it says of its first work is the turn's result."""
+    remaining = list(benchmark.candidates)
+    for turn in range(rounds):
+        announce(f"{benchmark.title}: round {turn + 1} of {rounds}")
+        for candidate in remaining[:: -1 if turn % 2 else 1]:
+            outcome = outcomes[candidate.name]
+            with _worker(candidate) as worker:
+                if _receive(worker, outcome):
+                    outcome.seconds.append(outcome.facts[f"{benchmark.measured}_seconds"])
+                else:
+                    announce(f"  {candidate.name} skipped: {outcome.skipped}")
+                    remaining.remove(candidate)
 
 
 # The processes of all candidates exist at the same time, so none may reserve all GPU memory.
@@ -85,7 +112,12 @@ def _worker(candidate: Candidate) -> Iterator["subprocess.Popen[str]"]:
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command(candidate),
-            env={**inherited, **_SHARED_GPU, **candidate.environment},
+            env={
+                **inherited,
+                **_SHARED_GPU,
+                **candidate.environment,
+                STARTED: str(time.time()),
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

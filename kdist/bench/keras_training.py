@@ -11,13 +11,15 @@ from ..models import WideResNet
 from .workload import CLASSES, IMAGE_SHAPE, Workload, random_images
 
 
-class _Epoch(keras.callbacks.Callback):
+class Epoch(keras.callbacks.Callback):
     """Measures the seconds of an epoch, without the beginning and the end of `fit`."""
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Start the clock."""
         self.start = time.perf_counter()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Read it."""
         self.seconds = time.perf_counter() - self.start
 
 
@@ -27,6 +29,18 @@ def stock(
     """Train with stock Keras; with several replicas, batch norm is synchronized."""
     if replicas == 1:
         return _training(contextlib.nullcontext(), depth, width, batch, steps, **options)
+
+    def synchronized(**names: Any) -> Any:
+        return keras.layers.BatchNormalization(
+            momentum=0.9, epsilon=1e-5, synchronized=True, **names
+        )
+
+    scope = stock_strategy(replicas).scope()
+    return _training(scope, depth, width, batch, steps, batch_norm=synchronized, **options)
+
+
+def stock_strategy(replicas: int) -> Any:
+    """Make a `tf.distribute.MirroredStrategy`, of GPUs or of the CPU's logical devices."""
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
@@ -34,19 +48,10 @@ def stock(
         cpu = tf.config.list_physical_devices("CPU")[0]
         parts = [tf.config.LogicalDeviceConfiguration()] * replicas
         tf.config.set_logical_device_configuration(cpu, parts)
-    strategy = tf.distribute.MirroredStrategy(
+    return tf.distribute.MirroredStrategy(
         [f"{'gpu' if gpus else 'cpu'}:{index}" for index in range(replicas)],
         # TensorFlow's collectives do not work on logical CPUs.
         None if gpus else tf.distribute.ReductionToOneDevice(),
-    )
-
-    def synchronized(**names: Any) -> Any:
-        return keras.layers.BatchNormalization(
-            momentum=0.9, epsilon=1e-5, synchronized=True, **names
-        )
-
-    return _training(
-        strategy.scope(), depth, width, batch, steps, batch_norm=synchronized, **options
     )
 
 
@@ -132,8 +137,8 @@ def _fitting(model: keras.Model, images: Any, labels: Any, batch: int, **options
         metrics=["accuracy"],
         **options,
     )
-    epoch = _Epoch()
-    data = _batches(images, labels, batch)
+    epoch = Epoch()
+    data = cached_batches(images, labels, batch)
 
     def turn() -> float:
         model.fit(data, callbacks=[epoch], verbose=0, shuffle=False)
@@ -142,11 +147,11 @@ def _fitting(model: keras.Model, images: Any, labels: Any, batch: int, **options
     return Workload(work=turn, facts={"images": len(images), "batch": batch})
 
 
-def _batches(images: Any, labels: Any, batch: int) -> Any:
+def cached_batches(x: Any, y: Any, batch: int) -> Any:
+    """Make a dataset whose batches are cached: the input pipeline has a separate benchmark."""
     import tensorflow as tf
 
-    # All batches are cached: the input pipeline has a separate benchmark.
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch)
+    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(batch)
     return data.cache().prefetch(tf.data.AUTOTUNE).with_options(options)

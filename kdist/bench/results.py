@@ -10,15 +10,17 @@ from typing import Any
 from ..analysis.spread import format_spread
 from ..atomic_files import atomic_write
 from ..performance.hardware import machine
-from .benchmarks import MATMUL, Benchmark, Comparison
+from .benchmark import Benchmark, Comparison, Quantity
+from .benchmarks import MATMUL
 from .driver import Outcome, fastest
 
 FORMAT = 1
+_UNITS = ("images", "samples", "operations")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """The ratio of the speeds of two candidates.
+    """The ratio of two candidates.
 
     Args:
         name: The candidate.
@@ -26,7 +28,9 @@ class Ratio:
         median: The median of the ratios of the rounds.
         least: The smallest of them.
         most: The largest of them.
-        goal: The smallest acceptable ratio; `None` if there is no goal.
+        goal: The smallest acceptable ratio of speeds, or the largest of another quantity; `None` if
+            there is no goal.
+        of: Of which quantity.
     """
 
     name: str
@@ -35,6 +39,7 @@ class Ratio:
     least: float
     most: float
     goal: float | None
+    of: Quantity = "speed"
 
 
 def ratio(comparison: Comparison, outcomes: Mapping[str, Outcome]) -> Ratio | None:
@@ -43,9 +48,16 @@ def ratio(comparison: Comparison, outcomes: Mapping[str, Outcome]) -> Ratio | No
     if not bases or not outcomes[comparison.name].seconds:
         return None
     one, base = outcomes[comparison.name], outcomes[bases[0]]
-    # Candidates may do different amounts of work per turn, such as numbers of images.
-    scale = amount(one) / amount(base)
-    ratios = [scale * b / a for a, b in zip(one.seconds, base.seconds, strict=False)]
+    if comparison.of == "memory":
+        if not one.peak_mib or not base.peak_mib:
+            return None
+        ratios = [one.peak_mib / base.peak_mib]
+    elif comparison.of == "seconds":
+        ratios = [a / b for a, b in zip(one.seconds, base.seconds, strict=False)]
+    else:
+        # Candidates may do different amounts of work per turn, such as numbers of images.
+        scale = amount(one) / amount(base)
+        ratios = [scale * b / a for a, b in zip(one.seconds, base.seconds, strict=False)]
     return Ratio(
         name=comparison.name,
         base=bases[0],
@@ -53,12 +65,13 @@ def ratio(comparison: Comparison, outcomes: Mapping[str, Outcome]) -> Ratio | No
         least=min(ratios),
         most=max(ratios),
         goal=comparison.goal,
+        of=comparison.of,
     )
 
 
 def amount(outcome: Outcome) -> float:
-    """Return the work of a turn: the number of images or operations."""
-    return float(outcome.facts.get("images") or outcome.facts.get("operations") or 1)
+    """Return the work of a turn: the number of images, samples or operations."""
+    return float(next((outcome.facts[unit] for unit in _UNITS if outcome.facts.get(unit)), 1))
 
 
 def as_json(benchmark: Benchmark, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
@@ -66,6 +79,7 @@ def as_json(benchmark: Benchmark, outcomes: Mapping[str, Outcome]) -> dict[str, 
     ratios = (ratio(comparison, outcomes) for comparison in benchmark.comparisons)
     return {
         "title": benchmark.title,
+        "measured": benchmark.measured,
         "outcomes": {name: dataclasses.asdict(outcome) for name, outcome in outcomes.items()},
         "ratios": [dataclasses.asdict(one) for one in ratios if one],
     }
@@ -87,27 +101,35 @@ def table(benchmarks: Iterable[Mapping[str, Any]]) -> str:
     """Format the speeds and ratios of every benchmark as Markdown."""
     lines: list[str] = []
     for benchmark in benchmarks:
+        seconds = benchmark.get("measured", "work") != "work"
         lines += [
             "",
             f"**{benchmark['title']}**",
             "",
-            "| | per second | utilization | memory, MiB |",
+            "| | seconds | | memory, MiB |"
+            if seconds
+            else "| | per second | utilization | memory, MiB |",
             "| --- | --- | --- | --- |",
         ]
-        lines += [_speed_row(name, benchmark["outcomes"]) for name in benchmark["outcomes"]]
+        outcomes = benchmark["outcomes"]
+        lines += [_speed_row(name, outcomes, seconds=seconds) for name in outcomes]
         if benchmark["ratios"]:
-            lines += ["", "| ratio of speeds, median (min to max) | | goal |"]
+            lines += ["", "| ratio, median (min to max) | | goal |"]
             lines += ["| --- | --- | --- |"]
             lines += [_ratio_row(one) for one in benchmark["ratios"]]
     return "\n".join(lines[1:])
 
 
-def _speed_row(name: str, outcomes: Mapping[str, Mapping[str, Any]]) -> str:
+def _speed_row(
+    name: str, outcomes: Mapping[str, Mapping[str, Any]], *, seconds: bool = False
+) -> str:
     outcome = outcomes[name]
     if not outcome["seconds"]:
         return f"| {name} | skipped: {outcome['skipped']} | | |"
     done = _per_second(outcome)
-    speed = f"{done / 1e9:,.0f} GFLOP" if name == MATMUL else f"{done:,.0f} images"
+    speed = f"{done / 1e9:,.0f} GFLOP" if name == MATMUL else f"{done:,.0f} {_unit(outcome)}"
+    if seconds:
+        speed = f"{statistics.median(outcome['seconds']):.1f}"
     # The network's FLOPs relative to those of a matrix product in the same benchmark (MFU:
     # Chowdhery et al. 2022, "PaLM", appendix B).
     flops = next((o["facts"]["flops_per_image"] for o in outcomes.values() if _counted(o)), None)
@@ -123,12 +145,17 @@ def _per_second(outcome: Mapping[str, Any]) -> float:
     return amount(Outcome(facts=outcome["facts"])) / seconds
 
 
+def _unit(outcome: Mapping[str, Any]) -> str:
+    return "samples" if "samples" in outcome["facts"] else "images"
+
+
 def _counted(outcome: Mapping[str, Any]) -> bool:
     return bool(outcome["facts"].get("flops_per_image"))
 
 
 def _ratio_row(one: Mapping[str, Any]) -> str:
-    goal = "" if one["goal"] is None else f"{one['goal']:g}"
+    of = one.get("of", "speed")
+    goal = "" if one["goal"] is None else f"{'≥' if of == 'speed' else '≤'} {one['goal']:g}"
     ends = {"median": one["median"], "low": one["least"], "high": one["most"]}
-    spread = format_spread(ends, ".2f")
-    return f"| {one['name']} : {one['base']} | {spread} | {goal} |"
+    spread = f"{one['median']:.2f}" if of == "memory" else format_spread(ends, ".2f")
+    return f"| {of}, {one['name']} : {one['base']} | {spread} | {goal} |"

@@ -13,23 +13,24 @@ from ..input_files import parse_json, read_text
 from ..performance.links import Link
 from ..performance.step_time import StepTime, predict_step
 from . import results
+from .benchmark import Benchmark
 from .benchmarks import (
     COMPILED,
     EAGER,
     JAX,
     KERAS,
     ONE,
-    Benchmark,
     batch_sweep,
     inputs,
     tiny,
     training,
 )
 from .driver import fastest, run_benchmark
+from .network_benchmarks import first_steps, inference_benchmarks, network_benchmarks
 
 DEPTH, BATCH = 16, 128
 WIDTHS = (1, 4)
-SWEEP_ROUNDS = 3
+SWEEP_ROUNDS, FEW_ROUNDS, START_ROUNDS = 3, 5, 2
 
 
 def bench(
@@ -76,6 +77,11 @@ def bench(
         best = fastest(outcomes, [KERAS, ONE, EAGER, COMPILED, JAX], count=2)
         for benchmark in batch_sweep(best, DEPTH, WIDTHS[0]):
             run(benchmark, SWEEP_ROUNDS)
+        for benchmark in (*network_benchmarks(), *inference_benchmarks()):
+            run(benchmark, FEW_ROUNDS)
+        start, first_fit = first_steps()
+        run(start, START_ROUNDS)
+        run(first_fit, 1)  # TensorFlow takes over a minute to trace stock Keras's
     announce(f"Written: {path}")
     return results.table(done)
 

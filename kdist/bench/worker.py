@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from .driver import STARTED
 from .workload import Unavailable
 from .workloads import WORKLOADS
 
@@ -30,6 +31,7 @@ def main() -> None:
         start = time.perf_counter()
         workload.work()
         first = time.perf_counter() - start
+        since_start = time.time() - float(os.environ[STARTED])
         for _ in range(_WARM_UPS - 1):
             workload.work()
     except Unavailable as reason:
@@ -38,7 +40,11 @@ def main() -> None:
     except Exception as error:
         send(failed=f"{type(error).__name__}: {error}")
         return
-    send(facts={**workload.facts, "first_seconds": first, "versions": _versions()})
+    seconds = {"first_seconds": first, "start_seconds": since_start}
+    send(
+        facts={**workload.facts, **seconds, "versions": _versions()},
+        peak_mib=peak_mib(),
+    )
     for _ in sys.stdin:
         try:
             send(seconds=workload.work(), peak_mib=peak_mib())

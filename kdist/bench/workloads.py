@@ -27,6 +27,20 @@ def kdist(**settings: Any) -> Workload:
     return distributed(**settings)
 
 
+def stock_network(**settings: Any) -> Workload:
+    """A network of `networks.py` in stock Keras."""
+    from .network_runs import stock_network as run
+
+    return run(**settings)
+
+
+def kdist_network(**settings: Any) -> Workload:
+    """A network of `networks.py` in kdist."""
+    from .network_runs import kdist_network as run
+
+    return run(**settings)
+
+
 def tiny(**settings: Any) -> Workload:
     """Two dense layers."""
     from .keras_training import dense
@@ -81,6 +95,8 @@ WORKLOADS: dict[str, Callable[..., Workload]] = {
         keras,
         keras_on_jax,
         kdist,
+        stock_network,
+        kdist_network,
         tiny,
         torch,
         matmul,

@@ -3,14 +3,17 @@ import sys
 
 import pytest
 from kdist.bench import driver
-from kdist.bench.benchmarks import KERAS, ONE, Benchmark, Candidate, tiny
+from kdist.bench.benchmark import Benchmark, Candidate
+from kdist.bench.benchmarks import KERAS, ONE, tiny
 
 # Speaks a worker's protocol without TensorFlow, and notes each of its turns in a file.
 WORKER = """
 import json, sys
 name, notes, end = sys.argv[1:]
 said = {"skip": {"skipped": "no library"}, "fail": {"failed": "ValueError: no"}}
-print(json.dumps(said.get(end, {"facts": {"images": 10}})), flush=True)
+print(name, "starts", file=open(notes + "-starts", "a"))
+facts = {"images": 10, "start_seconds": 7.5}
+print(json.dumps(said.get(end, {"facts": facts, "peak_mib": 4})), flush=True)
 turns = 0
 for _ in sys.stdin if end not in said else ():
     turns += 1
@@ -33,12 +36,12 @@ def benchmark(monkeypatch, tmp_path):
 
     monkeypatch.setattr(driver, "command", command)
 
-    def run(rounds=4, **ends):
+    def run(rounds=4, measured="work", **ends):
         candidates = [
             Candidate(name=name, workload="", settings={"end": end}) for name, end in ends.items()
         ]
         lines = []
-        benchmark = Benchmark(title="benchmark", candidates=candidates)
+        benchmark = Benchmark(title="benchmark", candidates=candidates, measured=measured)
         outcomes = driver.run_benchmark(benchmark, rounds=rounds, announce=lines.append)
         return outcomes, lines, notes.read_text().split()
 
@@ -49,7 +52,7 @@ def test_every_other_round_goes_backwards(benchmark):
     outcomes, _, turns = benchmark(a="", b="", c="")
     assert "".join(turns) == "abccbaabccba"
     assert outcomes["b"].seconds == [1, 2, 3, 4]
-    assert outcomes["b"].facts == {"images": 10}
+    assert outcomes["b"].facts == {"images": 10, "start_seconds": 7.5}
     assert outcomes["b"].peak_mib == 5
     assert outcomes["b"].skipped == ""
 
@@ -68,6 +71,17 @@ def test_a_candidate_that_dies_does_not_stop_the_others(benchmark):
     assert turns == ["a", "b", "b", "b", "b"]
     assert outcomes["a"].skipped == "its process ended with exit code 3"
     assert len(outcomes["b"].seconds) == 4
+
+
+def test_a_process_for_each_turn(benchmark, tmp_path):
+    outcomes, lines, turns = benchmark(rounds=2, measured="start", a="", b="fail", c="")
+    assert turns == []
+    starts = (tmp_path / "notes-starts").read_text().split()[::2]
+    assert starts == ["a", "b", "c", "c", "a"]
+    assert outcomes["a"].seconds == outcomes["c"].seconds == [7.5, 7.5]
+    assert outcomes["a"].peak_mib == 4
+    assert (outcomes["b"].seconds, outcomes["b"].skipped) == ([], "ValueError: no")
+    assert "  b skipped: ValueError: no" in lines
 
 
 def test_a_benchmark_of_nobody_has_no_rounds(benchmark):

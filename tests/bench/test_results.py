@@ -5,8 +5,10 @@ import os
 import pytest
 from kdist.bench import results
 from kdist.bench import run as bench_run
-from kdist.bench.benchmarks import MATMUL, Benchmark, Comparison, batch_sweep, training
+from kdist.bench.benchmark import Benchmark, Comparison
+from kdist.bench.benchmarks import MATMUL, batch_sweep, inputs, tiny, training
 from kdist.bench.driver import Outcome
+from kdist.bench.network_benchmarks import first_steps, inference_benchmarks, network_benchmarks
 from kdist.errors import UserError
 
 
@@ -29,6 +31,16 @@ def test_the_fastest_base_counts():
     outcomes = {"a": outcome(1), "b": outcome(4), "c": outcome(2), "d": Outcome(skipped="no")}
     one = results.ratio(Comparison(name="a", bases=("b", "c", "d")), outcomes)
     assert (one.base, one.median) == ("c", 2)
+
+
+def test_memory_and_seconds_are_better_if_smaller():
+    outcomes = {"a": outcome(3, 1, peak_mib=90), "b": outcome(2, 2, peak_mib=100)}
+    memory = results.ratio(Comparison(name="a", bases=("b",), of="memory"), outcomes)
+    assert (memory.median, memory.least, memory.most) == (0.9, 0.9, 0.9)
+    seconds = results.ratio(Comparison(name="a", bases=("b",), of="seconds"), outcomes)
+    assert (seconds.median, seconds.least, seconds.most) == (1, 0.5, 1.5)
+    outcomes["a"].peak_mib = None  # not Linux
+    assert results.ratio(Comparison(name="a", bases=("b",), of="memory"), outcomes) is None
 
 
 @pytest.mark.parametrize("missing", ["a", "b"])
@@ -62,13 +74,53 @@ TABLE = """**a comparison**
 | c | skipped: no library | | |
 | matrix product | 2 GFLOP |  |  |
 
-| ratio of speeds, median (min to max) | | goal |
+| ratio, median (min to max) | | goal |
 | --- | --- | --- |
-| a : b | 2.00 (2.00 to 2.00) | 3 |"""
+| speed, a : b | 2.00 (2.00 to 2.00) | ≥ 3 |"""
 
 
 def test_the_table(benchmarks):
     assert results.table(benchmarks) == TABLE
+
+
+def test_the_table_of_seconds():
+    benchmark = Benchmark(
+        title="the first step",
+        candidates=[],
+        comparisons=[
+            Comparison(name="a", bases=("b",), goal=0.7, of="seconds"),
+            Comparison(name="a", bases=("b",), of="memory"),
+        ],
+        measured="start",
+    )
+    outcomes = {
+        "a": outcome(4, 6, peak_mib=300),
+        "b": outcome(10, 12, peak_mib=400),
+        "c": Outcome(skipped="no library"),
+    }
+    assert results.table([results.as_json(benchmark, outcomes)]).splitlines() == [
+        "**the first step**",
+        "",
+        "| | seconds | | memory, MiB |",
+        "| --- | --- | --- | --- |",
+        "| a | 5.0 |  | 300 |",
+        "| b | 11.0 |  | 400 |",
+        "| c | skipped: no library | | |",
+        "",
+        "| ratio, median (min to max) | | goal |",
+        "| --- | --- | --- |",
+        "| seconds, a : b | 0.45 (0.40 to 0.50) | ≤ 0.7 |",
+        "| memory, a : b | 0.75 |  |",
+    ]
+
+
+def test_a_file_written_before_there_were_quantities_is_shown():
+    with_speeds_only = {
+        "title": "old",
+        "outcomes": {"a": dataclasses.asdict(outcome(1))},
+        "ratios": [{"name": "a", "base": "a", "median": 1, "least": 1, "most": 1, "goal": None}],
+    }
+    assert results.table([with_speeds_only]).endswith("| speed, a : a | 1.00 (1.00 to 1.00) |  |")
 
 
 def test_a_written_file_shows_the_same_table(benchmarks, tmp_path):
@@ -148,6 +200,11 @@ def test_comparisons_are_among_those_who_run():
         training(16, 1, 128, 4),
         training(16, 4, 128, 1),
         training(10, 1, 64, 2, quick=True),
+        tiny(),
+        inputs(),
+        *network_benchmarks(),
+        *inference_benchmarks(),
+        *first_steps(),
     ):
         names = {candidate.name for candidate in benchmark.candidates}
         assert all({one.name, one.bases[0]} <= names for one in benchmark.comparisons)

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from kdist.bench import input_pipelines
+from kdist.bench.networks import NETWORKS
 from kdist.bench.workload import Unavailable
 from kdist.bench.workloads import WORKLOADS
 from kdist.models import WideResNet
@@ -34,6 +35,29 @@ def test_without_batch_norm_nothing_else_is_missing():
     norms = [x for x in model.layers if isinstance(x, keras.layers.BatchNormalization)]
     affine = sum(int(np.prod(w.shape)) for layer in norms for w in layer.trainable_weights)
     assert workload.facts["gradient_bytes"] == 4 * (77_898 - affine)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_other_networks_are_the_same_in_stock_keras_and_kdist(name):
+    """The network of a candidate trains, and has as many weights whoever makes it."""
+    network = NETWORKS[name]
+    x, y = network.data(6)
+    again, _ = network.data(6)
+    assert np.array_equal(x, again)
+    assert len(x) == len(y) == 6
+    assert network.make().output_shape == (None, 10)
+    if name not in ("lstm", "table"):  # the others take long to trace
+        return
+    for kind in ("stock_network", "kdist_network"):
+        workload = WORKLOADS[kind](network=name, batch=3, steps=2)
+        assert workload.work() > 0
+        assert workload.facts["samples"] == 6
+
+
+@pytest.mark.parametrize("task", ["evaluate", "predict"])
+def test_inference_is_timed(task):
+    workload = WORKLOADS["kdist_network"](network="table", batch=3, steps=2, task=task)
+    assert workload.work() > 0
 
 
 def test_torch_has_the_same_network():
