@@ -36,7 +36,7 @@ def train(
     ] = False,
     settings: Annotated[TrainOptions, Parameter(name="*")] = _NONE_GIVEN,
 ) -> int:
-    """Train a WideResNet on Fashion-MNIST or CIFAR-10."""
+    """Train a network on Fashion-MNIST or CIFAR-10."""
     chosen = read_files(recipe, config)
     if resume is not None and config_from_wandb:
         raise UserError("--resume has the run's own settings: remove --config-from-wandb")

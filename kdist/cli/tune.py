@@ -32,12 +32,12 @@ _TRIAL = _TRIAL_OPTIONS()
 def tune(
     model: Annotated[
         str | None,
-        Parameter(help="FILE.py:FUNCTION with a build(hp) of yours; by default the WideResNet."),
+        Parameter(help="FILE.py:FUNCTION with a build(hp) of yours; by default that of --network."),
     ] = None,
     /,
     *,
     space: Annotated[
-        str | None, Parameter(help="Search space, TOML or JSON; by default one for the WideResNet.")
+        str | None, Parameter(help="Search space, TOML or JSON; by default one for --network.")
     ] = None,
     config: ConfigFile = None,
     search: Annotated[SearchOptions, Parameter(name="*")] = _SEARCH,

@@ -11,7 +11,7 @@ import numpy as np
 from .. import layers, optimizers, schedules
 from ..checkpoints.export import import_classes, restore_weights
 from ..checkpoints.generation import Generation
-from ..data import ImageData, Standardization, evaluation_batches
+from ..data import ImageData, evaluation_batches
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
 from ..training.config import TrainConfig
@@ -19,6 +19,7 @@ from ..training.model import make_model
 from ..training.pipelines import load_data
 from ..training.plan import make_plan
 from ..training.precision import precision_scope
+from ..training.preprocessing import preprocessing
 from .evaluation import Evaluation
 from .options import Views
 from .saved_model import SavedModel
@@ -51,6 +52,7 @@ class Evaluator:
         self._views = views
         self._averaged = averaged
         self._data: ImageData = load_data(config, announce=announce)
+        self._prepared = preprocessing(config, self._data)
         self._strategy = MirroredStrategy(replicas=config.replicas)
         self._plan = make_plan(config, replicas=self._strategy.num_replicas_in_sync)
         self._of_run: tuple[keras.Model, keras.Model] | None = None
@@ -113,7 +115,7 @@ class Evaluator:
         loss = getattr(model, "loss", None) or _usual_loss(model)
         with self._strategy.scope():
             if self._views == "mirror":
-                images = keras.Input(self._data.image_shape)
+                images = keras.Input(self._prepared.image_shape)
                 both = [model(images), model(keras.ops.flip(images, axis=2))]
                 # In mixed precision, too, the probabilities stay in full precision.
                 mean = keras.layers.Average(dtype=both[0].dtype)(both)
@@ -122,7 +124,7 @@ class Evaluator:
         return model
 
     def _check_shapes(self, model: keras.Model) -> None:
-        expected = (tuple(self._data.image_shape), self._data.classes)
+        expected = (self._prepared.image_shape, self._data.classes)
         with _unknown_shapes_are_tried():
             taken, given = model.input_shape[1:], model.output_shape[-1]
             if not _fits(taken, expected[0]) or given != expected[1]:
@@ -137,10 +139,10 @@ class Evaluator:
         if _takes_one_hot(model.loss):
             labels = np.eye(self._data.classes)[labels]
         return evaluation_batches(
-            self._data.test_images,
+            self._prepared.evaluated(self._data.test_images),
             labels,
             batch_size=self._plan.validation_batch,
-            standardization=Standardization.of(self._data.train_images),
+            standardization=self._prepared.standardization,
         )
 
 

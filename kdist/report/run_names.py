@@ -12,6 +12,7 @@ from ..runs.run_record import RunRecord
 from ..runs.text import sanitize_text
 from ..sweep.sweep_record import SweepRecord
 from ..training.model_name import model_name
+from ..training.networks import SIZES
 from .csv_measurements import CsvMeasurements
 from .search_record import SearchRecord
 from .settings_diff import DERIVED, settings_of
@@ -69,7 +70,8 @@ def _about(run: RunRecord) -> dict[str, str]:
     about = {"model": model_name(run.settings)}
     about |= {name: settings[name] for name in _FIRST if name in settings}
     # What follows from other settings says nothing new.
-    others = {k: v for k, v in settings.items() if k not in {"depth", "width"} | DERIVED}
+    in_name = SIZES | {"network"}
+    others = {k: v for k, v in settings.items() if k not in in_name | DERIVED}
     return about | others
 
 

@@ -10,6 +10,7 @@ from ..optimizers.factory import check_momentum
 from ..schedules.lab import LAB_EPOCHS
 from ..tracking.names import check_options, first_and_last_step, tracker_names
 from .fields import check_fields
+from .networks import NETWORKS, SPECIFIC
 from .settings import (
     SHAREABLE,
     Batches,
@@ -82,6 +83,8 @@ class TrainConfig(
         Raises:
             UserError: There is one.
         """
+        self._check_idle_of_network()
+        self._check_idle_of_augmentation()
         if self.ema_warmup and self.ema_momentum is None:
             raise UserError(
                 "ema_warmup=True does nothing without a moving average of the weights: pass"
@@ -100,6 +103,30 @@ class TrainConfig(
                 raise UserError(
                     f"{given} does nothing with schedule={self.schedule}: remove it, or pass"
                     " schedule=exponential"
+                )
+
+    def _check_idle_of_network(self) -> None:
+        for name in sorted(SPECIFIC - NETWORKS[self.network].settings):
+            if getattr(self, name) != getattr(Model, name):
+                suitable = [key for key, one in NETWORKS.items() if name in one.settings]
+                raise UserError(
+                    f"{name}={getattr(self, name)} does nothing with network={self.network}: remove"
+                    f" it, or pass network={' or '.join(suitable)}"
+                )
+
+    def _check_idle_of_augmentation(self) -> None:
+        if self.augmentation == "shift":
+            return
+        if not self.augment:
+            raise UserError(
+                f"augment=False turns off what augmentation={self.augmentation} asks for: remove"
+                " one of them"
+            )
+        for name in ("shift", "whole_pixels"):
+            if getattr(self, name) != getattr(Data, name):
+                raise UserError(
+                    f"{name}={getattr(self, name)} does nothing with"
+                    f" augmentation={self.augmentation}: remove it, or pass augmentation=shift"
                 )
 
     @property

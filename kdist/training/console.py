@@ -13,13 +13,18 @@ from ..performance.hardware import device_names
 from ..runs.run_folder import RunFolder
 from ..runs.text import count
 from .config import TrainConfig
+from .model_name import model_name
+from .networks import SIZES
 from .plan import TrainPlan
 
 if TYPE_CHECKING:
     from .result import TrainResult
 
 # The rows above the settings that differ from their defaults.
-_SHOWN = {"replicas", "batch_size", "base_lr", "lr_rule", "depth", "width", "epochs", "run_dir"}
+_SHOWN = {
+    *("replicas", "batch_size", "base_lr", "lr_rule", "epochs", "run_dir", "network"),
+    *SIZES,
+}
 # A file has no width of its own: lines are not broken.
 _WIDE = 1000
 
@@ -39,7 +44,7 @@ def settings_lines(
     rows = {
         "devices": f"{', '.join(devices)} ({hardware})",
         "replicas": f"{plan.replicas}",
-        "model": f"WideResNet-{config.depth}-{config.width}",
+        "model": model_name(config.to_dict()),
         "global batch": f"{plan.global_batch} ({_per_replica(plan)} per replica)",
         "learning rate": f"{plan.learning_rate:g} ({config.base_lr:g} for one replica, rule"
         f" {config.lr_rule})",

@@ -6,7 +6,9 @@ from ..data import ImageData
 from ..optimizers.factory import l2_factor, make_optimizer
 from ..runs.run_folder import RunFolder
 from .config import TrainConfig
+from .networks import NETWORKS
 from .plan import TrainPlan
+from .preprocessing import seen_shape
 from .schedule import run_schedule
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 def make_model(
     config: TrainConfig, data: ImageData, strategy: "ExactStrategy", plan: TrainPlan
 ) -> "keras.Model":
-    """Make and compile the WideResNet described by `config`, in the strategy's scope.
+    """Make and compile the network described by `config`, in the strategy's scope.
 
     Args:
         config: The settings.
@@ -28,17 +30,13 @@ def make_model(
     """
     import keras
 
-    from ..models import WideResNet
-
     model = strategy.build(
-        lambda: WideResNet(
-            config.depth,
-            config.width,
-            input_shape=data.image_shape,
+        lambda: NETWORKS[config.network].build(
+            config,
+            input_shape=seen_shape(config, data.image_shape),
             classes=data.classes,
-            stem_pool=config.stem_pool,
-            dropout=config.dropout,
             weight_decay=l2_factor(config.optimizer, config.wd),
+            classifier_activation="softmax",
         )
     )
     steps = plan.steps_per_epoch(len(data.train_images))

@@ -3,18 +3,22 @@
 from collections.abc import Mapping
 from typing import Any
 
+from .fields import field_names
+from .networks import NETWORKS
 from .settings import Model
 
 
 def model_name(settings: Mapping[str, Any]) -> str:
-    """Name the WideResNet of these settings after its depth and width.
+    """Name the network of these settings.
 
     Args:
         settings: As in `config.json`; what is missing has its default.
 
     Example:
-        >>> model_name({"depth": 10, "width": 1})
-        'WRN-10-1'
+        >>> model_name({"depth": 10, "width": 1}), model_name({"network": "resnet9"})
+        ('WRN-10-1', 'ResNet9-64')
     """
-    depth, width = (settings.get(name, getattr(Model, name)) for name in ("depth", "width"))
-    return f"WRN-{depth}-{width}"
+    known = {name: settings.get(name, getattr(Model, name)) for name in field_names(Model)}
+    # A folder may be of a later version.
+    network = {str(name): one for name, one in NETWORKS.items()}.get(str(known["network"]))
+    return str(known["network"]) if network is None else network.named(known)

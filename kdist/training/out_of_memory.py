@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from ..data import ImageData
 from ..errors import TrainingError
 from .config import TrainConfig
+from .model_name import model_name
 
 # Weights, their gradients, and what an optimizer keeps or works with.
 _COPIES_OF_WEIGHTS = 3
 # Of every convolution: its output, and those of batch norm and ReLU.
 _TENSORS_OF_A_CONVOLUTION = 3
+
+# Of the other networks, about: whose outputs training keeps, and validation does not.
+_LAYERS = 8
 
 # What a GPU without memory says under other names.
 _WORDS = re.compile(r"out of memory|OOM|Dst tensor is not initialized|failed to allocate", re.I)
@@ -42,12 +46,17 @@ def explain_out_of_memory(config: TrainConfig, data: ImageData) -> Iterator[None
             raise
         sizes = memory_by_setting(config, data.image_shape)
         can_be_less = [name for name in sizes if getattr(config, name) > 1]
-        name = max(can_be_less, key=lambda setting: sizes[setting], default="depth")
+        name = max(can_be_less, key=lambda setting: sizes[setting], default=_smallest(config))
         raise TrainingError(
             f"out of memory: lower --{name.replace('_', '-')}, which is {getattr(config, name)} and"
-            f" takes most of it (WRN-{config.depth}-{config.width}, {config.batch_size} training"
+            f" takes most of it ({model_name(config.to_dict())}, {config.batch_size} training"
             f" and {config.val_batch_size} validation images per replica)"
         ) from error
+
+
+def _smallest(config: TrainConfig) -> str:
+    """What there is to lower where all else is 1."""
+    return "depth" if config.network == "wide_resnet" else "val_batch_size"
 
 
 def memory_by_setting(config: TrainConfig, image_shape: tuple[int, ...]) -> dict[str, float]:
@@ -60,8 +69,11 @@ def memory_by_setting(config: TrainConfig, image_shape: tuple[int, ...]) -> dict
         image_shape: Height, width and channels of an image.
 
     Returns:
-        Numbers of `batch_size`, `val_batch_size` and `width`.
+        Numbers of `batch_size`, `val_batch_size` and, of a WideResNet, `width`; of other networks
+        only the batches are compared.
     """
+    if config.network != "wide_resnet":
+        return {"batch_size": _LAYERS * config.batch_size, "val_batch_size": config.val_batch_size}
     height, breadth = image_shape[:2]
     convolutions = (config.depth - 4) // 3  # of each stage
     pooled = 4 if config.stem_pool else 1

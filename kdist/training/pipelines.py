@@ -9,6 +9,7 @@ from ..data import ImageData
 from ..data.datasets import DATASETS
 from .config import TrainConfig
 from .plan import TrainPlan
+from .preprocessing import preprocessing
 
 
 def load_data(config: TrainConfig, *, announce: Callable[[str], None] = print) -> ImageData:
@@ -36,26 +37,26 @@ def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tup
     Returns:
         Two `tf.data.Dataset`s of (images, labels); with label smoothing the labels are one-hot.
     """
-    from ..data import Standardization, evaluation_batches, training_batches
+    from ..data import evaluation_batches, training_batches
 
     def labels(of_images: Any) -> Any:  # Keras smooths one-hot labels only
         return np.eye(data.classes)[of_images] if config.label_smoothing else of_images
 
-    standardization = Standardization.of(data.train_images)
+    prepared = preprocessing(config, data)
     training = training_batches(
         data.train_images,
         labels(data.train_labels),
         batch_size=plan.global_batch,
         seed=config.seed,
-        standardization=standardization,
-        augment=config.augment,
+        standardization=prepared.standardization,
+        augment=prepared.augment,
         shift=config.shift,
         whole_pixels=config.whole_pixels,
     )
     validation = evaluation_batches(
-        data.test_images,
+        prepared.evaluated(data.test_images),
         labels(data.test_labels),
         batch_size=plan.validation_batch,
-        standardization=standardization,
+        standardization=prepared.standardization,
     )
     return training, validation

@@ -44,7 +44,7 @@ def train(
     ablate: Collection[str] = (),
     resume: bool = False,
 ) -> TrainResult:
-    """Train a WideResNet with the settings in `config`.
+    """Train a network with the settings in `config`.
 
     Args:
         config: The settings.

@@ -14,6 +14,7 @@ from ..data.datasets import MOST_IMAGES, DatasetName
 from ..optimizers.factory import OptimizerName
 from ..scaling import Rule
 from .fields import Folder, Repeatable, field_names, folder_names
+from .networks import NetworkName
 from .precision import Precision
 
 # No run has a million epochs, steps between two lines, or trials: a mistyped number is refused at
@@ -26,7 +27,9 @@ BatchSize = Annotated[int, Ge(1), Le(MOST_IMAGES)]
 # in He et al. 2016, "Identity Mappings". 16 layers of width 200 have 7 billion weights.
 Depth = Annotated[int, Ge(10), Le(1000)]
 Width = Annotated[int, Ge(1), Le(200)]
+Channels = Annotated[int, Ge(1), Le(1024)]
 Share = Annotated[float, Ge(0), Lt(1)]
+Augmentation = Literal["shift", "crop", "towers", "course"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,8 +41,13 @@ class Data:
         data_dir: Folder with the files of the data set: the four of Fashion-MNIST, or the six of
             CIFAR-10 or their archive.
         subset: Train on this many images only (the first ones), and test on at most as many.
-        augment: Randomly flip and shift the training images.
-        shift: Largest shift, as a fraction of height and width.
+        augment: Randomly change the training images.
+        augmentation: How they are changed, beside flips: `shift`ed by a fraction of their size;
+            `crop`ped, reflected by 4 pixels beyond each edge; as the `towers` of TensorFlow's
+            CIFAR-10 tutorial were, cropped to 3/4 of height and width and of another contrast, each
+            image standardized; or as in the second lab of the `course`, rotated, sheared, scaled
+            and of other colors.
+        shift: Largest shift, as a fraction of height and width, of `augmentation=shift`.
         whole_pixels: Shift by whole pixels (the largest shift is rounded), which does not blur.
     """
 
@@ -47,6 +55,7 @@ class Data:
     data_dir: Folder | None = None
     subset: Count | None = None
     augment: bool = True
+    augmentation: Augmentation = "shift"
     shift: Share = 0.2
     whole_pixels: bool = False
 
@@ -56,15 +65,20 @@ class Model:
     """Model.
 
     Attributes:
+        network: The network; `cifar10_net` is the one of TensorFlow's CIFAR-10 tutorial.
         depth: Layers of the WideResNet, 6n + 4.
         width: Widening factor of the WideResNet.
-        stem_pool: Halve the images' height and width after the first convolution.
-        dropout: Fraction of the activations to drop inside each block.
-        wd: Factor of the L2 penalty on every kernel; weight decay with AdamW, NovoGrad and LARS.
+        channels: Channels of the first convolution of the ResNet-9.
+        stem_pool: Halve the images' height and width after the first convolution of the WideResNet.
+        dropout: Fraction of the activations to drop inside each block of the WideResNet.
+        wd: Factor of the L2 penalty on every kernel (of `cifar10_net`, of its two dense layers);
+            weight decay with AdamW, NovoGrad and LARS.
     """
 
+    network: NetworkName = "wide_resnet"
     depth: Depth = 16
     width: Width = 10
+    channels: Channels = 64
     stem_pool: bool = False
     dropout: Share = 0.01
     wd: Annotated[float, Ge(0)] = 5e-6

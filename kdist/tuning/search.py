@@ -10,6 +10,7 @@ from annotated_types import Ge, Le
 from ..errors import UserError
 from ..training.config import TrainConfig
 from ..training.fields import Folder, check_fields, field_names
+from ..training.networks import without_idle
 from ..training.settings import FOLDERS, Count, Output, Replicas, Stopping
 from .objective import check_time_budget, find_objective, full_name
 from .space import DEFAULT_SPACE, SearchSpace
@@ -109,7 +110,8 @@ class Search:
             if self.tuner == "hyperband" and "epochs" in (self.space or ()):
                 raise UserError("epochs cannot be tuned by Hyperband, which sets them itself")
             if self.space is None:
-                object.__setattr__(self, "space", DEFAULT_SPACE)
+                names = without_idle([*DEFAULT_SPACE], self.config.network)
+                object.__setattr__(self, "space", {name: DEFAULT_SPACE[name] for name in names})
             self.search_space()
             self._check_idle(IDLE)
         elif self.space is not None:

@@ -17,6 +17,7 @@ from ..training.settings import FOLDERS, Checkpoints, Output, Stopping
 #: Settings that cannot be tuned, and why.
 NOT_TUNED = {
     **dict.fromkeys(("dataset", "data_dir", "subset"), "all trials use the same data"),
+    "network": "each network has settings of its own: search one after the other",
     "replicas": "one strategy trains all trials",
     "seed": "the best seed is the luckiest, not the best setting",
     "validate": "every trial is validated",

@@ -6,6 +6,7 @@ from ..analysis.rank_correlation import importance
 from ..charts.figure import Figures
 from ..charts.search import COMPLETED, FAILED, MISSED, TrialPoint, search_figure
 from ..training.model_name import model_name
+from ..training.networks import NETWORKS, SIZES
 from .objective import find_objective
 from .search import Search
 from .search_results import TrialResult, log_sampled
@@ -41,11 +42,13 @@ def trials_figure(ident: str, trials: Sequence[TrialResult], search: Search) -> 
 
 
 def searched_model(search: Search) -> str:
-    """Name the model of a search: the user's function, or the WideResNet."""
+    """Name the model of a search: the user's function, or the network."""
     if search.model is not None:
         return search.model
-    tuned = {"depth", "width"} & set(search.space or ())
-    return "WideResNet" if tuned else model_name(search.config.to_dict())
+    tuned = SIZES & set(search.space or ())
+    if tuned:
+        return NETWORKS[search.config.network].title
+    return model_name(search.config.to_dict())
 
 
 def _numbers(trials: Sequence[TrialResult]) -> list[int]:

@@ -107,6 +107,13 @@ def test_the_defaults_are_the_labs():
         ({"run_dir": "a\0b"}, r"run_dir has to be a path in UTF-8 .* received 'a\\x00b'"),
         ({"log_dir": "\udcff"}, r"log_dir has to be a path in UTF-8 .* received '\\udcff'"),
         ({"data_dir": "\ud800"}, "data_dir has to be a path in UTF-8"),
+        ({"network": "vgg"}, "network has to be one of wide_resnet, cifar10_net, resnet9"),
+        ({"network": "resnet9", "depth": 10}, "depth=10 does nothing with network=resnet9"),
+        ({"network": "cifar10_net", "dropout": 0.1}, "pass network=wide_resnet"),
+        ({"channels": 16}, "channels=16 does nothing .* or pass network=resnet9"),
+        ({"augmentation": "crop", "shift": 0.1}, "shift=0.1 does nothing with augmentation=crop"),
+        ({"augmentation": "towers", "whole_pixels": True}, "pass augmentation=shift"),
+        ({"augmentation": "course", "augment": False}, "augment=False turns off what"),
     ],
 )
 def test_values_out_of_range_are_refused(values, words):
@@ -132,6 +139,7 @@ def test_what_may_be_shared_holds_no_path():
     assert not FOLDERS & set(shared)
     assert set(shared) == {
         *("dataset", "subset", "augment", "shift", "whole_pixels", "depth", "width", "stem_pool"),
+        *("augmentation", "network", "channels"),
         *("dropout", "wd", "replicas", "batch_size", "val_batch_size", "base_lr", "lr_rule"),
         *("optimizer", "momentum", "label_smoothing", "ema_momentum", "precision", "xla", "seed"),
         *("schedule", "decay_epochs", "decay_rate", "ema_warmup", "warmup_epochs", "epochs"),

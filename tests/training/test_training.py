@@ -47,7 +47,7 @@ def test_says_what_is_trained_on_what(run):
     assert re.fullmatch(r"CPU:0, CPU:1 \(.+\)", devices)
     assert start == {
         "replicas": "2",
-        "model": "WideResNet-10-1",
+        "model": "WRN-10-1",
         "global batch": "32 (16 per replica)",
         "learning rate": "0.02 (0.01 for one replica, rule linear)",
         "epochs": "2 at most",
