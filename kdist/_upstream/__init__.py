@@ -19,6 +19,7 @@ from .callback_attributes import (
     has_swapped_averages,
 )
 from .choose_data_source import array_sizes
+from .data_spec import batch_size_of
 from .ema_warm_up import averaging_optimizers, is_average_warmed_up, warm_up_average
 from .fit_data import FitData, FitDataset, attach
 from .fit_start import start_fit_at
@@ -112,6 +113,7 @@ __all__ = [
     "attached_counts",
     "averaged_variables",
     "averaging_optimizers",
+    "batch_size_of",
     "build_for_fit",
     "call_model",
     "check_no_inner_graph",

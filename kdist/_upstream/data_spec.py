@@ -19,10 +19,10 @@ def global_batch_of(iterator: Any, data_batch: Any) -> int | None:
     if peeked:
         return int(keras.tree.flatten(peeked[0])[0].shape[0])
     dataset = getattr(iterator.data_adapter, "_dataset", None)
-    return _batch_size(dataset) if isinstance(dataset, tf.data.Dataset) else None
+    return batch_size_of(dataset) if isinstance(dataset, tf.data.Dataset) else None
 
 
-def _batch_size(dataset: tf.data.Dataset) -> int | None:
+def batch_size_of(dataset: tf.data.Dataset) -> int | None:
     """Return the argument of `batch`; `element_spec` has it only with `drop_remainder=True`."""
     data = fit_data_of(dataset)
     if data is not None:
@@ -34,7 +34,7 @@ def _batch_size(dataset: tf.data.Dataset) -> int | None:
         return None
     # A dataset of scalars that is zipped with the batches, such as seeds, has no batch size.
     sources = [s for s in dataset._inputs() if kind != "Zip" or not _has_scalars_only(s)]
-    sizes = {_batch_size(source) for source in sources}
+    sizes = {batch_size_of(source) for source in sources}
     return sizes.pop() if len(sizes) == 1 else None
 
 

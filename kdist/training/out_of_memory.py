@@ -1,11 +1,11 @@
-"""Recognize that memory ran out, and say which setting to lower."""
+"""Say which setting to lower where memory ran out."""
 
 import contextlib
-import re
 from collections.abc import Iterator
 
 from ..data import ImageData
 from ..errors import TrainingError
+from ..performance.out_of_memory import is_out_of_memory
 from .config import TrainConfig
 from .model_name import model_name
 
@@ -13,23 +13,8 @@ from .model_name import model_name
 _COPIES_OF_WEIGHTS = 3
 # Of every convolution: its output, and those of batch norm and ReLU.
 _TENSORS_OF_A_CONVOLUTION = 3
-
 # Of the other networks, about: whose outputs training keeps, and validation does not.
 _LAYERS = 8
-
-# What a GPU without memory says under other names.
-_WORDS = re.compile(r"out of memory|OOM|Dst tensor is not initialized|failed to allocate", re.I)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that a CPU's or GPU's memory ran out."""
-    if isinstance(error, MemoryError):
-        return True
-    import tensorflow as tf
-
-    if isinstance(error, tf.errors.ResourceExhaustedError):
-        return True
-    return isinstance(error, tf.errors.InternalError) and bool(_WORDS.search(error.message))
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any
@@ -10,15 +9,8 @@ from typing import Any
 import keras_tuner
 
 from ..errors import UserError
-from ..training.out_of_memory import is_out_of_memory
+from ..user_model.code_errors import reason_of as explain
 from .parallel import ENDED_BY
-
-_COLORS = re.compile(r"\x1b\[[0-9;]*m")
-# Lines in which Keras and TensorFlow say where, before they say what.
-_PLACES = re.compile(
-    r"\s|$|Exception encountered when calling|Could not automatically infer|Graph execution error"
-    r"|Detected at node|<stack traces|File \""
-)
 
 
 class SearchError(UserError, keras_tuner.errors.FatalError):
@@ -27,13 +19,7 @@ class SearchError(UserError, keras_tuner.errors.FatalError):
 
 def reason_of(error: BaseException) -> str:
     """Explain in one line why a trial failed."""
-    if is_out_of_memory(error):
-        return "out of memory"
-    lines = _COLORS.sub("", str(error)).splitlines()
-    first = next((line for line in lines if not _PLACES.match(line)), "").strip()
-    if isinstance(error, keras_tuner.errors.FailedTrialError | UserError):
-        return first
-    return f"{type(error).__name__}: {first}"[:300]
+    return explain(error, plain=(keras_tuner.errors.FailedTrialError,))
 
 
 def fail_unless_finite(results: Any, objective: str) -> None:

@@ -7,18 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
+from ..training.config import TrainConfig
+from ..user_model.code_errors import explain_errors_of
+from ..user_model.names import files_of
 from .chief_or_worker import Role, read_role
 from .objective import find_objective
 from .search import Search
 from .search_folder import SearchFolder
 from .space import Range
-from .user_model import (
-    check_input,
-    checked_data,
-    explain_errors_of,
-    load_functions,
-    split_name,
-)
 
 if TYPE_CHECKING:
     import keras_tuner
@@ -80,7 +76,7 @@ def load_tuner(
     """
     if search.model is None:
         return _load(search, folder, role, announce, console)
-    with explain_errors_of(split_name(search.model)[0]):
+    with explain_errors_of(*files_of(search.model, search.data)):
         return _load(search, folder, role, announce, console)
 
 
@@ -121,7 +117,12 @@ def _load(
             target_accuracy=config.target_accuracy if timed else None,
             patience=config.patience,
             time_budget=config.time_budget,
-            make_callbacks=trial_trackers(search, folder, replicas=strategy.num_replicas_in_sync),
+            make_callbacks=trial_trackers(
+                search,
+                folder,
+                replicas=strategy.num_replicas_in_sync,
+                own_batch=getattr(hypermodel, "own_batch", None),
+            ),
             announce=announce,
             console=console,
             executions_per_trial=search.executions_per_trial,
@@ -165,19 +166,30 @@ def _user_hypermodel(
 ) -> "keras_tuner.HyperModel":
     import keras_tuner
 
+    from ..user_model.compiled_model import check_input
+    from ..user_model.functions import load_functions
     from .user_hypermodel import UserHyperModel
 
-    build, make_data = load_functions(search.model or "", search.data)
+    functions = load_functions(search.model or "", search.data, needs_hp=True)
     # A chief trains nothing. All others report wrong data before the first trial.
-    data = None if role.is_chief else checked_data(make_data())
-    hypermodel = UserHyperModel(build, data, search.config, strategy)
+    batch = search.config.batch_size * strategy.num_replicas_in_sync
+    data = None if role.is_chief else functions.load_data(batch)
+    if data is not None:
+        given = search.config.batch_size
+        functions.check_batch(data, None if given == TrainConfig.batch_size else given)
+    hypermodel = UserHyperModel(
+        functions.build,
+        functions.load_data if functions.takes_batch and not role.is_chief else data,
+        search.config,
+        strategy,
+    )
     if not role.is_worker:
         hp = keras_tuner.HyperParameters()
         with strategy.scope():
             model = hypermodel.build(hp)
             if data is not None:
-                check_input(model, data[0][0])
-                check_input(model, data[1][0], what="validation data")
+                check_input(model, data.training)
+                check_input(model, data.validation, what="validation data")
         _keep_space(hp, folder)
     return hypermodel
 

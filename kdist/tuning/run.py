@@ -11,13 +11,13 @@ from ..errors import UserError
 from ..runs.text import count
 from ..tracking.tracker_kinds import TRACKER_KINDS
 from ..training.workers import refuse_workers
+from ..user_model.names import files_of
 from .chief_or_worker import Role, read_role, refuse_own_processes
 from .loading import load_tuner
 from .search import Search
 from .search_folder import SearchFolder
 from .search_report import report
 from .search_results import read_trials
-from .user_model import split_name
 
 
 def tune(search: Search, *, announce: Callable[[str], None] = print) -> SearchFolder:
@@ -53,7 +53,7 @@ def tune(search: Search, *, announce: Callable[[str], None] = print) -> SearchFo
         " KERASTUNER_TUNER_ID spreads them over machines",
     )
     if search.model is not None:
-        split_name(search.model)
+        files_of(search.model, search.data)
     for name in search.config.trackers:
         TRACKER_KINDS[name].check()  # one that cannot work would fail every trial
     folder, role = SearchFolder(search.output), read_role(os.environ)

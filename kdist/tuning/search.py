@@ -42,7 +42,9 @@ class Search:
 
     Attributes:
         model: `"FILE.py:FUNCTION"` with your own `build(hp)`; `None` for the WideResNet.
-        data: Function in the model's file that returns (x, y), (x_val, y_val).
+        data: Function in the model's file, or FILE.py:FUNCTION, that returns (x, y),
+            (x_val, y_val), or two tf.data.Dataset or PyDataset; it may take `batch_size`, the
+            global batch.
         tuner: Search algorithm.
         max_trials: Maximum number of trials; by default 10, with Hyperband all of its brackets.
         factor: Factor by which Hyperband reduces trials and raises epochs from round to round.
@@ -99,8 +101,7 @@ class Search:
             )
         if self.data != Search.data and self.model is None:
             raise UserError(
-                f"data={self.data} needs your own build(hp) in the same file: pass"
-                " FILE.py:FUNCTION, or remove it"
+                f"data={self.data} needs your own build(hp): pass FILE.py:FUNCTION, or remove it"
             )
         self._check_devices()
         for name in ("run_dir", "log_dir"):

@@ -14,7 +14,7 @@ from .trial_config import trial_config
 
 
 def trial_trackers(
-    search: Search, folder: SearchFolder, *, replicas: int
+    search: Search, folder: SearchFolder, *, replicas: int, own_batch: int | None = None
 ) -> Callable[[str, int, Mapping[str, Any]], list[Any]] | None:
     """Make the `make_callbacks` of a `ReplicaTuner` that returns trackers.
 
@@ -23,11 +23,13 @@ def trial_trackers(
         folder: The folder of the search. A run's files are in `tracking-<execution>` in its trial's
             folder; those of an interrupted run are removed unless it continues from a checkpoint.
         replicas: Number of replicas per trial.
+        own_batch: The samples per step that a user's data decide themselves; `None` for other data.
     """
     config = search.config
     if not config.trackers:
         return None
     objective = find_objective(search.objective)
+    own = {} if own_batch is None else {"global_batch": own_batch}
 
     def trackers(trial_id: str, execution: int, values: Mapping[str, Any]) -> list[Any]:
         trial = folder.trials / f"trial_{trial_id}"
@@ -40,7 +42,7 @@ def trial_trackers(
             tracking(
                 *config.trackers,
                 folder=run,
-                config=_shown_settings(search, drawn, replicas=replicas),
+                config=_shown_settings(search, drawn, replicas=replicas) | own,
                 group=folder.path.name,
                 run_name=f"{name}-{execution}" if search.executions_per_trial > 1 else name,
                 every_batches=config.track_batches,

@@ -8,8 +8,10 @@ import keras_tuner
 
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
-from ..scaling import scale_learning_rate
 from ..training.config import TrainConfig
+from ..user_model.compiled_model import checked_model, scale_compiled_rate
+from ..user_model.data import checked_data
+from .failures import SearchError
 
 #: The hyperparameter that replaces the given batch size, if `build(hp)` has it.
 BATCH_SIZE = "batch_size"
@@ -20,12 +22,14 @@ class UserHyperModel(keras_tuner.HyperModel):
 
     A batch has `batch_size` samples per replica. The learning rate that the model was compiled with
     is meant for one replica with the `batch_size` of `base`. It is scaled by `lr_rule` to the
-    trial's global batch. A learning rate schedule is not scaled.
+    trial's global batch. A learning rate schedule is not scaled. Data with batches of their own,
+    such as a `tf.data.Dataset`, keep them, and the learning rate is the compiled one.
 
     Args:
         build: A function from `HyperParameters` to a compiled model. If it declares a
             hyperparameter `batch_size`, that is the trial's batch size.
-        data: `(x, y), (x_val, y_val)`; `None` if nothing will be trained.
+        data: `(x, y), (x_val, y_val)`, or what else a data function may return; or a function
+            from the global batch to that; `None` if nothing will be trained.
         base: The settings; only `batch_size`, `epochs` and `lr_rule` are used.
         strategy: The strategy that trains the models.
 
@@ -47,55 +51,57 @@ class UserHyperModel(keras_tuner.HyperModel):
     def __init__(
         self,
         build: Callable[[Any], Any],
-        data: tuple[tuple[Any, Any], tuple[Any, Any]] | None,
+        data: Any,
         base: TrainConfig,
         strategy: MirroredStrategy,
     ) -> None:
         super().__init__()
         self._user_build = build
-        self._data = data
+        self._make_data: Callable[[int], Any] | None = data if callable(data) else None
+        self._data = None if data is None or callable(data) else checked_data(data)
+        #: The samples per step that the data decide themselves; `None` for all other data.
+        self.own_batch = None if self._data is None else self._data.own_batch()
         self.base = base
         self.strategy = strategy
 
     def build(self, hp: Any) -> keras.Model:
         """Build the model, and scale its learning rate."""
-        model = self._user_build(hp)
-        if not isinstance(model, keras.Model) or not model.compiled:
-            found = type(model).__name__
-            if isinstance(model, keras.Model):
-                found += " that is not compiled"
-            raise UserError(
-                f"build(hp) returned {found}, expected a compiled keras.Model: call"
-                " model.compile(...), and end the function with `return model`"
-            )
-        optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-        if not isinstance(
-            optimizer.get_config()["learning_rate"], dict
-        ):  # the configuration of a schedule is a dictionary
-            optimizer.learning_rate = scale_learning_rate(
-                float(optimizer.learning_rate.numpy()),
+        model = checked_model(self._user_build(hp))
+        self._check_batch(hp)
+        if not self._has_own_batch():
+            scale_compiled_rate(
+                model,
                 global_batch=self.global_batch(hp),
                 reference_batch=self.base.batch_size,
                 rule=self.base.lr_rule,
-                optimizer=model.optimizer,
             )
         return model
 
     def global_batch(self, hp: Any) -> int:
         """Return the samples per step of a trial, over all replicas."""
+        if self.own_batch is not None:
+            return self.own_batch
         batch: int = hp.values.get(BATCH_SIZE, self.base.batch_size)
         replicas: int = self.strategy.num_replicas_in_sync
         return batch * replicas
 
     def fit(self, hp: Any, model: keras.Model, *_: Any, **kwargs: Any) -> Any:
-        """Train the model on the arrays."""
-        if self._data is None:
+        """Train the model on the data."""
+        batch = self.global_batch(hp)
+        data = self._data if self._make_data is None else checked_data(self._make_data(batch))
+        if data is None:
             raise UserError("the hypermodel was made without data: pass (x, y), (x_val, y_val)")
-        (x, y), validation = self._data
         return model.fit(
-            x,
-            y,
-            batch_size=self.global_batch(hp),
-            validation_data=validation,
-            **{"epochs": self.base.epochs, **kwargs},
+            **data.fit_arguments(batch=batch), **{"epochs": self.base.epochs, **kwargs}
         )
+
+    def _has_own_batch(self) -> bool:
+        return self._data is not None and not self._data.has_arrays
+
+    def _check_batch(self, hp: Any) -> None:
+        if self._has_own_batch() and BATCH_SIZE in hp.values:
+            raise SearchError(
+                f"build(hp) declares {BATCH_SIZE}, but the data have batches of their own: write"
+                f" the data function as def data({BATCH_SIZE}):, remove the hyperparameter, or"
+                " return arrays"
+            )

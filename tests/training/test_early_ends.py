@@ -13,10 +13,11 @@ import keras
 import pytest
 import tensorflow as tf
 from kdist.errors import TrainingError, UserError
+from kdist.performance.out_of_memory import is_out_of_memory
 from kdist.runs.run_record import read_run
 from kdist.training import run as training_run
 from kdist.training.config import TrainConfig
-from kdist.training.out_of_memory import is_out_of_memory, memory_by_setting
+from kdist.training.out_of_memory import memory_by_setting
 from kdist.training.run import train
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")

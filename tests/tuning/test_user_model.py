@@ -1,7 +1,5 @@
 import json
 
-import keras
-import numpy as np
 import pytest
 from kdist.errors import UserError
 from kdist.training.config import TrainConfig
@@ -10,12 +8,7 @@ from kdist.tuning.loading import tuner_of
 from kdist.tuning.run import tune
 from kdist.tuning.search import Search
 from kdist.tuning.search_folder import SearchFolder
-from kdist.tuning.user_model import (
-    check_input,
-    checked_data,
-    explain_errors_of,
-    load_functions,
-)
+from kdist.tuning.search_results import read_trials
 
 MODEL = """
 import keras
@@ -37,48 +30,6 @@ def path(tmp_path):
     path = tmp_path / "model.py"
     path.write_text(MODEL)
     return str(path)
-
-
-def test_functions_are_found_by_name(path):
-    build, data = load_functions(f"{path}:build", "data")
-    assert (build.__name__, data()) == ("build", None)
-
-
-@pytest.mark.parametrize(
-    ("function", "data", "words"),
-    [
-        ("biuld", "data", r"has no function biuld\(hp\)"),
-        ("value", "data", r"has no function value\(hp\)"),
-        ("build", "images", r"has no function images\(\)"),
-        ("data", "data", r"data has to take one argument, as in def data\(hp\):"),
-        ("build", "build", r"build has to take no argument, as in def build\(\):"),
-    ],
-)
-def test_functions_that_are_not_there_are_told(path, function, data, words):
-    with pytest.raises(UserError, match=words):
-        load_functions(f"{path}:{function}", data)
-
-
-@pytest.mark.parametrize("data", [None, 3, [1, 2], ((1, 2), (3, 4), (5, 6))])
-def test_other_data_are_refused(data):
-    with pytest.raises(UserError, match=r"expected \(x, y\), \(x_val, y_val\)"):
-        checked_data(data)
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "words"),
-    [
-        (np.ones((3, 2)), np.ones(2), "with 3 and 2 samples"),
-        ({"a": np.ones(3), "b": [np.ones(3), np.ones(4)]}, None, "with 3 and 4 samples"),
-        (np.ones((0, 2)), np.ones(0), "without samples"),
-    ],
-)
-def test_numbers_of_samples_are_checked(x, y, words):
-    right = (np.ones((3, 2)), [1, 2, 3])
-    with pytest.raises(UserError, match=rf"returned \(x, y\) {words}"):
-        checked_data(((x, y), right))
-    with pytest.raises(UserError, match=rf"returned \(x_val, y_val\) {words}"):
-        checked_data((right, (x, y)))
 
 
 def test_wrong_data_are_told_before_the_first_trial(path, tmp_path):
@@ -153,32 +104,72 @@ def test_what_is_wrong_with_the_file_ends_the_search_and_leaves_nothing(
     )
 
 
-def test_errors_of_kdist_and_keras_are_not_the_files(path):
-    for error in (ValueError("not from the file"), UserError("of kdist")):
-        with pytest.raises(type(error)) as raised, explain_errors_of(path):
-            raise error
-        assert raised.value is error
+BATCHES = """
+import keras
+import tensorflow as tf
 
+def data():
+    x = tf.random.stateless_uniform((24, 2), seed=(1, 2))
+    pairs = tf.data.Dataset.from_tensor_slices((x, x[:, 0]))
+    return pairs.batch(8), pairs.take(12).batch(8)
 
-class Both(keras.Model):
-    def call(self, inputs):
-        return inputs["a"] + keras.ops.cast(inputs["b"], "float32")
+def sized(batch_size):
+    assert batch_size == 16
+    x = tf.random.stateless_uniform((24, 2), seed=(1, 2))
+    pairs = tf.data.Dataset.from_tensor_slices((x, x[:, 0]))
+    return pairs.batch(batch_size), pairs.take(12).batch(batch_size)
+
+def build(hp):
+    units = hp.Int("units", 1, 2)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(units), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.5), "mse")
+    return model
+
+def own(hp):
+    hp.Choice("batch_size", [8, 16])
+    return build(hp)
+"""
 
 
 @pytest.mark.parametrize(
-    "x",
+    ("function", "data", "batch", "rate"), [("build", "data", 32, 0.5), ("build", "sized", 8, 1.0)]
+)
+def test_a_search_takes_batches_of_the_users(path, tmp_path, function, data, batch, rate):
+    with open(path, "w") as file:
+        file.write(BATCHES)
+    search = Search(
+        model=f"{path}:{function}",
+        data=data,
+        objective="loss",
+        max_trials=1,
+        output=str(tmp_path / "out"),
+        config=TrainConfig(replicas=2, epochs=1, batch_size=batch),
+    )
+    folder = tune(search, announce=lambda line: None)
+    (trial,) = read_trials(folder, search)
+    assert (trial.status, trial.failure) == ("COMPLETED", "")
+    model = tuner_of(search.output).get_best_models()[0]
+    assert float(model.optimizer.learning_rate.numpy()) == rate
+
+
+@pytest.mark.parametrize(
+    ("function", "batch", "words"),
     [
-        {"a": np.ones((4, 2)), "b": np.ones((4, 2), "int32")},
-        [[1.0, 2.0]],  # for Keras to convert
-        np.array(["text"], object),
+        ("build", 16, r"received --batch-size 16, but .* data\(\) returns batches of its own"),
+        ("own", 32, "declares batch_size, but the data have batches of their own"),
     ],
 )
-def test_any_input_that_a_model_takes_or_that_is_no_array_is_taken(x):
-    check_input(Both(), x)
-
-
-def test_a_model_that_is_not_called_takes_any_input():
-    check_input(keras.Model(), np.ones((4, 2)))
+def test_a_batch_size_for_the_users_own_batches_is_refused(path, tmp_path, function, batch, words):
+    with open(path, "w") as file:
+        file.write(BATCHES)
+    search = Search(
+        model=f"{path}:{function}",
+        output=str(tmp_path / "out"),
+        config=TrainConfig(replicas=2, batch_size=batch),
+    )
+    with pytest.raises(UserError, match=words):
+        tune(search, announce=lambda line: None)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("error", [UserError("no"), KeyboardInterrupt()])

@@ -1,0 +1,64 @@
+"""Errors of a user's code, as a line that says where and why."""
+
+import contextlib
+import re
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import UserError
+from ..performance.out_of_memory import is_out_of_memory
+
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
+# Lines in which Keras and TensorFlow say where, before they say what.
+_PLACES = re.compile(
+    r"\s|$|Exception encountered when calling|Could not automatically infer|Graph execution error"
+    r"|Detected at node|<stack traces|File \""
+)
+
+
+def reason_of(error: BaseException, *, plain: tuple[type[BaseException], ...] = ()) -> str:
+    """Explain an exception in one line.
+
+    Args:
+        error: The exception.
+        plain: Types besides `UserError` whose text needs no name of the type in front of it.
+    """
+    if is_out_of_memory(error):
+        return "out of memory"
+    lines = _COLORS.sub("", str(error)).splitlines()
+    first = next((line for line in lines if not _PLACES.match(line)), "").strip()
+    if isinstance(error, (UserError, *plain)):
+        return first
+    return f"{type(error).__name__}: {first}"[:300]
+
+
+@contextlib.contextmanager
+def explain_errors_of(*paths: str) -> Iterator[None]:
+    """Turn an exception that the user's code raises into a line that says where and why.
+
+    Args:
+        *paths: The files of the code; what has not passed through them stays as it is.
+
+    Raises:
+        UserError: The block raised an exception.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:  # a script may end with `sys.exit()`
+        for path in paths:
+            line = _line_of(error, path)
+            if line is not None:
+                raise UserError(f"{path}, line {line}: {reason_of(error)}") from error
+        raise
+
+
+def _line_of(error: BaseException, path: str) -> int | None:
+    own = Path(path).resolve()
+    if isinstance(error, SyntaxError) and Path(error.filename or "").resolve() == own:
+        return error.lineno  # which has no frame in the file
+    frames = traceback.extract_tb(error.__traceback__)
+    found = [frame for frame in frames if Path(frame.filename).resolve() == own]
+    return found[-1].lineno if found else None

@@ -1,0 +1,180 @@
+"""`UserData`: the data that a user's function returns, checked."""
+
+import dataclasses
+import inspect
+from typing import Any
+
+from ..errors import UserError
+
+# TensorFlow and Keras are imported inside the functions, as in `kdist.training.run`.
+
+_LOADERS = ("torch", "grain")  # packages whose loaders Keras takes
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UserData:
+    """Training and validation data.
+
+    Attributes:
+        training: Arrays (x, y) or (x, y, sample_weight); or batches that Keras takes: a
+            `tf.data.Dataset`, a `keras.utils.PyDataset`, a PyTorch `DataLoader`.
+        validation: The same; `None` without validation.
+    """
+
+    training: Any
+    validation: Any = None
+
+    @property
+    def has_arrays(self) -> bool:
+        """Whether the training data are arrays, of which kdist makes the batches."""
+        return isinstance(self.training, tuple)
+
+    def fit_arguments(
+        self, *, batch: int | None, validation_batch: int | None = None
+    ) -> dict[str, Any]:
+        """Return the arguments of `model.fit` that are about the data.
+
+        Args:
+            batch: Training samples per step over all replicas; unused if the data have their own.
+            validation_batch: Validation samples per step over all replicas; by default as many.
+
+        Example:
+            >>> UserData(training=([1.0], [2.0])).fit_arguments(batch=32)
+            {'x': [1.0], 'y': [2.0], 'batch_size': 32}
+        """
+        arguments: dict[str, Any] = {"x": self.training}
+        if self.has_arrays:
+            arguments = dict(zip(("x", "y", "sample_weight"), self.training, strict=False))
+            arguments["batch_size"] = batch
+        elif not _can_be_shuffled(self.training):
+            arguments["shuffle"] = False  # Keras warns of its own default otherwise
+        if self.validation is not None:
+            arguments["validation_data"] = self.validation
+            if isinstance(self.validation, tuple) and validation_batch is not None:
+                arguments["validation_batch_size"] = validation_batch
+        return arguments
+
+    def own_batch(self) -> int | None:
+        """Return the samples of a full batch of the training data; `None` for arrays, or unknown.
+
+        It is read from a `tf.data.Dataset` without reading a batch, where TensorFlow says it.
+        """
+        return None if self.has_arrays else _batch_size(self.training)
+
+
+def checked_data(data: Any) -> UserData:
+    """Check the result of a data function.
+
+    Args:
+        data: `(x, y), (x_val, y_val)`, each perhaps with sample weights; `training, validation` of
+            another kind that Keras takes in batches; or the training data alone. In place of the
+            validation data there may be `None`.
+
+    Raises:
+        UserError: It is something else.
+    """
+    if isinstance(data, UserData):
+        return data
+    if _is_batched(data):
+        pair = (data, None)
+    elif isinstance(data, tuple | list) and len(data) == 2:
+        pair = (data[0], data[1])
+    else:
+        raise _unexpected(data)
+    training, validation = map(_part, pair)
+    if training is None or any(part is _NEITHER for part in (training, validation)):
+        raise _unexpected(data)
+    for part, name in ((training, "(x, y)"), (validation, "(x_val, y_val)")):
+        if isinstance(part, tuple):
+            _check_samples(part, name)
+        elif part is not None:
+            _check_batches(part, "training" if part is training else "validation")
+    return UserData(training=training, validation=validation)
+
+
+_NEITHER = object()
+
+
+def _part(part: Any) -> Any:
+    if part is None or _is_batched(part):
+        return part
+    if isinstance(part, tuple | list) and len(part) in (2, 3):
+        return tuple(part)
+    return _NEITHER
+
+
+def _unexpected(data: Any) -> UserError:
+    if any(map(inspect.isgenerator, data if isinstance(data, tuple | list) else [data])):
+        return UserError(
+            "the data function returned a generator, which is empty after one epoch: return a"
+            " tf.data.Dataset, such as tf.data.Dataset.from_generator(...), or a"
+            " keras.utils.PyDataset"
+        )
+    return UserError(
+        f"the data function returned {type(data).__name__}, expected (x, y), (x_val, y_val), or"
+        " training and validation data as tf.data.Dataset or keras.utils.PyDataset"
+    )
+
+
+def _is_batched(data: Any) -> bool:
+    import keras
+    import tensorflow as tf
+
+    if isinstance(data, tf.data.Dataset | keras.utils.PyDataset):
+        return True
+    modules = {kind.__module__.partition(".")[0] for kind in type(data).__mro__}
+    return bool(modules.intersection(_LOADERS)) and not hasattr(data, "shape")
+
+
+def _can_be_shuffled(data: Any) -> bool:
+    """Whether Keras shuffles the order of these batches."""
+    import keras
+
+    return isinstance(data, keras.utils.PyDataset) and data.num_batches is not None
+
+
+def _check_batches(data: Any, name: str) -> None:
+    import tensorflow as tf
+
+    if not isinstance(data, tf.data.Dataset):
+        return
+    cardinality = int(data.cardinality())
+    if cardinality == tf.data.INFINITE_CARDINALITY:
+        raise UserError(
+            f"the {name} data repeat without end, so an epoch would never be over: remove"
+            " .repeat(), as they are read once per epoch"
+        )
+    if cardinality == 0:
+        raise UserError(f"the data function returned {name} data without samples: return some")
+
+
+def _batch_size(data: Any) -> int | None:
+    import keras
+    import tensorflow as tf
+
+    from .. import _upstream
+
+    if isinstance(data, tf.data.Dataset):
+        known = _upstream.batch_size_of(data)
+        leaves = keras.tree.flatten(data.element_spec)
+        shapes = [leaf.shape for leaf in leaves if getattr(leaf, "shape", None) is not None]
+        static = shapes[0][0] if shapes and shapes[0].rank else None
+        return known or static
+    if isinstance(data, keras.utils.PyDataset):
+        return len(keras.tree.flatten(data[0])[0])
+    size = getattr(data, "batch_size", None)  # of a DataLoader
+    return size if isinstance(size, int) else None
+
+
+def _check_samples(arrays: Any, name: str) -> None:
+    import keras
+
+    shapes = [getattr(array, "shape", None) for array in keras.tree.flatten(arrays)]
+    counts = {int(shape[0]): None for shape in shapes if shape and shape[0] is not None}
+    if len(counts) > 1:
+        numbers = " and ".join(map(str, counts))
+        raise UserError(
+            f"the data function returned {name} with {numbers} samples: return as many of each"
+        )
+    if 0 in counts:
+        raise UserError(f"the data function returned {name} without samples: return some")

@@ -1,0 +1,170 @@
+"""`UserFunctions`: the functions of a user that make a model and its data."""
+
+import dataclasses
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ..errors import UserError
+from .code_errors import explain_errors_of
+from .data import UserData, checked_data
+from .names import data_name, split_name
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UserFunctions:
+    """The functions that make a model and its data.
+
+    Attributes:
+        files: The files that they are in: one, or the model's and that of the data.
+        build: The function that makes the model.
+        make_data: The function that makes the data.
+        takes_hp: Whether `build` takes KerasTuner's hyperparameters.
+        takes_batch: Whether `make_data` takes `batch_size`; otherwise kdist makes the batches of
+            arrays, and other data have their own.
+    """
+
+    files: tuple[str, ...]
+    build: Callable[..., Any]
+    make_data: Callable[..., Any]
+    takes_hp: bool
+    takes_batch: bool
+
+    def make_model(self, hp: Any = None) -> Any:
+        """Return what `build` returns.
+
+        Args:
+            hp: The hyperparameters; `None` for their defaults.
+
+        Raises:
+            UserError: It raises an exception; the message names the line.
+        """
+        with explain_errors_of(*self.files):
+            if not self.takes_hp:
+                return self.build()
+            if hp is None:
+                import keras_tuner
+
+                hp = keras_tuner.HyperParameters()
+            return self.build(hp)
+
+    def load_data(self, batch: int, validation_batch: int | None = None) -> UserData:
+        """Return the data, checked.
+
+        Args:
+            batch: Training samples per step over all replicas, for a function that takes
+                `batch_size`.
+            validation_batch: Validation samples per step over all replicas; by default as many.
+
+        Raises:
+            UserError: `make_data` raises an exception, or what it returns is not what `fit` takes.
+        """
+        validation_batch = batch if validation_batch is None else validation_batch
+        with explain_errors_of(*self.files):
+            if not self.takes_batch:
+                return checked_data(self.make_data())
+            data = checked_data(self.make_data(batch_size=batch))
+            if validation_batch == batch or data.validation is None or data.has_arrays:
+                return data
+            other = checked_data(self.make_data(batch_size=validation_batch))
+            return dataclasses.replace(data, validation=other.validation)
+
+    def check_batch(self, data: UserData, given: int | None, *, option: str = "batch-size") -> None:
+        """Reject a batch size for data that have their own.
+
+        Args:
+            data: The data.
+            given: The batch size that the user has passed; `None` if none.
+            option: The option that it was passed with.
+
+        Raises:
+            UserError: It would have no effect.
+        """
+        if given is None or data.has_arrays or self.takes_batch:
+            return
+        name = self.make_data.__name__
+        raise UserError(
+            f"received --{option} {given}, but {self.files[-1]}: {name}() returns batches of its"
+            " own, which are the global batches on any number of replicas: remove the option, or"
+            f" write def {name}(batch_size):"
+        )
+
+
+def load_functions(name: str, data: str, *, needs_hp: bool = False) -> UserFunctions:
+    """Load the functions that make a model and its data.
+
+    Args:
+        name: `"FILE.py:FUNCTION"`.
+        data: The function that returns the data: its name in the same file, or
+            `"FILE.py:FUNCTION"`.
+        needs_hp: Whether the model's function has to take hyperparameters, for a search.
+
+    Raises:
+        UserError: A file has no such function, or fails.
+    """
+    path, function = split_name(name)
+    data_path, data_function = data_name(name, data)
+    module = _load(Path(path))
+    data_module = module if data_path == path else _load(Path(data_path))
+    build = getattr(module, function, None)
+    make_data = getattr(data_module, data_function, None)
+    argument = "hp" if needs_hp else ""
+    if not callable(build):
+        raise UserError(
+            f"{path} has no function {function}({argument}): write one that returns a model"
+        )
+    if not callable(make_data):
+        raise UserError(
+            f"{data_path} has no function {data_function}(): write one that returns (x, y),"
+            " (x_val, y_val), or name it with --data"
+        )
+    takes_hp = _takes(build, "hp") and (needs_hp or not _takes(build) or _has(build, "hp"))
+    if not takes_hp and (needs_hp or not _takes(build)):
+        arguments = "one argument" if needs_hp else "no argument or one"
+        raise UserError(f"{path}: {function} has to take {arguments}, as in def {function}(hp):")
+    takes_batch = _has(make_data, "batch_size") and _takes(make_data, batch_size=1)
+    if not takes_batch and not _takes(make_data):
+        raise UserError(
+            f"{data_path}: {data_function} has to take no argument, as in def {data_function}():,"
+            " or only the batch, as in def data(batch_size):"
+        )
+    return UserFunctions(
+        files=tuple(dict.fromkeys([path, data_path])),
+        build=build,
+        make_data=make_data,
+        takes_hp=takes_hp,
+        takes_batch=takes_batch,
+    )
+
+
+def _takes(function: Callable[..., Any], *arguments: Any, **named: Any) -> bool:
+    try:
+        inspect.signature(function).bind(*arguments, **named)
+    except TypeError:
+        return False
+    except ValueError:
+        pass  # written in C, without a signature
+    return True
+
+
+def _has(function: Callable[..., Any], parameter: str) -> bool:
+    try:
+        return parameter in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{path} cannot be imported: pass a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))  # for modules beside it
+    sys.modules[path.stem] = module
+    with explain_errors_of(str(path)):
+        spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,283 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from kdist.errors import UserError
+from kdist.user_model.code_errors import explain_errors_of
+from kdist.user_model.compiled_model import check_input
+from kdist.user_model.data import checked_data
+from kdist.user_model.functions import load_functions
+from kdist.user_model.names import data_name
+
+MODEL = """
+import keras
+
+def build(hp):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(hp.Int("units", 1, 4))])
+    model.compile("sgd", "mse")
+    return model
+
+def data():
+    return None
+
+value = 1
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text(MODEL)
+    return str(path)
+
+
+def test_functions_are_found_by_name(path):
+    functions = load_functions(f"{path}:build", "data", needs_hp=True)
+    assert (functions.build.__name__, functions.make_data()) == ("build", None)
+    assert functions.files == (path,)
+
+
+@pytest.mark.parametrize(
+    ("function", "data", "words"),
+    [
+        ("biuld", "data", r"has no function biuld\(hp\)"),
+        ("value", "data", r"has no function value\(hp\)"),
+        ("build", "images", r"has no function images\(\)"),
+        ("data", "data", r"data has to take one argument, as in def data\(hp\):"),
+        ("build", "build", r"build has to take no argument, as in def build\(\):"),
+    ],
+)
+def test_functions_that_are_not_there_are_told(path, function, data, words):
+    with pytest.raises(UserError, match=words):
+        load_functions(f"{path}:{function}", data, needs_hp=True)
+
+
+@pytest.mark.parametrize("data", [None, 3, [1, 2], ((1, 2), (3, 4), (5, 6))])
+def test_other_data_are_refused(data):
+    with pytest.raises(UserError, match=r"expected \(x, y\), \(x_val, y_val\)"):
+        checked_data(data)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "words"),
+    [
+        (np.ones((3, 2)), np.ones(2), "with 3 and 2 samples"),
+        ({"a": np.ones(3), "b": [np.ones(3), np.ones(4)]}, None, "with 3 and 4 samples"),
+        (np.ones((0, 2)), np.ones(0), "without samples"),
+    ],
+)
+def test_numbers_of_samples_are_checked(x, y, words):
+    right = (np.ones((3, 2)), [1, 2, 3])
+    with pytest.raises(UserError, match=rf"returned \(x, y\) {words}"):
+        checked_data(((x, y), right))
+    with pytest.raises(UserError, match=rf"returned \(x_val, y_val\) {words}"):
+        checked_data((right, (x, y)))
+
+
+def test_errors_of_kdist_and_keras_are_not_the_files(path):
+    for error in (ValueError("not from the file"), UserError("of kdist")):
+        with pytest.raises(type(error)) as raised, explain_errors_of(path):
+            raise error
+        assert raised.value is error
+
+
+class Both(keras.Model):
+    def call(self, inputs):
+        return inputs["a"] + keras.ops.cast(inputs["b"], "float32")
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        {"a": np.ones((4, 2)), "b": np.ones((4, 2), "int32")},
+        [[1.0, 2.0]],  # for Keras to convert
+        np.array(["text"], object),
+    ],
+)
+def test_any_input_that_a_model_takes_or_that_is_no_array_is_taken(x):
+    check_input(Both(), (x, None))
+
+
+def test_a_model_that_is_not_called_takes_any_input():
+    check_input(keras.Model(), (np.ones((4, 2)), None))
+
+
+OTHER_KINDS = """
+import keras
+import tensorflow as tf
+
+x = tf.reshape(tf.range(20.0), (10, 2))
+
+def plain():
+    return keras.Sequential()
+
+def sized(units=4):
+    return units
+
+def with_default(hp=None):
+    return hp
+
+def two(a, b):
+    pass
+
+def batched(batch_size):
+    data = tf.data.Dataset.from_tensor_slices((x, x)).batch(batch_size)
+    return data, data.take(1)
+
+def arrays(batch_size=7):
+    return (x, x), (x, x)
+
+def fixed():
+    return (x, x), None
+
+def both(batch_size, shuffle):
+    pass
+"""
+
+
+@pytest.fixture
+def kinds(tmp_path):
+    path = tmp_path / "kinds.py"
+    path.write_text(OTHER_KINDS)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("function", "needs_hp", "takes_hp"),
+    [
+        ("plain", False, False),
+        ("sized", False, False),
+        ("sized", True, True),
+        ("with_default", False, True),
+    ],
+)
+def test_a_model_may_take_hyperparameters(kinds, function, needs_hp, takes_hp):
+    functions = load_functions(f"{kinds}:{function}", "arrays", needs_hp=needs_hp)
+    assert functions.takes_hp == takes_hp
+
+
+def test_hyperparameters_that_nobody_chose_have_their_defaults(path, kinds):
+    model = load_functions(f"{path}:build", "data").make_model()
+    assert model.layers[-1].units == 1
+    assert load_functions(f"{kinds}:plain", "arrays").make_model().name.startswith("sequential")
+
+
+@pytest.mark.parametrize(
+    ("function", "data", "needs_hp", "words"),
+    [
+        ("plain", "arrays", True, "plain has to take one argument, as in def plain"),
+        ("two", "arrays", False, "two has to take no argument or one"),
+        ("plain", "both", False, "both has to take no argument, .* or only the batch"),
+    ],
+)
+def test_functions_of_other_arguments_are_refused(kinds, function, data, needs_hp, words):
+    with pytest.raises(UserError, match=words):
+        load_functions(f"{kinds}:{function}", data, needs_hp=needs_hp)
+
+
+def test_data_may_be_in_another_file(path, kinds):
+    functions = load_functions(f"{path}:build", f"{kinds}:arrays")
+    assert functions.files == (path, kinds)
+    assert functions.load_data(4).has_arrays
+    for name in (f"{kinds}:nothing.py", "other.py:data"):
+        with pytest.raises(UserError, match="FILE.py:FUNCTION"):
+            data_name(f"{path}:build", name)
+
+
+def test_a_function_of_the_batch_is_called_with_that_of_each_part(kinds):
+    functions = load_functions(f"{kinds}:plain", "batched")
+    data = functions.load_data(4, 3)
+    sizes = [[len(x) for x, _ in part] for part in (data.training, data.validation)]
+    assert sizes == [[4, 4, 2], [3]]
+    assert data.own_batch() == 4
+    functions.check_batch(data, 4)
+
+
+def test_a_batch_for_data_that_have_their_own_is_refused(kinds):
+    functions = load_functions(f"{kinds}:plain", "fixed")
+    batches = tf.data.Dataset.range(4).batch(2)
+    with pytest.raises(UserError, match="--batch-size 8, but .* fixed.. returns batches of its"):
+        functions.check_batch(checked_data(batches), 8)
+    functions.check_batch(checked_data(batches), None)
+
+
+class Squares(keras.utils.PyDataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return np.full((3, 1), index), np.full((3, 1), index**2)
+
+
+ROWS = (np.ones((6, 2)), np.ones(6))
+ALL = tf.data.Dataset.from_tensor_slices(ROWS)
+BATCHES = ALL.batch(4)
+
+
+@pytest.mark.parametrize(
+    ("data", "batch", "arguments"),
+    [
+        ((ROWS, ROWS), None, {"x", "y", "batch_size", "validation_data", "validation_batch_size"}),
+        ((ROWS, None), None, {"x", "y", "batch_size"}),
+        (
+            [(*ROWS, np.ones(6)), BATCHES],
+            None,
+            {"x", "y", "sample_weight", "batch_size", "validation_data"},
+        ),
+        ((BATCHES, BATCHES), 4, {"x", "shuffle", "validation_data"}),
+        ((BATCHES, ROWS), 4, {"x", "shuffle", "validation_data", "validation_batch_size"}),
+        (BATCHES, 4, {"x", "shuffle"}),
+        (BATCHES.map(lambda x, y: (x, y, y)).prefetch(1), 4, {"x", "shuffle"}),
+        (ALL.batch(5, drop_remainder=True), 5, {"x", "shuffle"}),
+        (BATCHES.unbatch().padded_batch(3), 3, {"x", "shuffle"}),
+        (
+            BATCHES.filter(lambda x, y: True),
+            None,
+            {"x", "shuffle"},
+        ),  # of any size, for all that is known
+        (Squares(), 3, {"x"}),
+        ((Squares(), Squares()), 3, {"x", "validation_data"}),
+    ],
+)
+def test_data_become_arguments_of_fit(data, batch, arguments):
+    checked = checked_data(data)
+    assert checked.own_batch() == batch
+    assert set(checked.fit_arguments(batch=8, validation_batch=2)) == arguments
+    assert checked_data(checked) is checked
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (BATCHES.repeat(), r"training data repeat without end, .* remove \.repeat\(\)"),
+        ((BATCHES, BATCHES.repeat()), "validation data repeat without end"),
+        (BATCHES.take(0), "training data without samples"),
+        ((row for row in ROWS), "a generator, which is empty after one epoch"),
+        ((BATCHES, (row for row in ROWS)), "a generator, which is empty after one epoch"),
+        ((None, BATCHES), "returned tuple, expected"),
+        ((BATCHES, 3), "returned tuple, expected"),
+        (ROWS, "returned tuple, expected"),
+    ],
+)
+def test_data_that_fit_cannot_take_are_refused(data, words):
+    with pytest.raises(UserError, match=words):
+        checked_data(data)
+
+
+@pytest.mark.parametrize("features", [2, 3])
+def test_batches_are_compared_with_what_a_model_takes(features):
+    model = keras.Sequential([keras.Input((features,)), keras.layers.Dense(1)])
+    if features == 2:
+        check_input(model, BATCHES)
+        return
+    with pytest.raises(UserError, match=r"build does not take the training data: .*\(None, 2\)"):
+        check_input(model, BATCHES, function="build")
+
+
+def test_errors_of_either_file_are_told(path, kinds):
+    with open(kinds, "a") as file:
+        file.write("\ndef failing():\n    return 1 / 0\n")
+    functions = load_functions(f"{path}:build", f"{kinds}:failing")
+    line = OTHER_KINDS.count("\n") + 3
+    with pytest.raises(UserError, match=rf"kinds.py, line {line}: ZeroDivisionError: "):
+        functions.load_data(4)
