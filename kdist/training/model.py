@@ -64,7 +64,11 @@ def make_model(
 def save_stock_model(model: "keras.Model", folder: RunFolder) -> None:
     """Save the model in the run folder, as a file that opens without kdist."""
     from ..batch_norm.convert import convert_batch_norm
+    from ..batch_norm.find import batch_norms
 
+    if not batch_norms(model):
+        folder.save_model(model)
+        return
     convert_batch_norm(model, to="stock")
     try:
         folder.save_model(model)

@@ -1,0 +1,106 @@
+"""Networks and augmentations of `kdist train`, and that their runs are evaluated alike."""
+
+import json
+
+import numpy as np
+import pytest
+from kdist.data import fashion_mnist
+from kdist.data.image_data import ImageData
+from kdist.evaluation import evaluate
+from kdist.training.config import TrainConfig
+from kdist.training.pipelines import make_pipelines
+from kdist.training.plan import make_plan
+from kdist.training.preprocessing import preprocessing
+from kdist.training.run import train
+
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
+
+
+@pytest.mark.parametrize(
+    ("settings", "model", "parameters"),
+    [
+        # In the dense layer: 6 * 6 * 64 inputs, as the crop has 21 pixels a side.
+        (
+            {"network": "cifar10_net", "augmentation": "towers"},
+            "Cifar10Net",
+            (25 + 1) * 64
+            + (25 * 64 + 1) * 64
+            + (36 * 64 + 1) * 384
+            + (384 + 1) * 192
+            + (192 + 1) * 10,
+        ),
+        ({"network": "resnet9", "channels": 1, "augmentation": "crop"}, "ResNet9-1", None),
+    ],
+)
+def test_a_run_is_evaluated_as_it_was_validated(settings, model, parameters, tmp_path):
+    config = TrainConfig(
+        dataset="sample", subset=48, batch_size=24, replicas=2, epochs=1,
+        run_dir=str(tmp_path / "r"), **settings,
+    )  # fmt: skip
+    lines = []
+    result = train(config, announce=lines.append, verbose=0)
+    assert any(line.split() == ["model", model] for line in lines)
+    if parameters is not None:
+        summary = json.loads((tmp_path / "r" / "summary.json").read_text())
+        assert summary["parameters"] == parameters
+    (found,) = evaluate(result.run_dir, announce=lines.append)
+    assert found.accuracy == pytest.approx(result.val_accuracy, abs=1e-6)
+    assert found.loss == pytest.approx(result.history["val_loss"][-1], rel=1e-4)
+
+
+def data(channels):
+    images = np.random.default_rng(0).integers(0, 256, (12, 32, 32, channels)).astype(np.uint8)
+    labels = np.arange(12) % 2
+    return ImageData(
+        name="made", source="made", train_images=images, train_labels=labels, test_images=images,
+        test_labels=labels, class_names=("a", "b"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(
+    ("augmentation", "size"), [("shift", 32), ("crop", 32), ("towers", 24), ("course", 32)]
+)
+def test_batches_of_each_augmentation(augmentation, size, channels):
+    config = TrainConfig(augmentation=augmentation, batch_size=8)
+    made = data(channels)
+    training, validation = make_pipelines(config, made, make_plan(config, replicas=1))
+    (first, _), *_ = training.as_numpy_iterator()
+    tested = np.concatenate([images for images, _ in validation.as_numpy_iterator()])
+    assert first.shape == (8, size, size, channels)
+    assert tested.shape == (12, size, size, channels)
+    assert preprocessing(config, made).image_shape == (size, size, channels)
+    pixels = np.float64(made.test_images)
+    if augmentation == "towers":
+        pixels = pixels[:, 4:28, 4:28]
+        axes = (1, 2, 3)  # of each image
+    else:
+        axes = (0, 1, 2)
+    expected = (pixels - pixels.mean(axes, keepdims=True)) / pixels.std(axes, keepdims=True)
+    np.testing.assert_allclose(tested, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_crops_are_windows_of_the_reflected_image():
+    config = TrainConfig(augmentation="crop", batch_size=12)
+    made = data(1)
+    training, _ = make_pipelines(config, made, make_plan(config, replicas=1))
+    (images, labels), *_ = training.as_numpy_iterator()
+    of = preprocessing(config, made).standardization
+    whole = np.pad(of(made.train_images), ((0, 0), (4, 4), (4, 4), (0, 0)), "reflect")
+    assert sorted(labels) == sorted(made.train_labels)
+    for image in images:
+        windows = (
+            one[top : top + 32, left : left + 32]
+            for source in whole
+            for one in (source, source[:, ::-1])
+            for top in range(9)
+            for left in range(9)
+        )
+        assert any(np.allclose(image, window, atol=1e-5) for window in windows)
+
+
+def test_the_sample_is_still_prepared_by_default_as_it_was():
+    made = fashion_mnist(sample=True, announce=[].append).subset(8)
+    prepared = preprocessing(TrainConfig(), made)
+    assert prepared.augment is True
+    assert prepared.evaluated(made.test_images) is made.test_images
