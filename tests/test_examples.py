@@ -109,6 +109,6 @@ def test_lab3_large_batch(tmp_path):
 
 
 def test_every_example_is_run():
-    sources = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    sources = "".join(path.read_text() for path in Path(__file__).parent.rglob("test_*.py"))
     for path in EXAMPLES.glob("*.py"):
         assert f'"{path.name}"' in sources

@@ -57,7 +57,7 @@ COMMANDS = tuple(name for name in app if not name.startswith("-"))
 def cases(draw: st.DrawFn) -> Case:
     """A command line of any command, with the files that it names."""
     kinds = (train, train, sweep, sweep, tune, tune, report, report, report, bench, small)
-    kinds += (launch, checkpoints, evaluate, nonsense)
+    kinds += (launch, checkpoints, evaluate, assess, nonsense)
     case = draw(draw(st.sampled_from(kinds))())
     arguments = list(case.arguments)
     if draw(st.integers(0, 19)) == 0:
@@ -74,6 +74,7 @@ def ordinary_cases() -> list[tuple[Case, str]]:
         "train": (Case(["train", *small]), begins),
         "checkpoints": (Case(["checkpoints", "--help"]), "exit code 0"),
         "evaluate": (Case(["evaluate", "my.keras"], {"my.keras": b"PK"}), begins),
+        "assess": (Case(["assess", "my.py"], {"my.py": b"pass\n"}), begins),
         "launch": (Case(["launch", "--workers=2", "-m", "kdist", "devices"]), begins),
         "sweep": (Case(["sweep", "throughput", *small]), begins),
         "tune": (Case(["tune", *small]), begins),
@@ -118,6 +119,19 @@ def evaluate(draw: st.DrawFn) -> Case:
     }
     path = draw(READ_PATHS | st.just("run"))
     return Case(["evaluate", path, *draw(_plain(options))], draw(result_files(("run",))))
+
+
+@st.composite
+def assess(draw: st.DrawFn) -> Case:
+    """`kdist assess`."""
+    options = {
+        "--generation": ODD_NUMBERS | st.just("2"),
+        "--replicas": ODD_NUMBERS,
+        "--dataset": ODD_TEXTS | st.just("sample"),
+        "--data-dir": ODD_PATHS,
+    }
+    script = draw(READ_PATHS.map(lambda path: [path]) | st.sampled_from([["my.py"], []]))
+    return Case(["assess", *script, *draw(_plain(options))], {"my.py": b"pass\n"})
 
 
 @st.composite

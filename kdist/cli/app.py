@@ -10,6 +10,7 @@ from ..errors import TrainingError, UserError, handle_failure
 from ..signals import Received
 from ..training.config import TrainConfig
 from ..training.fields import field_names
+from .assess import assess
 from .bench import bench
 from .checkpoints import checkpoints
 from .dashboard import dashboard
@@ -38,6 +39,7 @@ for command in (
     sweep_app,
     tune,
     bench,
+    assess,
     report,
     dashboard,
     devices,

@@ -23,12 +23,14 @@ class Dataset:
 
     Attributes:
         training_images: Number of training images in the full set; no batch has more.
+        test_images: Number of its test images.
         load: Returns the images, from a folder or, if that is `None`, from where it finds them; it
             calls its second argument with a line that names their source.
         is_embedded: Whether it comes with kdist. Then it has no folder, and is loaded at once.
     """
 
     training_images: int
+    test_images: int
     load: Callable[[Folder | None, Announce], "ImageData"]
     is_embedded: bool = False
 
@@ -52,9 +54,9 @@ def _sample(_: Folder | None, announce: Announce) -> "ImageData":
 
 
 DATASETS: dict[DatasetName, Dataset] = {
-    "fashion_mnist": Dataset(training_images=60_000, load=_fashion_mnist),
-    "cifar10": Dataset(training_images=50_000, load=_cifar10),
-    "sample": Dataset(training_images=10_000, load=_sample, is_embedded=True),
+    "fashion_mnist": Dataset(training_images=60_000, test_images=10_000, load=_fashion_mnist),
+    "cifar10": Dataset(training_images=50_000, test_images=10_000, load=_cifar10),
+    "sample": Dataset(training_images=10_000, test_images=2_000, load=_sample, is_embedded=True),
 }
 MOST_IMAGES = max(one.training_images for one in DATASETS.values())
 """Of all data sets; a larger batch would be cut to them."""

@@ -78,10 +78,10 @@ def _split_cpu(replicas: int | None) -> None:
             f"received replicas={replicas}, but TensorFlow has already started with {configured}"
             f" logical CPU{'s' * (configured > 1)}, and their number is now fixed: {_remedy()}"
         ) from error
-    _share_cores(replicas)
+    share_cores(replicas)
 
 
-def _share_cores(replicas: int) -> None:
+def share_cores(replicas: int) -> None:
     """Run each operation on one core if every core has a replica, unless the user chose otherwise.
 
     The operations of all replicas share TensorFlow's threads. An operation divided over all threads

@@ -8,6 +8,7 @@ from pathlib import Path
 COMMANDS = (
     "train",
     "evaluate",
+    "assess",
     "checkpoints",
     "launch",
     "sweep",

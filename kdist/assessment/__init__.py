@@ -1,0 +1,1 @@
+"""`kdist assess`: the course's assessment, judged by what a script did."""

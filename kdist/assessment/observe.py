@@ -1,0 +1,259 @@
+"""Runs a program, and records how it trains its models: the process of `kdist assess`.
+
+    python -m kdist.assessment.observe ORDER.json PROGRAM [ARGUMENT …]
+
+PROGRAM is a script, or `-m` and a module. In this process alone, `keras.Model.fit` gets one more
+callback, and a strategy without a number of replicas has as many as the order says.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+import json
+import runpy
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from .facts import Facts, Images
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Order:
+    """What is to be observed.
+
+    Attributes:
+        facts: File for what is found.
+        replicas: Number of replicas of a strategy that names none.
+        generation: Of the assessment.
+        rehearse: Whether to find the learning rates alone, without training.
+        images: What the program trains on, if it may not be seen.
+    """
+
+    facts: str
+    replicas: int
+    generation: int
+    rehearse: bool = False
+    images: dict[str, Any] | None = None
+
+
+class _Rehearsed(BaseException):
+    """Ends a program whose learning rates are known; nothing that it does catches this."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the program of the command line, and return its exit code."""
+    order = Order(**json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
+    return observe(order, arguments[1:])
+
+
+def observe(order: Order, program: Sequence[str]) -> int:
+    """Run a program, and write what is found.
+
+    Args:
+        order: What is to be observed.
+        program: A script, or `-m` and a module, and its arguments.
+
+    Returns:
+        Its exit code; 1 for an exception.
+    """
+    import kdist  # noqa: F401 - first, as it sets TensorFlow up
+
+    _divide_cpu(order.replicas)
+    path = Path(order.facts)
+    loaded = _Loaded(Images(**order.images) if order.images else None)
+    from .observer import Observer
+
+    observer = Observer(path, generation=order.generation, images=loaded.images)
+    error, code = None, 0
+    with _default_replicas(order.replicas), loaded.watched(), _hooked_fit(order, observer):
+        try:
+            _run(program)
+        except _Rehearsed:
+            return 0
+        except SystemExit as end:
+            if end.code not in (None, 0):
+                error = f"it ends with {_exit_text(end.code)}"
+                code = end.code if isinstance(end.code, int) else 1
+        except Exception as failure:
+            traceback.print_exc()
+            error, code = traceback.format_exception_only(failure)[-1].strip(), 1
+    if not order.rehearse:
+        observer.facts(error).write(path)
+    elif error is not None:
+        Facts(error=error).write(path)
+    return code
+
+
+def _exit_text(code: Any) -> str:
+    return f"exit code {code}" if isinstance(code, int) else f"the message {code}"
+
+
+def _run(program: Sequence[str]) -> None:
+    """Run a program as Python does."""
+    before = sys.argv, sys.path[:]
+    try:
+        if program[0] == "-m":
+            sys.argv = [*program[1:]]
+            runpy.run_module(program[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = [*program]
+            sys.path[0] = str(Path(program[0]).resolve().parent)
+            runpy.run_path(program[0], run_name="__main__")
+    finally:
+        sys.argv, sys.path[:] = before
+
+
+def _divide_cpu(replicas: int) -> None:
+    """Without GPUs, make one logical CPU for each replica, which stock strategies take."""
+    import tensorflow as tf
+
+    if replicas == 1 or tf.config.list_physical_devices("GPU"):
+        return
+    from ..distribute.devices import share_cores
+
+    cpu = tf.config.get_visible_devices("CPU")[0]
+    parts = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]
+    tf.config.set_logical_device_configuration(cpu, parts)
+    share_cores(replicas)
+
+
+@contextlib.contextmanager
+def _default_replicas(replicas: int) -> Iterator[None]:
+    """Make kdist's strategy have so many replicas where its caller names none."""
+    from ..distribute.mirrored_strategy import MirroredStrategy
+
+    original: Any = MirroredStrategy.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = inspect.signature(original).bind(self, *args, **kwargs).arguments
+        if given.get("devices") is None and given.get("replicas") is None:
+            kwargs["replicas"] = replicas
+        original(self, *args, **kwargs)
+
+    MirroredStrategy.__init__ = init  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        MirroredStrategy.__init__ = original  # type: ignore[method-assign]
+
+
+class _Loaded:
+    """The images that a program has loaded last.
+
+    Args:
+        given: What it trains on, if it may not be seen.
+    """
+
+    def __init__(self, given: Images | None) -> None:
+        self._found = given
+
+    def images(self) -> Images | None:
+        """Return them; `None` if none were seen."""
+        return self._found
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Look at what `kdist.data` and `keras.datasets` load."""
+        import keras
+
+        from ..data.image_data import ImageData
+
+        check: Any = ImageData.__post_init__
+
+        def post_init(data: Any) -> None:
+            check(data)
+            self._found = Images(
+                name=data.name, training=len(data.train_images), test=len(data.test_images)
+            )
+
+        def recorded(load: Any, name: str) -> Any:
+            @functools.wraps(load)
+            def load_data(*args: Any, **kwargs: Any) -> Any:
+                train, test = load(*args, **kwargs)
+                self._found = Images(name=name, training=len(train[0]), test=len(test[0]))
+                return train, test
+
+            return load_data
+
+        sets = {"CIFAR-10": keras.datasets.cifar10, "Fashion-MNIST": keras.datasets.fashion_mnist}
+        before = {name: module.load_data for name, module in sets.items()}
+        ImageData.__post_init__ = post_init  # type: ignore[assignment, method-assign]
+        for name, module in sets.items():
+            module.load_data = recorded(module.load_data, name)
+        try:
+            yield
+        finally:
+            ImageData.__post_init__ = check  # type: ignore[method-assign]
+            for name, module in sets.items():
+                module.load_data = before[name]
+
+
+@contextlib.contextmanager
+def _hooked_fit(order: Order, observer: Any) -> Iterator[None]:
+    """Add a callback to every fit; or take only its learning rates, and end the program."""
+    import keras
+
+    from .planned_rates import rehearse, schedule_peak
+
+    signature = inspect.signature(keras.Model.fit)
+
+    def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(model, *args, **kwargs)
+        bound.apply_defaults()
+        given = bound.arguments
+        steps = _steps_per_epoch(given)
+        if order.rehearse:
+            rates = rehearse(
+                model, _callbacks(given["callbacks"]), epochs=given["epochs"], steps=steps
+            )
+            Facts(rates=rates).write(Path(order.facts))
+            raise _Rehearsed
+        observer.begin(model, schedule_peak(model, steps * given["epochs"]))
+        if isinstance(given["callbacks"], keras.callbacks.CallbackList):
+            given["callbacks"].append(observer)
+        else:
+            given["callbacks"] = [*_callbacks(given["callbacks"]), observer]
+        del given["self"]
+        return super(keras.Model, model).fit(**given)
+
+    def evaluate(model: Any, *args: Any, **kwargs: Any) -> Any:
+        observer.watch(model)  # a step that is traced before `fit` is not traced again
+        return super(keras.Model, model).evaluate(*args, **kwargs)
+
+    keras.Model.fit, keras.Model.evaluate = fit, evaluate
+    try:
+        yield
+    finally:
+        del keras.Model.fit, keras.Model.evaluate
+
+
+def _callbacks(given: Any) -> list[Any]:
+    if given is None:
+        return []
+    if hasattr(given, "callbacks"):  # a list of Keras's own kind
+        return [*given.callbacks]
+    return [*given] if isinstance(given, list | tuple) else [given]
+
+
+def _steps_per_epoch(given: dict[str, Any]) -> int:
+    """The steps of an epoch, as far as the arguments of `fit` say."""
+    if given["steps_per_epoch"]:
+        return int(given["steps_per_epoch"])
+    x = given["x"]
+    try:
+        number = len(x)
+    except TypeError:
+        return 1
+    if hasattr(x, "shape") or isinstance(x, list | tuple):
+        first = x if hasattr(x, "shape") else x[0]
+        return -(-len(first) // (given["batch_size"] or 32))
+    return max(1, number)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

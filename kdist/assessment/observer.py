@@ -1,0 +1,137 @@
+"""`Observer`: a callback that records what a training does, and ends it once that is enough."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from .facts import Epoch, Facts, Images
+from .planned_rates import rate_of
+from .row_counts import RowCounts
+from .targets import Targets, targets_of
+
+# After these many steps a rate changes slowly.
+_EVERY_STEP, _THEN_EVERY = 1000, 16
+
+
+class Observer(keras.callbacks.Callback):
+    """Records what all trainings of a program do, one after the other.
+
+    Training ends as soon as the targets are met or the time is over.
+
+    Args:
+        path: File for the facts, which is written after every epoch.
+        generation: Of the assessment, whose targets depend on the images that are loaded.
+        images: Returns what the program has loaded.
+        clock: Returns the time in seconds, from any origin.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        generation: int,
+        images: Callable[[], Images | None],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        super().__init__()
+        self._path, self._generation, self._images, self._clock = path, generation, images, clock
+        self._began: float | None = None
+        self._counts = RowCounts()
+        self._rates: list[tuple[int, float]] = []
+        self._epochs: list[Epoch] = []
+        self._planned_peak: float | None = None
+        self._validated = self._looks = 0
+
+    def begin(self, model: keras.Model, planned_peak: float | None) -> None:
+        """Watch a model that is about to be trained.
+
+        Args:
+            model: The model.
+            planned_peak: The largest rate of its schedule; `None` if it has none.
+        """
+        self.watch(model)
+        self._planned_peak = planned_peak
+        if self._began is None:
+            self._began = self._clock()
+
+    def watch(self, model: keras.Model) -> None:
+        """Look at the rows of a model's steps."""
+        if model.distribute_strategy.num_replicas_in_sync == 1:
+            model.jit_compile = False  # compiled as a whole, a step could not be looked into
+        self._counts.watch(model.distribute_strategy)
+
+    def facts(self, error: str | None = None) -> Facts:
+        """Return what is known so far.
+
+        Args:
+            error: Why the program failed; `None` if it did not.
+        """
+        return Facts(
+            images=self._images(),
+            largest_step=self._counts.largest,
+            rates=self._rates,
+            planned_peak=self._planned_peak,
+            epochs=self._epochs,
+            error=error,
+        )
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Count the rows of the epoch from here."""
+        super().on_epoch_begin(epoch, logs)
+        self._counts.begin_training()
+        self._validated = 0
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Look at the learning rate."""
+        super().on_train_batch_begin(batch, logs)
+        optimizer = self.model.optimizer
+        step = int(optimizer.iterations.numpy())
+        self._looks += 1
+        if step < _EVERY_STEP or self._looks % _THEN_EVERY == 0:
+            self._rates.append((step, rate_of(optimizer)))
+
+    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Count the rows of the validation from here."""
+        super().on_test_begin(logs)
+        self._counts.begin_test()
+
+    def on_test_end(self, logs: dict[str, Any] | None = None) -> None:
+        """Keep their number."""
+        super().on_test_end(logs)
+        self._validated = self._counts.tested
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Record the epoch, and end the training if nothing more has to be known."""
+        super().on_epoch_end(epoch, logs)
+        values = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
+        began = self._clock() if self._began is None else self._began
+        self._epochs.append(
+            Epoch(
+                seconds=self._clock() - began,
+                rows=list(self._counts.trained),
+                repeated=self._counts.repeated(),
+                values=values,
+                validated=self._validated,
+            )
+        )
+        facts = self.facts()
+        facts.write(self._path)
+        targets = targets_of(self._generation, facts.images.name if facts.images else "")
+        if _is_decided(facts, targets):
+            self.model.stop_training = True
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _is_decided(facts: Facts, targets: Targets) -> bool:
+    """Whether the targets are met, or cannot be met in time any more."""
+    return targets.met(facts.epochs) is not None or facts.epochs[-1].seconds > targets.seconds
