@@ -47,6 +47,7 @@ parser.add_argument(
     "--data-dir", help="folder or archive of CIFAR-10; default: found or downloaded"
 )
 parser.add_argument("--train-dir", default="cifar10_train", help="checkpoints and TensorBoard")
+parser.add_argument("--checkpoint-steps", type=int, default=1000, help="steps per checkpoint")
 parser.add_argument("--decay-epochs", type=float, default=350.0, help="epochs per decay")
 parser.add_argument("--subset", type=int, help="train on this many images only")
 args = parser.parse_args()
@@ -130,7 +131,7 @@ model.fit(
             telemetry=telemetry,
         ),
         StopAtStep(),
-        Checkpoint(f"{args.train_dir}/checkpoints", every_steps=1000),
+        Checkpoint(f"{args.train_dir}/checkpoints", every_steps=args.checkpoint_steps),
     ],
 )
 if finite.found:

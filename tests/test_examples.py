@@ -1,19 +1,39 @@
 import math
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+from kdist.checkpoints import generations
 from kdist.data.cifar10_files import BINARY
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+STEP = re.compile(
+    r"^step (\d+), loss = (\d\.\d\d) \(\d+\.\d examples/sec; \d+\.\d{3} sec/batch\)$", re.M
+)
 
 
 def run(name, *arguments):
     command = [sys.executable, str(EXAMPLES / name), *arguments]
     return subprocess.run(command, capture_output=True, text=True)
+
+
+def killed(arguments, *, once):
+    """What an example prints until there is a line about its steps and something else."""
+    name, *rest = arguments
+    command = [sys.executable, "-u", str(EXAMPLES / name), *rest]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        printed = ""
+        for line in process.stdout:
+            printed += line
+            if STEP.search(printed) and once():
+                break
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    return printed
 
 
 def test_fashion_mnist():
@@ -24,7 +44,7 @@ def test_fashion_mnist():
 
 
 def test_cifar10_towers(tmp_path):
-    """On black images, in files of the published size."""
+    """On black images, in files of the published size; killed, and started again."""
     images = np.zeros((10_000, 3073), np.uint8)
     images[:, 0] = np.arange(10_000) % 10
     for name in BINARY.files:
@@ -35,26 +55,31 @@ def test_cifar10_towers(tmp_path):
         "--num-gpus": 2,
         "--batch-size": 4,
         "--subset": 80,
-        "--max-steps": 20,
+        "--checkpoint-steps": 5,
     }
-    done = run("cifar10_towers.py", *(str(one) for pair in arguments.items() for one in pair))
+    command = ["cifar10_towers.py", *(str(one) for pair in arguments.items() for one in pair)]
+    checkpoints = tmp_path / "train" / "checkpoints"
+    before = killed([*command, "--max-steps", "1000000"], once=lambda: generations(checkpoints))
+    newest, *_ = generations(checkpoints)
+    step = 10 * newest.epoch + newest.batch
+    end = 100 * (step // 100 + 1)  # where histograms are due
+    done = run(*command, "--max-steps", f"{end}")
     assert done.returncode == 0, done.stderr
-    lines = re.findall(
-        r"^step (\d+), loss = (\d\.\d\d) \(\d+\.\d examples/sec; \d+\.\d{3} sec/batch\)$",
-        done.stdout,
-        re.M,
-    )
-    assert [step for step, _ in lines] == ["10", "20"]
+    assert f"Resumed in epoch {newest.epoch + 1} after step {newest.batch} " in done.stdout
+    lines = [line for text in (before, done.stdout) for line in STEP.findall(text)]
+    number = len(STEP.findall(before))
+    steps = [int(one) for one, _ in lines]
+    assert steps[:number] == [*range(10, 10 * number + 1, 10)]
+    assert steps[number:] == [one for one in range(10, end + 1, 10) if one > step]
     # The entropy of ten classes, and half of 0.004 times the squares of the dense layers' weights.
     squares = 0.88**2 * 0.04**2 * (2304 * 384 + 384 * 192)
     assert abs(float(lines[0][1]) - math.log(10) - 0.002 * squares) < 0.1
-    assert done.stdout.count("val_accuracy: ") == 2
+    assert done.stdout.count("val_accuracy: ") == (end - 10 * newest.epoch) // 10
     telemetry = tmp_path / "train" / "tensorboard" / "telemetry"
     found = EventAccumulator(str(telemetry), size_guidance={}).Reload().Tags()["tensors"]
     for name in ("weights/conv1/kernel", "gradients/local3/kernel", "outputs/conv2"):
         assert name in found
     assert "zero_fraction/conv1" in found
-    assert list((tmp_path / "train" / "checkpoints").iterdir())
 
 
 def test_batch_norm_pitfalls(tmp_path):
