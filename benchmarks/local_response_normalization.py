@@ -1,0 +1,75 @@
+"""Cifar10Net compared with the same network with `tf.nn.local_response_normalization`.
+
+    python benchmarks/local_response_normalization.py     # batch 128: about two minutes
+
+Training steps of the two networks are timed in turn in one process, A B B A …. They have the same
+weights; the loss of both on the same batch is printed, too.
+"""
+
+import argparse
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import interleaved
+import kdist
+import keras
+import numpy as np
+import tensorflow as tf
+import training_steps
+from kdist.layers import LocalResponseNormalization
+from kdist.models import Cifar10Net
+
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--rounds", type=int, default=11)
+parser.add_argument("--steps", type=int, default=5, help="training steps per round")
+parser.add_argument("--batch", type=int, default=128)
+args = parser.parse_args()
+
+tf.get_logger().setLevel("ERROR")
+random = np.random.default_rng(0)
+images = random.normal(size=(args.batch, 24, 24, 3)).astype("float32")
+labels = random.integers(0, 10, args.batch)
+batch = tf.data.Dataset.from_tensor_slices((images, labels)).batch(args.batch)
+strategy = kdist.MirroredStrategy(replicas=1)
+
+
+class StockNormalization(keras.layers.Layer):
+    """TensorFlow's operation as a layer, with the tutorial's arguments."""
+
+    def call(self, inputs):
+        """Normalize."""
+        return tf.nn.local_response_normalization(inputs, 4, bias=1.0, alpha=0.001 / 9, beta=0.75)
+
+
+def with_stock_normalization():
+    """Make the network with TensorFlow's operation."""
+
+    def replaced(layer):
+        if isinstance(layer, LocalResponseNormalization):
+            return StockNormalization(name=layer.name)
+        return type(layer).from_config(layer.get_config())
+
+    return keras.models.clone_model(Cifar10Net(), clone_function=replaced)
+
+
+models = {}
+for name, make in {"kdist": Cifar10Net, "tf.nn": with_stock_normalization}.items():
+    model = models[name] = strategy.build(make)
+    with strategy.scope():
+        model.compile(
+            keras.optimizers.SGD(0.01),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            steps_per_execution=1,
+        )
+models["tf.nn"].set_weights(models["kdist"].get_weights())
+for name, model in models.items():
+    print(f"{name}: loss {model.evaluate(batch, verbose=0):.6f}")
+
+steps = {name: training_steps.steps(model, batch, args.steps) for name, model in models.items()}
+interleaved.rounds(steps, 2)  # traces them
+times = interleaved.rounds(steps, args.rounds)
+for name, seconds in times.items():
+    print(f"{name}: {args.steps * args.batch / min(seconds):,.0f} images/s in the fastest round")
+ratio = interleaved.ratio(times, "kdist", "tf.nn")
+print(f"Cifar10Net with kdist's layer : with tf.nn's = {ratio}, median (min to max)")
