@@ -81,6 +81,7 @@ def ordinary_cases() -> list[tuple[Case, str]]:
         "report": (Case(["report", "run"], whole("run")), "exit code 0"),
         "bench": (Case(["bench", "--quick"]), begins),
         "devices": (Case(["devices"]), begins),
+        "doctor": (Case(["doctor"]), begins),
         "dashboard": (Case(["dashboard", "--help"]), "exit code 0"),  # needs an account
     }
     fail = [(Case([command, "--nosuch"]), "exit code 2") for command in COMMANDS]
@@ -201,10 +202,16 @@ def bench(draw: st.DrawFn) -> Case:
 
 @st.composite
 def small(draw: st.DrawFn) -> Case:
-    """`kdist devices` and `kdist dashboard`."""
+    """`kdist devices`, `kdist doctor` and `kdist dashboard`."""
     dashboard = {"--project": ODD_TEXTS, "--entity": ODD_TEXTS, "--report": None}
     command, options = draw(
-        st.sampled_from([("devices", {"--replicas": ODD_NUMBERS}), ("dashboard", dashboard)])
+        st.sampled_from(
+            [
+                ("devices", {"--replicas": ODD_NUMBERS}),
+                ("doctor", {"--replicas": ODD_NUMBERS, "--run-dir": ODD_PATHS, "--json": None}),
+                ("dashboard", dashboard),
+            ]
+        )
     )
     return Case([command, *draw(_plain(options))])
 

@@ -15,6 +15,7 @@ from .bench import bench
 from .checkpoints import checkpoints
 from .dashboard import dashboard
 from .devices import devices
+from .doctor import doctor
 from .evaluate import evaluate
 from .last_resort import DEBUG, end_output, one_line, take_debug, unexpected
 from .launch import keep_program, launch
@@ -43,6 +44,7 @@ for command in (
     report,
     dashboard,
     devices,
+    doctor,
 ):
     app.command(command)
 app.register_install_completion_command()

@@ -1,0 +1,98 @@
+"""Findings as a screen, and as JSON for a bug report."""
+
+import contextlib
+import dataclasses
+import getpass
+import io
+import json
+import platform
+import re
+import socket
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .finding import Finding
+
+_STYLES = {"good": "green", "slow": "yellow", "broken": "bold red", "absent": "dim"}
+_WIDTH = 100
+
+
+def screen_lines(
+    findings: Sequence[Finding], *, width: int = _WIDTH, colour: bool = False
+) -> list[str]:
+    """Return a line for each finding, with its remedy below it, and the counts at the end.
+
+    Args:
+        findings: What was found.
+        width: Characters of a line.
+        colour: Whether the lines go to a terminal.
+    """
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for one in findings:
+        words = Text(one.text)
+        if one.remedy:
+            words.append(f"\n→ {one.remedy}", style="bold" if one.state == "broken" else "")
+        table.add_row(Text(one.state, style=_STYLES[one.state]), one.name, words)
+    text = io.StringIO()
+    console = Console(
+        file=text,
+        width=width,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+    )
+    console.print(table)
+    return [*(line.rstrip() for line in text.getvalue().splitlines()), "", count_line(findings)]
+
+
+def count_line(findings: Sequence[Finding]) -> str:
+    """Return how many findings there are of each state: `14 good, 1 slow, 0 broken, 6 absent`."""
+    counts = Counter(one.state for one in findings)
+    return ", ".join(f"{counts[state]} {state}" for state in ("good", "slow", "broken", "absent"))
+
+
+def as_json(findings: Sequence[Finding], private: Mapping[str, str] | None = None) -> str:
+    """Return the findings as JSON, without the names of user, home folder and machine.
+
+    Args:
+        findings: What was found.
+        private: What is replaced, with its replacement; by default those of this machine.
+    """
+    words = private_words() if private is None else private
+    report = {
+        "system": platform.platform(),
+        "findings": [
+            {name: anonymous(text, words) for name, text in dataclasses.asdict(one).items()}
+            for one in findings
+        ],
+    }
+    return json.dumps(report, indent=2, ensure_ascii=False)
+
+
+def private_words() -> dict[str, str]:
+    """Return the names of user, home folder and machine, with what stands in their place."""
+    words = {}
+    home = str(Path.home())
+    if len(home) > 1:
+        words[home] = "~"
+    with contextlib.suppress(KeyError, OSError):  # an id without a name, as in many containers
+        words[getpass.getuser()] = "USER"
+    words[socket.gethostname()] = "HOST"
+    return words
+
+
+def anonymous(text: str, private: Mapping[str, str]) -> str:
+    """Replace private words, the longest first, where they are no part of a longer word."""
+    for word in sorted(filter(None, private), key=len, reverse=True):
+        text = re.sub(rf"(?<![\w-]){re.escape(word)}(?![\w-])", private[word], text)
+    return text

@@ -1,0 +1,203 @@
+"""Versions, CPU, memory, disks, W&B."""
+
+import importlib.metadata
+import json
+import os
+import stat
+
+import pytest
+from fake_machine import fake_machine
+from kdist.doctor.finding import Finding, examine
+from kdist.doctor.machine import run_command
+from kdist.doctor.memory import find_disk, find_memory, judge_disk, judge_shared_memory, size
+from kdist.doctor.processor import find_cores, find_onednn
+from kdist.doctor.software import find_packages, find_python
+from kdist.doctor.wandb_finding import find_wandb, judge_wandb
+
+GIB = 2**30
+
+
+def test_a_check_that_fails_is_a_line():
+    def fail():
+        raise RuntimeError("odd")
+
+    (line,) = examine("something", fail)
+    assert (line.name, line.state) == ("something", "broken")
+    assert "RuntimeError: odd" in line.text
+    assert examine("one", lambda: Finding("one", "good", "")) == [Finding("one", "good", "")]
+
+
+def test_python():
+    assert find_python(">=3.11,<3.14", "3.12.1").state == "good"
+    old = find_python(">=3.11,<3.14", "3.10.9")
+    assert (old.state, old.text) == ("broken", "3.10.9, but kdist needs >=3.11,<3.14")
+
+
+REQUIRES = [
+    "tensorflow>=2.21,<2.22",
+    "keras<3.16,>=3.15",
+    "numpy>=2.4",
+    "rich>=15",
+    "torch>=2.13; extra == 'peers'",
+]
+
+
+def packages(**versions):
+    def version_of(name):
+        try:
+            return versions[name]
+        except KeyError:
+            raise importlib.metadata.PackageNotFoundError(name) from None
+
+    return {one.name: one for one in find_packages(REQUIRES, version_of)}
+
+
+def test_packages_that_are_known():
+    found = packages(tensorflow="2.21.0", keras="3.15.1", numpy="2.4.0", rich="15.0")
+    assert [one.state for one in found.values()] == ["good"] * 4
+    assert found["other packages"].text == "all 2 that kdist needs"
+
+
+def test_packages_that_are_not():
+    found = packages(tensorflow="2.20.0", numpy="2.3.0", rich="15.0")
+    assert found["TensorFlow"].state == found["Keras"].state == "broken"
+    assert "2.20.0, but kdist needs" in found["TensorFlow"].text
+    assert found["TensorFlow"].remedy == "pip install 'tensorflow<2.22,>=2.21'"
+    assert found["Keras"].text == "keras is not installed"
+    assert found["other packages"].text == "numpy 2.3.0, but kdist needs >=2.4"
+
+
+CPUS = {
+    "fpu sse4_2": ("broken", "AVX"),
+    "fpu avx": ("slow", "AVX2"),
+    "avx avx2 fma": ("good", "up to avx2"),
+    "avx avx2 fma avx512f avx512_vnni": ("good", "up to avx512f"),
+}
+
+
+@pytest.mark.parametrize("flags", CPUS)
+def test_instructions(flags, tmp_path):
+    state, text = CPUS[flags]
+    machine = fake_machine(tmp_path, files={"proc/cpuinfo": f"flags : {flags}\n"})
+    found = find_onednn(machine)
+    assert found.state == state
+    assert text in found.text
+
+
+def test_onednn_turned_off_and_arm(tmp_path):
+    files = {"proc/cpuinfo": "flags : avx avx2 fma\n"}
+    off = {"TF_ENABLE_ONEDNN_OPTS": "0"}
+    found = find_onednn(fake_machine(tmp_path / "a", files=files, environment=off))
+    assert (found.state, "unset TF_ENABLE_ONEDNN_OPTS" in found.remedy) == ("slow", True)
+    arm = {"proc/cpuinfo": "Features : fp asimd\n"}
+    assert find_onednn(fake_machine(tmp_path / "b", files=arm)).state == "absent"
+
+
+def quota(cores):
+    return {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": f"{int(cores * 1e5)} 100000\n"}
+
+
+def test_more_threads_than_the_container_may_run(tmp_path):
+    found = find_cores(fake_machine(tmp_path, files=quota(1.5), cores=range(8, 16)))
+    assert found.state == "slow"
+    assert "may use 1.5" in found.text
+    assert "taskset --cpu-list 8,9`" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("files", "environment"),
+    [({}, {}), (quota(4), {}), (quota(2), {"TF_NUM_INTRAOP_THREADS": "2"})],
+)
+def test_as_many_threads_as_cores(files, environment, tmp_path):
+    machine = fake_machine(tmp_path, files=files, environment=environment)
+    assert find_cores(machine).state == "good"
+
+
+def memory_of(available):
+    return {
+        "proc/meminfo": f"MemTotal: {32 * GIB // 1024} kB\nMemAvailable: {available // 1024} kB\n"
+    }
+
+
+@pytest.mark.parametrize(
+    ("available", "state"), [(8 * GIB, "good"), (GIB, "slow"), (GIB // 4, "broken")]
+)
+def test_memory(available, state, tmp_path):
+    found = find_memory(fake_machine(tmp_path, files=memory_of(available)))
+    assert found.state == state
+    assert f"{size(available)} free of 32.0 GiB (the machine's), no swap" in found.text
+
+
+def test_memory_of_a_container(tmp_path):
+    files = memory_of(8 * GIB) | {
+        "proc/self/cgroup": "0::/",
+        "sys/fs/cgroup/memory.max": f"{2 * GIB}\n",
+        "sys/fs/cgroup/memory.current": f"{GIB}\n",
+    }
+    found = find_memory(fake_machine(tmp_path, files=files))
+    assert found.state == "slow"
+    assert found.text.startswith("1.0 GiB free of 2.0 GiB (the container's limit)")
+    assert "--memory" in found.remedy
+
+
+def test_shared_memory():
+    assert judge_shared_memory(64 * 2**20).state == "slow"
+    assert judge_shared_memory(2 * GIB).state == "good"
+
+
+@pytest.mark.parametrize(
+    ("free", "files", "state"),
+    [
+        (100 * GIB, None, "good"),
+        (GIB, 10**6, "slow"),
+        (GIB // 100, 10**6, "broken"),
+        (100 * GIB, 10, "broken"),
+    ],
+)
+def test_disk(free, files, state, tmp_path):
+    found = judge_disk("run folder", tmp_path, free=free, files=files, remedy="remove files")
+    assert found.state == state
+
+
+def test_a_folder_that_does_not_exist_yet_is_not_made(tmp_path):
+    assert find_disk("run folder", tmp_path / "a" / "b", option="--run-dir").state != "broken"
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    found = find_disk("run folder", tmp_path / "file", option="--run-dir")
+    assert (found.state, found.remedy) == ("broken", "pass another --run-dir")
+
+
+ANSWERS = {
+    "offline by choice": ({"asked": "offline", "mode": "offline"}, "absent", "WANDB_MODE=offline"),
+    "no account": ({"asked": "", "mode": "offline"}, "absent", "no account"),
+    "no network": ({"asked": "", "mode": "online", "error": "timed out"}, "slow", "timed out"),
+    "good": ({"asked": "", "mode": "online", "error": ""}, "good", "can be reached"),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_wandb(name, tmp_path):
+    facts, state, text = ANSWERS[name]
+    printed = f"a word of wandb's\n{json.dumps(facts | {'host': 'api.wandb.ai'})}\n"
+    found = find_wandb(fake_machine(tmp_path, commands={"": (0, printed)}))
+    assert found.state == state == judge_wandb(**facts, host="api.wandb.ai").state
+    assert text in found.text
+
+
+def test_wandb_that_hangs_or_fails(tmp_path):
+    hangs = fake_machine(tmp_path, commands={"": TimeoutError("20 seconds")})
+    assert find_wandb(hangs).state == "slow"
+    error = "kdist.errors.UserError: WANDB_MODE has to be one of online\n"
+    found = find_wandb(fake_machine(tmp_path, commands={"": (1, f"Traceback\n{error}")}))
+    assert (found.state, found.text) == ("broken", "WANDB_MODE has to be one of online")
+
+
+def test_commands_end_in_time(tmp_path):
+    assert run_command(["there-is-no-such-command"]) is None
+    ended = run_command(["sh", "-c", "echo out; echo error >&2; exit 3"])
+    assert (ended.code, ended.text) == (3, "out\nerror\n")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    with pytest.raises(TimeoutError, match=r"has not answered in 0.2 seconds"):
+        run_command(["cat", str(pipe)], seconds=0.2)  # nobody writes to it
