@@ -7,11 +7,10 @@ import sys
 from typing import Any
 
 
-def result(*arguments: str, timeout_seconds: float | None = None) -> Any:
+def result(*arguments: str) -> Any:
     """Run the script with additional arguments, and return its last line of output, parsed as JSON.
 
-    oneDNN is on, which stock Keras does not use on most CPUs. After `timeout_seconds` the process
-    is ended, and `subprocess.TimeoutExpired` raised.
+    oneDNN is on, which stock Keras does not use on most CPUs.
     """
     done = subprocess.run(
         [sys.executable, *sys.argv, *arguments],
@@ -19,6 +18,5 @@ def result(*arguments: str, timeout_seconds: float | None = None) -> Any:
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        timeout=timeout_seconds,
     )
     return json.loads(done.stdout.splitlines()[-1])

@@ -135,7 +135,7 @@ class Checkpoint(ResumableCallback, _upstream.FitObserver):
             self._fit.validation_step_ends()
 
     def on_test_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Let go of what validation has reset."""
+        """Release what validation has reset."""
         super().on_test_end(logs)
         if self._fit is not None:
             self._fit.validation_ends()
@@ -153,7 +153,7 @@ class Checkpoint(ResumableCallback, _upstream.FitObserver):
             self._fit.train_ends()
 
     def fit_ended(self) -> None:
-        """Let go of the folder and the signals."""
+        """Release the folder and the signals."""
         fit, self._fit = self._fit, None
         if fit is not None:
             fit.end()

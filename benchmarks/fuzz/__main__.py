@@ -3,11 +3,11 @@
     python -m benchmarks.fuzz                                      # about ten minutes
     python -m benchmarks.fuzz --cases 100 --processes 5 --seed 3
 
-A case passes if the command ends with exit code 0, with exit code 2 and one line, or comes to
-where training would begin: without a traceback, within half a minute and 2 GiB; and if what failed
-has left no file behind. Cases are drawn by Hypothesis, which prints the smallest that fails; before
-them, each command is run once as it should be and once with a mistake. They run in one process;
-some of those that end are run again as a shell would, and have to end alike.
+A case passes if the command ends with exit code 0, with exit code 2 and one line, or reaches the
+point where training would begin: without a traceback, within half a minute and 2 GiB; and if what
+failed has left no file behind. Cases are drawn by Hypothesis, which prints the smallest that fails;
+before them, each command is run once as it should be and once with a mistake. They run in one
+process; some of those that end are run again as a shell would, and have to end alike.
 """
 
 import argparse

@@ -25,6 +25,7 @@ from .fit_data import FitData, FitDataset, attach
 from .fit_start import start_fit_at
 from .gathered_batch import gather
 from .hooks import AutoSteps, FitObserver, StrategyHooks, hooks_of, is_chief
+from .inner_graphs import inner_graphs
 from .internals import (
     call_model,
     compute_loss,
@@ -138,6 +139,7 @@ __all__ = [
     "has_dynamic_batch_size",
     "has_swapped_averages",
     "hooks_of",
+    "inner_graphs",
     "inputs_of",
     "is_average_warmed_up",
     "is_chief",

@@ -21,7 +21,7 @@ class AutoSteps:
 
 
 class Progress(Protocol):
-    """What is told of the steps of a worker, to find one that hangs."""
+    """Is notified of the steps of a worker, to find one that hangs."""
 
     def watch(self, activity: str) -> AbstractContextManager[None]:
         """Inside the `with` block, the worker is in `fit`, `evaluate` or `predict`."""
@@ -46,7 +46,7 @@ class StrategyHooks(abc.ABC):
     """Whether random draws follow the sample's place in the global batch, or differ per replica."""
 
     progress: Progress | None = None
-    """What is told of the steps of this worker; `None` if nobody asks."""
+    """Is notified of the steps of this worker; `None` if nothing is."""
 
     @property
     @abc.abstractmethod

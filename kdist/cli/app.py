@@ -3,7 +3,13 @@
 import logging
 import sys
 
-from cyclopts import App, CycloptsError, UnknownOptionError
+from cyclopts import (
+    App,
+    CycloptsError,
+    MissingArgumentError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
 
 from .. import __version__
 from ..errors import TrainingError, UserError, handle_failure
@@ -85,11 +91,19 @@ def main(received: Received) -> None:
 
 
 def _in_words(error: Exception) -> str:
+    if not isinstance(error, CycloptsError):
+        return str(error)
+    command = " ".join(["kdist", *(error.command_chain or ())])
+    if isinstance(error, UnusedCliTokensError):
+        extra = " ".join(error.unused_tokens or ())
+        return f"{command} has no use for {extra}; options begin with --: see {command} --help"
+    if isinstance(error, MissingArgumentError) and error.argument is not None:
+        what = f"{error.keyword} needs a value" if error.keyword else ""
+        return f"{what or f'{command} needs {error.argument.name}'}: see {command} --help"
     if not isinstance(error, UnknownOptionError):
         return str(error)
     option = error.token.keyword or ""
     name = option.removeprefix("--").removeprefix("no-").replace("-", "_")
     if name not in field_names(TrainConfig):
         return str(error)
-    command = " ".join(["kdist", *(error.command_chain or ())])
     return f"{option} is not for {command}, which decides it: see {command} --help"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from .. import _upstream
 from .operations import (
     ADDITIONS,
     CONSTANTS,
@@ -37,48 +38,53 @@ class GraphReader:
 
     def __init__(self, static_rows: int | None) -> None:
         self._static_rows = static_rows
-        self._known: dict[tuple[int, str], Kind] = {}  # in all graphs of the step
+        # In all graphs of the step: a function's or a condition's has tensors of its own.
+        self._marked: dict[tuple[int, str], Kind] = {}
+        self._known: dict[tuple[int, str], Kind] = {}
 
     def mark(self, tensor: Any, kind: Kind) -> None:
         """Record the kind of a tensor, instead of reading it from the operations."""
-        self._known[_name(tensor)] = kind
+        self._marked[_name(tensor)] = kind
 
     def kind(self, tensor: Any, depth: int = 0) -> Kind:
         """Return the kind of a tensor."""
         if not tf.is_symbolic_tensor(tensor):
             return Kind.SAME  # made before the step, such as a constant of a Functional model
+        if not self._is_known(tensor):
+            for part in self._summed(tensor):
+                self._known[_name(part)] = self._read(part, depth + 1)
         name = _name(tensor)
-        if name not in self._known:
-            self._known[name] = self._read(tensor, depth + 1)
-        return self._known[name]
+        return self._marked[name] if name in self._marked else self._known[name]
 
-    def terms(self, tensor: Any, factor: Any = 1.0, depth: int = 0) -> Sequence[Term]:
+    def terms(self, tensor: Any) -> Sequence[Term]:
         """Split a tensor into its summands, each with its kind."""
-        kind = self.kind(tensor)
-        operation = tensor.op
-        inputs = operation.inputs
-        if kind is not Kind.OTHER or depth > _MAX_DEPTH:
-            return [Term(tensor, factor, kind)]
-        if operation.type in ("AddV2", "Add", "AddN", "Sub"):
-            signs = [1.0, -1.0] if operation.type == "Sub" else [1.0] * len(inputs)
-            return [
-                term
-                for summand, sign in zip(inputs, signs, strict=True)
-                for term in self.terms(summand, factor * sign, depth + 1)
-            ]
-        if operation.type == "Neg":
-            return self.terms(inputs[0], -1.0 * factor, depth + 1)
-        if operation.type in ("Identity", "IdentityN", "EnsureShape"):
-            return self.terms(inputs[tensor.value_index], factor, depth + 1)
-        if operation.type == "Mul":
-            for constant, other in (inputs, inputs[::-1]):
-                if tf.get_static_value(constant) is not None and not len(constant.shape):
-                    return self.terms(other, factor * constant, depth + 1)
-        # A factor that is not constant may be a weight: its gradient depends on the whole product.
-        is_divided = operation.type in ("RealDiv", "DivNoNan")
-        if is_divided and tf.get_static_value(inputs[1]) is not None:
-            return self.terms(inputs[0], factor / inputs[1], depth + 1)
-        return [Term(tensor, factor, kind)]
+        terms, to_split = [], [(tensor, 1.0)]
+        while to_split:
+            part, factor = to_split.pop()
+            kind = self.kind(part)
+            summands = _summands(part, factor) if kind is Kind.OTHER else []
+            to_split += reversed(summands)
+            if not summands:
+                terms.append(Term(part, factor, kind))
+        return terms
+
+    def _is_known(self, tensor: Any) -> bool:
+        return _name(tensor) in self._marked or _name(tensor) in self._known
+
+    def _summed(self, tensor: Any) -> list[Any]:
+        """Return a tensor, after the sums that it adds up: there may be more than `_MAX_DEPTH`."""
+        found: dict[tuple[int, str], Any] = {}
+        to_do = [(tensor, False)]
+        while to_do:
+            part, is_done = to_do.pop()
+            if is_done:
+                found[_name(part)] = part
+            elif _name(part) not in found:
+                to_do.append((part, True))
+                inputs = part.op.inputs if part.op.type in ADDITIONS else ()
+                sums = [one for one in inputs if one.op.type in ADDITIONS]
+                to_do += [(one, False) for one in sums if not self._is_known(one)]
+        return list(found.values())
 
     def _read(self, tensor: Any, depth: int) -> Kind:
         operation = tensor.op
@@ -131,9 +137,31 @@ class GraphReader:
             return kind_of_sum(of_all() - {Kind.COUNT})
         if of_all() <= {Kind.SAME}:
             return Kind.SAME
+        inner = self._inner_kind(tensor, depth)
+        if inner is not None:
+            return inner
         if self._mixes(operation, depth):
             return Kind.OTHER
         return Kind.ROWS if self._has_rows(tensor) else Kind.OTHER
+
+    def _inner_kind(self, tensor: Any, depth: int) -> Kind | None:
+        """Return the kind of the result of a function or a condition, read from its graphs.
+
+        `None` for other operations, and if replicas may choose different branches.
+        """
+        operation = tensor.op
+        graphs = _upstream.inner_graphs(operation)
+        inputs = list(operation.inputs)
+        if len(graphs) > 1 and self.kind(inputs.pop(0), depth) is not Kind.SAME:
+            return None
+        kinds = set()
+        for graph in graphs:
+            reader = GraphReader(self._static_rows)  # each call has other arguments
+            reader._marked |= self._marked
+            for outer, inner in zip(inputs, graph.inputs, strict=True):
+                reader.mark(inner, self.kind(outer, depth))
+            kinds.add(reader.kind(graph.outputs[tensor.value_index], depth))
+        return kind_of_sum(kinds) if kinds else None
 
     def _has_rows(self, tensor: Any) -> bool:
         rank = tensor.shape.rank
@@ -195,6 +223,28 @@ class GraphReader:
                 return False  # it takes as many rows as the batch has
             return self.kind(part, depth) is Kind.ROWS and not takes_all_rows(operation)
         return kind in MIXES_ROWS
+
+
+def _summands(tensor: Any, factor: Any) -> list[tuple[Any, Any]]:
+    """Return what a tensor is the sum of, each with its factor; nothing if it is no sum."""
+    operation, inputs = tensor.op, tensor.op.inputs
+    if operation.type in ("AddV2", "Add", "AddN"):
+        return [(summand, factor) for summand in inputs]
+    if operation.type == "Sub":
+        return [(inputs[0], factor), (inputs[1], -1.0 * factor)]
+    if operation.type == "Neg":
+        return [(inputs[0], -1.0 * factor)]
+    if operation.type in ("Identity", "IdentityN", "EnsureShape"):
+        return [(inputs[tensor.value_index], factor)]
+    if operation.type == "Mul":
+        for constant, other in (inputs, inputs[::-1]):
+            if tf.get_static_value(constant) is not None and not len(constant.shape):
+                return [(other, factor * constant)]
+    # A factor that is not constant may be a weight: its gradient depends on the whole product.
+    is_divided = operation.type in ("RealDiv", "DivNoNan")
+    if is_divided and tf.get_static_value(inputs[1]) is not None:
+        return [(inputs[0], factor / inputs[1])]
+    return []
 
 
 def _name(tensor: Any) -> tuple[int, str]:

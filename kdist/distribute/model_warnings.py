@@ -35,6 +35,14 @@ def warn_of_inexact(model: keras.Model) -> None:
             " Write it as a method of the model without @tf.function; Keras compiles it anyway.",
             stacklevel=2,
         )
+    elif custom and model.run_eagerly:
+        warnings.warn(
+            f"the {' and '.join(custom)} of {type(model).__name__} runs eagerly: kdist finds out"
+            " from TensorFlow's graph which numbers are means over the samples and which are sums,"
+            " and without a graph takes all for means. If one is not, the model depends on the"
+            " number of replicas. Compile it with run_eagerly=False, or train on one replica.",
+            stacklevel=2,
+        )
 
 
 def warn_of_number(number: Any, named: set[str]) -> None:

@@ -104,9 +104,11 @@ def find_models(path: str, options: EvaluateOptions) -> RunModels | SavedModel:
     if os.path.isdir(place):  # unlike `Path`, also of a path that no file can have
         return RunModels(place)
     if place.suffix != ".keras" or not os.path.isfile(place):
+        problem = "is neither the folder of a run nor a .keras file"
+        if not os.path.exists(place):
+            problem = "does not exist"
         raise UserError(
-            f"{place} is neither the folder of a run nor a .keras file: pass the folder that kdist"
-            " train has named, or the file of a model"
+            f"{place} {problem}: pass the folder that kdist train has named, or the file of a model"
         )
     for name in ("watch", "averaged"):
         if getattr(options, name):

@@ -1,6 +1,7 @@
 """`TrainConfig`: all settings of a training run, as plain data."""
 
 import dataclasses
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -141,7 +142,12 @@ class TrainConfig(
         known = [field.name for field in dataclasses.fields(cls)]
         unknown = sorted(set(values) - set(known))
         if unknown:
-            raise UserError(f"unknown setting {', '.join(unknown)}: known are {', '.join(known)}")
+            meant = [near for name in unknown for near in difflib.get_close_matches(name, known, 1)]
+            raise UserError(
+                f"unknown setting {', '.join(unknown)}: "
+                + (f"did you mean {', '.join(meant)}? " if meant else "")
+                + f"known are {', '.join(known)}"
+            )
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:

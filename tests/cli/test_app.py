@@ -71,6 +71,7 @@ def test_help_imports_nothing_heavy(arguments):
         (["--config", "/no/such.toml"], "cannot read the settings in /no/such.toml"),
         (["--precision", "int8"], 'Choose from: "float32"'),
         (["--track", "wandb,nosuch"], "unknown tracker nosuch: known are wandb, tensorboard"),
+        (["--epochs"], "--epochs needs a value: see kdist train --help"),
         (["--resume", "/no/such/run"], "cannot resume /no/such/run: not a run folder"),
         (["--preemption-signal", "SIGUSR1"], "does nothing without checkpoints"),
         (["--config-from-wandb"], "only works in a process started by a W&B sweep's agent"),

@@ -107,7 +107,7 @@ def test_scaling(asked):
         ("throughput --epochs 1", "--epochs"),
         ("scaling --modes weak --global-batch 64", "does nothing without --modes strong"),
         ("throughput --subset 100", "subset=100 does not fill a global batch of 700"),
-        ("throughput extra", "Unused Tokens: ['extra']"),
+        ("throughput extra", "kdist sweep throughput has no use for extra; options begin with --"),
         ("accuracy --lr-rules cubic", "--lr-rules takes linear, sqrt, none, auto"),
         ("accuracy --seeds 0", "--seeds"),
         ("scaling --modes strong,odd", "--modes takes weak, strong, received 'odd'"),

@@ -249,7 +249,7 @@ def test_what_cannot_be_evaluated(run, tmp_path):
             evaluated(path, **options)
 
     file = run[0] / "model.keras"
-    refused(tmp_path / "nothing", "is neither the folder of a run nor a .keras file")
+    refused(tmp_path / "nothing", "nothing does not exist: pass the folder")
     refused(tmp_path, "cannot evaluate .*not a run folder")
     refused(file, "received --watch and the file", watch=3)
     refused(file, "received --averaged and the file", averaged=True)

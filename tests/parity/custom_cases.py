@@ -64,6 +64,28 @@ class GatheredRoot(GuideStep):
         return ops.sqrt(ops.mean(kdist.gather(squared_errors(y, predictions))))
 
 
+class OfManyParts(GuideStep):
+    """Means and sums out of a function, a condition, TensorFlow's averages and a long list."""
+
+    @tf.function
+    def mean_of(self, errors: Any, factor: Any) -> Any:
+        return factor * tf.reduce_mean(errors)
+
+    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+        errors = squared_errors(y, predictions)
+        total = tf.reduce_sum(errors)
+        weight = tf.convert_to_tensor(self.trainable_variables[0])
+        parts = [0.001 * (total if index % 2 else tf.reduce_mean(errors)) for index in range(150)]
+        return (
+            sum(parts)
+            + self.mean_of(errors, tf.constant(0.5, errors.dtype))
+            + self.mean_of(tf.square(predictions), tf.reduce_sum(weight))
+            + tf.cond(self.optimizer.iterations < 3, lambda: 0.01 * total, lambda: 0.02 * total)
+            + tf.nn.compute_average_loss(errors)
+            + tf.nn.scale_regularization_loss(tf.nn.l2_loss(weight))
+        )
+
+
 class TwoSteps(GuideStep):
     """Two steps of one optimizer, the second on what the first one left."""
 
@@ -416,6 +438,7 @@ CASES: dict[str, Case] = {
     "custom_step_divided_uneven": of(DividedByHand),
     "custom_step_gathered_uneven": of(GatheredRoot),
     "custom_step_in_known_sizes": of(SummedByHand, feed=samples.dropping_dataset),
+    "custom_step_of_many_parts_uneven": of(OfManyParts, samples=ONE_LEFT),
     "custom_step_twice": of(TwoSteps),
     "custom_step_scaled": of(
         Scaled,

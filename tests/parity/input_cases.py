@@ -43,6 +43,11 @@ CASES: dict[str, Case] = {
     "py_dataset": uneven(plain, feed=samples.py_dataset, weights=ramp),
     "py_dataset_of_arrays": Case(model=models.normalized_inputs, feed=samples.py_dataset),
     "generator": uneven(plain, feed=samples.generator, fit=lambda: {"steps_per_epoch": 4}),
+    "generator_of_sparse_rows": uneven(
+        Case(model=models.sparse_inputs),
+        feed=samples.sparse_generator,
+        fit=lambda: {"steps_per_epoch": 4},
+    ),
     "batch_by_batch": uneven(bn, procedure=procedures.batch_by_batch),
     "batch_by_batch_weighted": uneven(
         plain, procedure=procedures.batch_by_batch, weights=ramp, samples=ONE_LEFT

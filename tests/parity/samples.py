@@ -170,3 +170,9 @@ def generator(data: Data, batch: int) -> dict[str, Any]:
                 yield _part(data, rows)
 
     return {"x": batches()}
+
+
+def sparse_generator(data: Data, batch: int) -> dict[str, Any]:
+    """The same with sparse inputs."""
+    dense = generator(data, batch)["x"]
+    return {"x": ((tf.sparse.from_dense(x), *rest) for x, *rest in dense)}

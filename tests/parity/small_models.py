@@ -25,6 +25,10 @@ def normalized_inputs() -> keras.Model:
     return keras.Sequential([keras.Input((6,)), synchronized(), classes()])
 
 
+def sparse_inputs() -> keras.Model:
+    return keras.Sequential([keras.Input((6,), sparse=True), layers.Dense(5), classes()])
+
+
 def sequential() -> keras.Model:
     return keras.Sequential(
         [keras.Input((6,)), layers.Dense(5, activation="relu"), synchronized(), classes()]

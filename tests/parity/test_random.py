@@ -23,6 +23,11 @@ HIDDEN = {
     "dropout": lambda: keras.layers.Dropout(0.3),
     "noise": lambda: keras.layers.GaussianNoise(0.1),
 }
+AUGMENTATIONS = {
+    "flip": lambda: keras.layers.RandomFlip(),
+    "shift": lambda: keras.layers.RandomTranslation(0.5, 0.5),
+    "contrast": lambda: keras.layers.RandomContrast(0.5, value_range=(-20, 20)),
+}
 CLIPPING = [{}, {"clipnorm": 0.1}, {"global_clipnorm": 0.1}, {"clipvalue": 0.02}]
 EXTRAS = [{}, {"gradient_accumulation_steps": 2}, {"use_ema": True, "ema_overwrite_frequency": 2}]
 # These take no such options, or start from what the model was when the optimizer was built.
@@ -36,6 +41,7 @@ REDUCTIONS = ["sum_over_batch_size", "sum", "mean_with_sample_weight", "none"]
 def cases(draw):
     hidden = draw(st.lists(st.sampled_from(sorted(HIDDEN)), min_size=1, max_size=3))
     left_out = NOT_DRAWN | (NOT_BEFORE_BATCH_NORM if "batch norm" in hidden else set())
+    augmentation = draw(st.sampled_from([None, *AUGMENTATIONS]))
     optimizer = draw(st.sampled_from(sorted(OPTIMIZERS.keys() - left_out)))
     options = {**draw(st.sampled_from(CLIPPING)), **draw(st.sampled_from(EXTRAS))}
     reduction = draw(st.sampled_from(REDUCTIONS))
@@ -44,10 +50,14 @@ def cases(draw):
     weighted = draw(st.booleans())
     feed = draw(st.sampled_from([samples.arrays, samples.dataset, samples.py_dataset]))
     steps = draw(st.sampled_from([1, 2])) if feed is not samples.py_dataset else 1
-    note(f"{hidden} {optimizer} {options} {reduction} {count}/{batch} {weighted} {feed} {steps}")
+    note(f"{augmentation} {hidden} {optimizer} {options} {reduction} {weighted}")
+    note(f"{count}/{batch} {feed} {steps}")
 
     def model():
         x = inputs = keras.Input((6,))
+        if augmentation:
+            x = keras.layers.Reshape((2, 3, 1))(x)
+            x = keras.layers.Flatten()(AUGMENTATIONS[augmentation]()(x))
         for name in hidden:
             x = HIDDEN[name]()(x)
         return keras.Model(inputs, keras.layers.Dense(3, activation="softmax", name="classes")(x))

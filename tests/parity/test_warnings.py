@@ -124,6 +124,12 @@ class RootOfLoss(custom_cases.GuideStep):
         return keras.ops.sqrt(keras.ops.mean(custom_cases.squared_errors(y, predictions)))
 
 
+class RootInFunction(RootOfLoss):
+    @tf.function
+    def loss_of(self, x, y, predictions):
+        return super().loss_of(x, y, predictions)
+
+
 class RootAdded(keras.layers.Layer):
     def call(self, x):
         self.add_loss(keras.ops.sqrt(keras.ops.mean(keras.ops.square(x))))
@@ -187,18 +193,32 @@ def test_gradients_that_a_condition_would_sum_are_refused_by_name():
     ("make", "line"),
     [
         (lambda: custom_cases.custom(RootOfLoss), "return keras.ops.sqrt(keras.ops.mean("),
+        (lambda: custom_cases.custom(RootInFunction), "loss = self.loss_of(x, y, predictions)"),
         (lambda: custom_cases.behind_hidden(RootAdded), "self.add_loss(keras.ops.sqrt("),
     ],
-    ids=["own step", "added"],
+    ids=["own step", "function", "added"],
 )
 def test_a_number_that_no_replica_has_a_part_of_is_named_once_by_its_line(make, line):
     (message,) = fit_with_warnings(compiled(kdist.MirroredStrategy(replicas=2), make))
-    assert "test_warnings.py:" in message
+    assert "_warnings.py:" in message or "custom_cases.py:" in message
     assert line in message
     assert "kdist.gather(" in message
 
 
-@pytest.mark.parametrize("kind", [custom_cases.GuideStep, custom_cases.SummedByHand])
+def test_a_step_that_runs_eagerly_is_named_once():
+    model = compiled(
+        kdist.MirroredStrategy(replicas=2),
+        lambda: custom_cases.custom(custom_cases.SummedByHand),
+        run_eagerly=True,
+    )
+    (message,) = fit_with_warnings(model)
+    assert message.startswith("the train_step of SummedByHand runs eagerly")
+    assert "run_eagerly=False" in message
+
+
+@pytest.mark.parametrize(
+    "kind", [custom_cases.GuideStep, custom_cases.SummedByHand, custom_cases.OfManyParts]
+)
 def test_own_steps_of_means_and_sums_are_not_warned_of(kind):
     model = compiled(kdist.MirroredStrategy(replicas=2), lambda: custom_cases.custom(kind))
     assert fit_with_warnings(model) == []
@@ -211,13 +231,30 @@ def conditional(inputs, norm):
     return keras.layers.Lambda(condition, output_shape=lambda shape: shape)(inputs)
 
 
+class NormalizedCell(keras.layers.SimpleRNNCell):
+    """A recurrent cell that normalizes its inputs."""
+
+    def __init__(self, norm):
+        super().__init__(8)
+        self.norm = norm
+
+    def call(self, inputs, states, training=False):
+        return super().call(self.norm(inputs, training=training), states)
+
+
+def recurrent(inputs, norm):
+    steps = keras.layers.Reshape((1, 6))(inputs)
+    return keras.layers.RNN(NormalizedCell(norm))(steps)
+
+
 @pytest.mark.parametrize("synchronized", [small_models.synchronized, SyncBatchNormalization])
-def test_a_batch_norm_in_a_condition_is_refused_by_name(synchronized):
+@pytest.mark.parametrize("place", [conditional, recurrent])
+def test_a_batch_norm_in_a_condition_or_a_loop_is_refused_by_name(synchronized, place):
     def make():
         inputs = keras.Input((6,))
         norm = synchronized()
         norm.build((None, 6))
-        x = conditional(inputs, norm)
+        x = place(inputs, norm)
         return keras.Model(inputs, keras.layers.Dense(3, activation="softmax")(x))
 
     model = compiled(kdist.MirroredStrategy(replicas=2), make)

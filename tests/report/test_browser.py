@@ -112,75 +112,90 @@ def columns_can_be_reached(page):
         assert last["x"] + last["width"] <= box["x"] + box["width"] + 1
 
 
+def charts_are_drawn(page):
+    charts = page.locator(".chart")
+    assert charts.count() >= 12
+    for chart in charts.all():
+        assert chart.locator("svg .mark-symbol path, svg .mark-line path").count() > 0
+        assert chart.get_attribute("role") == "img"
+        assert chart.get_attribute("aria-label")
+
+
+def names_are_words(page):
+    assert page.locator(".chip", has_text="<img src=x").count() == 1
+    page.locator("#run-speeds .mark-symbol path").first.hover()
+    tooltip = page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for()
+    assert EVIL in tooltip.inner_text()
+    assert page.evaluate("typeof hacked") == "undefined"
+
+
+def runs_are_hidden_and_shown(page):
+    assert page.locator(LINES).count() == 6
+    page.locator(".chip", has_text="plain").click()
+    wait_for_lines(page, 5)
+    assert page.locator("#accuracy-over-time .mark-line path").count() == 5
+    assert page.locator("#shown").inner_text() == "6 of 7 shown"
+    page.locator("[data-choose=none]").click()
+    page.locator("#learning-curves .empty").wait_for()
+    assert page.locator(".empty").count() == page.locator("#runs .chart").count()
+    page.locator("[data-choose=all]").click()
+    wait_for_lines(page, 6)
+    assert page.locator(".empty").count() == 0
+
+
+def each_run_alone_has_an_axis_or_a_word(page):
+    page.locator("[data-choose=none]").click()
+    for chip in page.locator(".chip", has_text=ODD).all():
+        chip.click()
+        for view in range(page.locator("#learning-curves option").count()):
+            page.locator("#learning-curves select").select_option(index=view)
+        page.locator("#learning-curves .chart :is(.empty, svg)").wait_for()
+        chip.click()
+    assert page.locator(".chart path[d*=NaN]").count() == 0
+    page.locator("#learning-curves select").select_option(index=0)
+    page.locator("[data-choose=all]").click()
+    wait_for_lines(page, 6)
+
+
+def another_view_has_its_own_file(page):
+    page.locator("#learning-curves select").select_option(label="Training loss")
+    page.locator("#learning-curves svg text", has_text="Training loss").wait_for()
+    links = page.locator("#learning-curves figcaption a").all()
+    [link] = [one for one in links if one.is_visible()]
+    assert link.get_attribute("href").endswith("learning-curves-training-loss.png")
+
+
+def is_dark_by_choice(page):
+    page.locator("#theme").click()
+    page.wait_for_selector(DRAWN.format("dark"))
+    assert page.locator("#theme").inner_text() == "Light"
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert sum(map(int, dark.removeprefix("rgb(").removesuffix(")").split(","))) < 200
+
+
+def fits_a_phone(phone):
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    for chart in phone.locator(".chart svg").all():
+        assert chart.bounding_box()["width"] <= 390
+    for label in phone.locator(".role-legend-label text").all():
+        box = label.bounding_box()
+        assert box["x"] + box["width"] <= 390 - 14  # the padding of the card
+    columns_can_be_reached(phone)
+
+
 def test_in_a_browser(opened, subtests):
     page = opened(1280, 900, "light")
-    charts = page.locator(".chart")
-
-    with subtests.test("every chart is drawn, and described in words"):
-        assert charts.count() >= 12
-        for chart in charts.all():
-            assert chart.locator("svg .mark-symbol path, svg .mark-line path").count() > 0
-            assert chart.get_attribute("role") == "img"
-            assert chart.get_attribute("aria-label")
-
-    with subtests.test("names from folders are words, in charts too"):
-        assert page.locator(".chip", has_text="<img src=x").count() == 1
-        page.locator("#run-speeds .mark-symbol path").first.hover()
-        tooltip = page.locator("#vg-tooltip-element.visible")
-        tooltip.wait_for()
-        assert EVIL in tooltip.inner_text()
-        assert page.evaluate("typeof hacked") == "undefined"
-
-    with subtests.test("runs are hidden and shown in every chart of runs"):
-        assert page.locator(LINES).count() == 6
-        page.locator(".chip", has_text="plain").click()
-        wait_for_lines(page, 5)
-        assert page.locator("#accuracy-over-time .mark-line path").count() == 5
-        assert page.locator("#shown").inner_text() == "6 of 7 shown"
-        page.locator("[data-choose=none]").click()
-        page.locator("#learning-curves .empty").wait_for()
-        assert page.locator(".empty").count() == page.locator("#runs .chart").count()
-        page.locator("[data-choose=all]").click()
-        wait_for_lines(page, 6)
-        assert page.locator(".empty").count() == 0
-
-    with subtests.test("each run alone, in every view, has an axis or a word"):
-        page.locator("[data-choose=none]").click()
-        for chip in page.locator(".chip", has_text=ODD).all():
-            chip.click()
-            for view in range(page.locator("#learning-curves option").count()):
-                page.locator("#learning-curves select").select_option(index=view)
-            page.locator("#learning-curves .chart :is(.empty, svg)").wait_for()
-            chip.click()
-        assert page.locator(".chart path[d*=NaN]").count() == 0
-        page.locator("#learning-curves select").select_option(index=0)
-        page.locator("[data-choose=all]").click()
-        wait_for_lines(page, 6)
-
-    with subtests.test("results come first, and every column can be reached"):
-        columns_can_be_reached(page)
-
-    with subtests.test("another view of a figure, with its own PNG file"):
-        page.locator("#learning-curves select").select_option(label="Training loss")
-        page.locator("#learning-curves svg text", has_text="Training loss").wait_for()
-        [link] = [
-            one for one in page.locator("#learning-curves figcaption a").all() if one.is_visible()
-        ]
-        assert link.get_attribute("href").endswith("learning-curves-training-loss.png")
-
-    with subtests.test("dark by choice"):
-        page.locator("#theme").click()
-        page.wait_for_selector(DRAWN.format("dark"))
-        assert page.locator("#theme").inner_text() == "Light"
-        dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert sum(map(int, dark.removeprefix("rgb(").removesuffix(")").split(","))) < 200
-
+    for check in (
+        charts_are_drawn,
+        names_are_words,
+        runs_are_hidden_and_shown,
+        each_run_alone_has_an_axis_or_a_word,
+        columns_can_be_reached,
+        another_view_has_its_own_file,
+        is_dark_by_choice,
+    ):
+        with subtests.test(check.__name__):
+            check(page)
     with subtests.test("a phone, dark by its own setting"):
-        phone = opened(390, 844, "dark")
-        assert phone.evaluate("document.documentElement.scrollWidth") <= 390
-        for chart in phone.locator(".chart svg").all():
-            assert chart.bounding_box()["width"] <= 390
-        for label in phone.locator(".role-legend-label text").all():
-            box = label.bounding_box()
-            assert box["x"] + box["width"] <= 390 - 14  # the padding of the card
-        columns_can_be_reached(phone)
+        fits_a_phone(opened(390, 844, "dark"))

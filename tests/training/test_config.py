@@ -122,7 +122,7 @@ def test_values_out_of_range_are_refused(values, words):
 
 
 def test_an_unknown_setting_is_named_beside_the_known_ones():
-    with pytest.raises(UserError, match="unknown setting widht: known are dataset.*width"):
+    with pytest.raises(UserError, match=r"widht: did you mean width\? known are dataset.*width"):
         TrainConfig.from_dict({"widht": 2})
 
 

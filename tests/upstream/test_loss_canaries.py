@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from stock_models import linear, of_layer, on_replicas
+from stock_models import linear, of_layer, on_replicas, with_test_step
 
 ROWS = np.array([[1.0], [2.0], [3.0], [9.0]])
 
@@ -19,6 +19,22 @@ def test_losses_are_divided_by_replicas_rounded_to_float32(stock):
     parts = on_replicas(three, lambda: loss(np.ones((2, 1)), np.zeros((2, 1))))
     assert sum(parts) != 1
     assert sum(parts) == pytest.approx(1, abs=1e-7)
+
+
+def test_averaged_losses_are_divided_by_replicas(stock):
+    """Of the last batch's samples, two are on replica 0; Keras logs the mean over replicas."""
+    rows = np.array([[0]] * 4 + [[2], [3], [9]], "float32")
+
+    def step(model, data):
+        average = tf.nn.compute_average_loss(data[:, 0])
+        return {"average": average, "scaled": tf.nn.scale_regularization_loss(tf.constant(4.0))}
+
+    found = []
+    for strategy in (stock, kdist.MirroredStrategy(replicas=2)):
+        model = with_test_step(strategy, step)
+        logs = model.evaluate(rows, batch_size=4, verbose=0, return_dict=True)
+        found.append([logs["average"], logs["scaled"]])
+    assert found == [pytest.approx([(2.5 + 9) / 2 / 2, 2]), pytest.approx([14 / 3, 4])]
 
 
 def test_uneven_batches_are_weighted_evenly(stock):

@@ -73,6 +73,7 @@ CANARIES = {
     "slurm": "_port_base _rank _task_configuration",
     "context": "_context_handle",
     "seeded_context": "_rng",
+    "graph": "_get_function",
     "oracle": "_get_oracle_fname _get_trial_dir _retry_queue _save_trial",
     "hyperband": "_brackets _current_bracket _get_num_brackets _get_num_rounds _get_size"
     " _start_new_bracket",
@@ -179,6 +180,7 @@ OBJECTS = {
     "exit_functions": lambda: atexit,
     "slurm": lambda: slurm(),
     "context": context.context,
+    "graph": tf.Graph,
     "seeded_context": lambda: tf.random.set_seed(0) or context.context(),
     "oracle": lambda: keras_tuner.oracles.RandomSearchOracle(SCORE),
     "hyperband": lambda: keras_tuner.oracles.HyperbandOracle(SCORE),

@@ -9,6 +9,7 @@ import keras
 
 from ..patching import Patch
 from . import (
+    average_loss,
     batch_norm,
     compile_options,
     data_epochs,
@@ -36,6 +37,7 @@ PATCHES: tuple[Patch, ...] = (
     *fit_observers.PATCHES,
     *compile_options.PATCHES,
     *losses.PATCHES,
+    *average_loss.PATCHES,
     *gradients.PATCHES,
     *metrics.PATCHES,
     *variables.PATCHES,
