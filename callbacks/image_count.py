@@ -36,6 +36,15 @@ def count_images(model: Any) -> int:
     return int(tf.convert_to_tensor(_loss_average(model).count.value))
 
 
+def counts_images(model: Any) -> bool:
+    """Whether a compiled model counts the images that it trains on."""
+    try:
+        _loss_average(model)
+    except UserError:
+        return False
+    return True
+
+
 def sum_losses(model: Any) -> float:
     """Return the sum of the losses of the images that `count_images` counts.
 

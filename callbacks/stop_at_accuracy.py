@@ -26,7 +26,7 @@ class StopAtAccuracy(ResumableCallback):
     Args:
         target: The accuracy to beat in `val_accuracy`, at least 0 and below 1; or a mapping from
             names in `logs` to targets, such as `{"val_accuracy": 0.85, "accuracy": 0.9}`, all of
-            which have to be beaten in the same epoch.
+            which have to be beaten in the same epoch. None for no target, but a time budget.
         patience: How many validated epochs in a row have to beat the target, at least 1.
         validation_freq: The `validation_freq` of `fit`; of a list, its first entry. Before that
             epoch, a missing `val_…` metric is not an error.
@@ -69,7 +69,7 @@ class StopAtAccuracy(ResumableCallback):
 
     def __init__(
         self,
-        target: float | Mapping[str, float] = 0.85,
+        target: float | Mapping[str, float] | None = 0.85,
         patience: int = 2,
         *,
         validation_freq: int = 1,
@@ -78,7 +78,7 @@ class StopAtAccuracy(ResumableCallback):
         clock: Clock = time.perf_counter,
     ) -> None:
         super().__init__(verbose=verbose)
-        self.targets = _targets(target)
+        self.targets = {} if target is None else _targets(target)
         self.patience = positive_integer(
             "patience", patience, hint="pass how many epochs in a row have to beat the target"
         )
@@ -116,7 +116,7 @@ class StopAtAccuracy(ResumableCallback):
         super().on_epoch_end(epoch, logs)
         self.seconds = self.clock() - self._began
         logs = logs or {}
-        if self._is_complete(epoch, logs):
+        if self.targets and self._is_complete(epoch, logs):
             self._compare(epoch, logs)
         if self.reached:
             self._stop(epoch)
@@ -131,7 +131,7 @@ class StopAtAccuracy(ResumableCallback):
             self.print_line(
                 f"Target {goal} met in epoch {self.met_epoch} after {self.met_seconds:.2f} seconds"
             )
-        else:
+        elif self.targets:
             row = f" in {self.patience} epochs in a row" if self.patience > 1 else ""
             self.print_line(f"Target {goal} never met{row}: {self._best_in_words()}")
         super().on_train_end(logs)

@@ -15,6 +15,7 @@ from .batch_norm.convert import convert_batch_norm as convert_batch_norm
 from .batch_norm.recalibrate import recalibrate_batch_norm as recalibrate_batch_norm
 from .distribute.gathering import gather as gather
 from .distribute.gathering import sum_gradients as sum_gradients
+from .distribute.made_outside import load_model as load_model
 from .distribute.mirrored_strategy import MirroredStrategy as MirroredStrategy
 from .distribute.multi_worker_strategy import (
     MultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy,

@@ -133,6 +133,25 @@ def test_lab3_large_batch(tmp_path):
     assert path.stat().st_size
 
 
+def test_my_model(tmp_path):
+    """By `kdist train` and `kdist tune`, with both of its data functions."""
+    assert "my_model.py" in [path.name for path in EXAMPLES.iterdir()]
+    own = [sys.executable, "-m", "kdist", "{}", str(EXAMPLES / "my_model.py") + ":build"]
+    trained = [*own, "--epochs", "3", "--replicas", "2", "--monitor", "val_accuracy"]
+    trained += ["--data", "batches", "--run-dir", str(tmp_path / "run")]
+    searched = [*own, "--epochs", "1", "--replicas", "1", "--max-trials", "1"]
+    searched += ["--output", str(tmp_path / "search")]
+    for name, command in (("train", trained), ("tune", searched)):
+        done = subprocess.run(
+            [part.replace("{}", name) for part in command], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+    epochs = (tmp_path / "run" / "history.csv").read_text().splitlines()
+    losses = [float(line.split(",")[epochs[0].split(",").index("loss")]) for line in epochs[1:]]
+    assert losses[2] < losses[0]
+    assert (tmp_path / "search" / "best.json").exists()
+
+
 def test_every_example_is_run():
     sources = "".join(path.read_text() for path in Path(__file__).parent.rglob("test_*.py"))
     for path in EXAMPLES.glob("*.py"):

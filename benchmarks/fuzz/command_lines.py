@@ -49,6 +49,7 @@ _SWEEPS: dict[str, Mapping[str, Any]] = {
 _SEARCH = {
     field.name: field for field in fields_of(Search) if field.name not in ("config", "model")
 }
+_OWN_MODELS = st.sampled_from([[], [], ["mine.py:build"]]) | ODD_PATHS.map(lambda path: [path])
 _PREDICTION = {field.name: field for field in fields_of(Prediction)}
 COMMANDS = tuple(name for name in app if not name.startswith("-"))
 
@@ -91,7 +92,7 @@ def ordinary_cases() -> list[tuple[Case, str]]:
 @st.composite
 def train(draw: st.DrawFn) -> Case:
     """`kdist train`."""
-    options = draw(_options(FIELDS))
+    options = [*draw(_OWN_MODELS), *draw(_options(FIELDS))]
     if draw(st.integers(0, 9)) == 0:
         options.append("--config-from-wandb")
     if draw(st.integers(0, 9)) == 0:
@@ -149,7 +150,7 @@ def sweep(draw: st.DrawFn) -> Case:
     """`kdist sweep`."""
     kind = draw(st.sampled_from(sorted(_SWEEPS)))
     own = draw(_plain({**_SWEEPS[kind], **_SWEEP}))
-    arguments = ["sweep", kind, *own, *draw(_options(FIELDS, most=1))]
+    arguments = ["sweep", kind, *draw(_OWN_MODELS), *own, *draw(_options(FIELDS, most=1))]
     case = draw(_with_file(arguments, "--config", settings()))
     if draw(st.booleans()):
         return case
@@ -160,8 +161,12 @@ def sweep(draw: st.DrawFn) -> Case:
 @st.composite
 def tune(draw: st.DrawFn) -> Case:
     """`kdist tune`."""
-    model = draw(st.sampled_from([[], [], ["mine.py:build"]]) | ODD_PATHS.map(lambda path: [path]))
-    arguments = ["tune", *model, *draw(_options(_SEARCH)), *draw(_options(FIELDS, most=1))]
+    arguments = [
+        "tune",
+        *draw(_OWN_MODELS),
+        *draw(_options(_SEARCH)),
+        *draw(_options(FIELDS, most=1)),
+    ]
     case = draw(_with_file(arguments, "--space", spaces()))
     if draw(st.booleans()):
         return Case(case.arguments, {**case.files, "mine.py": b"def build(hp): pass\n"})

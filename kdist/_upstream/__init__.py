@@ -19,7 +19,7 @@ from .callback_attributes import (
     has_swapped_averages,
 )
 from .choose_data_source import array_sizes
-from .data_spec import batch_size_of
+from .data_spec import batch_size_of, samples_of
 from .ema_warm_up import averaging_optimizers, is_average_warmed_up, warm_up_average
 from .fit_data import FitData, FitDataset, attach
 from .fit_start import start_fit_at
@@ -173,6 +173,7 @@ __all__ = [
     "report_failure",
     "row_blocks",
     "run_exit_functions",
+    "samples_of",
     "set_resumed_logs",
     "set_strategy",
     "start_fit_at",

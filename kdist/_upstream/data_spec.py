@@ -38,6 +38,18 @@ def batch_size_of(dataset: tf.data.Dataset) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
+def samples_of(dataset: tf.data.Dataset) -> int | None:
+    """Return how many samples the batches of a dataset have in all; `None` if it is unknown."""
+    if hasattr(dataset, "_batch_size"):
+        size, (rows,) = int(dataset._batch_size), dataset._inputs()
+        samples = int(rows.cardinality())
+        if samples < 0:
+            return None
+        return samples // size * size if bool(dataset._drop_remainder) else samples
+    kind = type(dataset).__name__.removeprefix("_").removesuffix("Dataset")
+    return samples_of(dataset._inputs()[0]) if kind in _KEEP_SAMPLES else None
+
+
 def _has_scalars_only(dataset: tf.data.Dataset) -> bool:
     shapes = (getattr(leaf, "shape", None) for leaf in keras.tree.flatten(dataset.element_spec))
     return all(shape is not None and shape.rank == 0 for shape in shapes)
@@ -47,6 +59,8 @@ _KEEP_BATCHES = (
     *("AssertCardinality", "Cache", "Map", "Options", "ParallelMap", "Prefetch"),
     *("Repeat", "Shuffle", "Skip", "Take", "Zip"),
 )
+
+_KEEP_SAMPLES = ("Cache", "Map", "Options", "ParallelMap", "Prefetch", "Shuffle")
 
 
 def batch_spec_of(iterator: Any, *, any_batch_size: bool) -> Any:

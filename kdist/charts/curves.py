@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..runs.run_record import RunRecord, finite
+from ..runs.run_record import RunRecord
 from ..runs.text import count
 from .coincidence import coinciding
 from .figure import Figure, Variant
@@ -110,7 +110,7 @@ def _equal_curves(runs: Sequence[RunRecord], column: RunColumn) -> str:
 def _accuracy_over_time(runs: Sequence[RunRecord], names: Sequence[str]) -> list[Figure]:
     if not _logged(runs, [_ACCURACY]):
         return []
-    targets = {finite(run.settings.get("target_accuracy")) for run in runs} - {None}
+    targets = {run.accuracy_target for run in runs} - {None}
     target = next(iter(targets)) if len(targets) == 1 else None
     line = ReferenceLine.of_target(target)
     met = [f"{run.name} after {run.met.seconds:.1f} seconds" for run in runs if run.met]

@@ -1,12 +1,13 @@
 """Options of the command line, made of the types of settings."""
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
 from ..training.fields import Field, Repeatable, fields_of
+from ..training.own_model_settings import refuse_with_own_model
 from ..training.recipes import read_recipe, read_settings, recipe_names
 from .integers import parse_integer
 
@@ -17,6 +18,14 @@ ConfigFile = Annotated[
 Recipe = Annotated[
     str | None,
     Parameter(help=f"Settings that come with kdist: {', '.join(recipe_names())}."),
+]
+
+OwnModelName = Annotated[
+    str | None,
+    Parameter(
+        help="FILE.py:FUNCTION with a build() of yours that returns a compiled model; by default"
+        " that of --network."
+    ),
 ]
 
 
@@ -71,3 +80,21 @@ def read_files(recipe: str | None, config: str | None) -> dict[str, Any]:
     """
     settings = {} if recipe is None else read_recipe(recipe)
     return settings if config is None else settings | read_settings(config)
+
+
+def with_model(
+    model: str | None, settings: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The settings of a file, with the model of the command line.
+
+    Args:
+        model: The user's own, or `None` for that of the file, if any.
+        settings: What the files have.
+        given: The options on the command line.
+
+    Raises:
+        UserError: An option is for --network, and the model is the user's.
+    """
+    chosen = {**settings} if model is None else {**settings, "model": model}
+    refuse_with_own_model(chosen.get("model"), given)
+    return chosen

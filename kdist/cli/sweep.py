@@ -12,10 +12,18 @@ from ..errors import UserError
 from ..scaling import RULES
 from ..training.config import TrainConfig
 from ..training.fields import field_names
-from ..training.settings import FOLDERS, Batches, Checkpoints, Output, Stopping
+from ..training.settings import FOLDERS, Batches, Checkpoints, Output, OwnModel, Stopping
 from .integers import parse_integer
 from .lists import parse_names, parse_whole_numbers
-from .options import ConfigFile, Recipe, given, options_of, read_files
+from .options import (
+    ConfigFile,
+    OwnModelName,
+    Recipe,
+    given,
+    options_of,
+    read_files,
+    with_model,
+)
 
 app = App(
     name="sweep",
@@ -29,7 +37,10 @@ _OWN_FOLDERS = FOLDERS & field_names(Output)
 _CHECKPOINTS = field_names(Checkpoints)
 # Settings that have no effect on speed, or that the sweep decides.
 _NOT_TIMED = (
-    field_names(Batches, Stopping) | {"validate", "save_model"} | _OWN_FOLDERS | _CHECKPOINTS
+    field_names(Batches, Stopping)
+    | {"validate", "save_model", "model", "monitor"}
+    | _OWN_FOLDERS
+    | _CHECKPOINTS
 )
 _NOT_COMPARED = {
     "batch_size",
@@ -38,6 +49,7 @@ _NOT_COMPARED = {
     "lr_rule",
     "validate",
     "preemption_signal",
+    *field_names(OwnModel),
 } | _OWN_FOLDERS
 # An accuracy sweep records these even if neither a file nor an option sets them.
 _AIMS = ("target_accuracy", "patience", "epochs", "base_lr")
@@ -100,6 +112,8 @@ _COMPARED = _ACCURACY_OPTIONS()
 
 @app.command
 def throughput(
+    model: OwnModelName = None,
+    /,
     *,
     batch_sizes: BatchSizes = "8,16,32,64,128,256,512,700",
     replicas: Replicas = "1",
@@ -111,7 +125,7 @@ def throughput(
     settings: Timed = _TIMED,
 ) -> int:
     """Measure images per second against the batch, and the batch that is large enough."""
-    train = _train_settings(recipe, config, settings, decided=_NOT_TIMED)
+    train = _train_settings(recipe, config, settings, decided=_NOT_TIMED, model=model)
     batches = parse_whole_numbers("--batch-sizes", batch_sizes)
     counts = parse_whole_numbers("--replicas", replicas)
     from ..sweep.throughput import ThroughputSweep
@@ -181,6 +195,8 @@ def accuracy(
 
 @app.command
 def scaling(
+    model: OwnModelName = None,
+    /,
     *,
     replicas: Annotated[
         str | None, Parameter(help="Numbers of replicas; 1, 2, 4, ... every GPU by default.")
@@ -213,7 +229,7 @@ def scaling(
     settings: Timed = _TIMED,
 ) -> int:
     """Measure the efficiency of 1 to N replicas, and the time that collectives and input take."""
-    train = _train_settings(recipe, config, settings, decided=_NOT_TIMED)
+    train = _train_settings(recipe, config, settings, decided=_NOT_TIMED, model=model)
     asked = None if replicas is None else parse_whole_numbers("--replicas", replicas)
     from ..sweep.checks import check_experiment
     from ..sweep.machine import replica_counts
@@ -244,7 +260,12 @@ def scaling(
 
 
 def _train_settings(
-    recipe: str | None, config: str | None, options: Any, *, decided: Collection[str]
+    recipe: str | None,
+    config: str | None,
+    options: Any,
+    *,
+    decided: Collection[str],
+    model: str | None = None,
 ) -> dict[str, Any]:
     """Settings of the sweep's runs: what a recipe, a file or an option gives, but what it decides.
 
@@ -252,9 +273,12 @@ def _train_settings(
         UserError: A setting is out of its range.
     """
     files = read_files(recipe, config)
-    settings = {n: value for n, value in files.items() if n not in decided} | given(options)
-    TrainConfig.from_dict(settings)  # refuses what no run would take
-    return settings
+    settings = {n: value for n, value in files.items() if n not in decided or n == "model"}
+    settings |= given(options)
+    settings = with_model(model, settings, given(options))
+    checked = TrainConfig.from_dict(settings).to_dict()  # refuses what no run would take
+    # Runs of a model of the user's find it from any folder.
+    return settings | {n: checked[n] for n in ("model", "data") if n in settings}
 
 
 def _run(experiment: "ExperimentOrMaker", options: SweepOptions) -> int:

@@ -8,9 +8,17 @@ from cyclopts import Parameter
 from ..errors import TrainingError, UserError
 from ..training.config import TrainConfig
 from ..training.restarts import after_restart
-from .options import ConfigFile, Recipe, given, options_of, read_files
+from .options import (
+    ConfigFile,
+    OwnModelName,
+    Recipe,
+    given,
+    options_of,
+    read_files,
+    with_model,
+)
 
-_OPTIONS = options_of(TrainConfig)
+_OPTIONS = options_of(TrainConfig, without={"model"})
 
 if TYPE_CHECKING:
     from typing import Any as TrainOptions
@@ -21,6 +29,8 @@ _NONE_GIVEN = _OPTIONS()
 
 
 def train(
+    model: OwnModelName = None,
+    /,
     *,
     config: ConfigFile = None,
     recipe: Recipe = None,
@@ -36,8 +46,8 @@ def train(
     ] = False,
     settings: Annotated[TrainOptions, Parameter(name="*")] = _NONE_GIVEN,
 ) -> int:
-    """Train a network on Fashion-MNIST or CIFAR-10."""
-    chosen = read_files(recipe, config)
+    """Train a network on Fashion-MNIST or CIFAR-10, or a model of yours on your data."""
+    chosen = with_model(model, read_files(recipe, config), given(settings))
     if resume is not None and config_from_wandb:
         raise UserError("--resume has the run's own settings: remove --config-from-wandb")
     own, resume = after_restart(os.environ, chosen | given(settings), resume)
@@ -57,9 +67,11 @@ def train(
 
     result = run(run_config) if resume is None else run(run_config, resume=True)
     if result.diverged is not None:
-        raise TrainingError(
-            f"{result.diverged}: lower --base-lr, which is {run_config.base_lr:g}, or raise"
-            f" --warmup-epochs, which is {run_config.warmup_epochs:g}; no model is saved in"
-            f" {result.run_dir}"
+        lower = (
+            f"lower --base-lr, which is {run_config.base_lr:g}, or raise --warmup-epochs, which is"
+            f" {run_config.warmup_epochs:g}"
         )
+        if run_config.model is not None:
+            lower = "lower the learning rate that your model is compiled with"
+        raise TrainingError(f"{result.diverged}: {lower}; no model is saved in {result.run_dir}")
     return 0 if result.signal is None else 128 + result.signal

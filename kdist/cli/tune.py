@@ -8,13 +8,17 @@ from ..signals import signal_of
 from ..training.config import TrainConfig
 from ..training.fields import field_names
 from ..training.recipes import read_settings
-from ..training.settings import FOLDERS, Checkpoints, Output
+from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel
 from ..tuning.search import IDLE, Search, check_given
 from .options import ConfigFile, given, options_of, read_files
 
 _PLAIN = {"model", "space", "config"}
 # What a trial does not heed; a search has a folder of its own, and saves its models itself.
-_NOT_TAKEN = {*IDLE, "save_model"} | (FOLDERS & field_names(Output)) | field_names(Checkpoints)
+_NOT_TAKEN = (
+    {*IDLE, "save_model"}
+    | (FOLDERS & field_names(Output))
+    | field_names(Checkpoints, OwnModel)  # a search has a model of its own
+)
 
 _SEARCH_OPTIONS = options_of(Search, without=_PLAIN)
 _TRIAL_OPTIONS = options_of(TrainConfig, without=_NOT_TAKEN)

@@ -16,6 +16,7 @@ from ..performance import steps_per_execution
 from .devices import device_type, short_name
 from .gradient_norms import measure_halves
 from .gradient_transfer import GradientTransfer
+from .made_outside import remake
 from .model_state import ModelState
 from .model_warnings import warn_of_differing_copies, warn_of_inexact, warn_of_small_batches
 from .replica_step import replica_step
@@ -48,11 +49,13 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
         """Names of the devices, one per replica, e.g. `("GPU:0", "GPU:1")`."""
         return tuple(short_name(name) for name in self.extended.worker_devices)
 
-    def build(self, model_fn: Callable[[], keras.Model]) -> keras.Model:
+    def build(self, model_fn: Callable[[], keras.Model] | keras.Model) -> keras.Model:
         """Make a model in the strategy's scope, with synchronized batch norms.
 
         Args:
-            model_fn: A function without arguments that returns a `keras.Model`.
+            model_fn: A function without arguments that returns a `keras.Model`; or a model that was
+                made elsewhere, which is made anew with its weights, its optimizer's state and its
+                compile settings, and stays as it is.
 
         Returns:
             The model. Each of its `keras.layers.BatchNormalization` layers has become a
@@ -60,16 +63,19 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
             file that opens without kdist, save after `kdist.convert_batch_norm(model, to="stock")`.
 
         Raises:
-            UserError: `model_fn` is not callable or did not return a `keras.Model`.
+            UserError: `model_fn` is neither, did not return a `keras.Model`, or is a model that
+                does not describe itself (`get_config`).
         """
-        if isinstance(model_fn, keras.Model) or not callable(model_fn):
+        if isinstance(model_fn, keras.Model):
+            model = remake(model_fn, self)
+        elif callable(model_fn):
+            with self.scope():
+                model = model_fn()
+        else:
             raise UserError(
-                f"build takes a function that makes the model, received {type(model_fn).__name__}:"
-                " write strategy.build(lambda: make_model()), so that the model's variables are"
-                " made in the strategy's scope"
+                "build takes a function that makes the model, or a model, received"
+                f" {type(model_fn).__name__}: write strategy.build(lambda: make_model())"
             )
-        with self.scope():
-            model = model_fn()
         if not isinstance(model, keras.Model):
             raise UserError(
                 f"model_fn returned {type(model).__name__}, expected a keras.Model:"

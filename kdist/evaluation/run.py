@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from ..checkpoints.generation import DamagedGenerationError
 from ..errors import UserError
-from .evaluation import Evaluation, heading
+from ..training.config import TrainConfig
+from .evaluation import Evaluation
 from .options import EvaluateOptions
 from .saved_model import RunModels, SavedModel, find_models, settings_of
 
 if TYPE_CHECKING:
     from .evaluator import Evaluator
+    from .own_evaluator import OwnEvaluator
 
 # TensorFlow is imported inside the functions: what the caller has to fix is reported before.
 
@@ -30,6 +32,9 @@ def evaluate(
 
     Of a run it takes the model that it has ended with, otherwise the newest whole checkpoint. With
     `options.watch` it takes each checkpoint as it appears, and returns when the run has ended.
+
+    A run of a model of yours is evaluated on its validation data, by the loss and the metrics that
+    the model is compiled with; its functions are loaded from where the run found them.
 
     Args:
         path: The folder of a run of `kdist train`, or a `.keras` file. Data set and settings are
@@ -55,7 +60,7 @@ def evaluate(
     settings = found.settings if isinstance(found, RunModels) else settings_of(found.path)
     config = options.config(settings)
     if isinstance(found, RunModels):
-        if options.averaged and config.ema_momentum is None:
+        if options.averaged and config.model is None and config.ema_momentum is None:
             raise UserError(
                 f"{found.folder} keeps no averages of its weights: remove --averaged, or train with"
                 " --ema-momentum"
@@ -65,9 +70,7 @@ def evaluate(
                 f"{found.folder} has neither a checkpoint nor a model: train with"
                 " --checkpoint-every, or pass --watch to wait for one"
             )
-    from .evaluator import Evaluator
-
-    evaluator = Evaluator(config, views=options.views, averaged=options.averaged, announce=announce)
+    evaluator = _make_evaluator(config, options, announce)
     table = _Table(evaluator, announce)
     if isinstance(found, SavedModel):
         table.add(found)
@@ -78,10 +81,24 @@ def evaluate(
     return table.lines
 
 
+def _make_evaluator(
+    config: TrainConfig, options: EvaluateOptions, announce: Callable[[str], None]
+) -> "Evaluator | OwnEvaluator":
+    if config.model is not None:
+        from .own_evaluator import OwnEvaluator
+
+        return OwnEvaluator(config, views=options.views, averaged=options.averaged)
+    from .evaluator import Evaluator
+
+    return Evaluator(config, views=options.views, averaged=options.averaged, announce=announce)
+
+
 class _Table:
     """Evaluates models, and announces a line for each."""
 
-    def __init__(self, evaluator: "Evaluator", announce: Callable[[str], None]) -> None:
+    def __init__(
+        self, evaluator: "Evaluator | OwnEvaluator", announce: Callable[[str], None]
+    ) -> None:
         self.lines: list[Evaluation] = []
         self._evaluator = evaluator
         self._announce = announce
@@ -95,7 +112,7 @@ class _Table:
                 self._announce(f"Skipped the damaged checkpoint {saved.path.name}: {error}")
             return False
         if not self.lines:
-            self._announce(heading())
+            self._announce(line.heading())
         self.lines.append(line)
         self._announce(str(line))
         return True

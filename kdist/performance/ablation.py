@@ -31,3 +31,15 @@ def repeat_first_batch(batches: Any) -> Any:
     """
     steps = batches.cardinality()
     return batches.take(1).cache().repeat(steps).with_options(batches.options())
+
+
+def repeat_first_rows(arrays: Any, *, batch: int, steps: int) -> tf.data.Dataset:
+    """Repeat the first batch of arrays instead of shuffling and gathering new ones.
+
+    Args:
+        arrays: Arrays (x, y) or (x, y, sample_weight), each perhaps a structure of arrays.
+        batch: Samples per batch.
+        steps: Number of batches.
+    """
+    rows = tf.nest.map_structure(lambda array: tf.convert_to_tensor(array[:batch]), arrays)
+    return tf.data.Dataset.from_tensors(rows).cache().repeat(steps)

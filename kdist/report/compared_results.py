@@ -105,7 +105,7 @@ def _of_run(run: RunRecord) -> Result:
         is_warm=run.is_warm,
         rate_spread=(min(run.rates), max(run.rates)) if len(run.rates) > 1 else None,
         rate_basis=_rate_basis(run),
-        target=finite(run.settings.get("target_accuracy")),
+        target=run.accuracy_target,
         reached=run.met is not None,
         duration=run.met.seconds if run.met else _without_target(run),
     )

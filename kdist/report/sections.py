@@ -164,7 +164,8 @@ def _search_settings(search: SearchRecord) -> dict[str, str]:
     about = search.search.to_dict()
     config = about.pop("config")
     hidden = FOLDERS | {"output", "space", *(search.search.space or ())}
-    return {k: setting(v) for k, v in {**about, **config}.items() if k not in hidden}
+    trials = {k: v for k, v in config.items() if k not in about}
+    return {k: setting(v) for k, v in {**about, **trials}.items() if k not in hidden}
 
 
 def _measurements_section(ident: str, table: CsvMeasurements) -> Section:

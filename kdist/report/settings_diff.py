@@ -5,7 +5,9 @@ from typing import Any
 
 from ..charts.formatting import setting
 from ..runs.run_record import RunRecord
-from ..training.settings import FOLDERS
+from ..training.fields import field_names
+from ..training.model_name import model_name
+from ..training.settings import FOLDERS, OwnModel
 
 DERIVED = frozenset(
     {"global_batch", "learning_rate", "parameters", "training_images", "validation_images"}
@@ -27,6 +29,11 @@ def settings_of(run: RunRecord) -> dict[str, str]:
     """Return the settings and facts of a run as text; those that are not known are missing."""
     values: dict[str, Any] = {k: v for k, v in run.settings.items() if k not in FOLDERS}
     values.pop("replicas", None)  # the settings may leave it open
+    if values.get("model") is not None:
+        values["model"] = model_name(values)
+    for name in field_names(OwnModel):
+        if values.get(name) is None:
+            values.pop(name, None)
     facts = ("replicas", *_FACTS)
     values |= {name: run.summary[name] for name in facts if name in run.summary}
     names = run.summary.get("device_names")

@@ -102,14 +102,27 @@ class RunRecord:
         """The median of `rates`."""
         return median_rate(self.values("images_per_sec"))
 
+    @property
+    def accuracy_target(self) -> float | None:
+        """The validation accuracy that the run was to beat; `None` if there was none."""
+        return self._targets.get("val_accuracy")
+
+    @property
+    def _targets(self) -> dict[str, float]:
+        own, monitor = self.settings.get("model"), self.settings.get("monitor")
+        if own is not None and monitor is None:
+            return {}
+        targets = {
+            "accuracy": finite(self.settings.get("target_train_accuracy")),
+            str(monitor or "val_accuracy"): finite(self.settings.get("target_accuracy")),
+        }
+        return {name: value for name, value in targets.items() if value is not None}
+
     @cached_property
     def met(self) -> Met | None:
         """When the run met the target in its settings."""
-        targets = {"val_accuracy": finite(self.settings.get("target_accuracy"))}
-        targets["accuracy"] = finite(self.settings.get("target_train_accuracy"))
         patience = finite(self.settings.get("patience")) or 1
-        wanted = {name: value for name, value in targets.items() if value is not None}
-        return met_target(self.epochs, wanted, patience=int(patience))
+        return met_target(self.epochs, self._targets, patience=int(patience))
 
 
 def finite(value: Any) -> float | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..analysis.groups import Row, grouped
 from ..analysis.spread import format_spread, spread
 from ..analysis.time_to_target import TimeToTarget, rows_to_target
+from ..errors import UserError
 from ..runs.run_record import finite
 from ..scaling import scale_learning_rate
 from .columns import Columns, is_number, is_text
@@ -44,6 +45,15 @@ class AccuracySweep(Experiment):
     base_lr: float
     base_batch: int
     seeds: int
+
+    def __post_init__(self) -> None:
+        model = self.train.get("model")
+        if model is not None:
+            raise UserError(
+                f"received {model}, but an accuracy sweep sets the learning rate of its runs, which"
+                " a model of yours has compiled: remove it, or run kdist sweep throughput or"
+                " scaling, or kdist tune, with it"
+            )
 
     @property
     def repetitions(self) -> int:

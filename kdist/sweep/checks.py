@@ -13,6 +13,8 @@ _MOST_RUNS = 10_000
 def check_experiment(experiment: Experiment) -> None:
     """Check the settings of all runs, and their data where it need not be downloaded.
 
+    Data of the user's are read by the runs alone, as their files import TensorFlow.
+
     Raises:
         UserError: There are too many runs, one of them would be refused, or its speed could not be
             measured.
@@ -29,7 +31,7 @@ def check_experiment(experiment: Experiment) -> None:
         for point in experiment.round(experiment.repetitions - 1)
     ]
     for config in configs[:1]:  # they have the same data
-        if needs_no_download(config.dataset, config.data_dir):
+        if config.model is None and needs_no_download(config.dataset, config.data_dir):
             _check_batches(experiment, len(load_data(config, announce=lambda _: None).train_images))
 
 

@@ -70,6 +70,9 @@ def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
         found = measure(run)
         if found["diverged"] and not experiment.trains:
             return row | {"status": "failed", "error": f"the loss was not finite: {_where(run)}"}
+        asked = row["batch_size"] * row["replicas"]
+        if point.config.get("model") and found["global_batch"] != asked:
+            return row | {"status": "failed", "error": _own_batch(found["global_batch"], asked)}
         finished = row | found | {"status": "done", "run_dir": _relative(folder)}
         invalid = why_invalid(finished, experiment.kind, file="it")
         if not invalid:
@@ -156,6 +159,13 @@ def measure(run: RunRecord) -> Row:
         "best_val_accuracy": run.fact("best_val_accuracy"),
         "noise_scale": noise[-1] if noise else None,
     }
+
+
+def _own_batch(batch: int, asked: int) -> str:
+    return (
+        f"its data have batches of {batch}, not of {asked}: let the data function take batch_size,"
+        " or return arrays"
+    )
 
 
 def _where(run: RunRecord) -> str:

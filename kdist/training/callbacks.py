@@ -14,11 +14,13 @@ from ..callbacks import (
     StopAtNonFinite,
     TrainingTelemetry,
 )
+from ..callbacks.image_count import counts_images
 from ..runs.run_folder import RunFolder
 from ..tracking.factory import tracking
 from ..tracking.tracker import Tracker
 from .config import TrainConfig
-from .plan import TrainPlan
+from .model_name import model_name
+from .parts import RunParts
 from .progress import make_progress
 
 
@@ -43,8 +45,7 @@ class RunCallbacks:
 
 def make_callbacks(
     config: TrainConfig,
-    plan: TrainPlan,
-    model: keras.Model,
+    parts: RunParts,
     folder: RunFolder,
     *,
     more: Sequence[keras.callbacks.Callback] = (),
@@ -54,8 +55,7 @@ def make_callbacks(
 
     Args:
         config: The settings.
-        plan: Batch and learning rate, shown by the trackers.
-        model: The compiled model.
+        parts: What the run trains; the trackers show its batch and learning rate.
         folder: The run folder.
         more: The caller's own callbacks.
         verbose: As in `fit`; 0 silences these callbacks, too.
@@ -67,14 +67,14 @@ def make_callbacks(
     stop, history = _stop(config, verbose=line), keras.callbacks.History()
     total_time = PrintTotalTime(verbose=0)
     finite = StopAtNonFinite(verbose=line)
-    telemetry = None
+    telemetry, images = None, _images_to_tell(parts)
     if config.telemetry is not None:
         telemetry = TrainingTelemetry(every_steps=config.telemetry, verbose=line)
     ordered = [
         # First, so that the others see the metrics of the averaged weights.
         *([keras.callbacks.SwapEMAWeights()] if config.ema_momentum is not None else []),
         finite,
-        PrintThroughput(verbose=0),
+        PrintThroughput(images, verbose=0),
         *([GradientNoiseScale(verbose=0)] if config.noise_scale else []),
         *([telemetry] if telemetry is not None else []),
         stop,
@@ -82,10 +82,10 @@ def make_callbacks(
         *more,
         *make_progress(verbose, total_time),  # it shows what those above measure
         history,  # after the callbacks above, to record what they add to `logs`
-        SaveTrainingData(folder.history, verbose=0),
+        SaveTrainingData(folder.history, images, verbose=0),
         # Last, to see all of `logs`.
         *(
-            _trackers(config, plan, model, folder, telemetry, verbose=verbose)
+            _trackers(config, parts, folder, telemetry, verbose=verbose)
             if folder.is_written
             else ()
         ),
@@ -95,8 +95,15 @@ def make_callbacks(
     )
 
 
+def _images_to_tell(parts: RunParts) -> int | None:
+    """The images of an epoch, where a model with a train_step of its own does not count them."""
+    return None if counts_images(parts.model) else parts.training_images
+
+
 def _stop(config: TrainConfig, *, verbose: int) -> StopAtAccuracy:
-    targets = {"val_accuracy": config.target_accuracy}
+    if config.model is not None and config.monitor is None:
+        return StopAtAccuracy(None, time_budget=config.time_budget, verbose=verbose)
+    targets = {config.monitor or "val_accuracy": config.target_accuracy}
     if config.target_train_accuracy is not None:
         targets["accuracy"] = config.target_train_accuracy
     return StopAtAccuracy(
@@ -110,23 +117,25 @@ def _stop(config: TrainConfig, *, verbose: int) -> StopAtAccuracy:
 
 def _trackers(
     config: TrainConfig,
-    plan: TrainPlan,
-    model: keras.Model,
+    parts: RunParts,
     folder: RunFolder,
     telemetry: TrainingTelemetry | None,
     *,
     verbose: int,
 ) -> list[keras.callbacks.Callback]:
+    plan, model = parts.plan, parts.model
+    own = {} if config.model is None else {"model": model_name(config.to_dict())}
     shows_it = bool({"wandb", "tensorboard"} & {*config.trackers})
     trackers = tracking(
         *(name for name in config.trackers if name != "csv"),  # which a run has anyway
         folder=folder.path,
         config=config.shareable()
+        | own
         | {
             "replicas": plan.replicas,
             "global_batch": plan.global_batch,
             "learning_rate": plan.learning_rate,
-            "parameters": model.count_params(),
+            "parameters": model.count_params() if model.built else None,
             "xla": bool(model.jit_compile),
         },
         every_batches=config.track_batches,

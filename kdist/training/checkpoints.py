@@ -1,17 +1,15 @@
 """`RunCheckpoint`: the checkpoints of a run, in its folder."""
 
 import dataclasses
-import hashlib
 from collections.abc import Callable, Sequence
 
 import keras
-import numpy as np
 
 from ..callbacks import Checkpoint
-from ..data import ImageData
 from ..runs.run_folder import RunFolder
 from ..signals import Received
 from .config import TrainConfig
+from .parts import RunParts
 from .plan import TrainPlan
 
 
@@ -23,7 +21,7 @@ class RunCheckpoint(Checkpoint):
     Args:
         config: The settings; `checkpoint_every` is not `None`.
         folder: The run folder.
-        data: The images, which have to be those of the run that is resumed.
+        data: Describes the data, which have to be those of the run that is resumed; or `None`.
         held: The signals that the run holds.
         begin: Called once it is certain that the run can be trained, before anything is written.
         verbose: 0 prints nothing but what went wrong.
@@ -33,7 +31,7 @@ class RunCheckpoint(Checkpoint):
         self,
         config: TrainConfig,
         folder: RunFolder,
-        data: ImageData,
+        data: str | None,
         *,
         held: Received,
         begin: Callable[[], None],
@@ -50,7 +48,7 @@ class RunCheckpoint(Checkpoint):
         self.options = dataclasses.replace(
             self.options,
             held=held,
-            data=_described(data),
+            data=data,
             any_rate=True,  # more epochs have another schedule; the settings were compared
         )
         self._begin = begin
@@ -67,19 +65,10 @@ class RunCheckpoint(Checkpoint):
         super().fit_ended()
 
 
-def _described(data: ImageData) -> str:
-    """The images that are trained, wherever they were found."""
-    digest = hashlib.sha256()
-    for array in (data.train_images, data.train_labels):
-        digest.update(np.ascontiguousarray(array).data)
-    return f"{len(data.train_images)} images with SHA-256 {digest.hexdigest()[:12]}"
-
-
 def make_checkpoint(
     config: TrainConfig,
-    plan: TrainPlan,
+    parts: RunParts,
     folder: RunFolder,
-    data: ImageData,
     *,
     held: Received,
     verbose: int,
@@ -88,9 +77,8 @@ def make_checkpoint(
 
     Args:
         config: The settings.
-        plan: Batches and learning rate.
+        parts: What the run trains.
         folder: The run folder.
-        data: The images.
         held: The signals that the run holds.
         verbose: As in `fit`; 0 prints nothing but what went wrong.
     """
@@ -99,9 +87,9 @@ def make_checkpoint(
     return RunCheckpoint(
         config,
         folder,
-        data,
+        parts.describe_data(),
         held=held,
-        begin=lambda: write_settings(config, plan, folder),
+        begin=lambda: write_settings(config, parts.plan, folder),
         verbose=min(verbose, 1),
     )
 
@@ -115,4 +103,4 @@ def write_settings(config: TrainConfig, plan: TrainPlan, folder: RunFolder) -> N
     folder.remove_summary()
     if config.checkpoint_every is not None and not folder.is_resumed:
         folder.write_json("plan.json", dataclasses.asdict(plan))
-    folder.write_json("config.json", config.to_dict())
+    folder.write_json("config.json", config.used())

@@ -10,9 +10,11 @@ from ..errors import UserError
 from ..optimizers.factory import check_momentum
 from ..schedules.lab import LAB_EPOCHS
 from ..tracking.names import check_options, first_and_last_step, tracker_names
-from .fields import check_fields
+from .fields import check_fields, field_names
 from .networks import NETWORKS, SPECIFIC
+from .own_model_settings import checked_own_model
 from .settings import (
+    OF_THE_NETWORK,
     SHAREABLE,
     Batches,
     Checkpoints,
@@ -22,13 +24,14 @@ from .settings import (
     Model,
     Optimization,
     Output,
+    OwnModel,
     Stopping,
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainConfig(
-    Output, Checkpoints, Extras, Stopping, Execution, Optimization, Batches, Model, Data
+    Output, Checkpoints, Extras, Stopping, Execution, Optimization, Batches, OwnModel, Model, Data
 ):
     """Settings of one training run, from all groups in `kdist.training.settings`.
 
@@ -48,6 +51,8 @@ class TrainConfig(
         object.__setattr__(self, "track", ",".join(tracker_names(self.track)) or None)
         object.__setattr__(self, "profile_batches", steps and f"{steps[0]},{steps[1]}")
         check_fields(self)
+        for name, path in checked_own_model(self.to_dict()).items():
+            object.__setattr__(self, name, path)
         if (self.depth - 4) % 6:
             near = 6 * round((self.depth - 4) / 6) + 4
             raise UserError(
@@ -154,6 +159,13 @@ class TrainConfig(
         """Return the settings as plain data, ready for JSON."""
         return dataclasses.asdict(self)
 
+    def used(self) -> dict[str, Any]:
+        """Return the settings that the run depends on, without those that its model decides."""
+        unused = set(OF_THE_NETWORK) if self.model is not None else set(field_names(OwnModel))
+        if self.model is not None and self.monitor is None:
+            unused |= {"target_accuracy", "patience"}
+        return {name: value for name, value in self.to_dict().items() if name not in unused}
+
     def shareable(self) -> dict[str, Any]:
         """Return the settings that a dashboard may show: those of the training, without paths."""
-        return {name: value for name, value in self.to_dict().items() if name in SHAREABLE}
+        return {name: value for name, value in self.used().items() if name in SHAREABLE}

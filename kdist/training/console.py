@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # The rows above the settings that differ from their defaults.
 _SHOWN = {
-    *("replicas", "batch_size", "base_lr", "lr_rule", "epochs", "run_dir", "network"),
+    *("replicas", "batch_size", "base_lr", "lr_rule", "epochs", "run_dir", "network", "model"),
     *SIZES,
 }
 # A file has no width of its own: lines are not broken.
@@ -46,11 +46,12 @@ def settings_lines(
         "replicas": f"{plan.replicas}",
         "model": model_name(config.to_dict()),
         "global batch": f"{plan.global_batch} ({_per_replica(plan)} per replica)",
-        "learning rate": f"{plan.learning_rate:g} ({config.base_lr:g} for one replica, rule"
-        f" {config.lr_rule})",
+        "learning rate": f"{plan.learning_rate:g} ({_base_rate(config)}rule {config.lr_rule})",
         "epochs": f"{config.epochs} at most",
         "run folder": f"{folder.path}",
     }
+    if config.model is not None:
+        rows["model"] = f"{model_name(config.to_dict())} ({config.model.rpartition(':')[0]})"
     default = TrainConfig().to_dict()
     changed = {
         name: f"{_setting(value)} (default {_setting(default[name])})"
@@ -80,6 +81,10 @@ def result_lines(result: "TrainResult") -> list[str]:
     return _two_columns(rows.items())
 
 
+def _base_rate(config: TrainConfig) -> str:
+    return f"{config.base_lr:g} for one replica, " if config.model is None else ""
+
+
 def _per_replica(plan: TrainPlan) -> str:
     """One that is resumed on more replicas may divide its batch with a remainder."""
     most = plan.batch_per_replica
@@ -87,12 +92,16 @@ def _per_replica(plan: TrainPlan) -> str:
 
 
 def _best(result: "TrainResult") -> str:
-    accuracies = result.history.get("val_accuracy", [])
-    known = [(accuracy, -epoch) for epoch, accuracy in enumerate(accuracies, 1) if accuracy >= 0]
-    if not known:
-        return "unknown, no epoch was validated"
-    best, epoch = max(known)
-    return f"{-epoch} of {result.epochs}, val_accuracy {best:.4f}"
+    """A model of the user's may report no accuracy."""
+    has_accuracy = {"accuracy", "val_accuracy"} & result.history.keys() or not result.history
+    signs = {"val_accuracy": 1} if has_accuracy else {"val_loss": -1, "loss": -1}
+    for name, sign in signs.items():
+        values = result.history.get(name, [])
+        known = [(sign * value, -epoch) for epoch, value in enumerate(values, 1) if value == value]
+        if known:
+            best, epoch = max(known)
+            return f"{-epoch} of {result.epochs}, {name} {sign * best:.4f}"
+    return "unknown, no epoch was validated"
 
 
 def _speed(result: "TrainResult") -> str:

@@ -1,8 +1,11 @@
 """Make and save the compiled model of a run or a tuner's trial."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..data import ImageData
+from ..errors import UserError
 from ..optimizers.factory import l2_factor, make_optimizer
 from ..runs.run_folder import RunFolder
 from .config import TrainConfig
@@ -63,14 +66,24 @@ def make_model(
 
 def save_stock_model(model: "keras.Model", folder: RunFolder) -> None:
     """Save the model in the run folder, as a file that opens without kdist."""
+    with stock_batch_norms(model):
+        folder.save_model(model)
+
+
+@contextlib.contextmanager
+def stock_batch_norms(model: "keras.Model") -> Iterator[None]:
+    """Make a model's batch norms Keras's own for a while, but those of a user's own subclass."""
     from ..batch_norm.convert import convert_batch_norm
     from ..batch_norm.find import batch_norms
 
-    if not batch_norms(model):
-        folder.save_model(model)
-        return
-    convert_batch_norm(model, to="stock")
     try:
-        folder.save_model(model)
+        if batch_norms(model):
+            convert_batch_norm(model, to="stock")
+    except UserError:  # a subclass of kdist's layer, whose file opens with kdist alone
+        yield
+        return
+    try:
+        yield
     finally:
-        convert_batch_norm(model, to="synchronized")
+        if batch_norms(model):
+            convert_batch_norm(model, to="synchronized")

@@ -1,6 +1,7 @@
 """What the model of a run is called, such as `WRN-16-10`."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from .fields import field_names
@@ -9,7 +10,7 @@ from .settings import Model
 
 
 def model_name(settings: Mapping[str, Any]) -> str:
-    """Name the network of these settings.
+    """Name the network of these settings, or the model of the user's.
 
     Args:
         settings: As in `config.json`; what is missing has its default.
@@ -17,7 +18,12 @@ def model_name(settings: Mapping[str, Any]) -> str:
     Example:
         >>> model_name({"depth": 10, "width": 1}), model_name({"network": "resnet9"})
         ('WRN-10-1', 'ResNet9-64')
+        >>> model_name({"model": "/home/me/my_model.py:build"})
+        'my_model:build'
     """
+    if isinstance(settings.get("model"), str):
+        path, _, function = settings["model"].rpartition(":")
+        return f"{Path(path).stem}:{function}"
     known = {name: settings.get(name, getattr(Model, name)) for name in field_names(Model)}
     # A folder may be of a later version.
     network = {str(name): one for name, one in NETWORKS.items()}.get(str(known["network"]))

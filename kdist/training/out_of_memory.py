@@ -18,8 +18,12 @@ _LAYERS = 8
 
 
 @contextlib.contextmanager
-def explain_out_of_memory(config: TrainConfig, data: ImageData) -> Iterator[None]:
+def explain_out_of_memory(config: TrainConfig, data: ImageData | None) -> Iterator[None]:
     """Turn running out of memory into a line that says which setting to lower.
+
+    Args:
+        config: The settings.
+        data: The images; `None` for data and a model of the user's.
 
     Raises:
         TrainingError: Memory ran out in the block.
@@ -29,6 +33,11 @@ def explain_out_of_memory(config: TrainConfig, data: ImageData) -> Iterator[None
     except Exception as error:
         if not is_out_of_memory(error):
             raise
+        if data is None:
+            raise TrainingError(
+                f"out of memory: lower --batch-size, which is {config.batch_size}, or make the"
+                f" model of {model_name(config.to_dict())} smaller"
+            ) from error
         sizes = memory_by_setting(config, data.image_shape)
         can_be_less = [name for name in sizes if getattr(config, name) > 1]
         name = max(can_be_less, key=lambda setting: sizes[setting], default=_smallest(config))

@@ -4,12 +4,11 @@ import dataclasses
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
-from ..data import ImageData
 from ..performance.hardware import device_names
 from ..runs.run_folder import RunFolder
 from ..runs.versions import versions
 from ..runs.warm_epochs import median_rate
-from .plan import TrainPlan
+from .parts import RunParts
 
 if TYPE_CHECKING:
     import keras
@@ -83,8 +82,7 @@ def make_result(
 def summary(
     result: TrainResult,
     strategy: "ExactStrategy",
-    plan: TrainPlan,
-    data: ImageData,
+    parts: RunParts,
 ) -> dict[str, Any]:
     """Return the result, hardware and versions as plain data for `summary.json`."""
     names = [field.name for field in dataclasses.fields(result)]
@@ -93,15 +91,15 @@ def summary(
     return values | {
         "signal": None if result.signal is None else result.signal.name,
         "diverged": None if found is None else {"epoch": found.epoch, "step": found.step},
-        "replicas": plan.replicas,
+        "replicas": parts.plan.replicas,
         "workers": strategy.workers,
         "devices": list(strategy.devices),
         "device_names": device_names(strategy.devices),
-        "global_batch": plan.global_batch,
-        "learning_rate": plan.learning_rate,
+        "global_batch": parts.plan.global_batch,
+        "learning_rate": parts.plan.learning_rate,
         "parameters": result.model.count_params(),
-        "data": data.source,
-        "training_images": len(data.train_images),
-        "validation_images": len(data.test_images),
+        "data": parts.source,
+        "training_images": parts.training_images,
+        "validation_images": parts.validation_images,
         "versions": versions(),
     }

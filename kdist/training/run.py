@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..atomic_files import check_writable_folder
 from ..checkpoints.nonfinite import NonFiniteWeightsError
@@ -15,11 +15,13 @@ from ..distribute.xla import check_xla, describe_xla
 from ..errors import TrainingError, UserError
 from ..runs.run_folder import RunFolder
 from ..signals import hold_signals
+from ..user_model.code_errors import explain_errors_of
+from ..user_model.names import files_of
 from .config import TrainConfig
 from .console import result_lines, settings_lines
-from .model import make_model, save_stock_model
+from .model import save_stock_model
 from .out_of_memory import explain_out_of_memory
-from .pipelines import load_data, make_pipelines
+from .pipelines import load_data
 from .plan import TrainPlan, make_plan, resumed_plan
 from .precision import precision_scope
 from .restarts import note_run
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     import keras
 
     from ..distribute.exact_strategy import ExactStrategy
+    from .parts import RunParts
 
 # TensorFlow and Keras are imported inside the functions: what the caller has to fix in the
 # settings, the data or the run folder is reported before their import, which takes seconds.
@@ -44,7 +47,7 @@ def train(
     ablate: Collection[str] = (),
     resume: bool = False,
 ) -> TrainResult:
-    """Train a network with the settings in `config`.
+    """Train a network, or a model of yours, with the settings in `config`.
 
     Args:
         config: The settings.
@@ -94,9 +97,12 @@ def train(
     try:
         if config.log_dir is not None:
             check_writable_folder(Path(config.log_dir), option="--log-dir")
-        data = load_data(config, announce=announce)
+        own = config.model is not None
+        # The user's file may make tensors, before which a strategy has to be.
+        data = None if own else load_data(config, announce=announce)
         strategy = _make_strategy(config, ablate, place)
         with (
+            explain_errors_of(*_own_files(config)),
             precision_scope(config.precision, strategy.devices),
             explain_out_of_memory(config, data),
         ):
@@ -146,18 +152,49 @@ def _make_strategy(
     return strategy
 
 
-def _plan(config: TrainConfig, folder: RunFolder, strategy: "ExactStrategy") -> TrainPlan:
-    """Batches and learning rate, which stay those of a run that is resumed; the chief's."""
+def _own_files(config: TrainConfig) -> tuple[str, ...]:
+    return () if config.model is None else files_of(config.model, config.data or "data")
+
+
+def _saved_plan(folder: RunFolder, strategy: "ExactStrategy") -> dict[str, Any] | None:
+    """Batches and learning rate of a run that is resumed, which stay; the chief's."""
     saved = folder.read_json("plan.json") if folder.is_resumed else None
-    saved = strategy.exchange("the plan of the run", saved)[0]
+    found: dict[str, Any] | None = strategy.exchange("the plan of the run", saved)[0]
+    return found
+
+
+def _make_parts(
+    config: TrainConfig,
+    data: ImageData | None,
+    folder: RunFolder,
+    strategy: "ExactStrategy",
+    announce: Callable[[str], None],
+) -> "RunParts":
+    """Make model and data, and announce the settings."""
+    from .parts import image_parts
+
+    def announce_settings(plan: TrainPlan) -> None:
+        for line in settings_lines(config, plan, strategy.devices, folder):
+            announce(line)
+
+    saved, replicas = _saved_plan(folder, strategy), strategy.num_replicas_in_sync
+    if data is None:
+        from .own_model import own_parts
+
+        parts = own_parts(config, strategy, saved)
+        announce_settings(parts.plan)
+        return parts
     if saved is None:
-        return make_plan(config, replicas=strategy.num_replicas_in_sync)
-    return resumed_plan(saved, replicas=strategy.num_replicas_in_sync)
+        plan = make_plan(config, replicas=replicas)
+    else:
+        plan = resumed_plan(saved, replicas=replicas)
+    announce_settings(plan)
+    return image_parts(config, data, strategy, plan)
 
 
 def _train(
     config: TrainConfig,
-    data: ImageData,
+    data: ImageData | None,
     folder: RunFolder,
     strategy: "ExactStrategy",
     callbacks: Sequence["keras.callbacks.Callback"],
@@ -170,37 +207,35 @@ def _train(
     from .callbacks import make_callbacks
     from .checkpoints import make_checkpoint, write_settings
     from .interrupts import fit_interruptible
+    from .parts import without_input
 
     keras.utils.set_random_seed(config.seed)
-    plan = _plan(config, folder, strategy)
-    for line in settings_lines(config, plan, strategy.devices, folder):
-        announce(line)
-    training, validation = make_pipelines(config, data, plan)
-    model = make_model(config, data, strategy, plan)
+    parts = _make_parts(config, data, folder, strategy, announce)
+    model = parts.model
     announce(describe_xla(bool(model.jit_compile), config.xla, strategy.devices))
     if "input" in ablate:
-        from ..performance.ablation import repeat_first_batch
-
-        training = repeat_first_batch(training)
-    made = make_callbacks(config, plan, model, folder, more=callbacks, verbose=verbose)
+        parts = without_input(parts)
+    fit = {name: value for name, value in parts.fit.items() if name != "x"}
+    if not config.validate:
+        fit.pop("validation_data", None)
+    made = make_callbacks(config, parts, folder, more=callbacks, verbose=verbose)
     more_signals = [Signals[config.preemption_signal]] if config.preemption_signal else []
     with hold_signals(*more_signals) as received:
-        checkpoint = make_checkpoint(config, plan, folder, data, held=received, verbose=verbose)
+        checkpoint = make_checkpoint(config, parts, folder, held=received, verbose=verbose)
         if checkpoint is None:
-            write_settings(config, plan, folder)
+            write_settings(config, parts.plan, folder)
         start = time.perf_counter()
         interrupted = fit_interruptible(
             model,
-            training,
+            parts.fit["x"],
             callbacks=made.ordered,
             received=received,
             stop=made.finite,
             checkpoint=checkpoint,
             workers=strategy.workers,
-            shuffle=False,  # the pipeline shuffles
-            validation_data=validation if config.validate else None,
             epochs=config.epochs,
             verbose=verbose,
+            **fit,
         )
         seconds = time.perf_counter() - start
         if folder.is_resumed:
@@ -209,7 +244,7 @@ def _train(
         interrupted = any(strategy.exchange("the end of the training", interrupted))
         result = make_result(made, folder, model, seconds, interrupted, received.first)
         # Before the model, whose file is large: a disk may be full, a batch system may not wait.
-        folder.write_json("summary.json", summary(result, strategy, plan, data))
+        folder.write_json("summary.json", summary(result, strategy, parts))
         if config.save_model and result.diverged is None:
             if interrupted:
                 announce("Interrupted: saving the model trained so far.")

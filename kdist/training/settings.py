@@ -85,6 +85,24 @@ class Model:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class OwnModel:
+    """A model of yours.
+
+    Attributes:
+        model: `FILE.py:FUNCTION` that returns a compiled model of yours, in place of `network`; an
+            argument of the command line, not an option.
+        data: Function in the model's file, or FILE.py:FUNCTION, that returns (x, y),
+            (x_val, y_val), or batches; `data` by default.
+        monitor: Metric of your model between 0 and 1, such as val_accuracy, that stops the run as
+            `target_accuracy` and `patience` say; without it no target does.
+    """
+
+    model: str | None = None
+    data: str | None = None
+    monitor: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Batches:
     """Replicas and batches.
 
@@ -226,6 +244,8 @@ class Output:
 
 
 FOLDERS = folder_names(Data, Output)
+OF_THE_NETWORK = field_names(Data, Model, Optimization) - {"lr_rule"} | {"target_train_accuracy"}
+"""Settings that a model of the user's decides itself."""
 SHAREABLE = field_names(Data, Model, Batches, Optimization, Execution, Stopping) - FOLDERS
 """Settings that a dashboard may show. Paths may contain a user's or a company's name, so settings
 of other groups stay private."""

@@ -10,10 +10,11 @@ from ..errors import UserError
 from ..tracking.folders import check_folder
 from .config import TrainConfig
 from .fields import field_names
-from .settings import Checkpoints, Output
+from .settings import Checkpoints, Output, OwnModel
 
-# A sweep is stored on a server: it must not decide which files this machine writes.
-_OF_THE_MACHINE = field_names(Output, Checkpoints)
+# A sweep is stored on a server: it must not decide which files this machine writes, or which
+# code it runs.
+_OF_THE_MACHINE = field_names(Output, Checkpoints, OwnModel)
 
 
 def sweep_config(settings: Mapping[str, Any], given: Mapping[str, Any]) -> TrainConfig:

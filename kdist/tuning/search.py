@@ -104,6 +104,11 @@ class Search:
                 f"data={self.data} needs your own build(hp): pass FILE.py:FUNCTION, or remove it"
             )
         self._check_devices()
+        if self.config.model is not None:
+            raise UserError(
+                f"received model={self.config.model} among the settings of the trials: pass it as"
+                " kdist tune FILE.py:FUNCTION"
+            )
         for name in ("run_dir", "log_dir"):
             if getattr(self.config, name) is not None:
                 raise UserError(f"received {name}: a search writes only into its --output")

@@ -12,7 +12,7 @@ from ..arguments import as_integer, as_real
 from ..errors import UserError
 from ..training.config import TrainConfig
 from ..training.fields import field_names
-from ..training.settings import FOLDERS, Checkpoints, Output, Stopping
+from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel, Stopping
 
 #: Settings that cannot be tuned, and why.
 NOT_TUNED = {
@@ -23,6 +23,7 @@ NOT_TUNED = {
     "validate": "every trial is validated",
     "noise_scale": "it only measures and does not change training",
     "telemetry": "it only measures and does not change training",
+    **dict.fromkeys(field_names(OwnModel), "a search is of one model"),
     **dict.fromkeys({"save_model"} | field_names(Checkpoints), "a search saves the models itself"),
     **dict.fromkeys(field_names(Stopping) - {"epochs"}, "it defines the target of the search"),
     **dict.fromkeys(field_names(Output) - FOLDERS, "it only tracks and does not change training"),

@@ -6,6 +6,8 @@ from typing import Any
 import keras
 import keras_tuner
 
+from ..callbacks import PrintThroughput
+from ..callbacks.image_count import counts_images
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
 from ..training.config import TrainConfig
@@ -91,6 +93,11 @@ class UserHyperModel(keras_tuner.HyperModel):
         data = self._data if self._make_data is None else checked_data(self._make_data(batch))
         if data is None:
             raise UserError("the hypermodel was made without data: pass (x, y), (x_val, y_val)")
+        if not counts_images(model):  # as with a train_step of its own
+            images = data.samples() or data.count()
+            for callback in kwargs.get("callbacks") or ():
+                if isinstance(callback, PrintThroughput):
+                    callback.total_images = images
         return model.fit(
             **data.fit_arguments(batch=batch), **{"epochs": self.base.epochs, **kwargs}
         )

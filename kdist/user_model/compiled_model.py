@@ -46,16 +46,37 @@ def scale_compiled_rate(
         reference_batch: The samples per step that the learning rate is meant for.
         rule: As for `kdist.scale_learning_rate`.
     """
-    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-    if isinstance(optimizer.get_config()["learning_rate"], dict):
-        return  # the configuration of a schedule is a dictionary
-    optimizer.learning_rate = scale_learning_rate(
-        float(optimizer.learning_rate.numpy()),
-        global_batch=global_batch,
-        reference_batch=reference_batch,
-        rule=rule,
-        optimizer=model.optimizer,
-    )
+    for optimizer, inner in _optimizers_with_rate(model):
+        inner.learning_rate = scale_learning_rate(
+            float(inner.learning_rate.numpy()),
+            global_batch=global_batch,
+            reference_batch=reference_batch,
+            rule=rule,
+            optimizer=optimizer,
+        )
+
+
+def set_compiled_rate(model: "keras.Model", rate: float) -> None:
+    """Set the learning rate of a model's optimizer, unless it has a schedule."""
+    for optimizer, inner in _optimizers_with_rate(model):
+        if optimizer is model.optimizer:
+            inner.learning_rate = rate
+
+
+def compiled_rate(model: "keras.Model") -> float:
+    """Return the learning rate that a model was compiled with, of a schedule the first."""
+    import keras
+
+    return float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
+
+
+def _optimizers_with_rate(model: "keras.Model") -> list[tuple[Any, Any]]:
+    """The optimizers that have a rate and no schedule, each with the one inside it."""
+    from .. import _upstream
+
+    pairs = [(one, getattr(one, "inner_optimizer", one)) for one in _upstream.optimizers_of(model)]
+    # The configuration of a schedule is a dictionary.
+    return [pair for pair in pairs if not isinstance(pair[1].get_config()["learning_rate"], dict)]
 
 
 def check_input(

@@ -8,6 +8,9 @@ from ..errors import UserError
 
 # TensorFlow and Keras are imported inside the functions, as in `kdist.training.run`.
 
+ARRAYS = ("x", "y", "sample_weight")
+"""Arguments of `fit` that are arrays."""
+
 _LOADERS = ("torch", "grain")  # packages whose loaders Keras takes
 
 
@@ -44,7 +47,7 @@ class UserData:
         """
         arguments: dict[str, Any] = {"x": self.training}
         if self.has_arrays:
-            arguments = dict(zip(("x", "y", "sample_weight"), self.training, strict=False))
+            arguments = dict(zip(ARRAYS, self.training, strict=False))
             arguments["batch_size"] = batch
         elif not _can_be_shuffled(self.training):
             arguments["shuffle"] = False  # Keras warns of its own default otherwise
@@ -60,6 +63,32 @@ class UserData:
         It is read from a `tf.data.Dataset` without reading a batch, where TensorFlow says it.
         """
         return None if self.has_arrays else _batch_size(self.training)
+
+    def first_batch(self) -> int:
+        """Return the samples of the first training batch, which is read where nothing says it."""
+        import keras
+
+        known = self.own_batch()
+        if known is not None:
+            return known
+        return len(keras.tree.flatten(next(iter(self.training)))[0])
+
+    def samples(self) -> int | None:
+        """Return the number of training samples; `None` if nothing says it."""
+        import keras
+
+        if self.training is None:
+            return None
+        if self.has_arrays:
+            shapes = [getattr(one, "shape", None) for one in keras.tree.flatten(self.training)]
+            return next((int(shape[0]) for shape in shapes if shape), None)
+        return _samples(self.training)
+
+    def count(self) -> int:
+        """Return the number of training samples, of all batches, which are read for it."""
+        import keras
+
+        return sum(len(keras.tree.flatten(batch)[0]) for batch in self.training)
 
 
 def checked_data(data: Any) -> UserData:
@@ -146,6 +175,22 @@ def _check_batches(data: Any, name: str) -> None:
         )
     if cardinality == 0:
         raise UserError(f"the data function returned {name} data without samples: return some")
+
+
+def _samples(data: Any) -> int | None:
+    import keras
+    import tensorflow as tf
+
+    from .. import _upstream
+
+    if isinstance(data, tf.data.Dataset):
+        known: int | None = _upstream.samples_of(data)
+        return known
+    if isinstance(data, keras.utils.PyDataset) and data.num_batches is not None:
+        last = data[data.num_batches - 1]  # perhaps smaller than the others
+        full = (_batch_size(data) or 0) * (data.num_batches - 1)
+        return int(full + len(keras.tree.flatten(last)[0]))
+    return None
 
 
 def _batch_size(data: Any) -> int | None:

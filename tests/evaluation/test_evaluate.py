@@ -13,7 +13,7 @@ from kdist.data import Standardization, fashion_mnist
 from kdist.errors import UserError
 from kdist.evaluation import EvaluateOptions, evaluate, evaluator
 from kdist.layers import LocalResponseNormalization
-from kdist.training import run as training_run
+from kdist.training import parts
 from kdist.training.config import TrainConfig
 from kdist.training.run import train
 
@@ -58,7 +58,7 @@ def small_model(config, data, strategy, plan):
 @pytest.fixture(scope="module", autouse=True)
 def small():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training_run, "make_model", small_model)
+        patch.setattr(parts, "make_model", small_model)
         patch.setattr(evaluator, "make_model", small_model)
         yield
 

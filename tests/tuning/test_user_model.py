@@ -125,6 +125,20 @@ def build(hp):
     model.compile(keras.optimizers.SGD(0.5), "mse")
     return model
 
+class Stepping(keras.Sequential):
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(x=x, y=y, y_pred=self(x, training=True))
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return {"loss": loss}
+
+def stepping(hp):
+    model = Stepping([keras.Input((2,)), keras.layers.Dense(hp.Int("units", 1, 1))])
+    model.compile(keras.optimizers.SGD(0.5), "mse")
+    return model
+
 def own(hp):
     hp.Choice("batch_size", [8, 16])
     return build(hp)
@@ -132,7 +146,8 @@ def own(hp):
 
 
 @pytest.mark.parametrize(
-    ("function", "data", "batch", "rate"), [("build", "data", 32, 0.5), ("build", "sized", 8, 1.0)]
+    ("function", "data", "batch", "rate"),
+    [("build", "data", 32, 0.5), ("build", "sized", 8, 1.0), ("stepping", "data", 32, 0.5)],
 )
 def test_a_search_takes_batches_of_the_users(path, tmp_path, function, data, batch, rate):
     with open(path, "w") as file:
@@ -143,7 +158,7 @@ def test_a_search_takes_batches_of_the_users(path, tmp_path, function, data, bat
         objective="loss",
         max_trials=1,
         output=str(tmp_path / "out"),
-        config=TrainConfig(replicas=2, epochs=1, batch_size=batch),
+        config=TrainConfig(replicas=1 + (function == "build"), epochs=1, batch_size=batch),
     )
     folder = tune(search, announce=lambda line: None)
     (trial,) = read_trials(folder, search)

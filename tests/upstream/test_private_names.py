@@ -55,7 +55,7 @@ CANARIES = {
     " _get_iterator _interrupted_warning _num_batches _steps_seen",
     "dataset_adapter": "_dataset",
     "generator_adapter": "_first_batches",
-    "batches": "_batch_size _functions _inputs",
+    "batches": "_batch_size _drop_remainder _functions _inputs",
     "shuffled": "_seed _seed2",
     "parallel_map": "_deterministic",
     "distributed": "_original_dataset",

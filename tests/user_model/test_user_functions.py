@@ -247,6 +247,24 @@ def test_data_become_arguments_of_fit(data, batch, arguments):
 
 
 @pytest.mark.parametrize(
+    ("data", "samples"),
+    [
+        ((ROWS, None), 6),
+        (BATCHES, 6),
+        (BATCHES.shuffle(2).map(lambda x, y: (x, y)).cache().prefetch(1), 6),
+        (ALL.batch(4, drop_remainder=True), 4),
+        (ALL.padded_batch(4), 6),
+        (BATCHES.take(1), None),
+        (BATCHES.filter(lambda x, y: True), None),
+        (ALL.filter(lambda x, y: True).batch(4), None),
+        (Squares(), 6),
+    ],
+)
+def test_samples_are_counted_where_something_says_how_many_they_are(data, samples):
+    assert checked_data(data).samples() == samples
+
+
+@pytest.mark.parametrize(
     ("data", "words"),
     [
         (BATCHES.repeat(), r"training data repeat without end, .* remove \.repeat\(\)"),

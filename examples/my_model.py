@@ -1,0 +1,62 @@
+"""A model and data of your own, for any command of kdist.
+
+    kdist train examples/my_model.py:build --epochs 5 --replicas 2 --monitor val_accuracy
+    kdist tune examples/my_model.py:build --epochs 3 --replicas 2 --max-trials 4
+    kdist sweep scaling examples/my_model.py:build --replicas 1,2
+
+The data are made here, so that it runs anywhere: points on two spirals, which the model learns to
+tell apart.
+"""
+
+import keras
+import numpy as np
+
+
+def build(hp):
+    """Return a compiled model.
+
+    The learning rate is that of one replica; `--lr-rule` scales it. `hp` is what `kdist tune`
+    searches, and has its defaults everywhere else, where `def build():` will do, too.
+    """
+    model = keras.Sequential([keras.Input((2,))])
+    for _ in range(hp.Int("layers", 1, 3, default=2)):
+        model.add(keras.layers.Dense(hp.Choice("units", [16, 32, 64], default=32), "relu"))
+        model.add(keras.layers.BatchNormalization(momentum=0.9))
+    model.add(keras.layers.Dense(1, "sigmoid"))
+    rate = hp.Float("learning_rate", 1e-3, 3e-2, sampling="log", default=1e-2)
+    model.compile(keras.optimizers.Adam(rate), "binary_crossentropy", metrics=["accuracy"])
+    return model
+
+
+def data():
+    """Return training and validation data: arrays (x, y), (x_val, y_val).
+
+    kdist makes the batches, `--batch-size` samples for each replica. With sample weights it is
+    (x, y, weights). `batches` below returns batches of its own.
+    """
+    x, y = _spirals(2000, seed=0)
+    return (x[:1600], y[:1600]), (x[1600:], y[1600:])
+
+
+def batches(batch_size):
+    """Return the same as `tf.data.Dataset`s: `--data batches`.
+
+    `batch_size` is the global batch, of all replicas. Without this argument the batches would be as
+    they are returned, and `--batch-size` refused.
+    """
+    import tensorflow as tf
+
+    training, validation = data()
+    return (
+        tf.data.Dataset.from_tensor_slices(training).shuffle(1600, seed=0).batch(batch_size),
+        tf.data.Dataset.from_tensor_slices(validation).batch(batch_size),
+    )
+
+
+def _spirals(points, *, seed):
+    random = np.random.default_rng(seed)
+    label = random.integers(0, 2, points)
+    turn = 3 * np.pi * np.sqrt(random.uniform(size=points))
+    angle = turn + np.pi * label
+    x = turn[:, None] / 10 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return (x + random.normal(scale=0.02, size=x.shape)).astype("float32"), label.astype("int32")

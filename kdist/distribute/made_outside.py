@@ -1,0 +1,163 @@
+"""Models that were made outside a strategy's scope, or saved: made anew in it."""
+
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keras
+import tensorflow as tf
+
+from .. import _upstream, layers, optimizers, schedules
+from ..arguments import path_text
+from ..errors import UserError
+
+if TYPE_CHECKING:
+    from .exact_strategy import ExactStrategy
+
+
+def load_model(
+    path: str | os.PathLike[str],
+    *,
+    strategy: "ExactStrategy | None" = None,
+    custom_objects: Mapping[str, Any] | None = None,
+    compile: bool = True,  # noqa: A002 - as keras.models.load_model
+    safe_mode: bool = True,
+) -> keras.Model:
+    """Open a `.keras` file in a strategy's scope, to be trained further on any number of replicas.
+
+    The weights, the optimizer's state and the compile settings are those of the file, whatever
+    number of replicas saved it. The batch norms are synchronized, as by `strategy.build`. What a
+    file does not have is the state of random draws, such as dropout's: `Checkpoint` saves it, too.
+
+    Args:
+        path: The file, saved by `model.save` with or without kdist.
+        strategy: The strategy; by default the one whose scope the call is in.
+        custom_objects: As for `keras.models.load_model`.
+        compile: Whether to compile the model as it was saved.
+        safe_mode: As for `keras.models.load_model`.
+
+    Returns:
+        The model.
+
+    Raises:
+        UserError: There is no strategy, or Keras cannot open the file.
+
+    Example:
+        ```python
+        strategy = kdist.MirroredStrategy(replicas=3)
+        model = kdist.load_model("model.keras", strategy=strategy)
+        model.fit(x, y, initial_epoch=5, epochs=10)
+        ```
+    """
+    place = Path(path_text("path", path))
+    chosen: Any = tf.distribute.get_strategy() if strategy is None else strategy
+    if not hasattr(chosen, "build"):
+        raise UserError(
+            "load_model was called without a strategy of kdist: pass strategy=, or call it inside"
+            " `with strategy.scope():`"
+        )
+    if place.suffix != ".keras" or not place.is_file():
+        raise UserError(f"{place} is no .keras file: pass one that model.save has written")
+    known = _kdist_classes() | dict(custom_objects or {})
+
+    def load() -> Any:
+        try:
+            return keras.models.load_model(
+                place, custom_objects=known, compile=compile, safe_mode=safe_mode
+            )
+        except Exception as error:  # whatever a damaged file or a user's own class raises
+            raise UserError(f"Keras cannot open {place}: {_first_line(error)}") from error
+
+    model: keras.Model = chosen.build(load)
+    return model
+
+
+def remake(model: keras.Model, strategy: "ExactStrategy") -> keras.Model:
+    """Make a model anew in a strategy's scope, with its weights, optimizer and compile settings.
+
+    Args:
+        model: A model that was made elsewhere, which stays as it is.
+        strategy: The strategy.
+
+    Returns:
+        The new model; the same one if it was made in the scope of this strategy.
+
+    Raises:
+        UserError: Its configuration does not describe it.
+    """
+    if _upstream.strategy_of(model) is strategy and model.variables:
+        return model
+    description, made = _described(model), None
+    with strategy.scope(), warnings.catch_warnings():
+        # Keras says so where `compile` is the model's own, which is an error here.
+        warnings.filterwarnings("ignore", r"`compile\(\)` was not called as part of model loading")
+        try:
+            made = keras.saving.deserialize_keras_object(
+                description, custom_objects=_classes_of(model), safe_mode=False
+            )
+        except Exception as error:  # whatever a user's own from_config raises
+            raise _not_described(model, _first_line(error)) from error
+        if made.compiled != model.compiled:
+            raise _not_described(model, "it has a compile() of its own")
+        pairs = _pairs(model, model.variables, made.variables)
+        if model.compiled and model.optimizer is not None and model.optimizer.built:
+            made.optimizer.build(made.trainable_variables)
+            pairs += _pairs(model, model.optimizer.variables, made.optimizer.variables)
+        for own, other in pairs:
+            other.assign(keras.ops.convert_to_numpy(own))
+    return made
+
+
+def _described(model: keras.Model) -> Any:
+    try:
+        return keras.saving.serialize_keras_object(model)
+    except Exception as error:  # whatever a user's own get_config raises
+        raise _not_described(model, _first_line(error)) from error
+
+
+def _pairs(model: keras.Model, own: Any, other: Any) -> list[tuple[Any, Any]]:
+    if [one.shape for one in own] != [one.shape for one in other]:
+        raise _not_described(
+            model, f"it has {len(own)} variables, and the model that they describe {len(other)}"
+        )
+    return list(zip(own, other, strict=True))
+
+
+def _not_described(model: keras.Model, why: str) -> UserError:
+    return UserError(
+        f"the model {model.name!r} cannot be made anew in the strategy's scope from its get_config"
+        f" and compile settings ({why}): pass a function that makes it, as in"
+        " strategy.build(lambda: make_model())"
+    )
+
+
+def _classes_of(model: keras.Model) -> dict[str, Any]:
+    """The classes and functions that a model consists of, which need not be registered."""
+    parts = [model, *_upstream.flatten_layers(model)]
+    if model.compiled:
+        losses = keras.tree.flatten(getattr(model, "loss", None))
+        parts += [*_upstream.optimizers_of(model), *losses, *model.metrics]
+    named = [part if hasattr(part, "__name__") else type(part) for part in parts]
+    return _kdist_classes() | {one.__name__: one for one in named if not _is_of_keras(one)}
+
+
+def _is_of_keras(thing: Any) -> bool:
+    module = getattr(thing, "__module__", None) or ""
+    return module.partition(".")[0] in ("keras", "builtins")
+
+
+def _kdist_classes() -> dict[str, Any]:
+    """The classes of kdist that a model may consist of."""
+    return {
+        name: getattr(package, name)
+        for package in (layers, optimizers, schedules)
+        for name in package.__all__
+        if isinstance(getattr(package, name), type)
+    }
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].strip().rstrip(".:")

@@ -1,0 +1,107 @@
+"""`OwnEvaluator`: evaluates the saved models of a run whose model and data are the user's."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from ..checkpoints.export import restore_weights
+from ..distribute.mirrored_strategy import MirroredStrategy
+from ..errors import UserError
+from ..training.config import TrainConfig
+from ..training.model import stock_batch_norms
+from ..training.own_model import own_data, own_model
+from ..training.precision import precision_scope
+from ..user_model.code_errors import explain_errors_of
+from ..user_model.data import UserData
+from ..user_model.functions import load_functions
+from .evaluation import Evaluation
+from .options import Views
+from .saved_model import SavedModel
+
+
+class OwnEvaluator:
+    """Evaluates saved models of a user's run, one after the other, on its validation data.
+
+    The model is made anew by the user's function, so it need not be one that a file describes.
+
+    Args:
+        config: The settings of the run.
+        views: `"none"`: only images have mirror images.
+        averaged: Whether to take the averages of the weights.
+
+    Raises:
+        UserError: The functions fail, there are no validation data, or the devices are not there.
+    """
+
+    def __init__(self, config: TrainConfig, *, views: Views, averaged: bool) -> None:
+        if views != "none":
+            raise UserError(
+                f"received --views {views}, which is for images, and a run of {config.model}:"
+                " remove it"
+            )
+        self._averaged = averaged
+        self._precision = config.precision
+        self._strategy = MirroredStrategy(replicas=config.replicas)
+        functions = load_functions(config.model or "", config.data or "data")
+        self._files = functions.files
+        replicas = self._strategy.num_replicas_in_sync
+        with precision_scope(config.precision, self._strategy.devices):
+            plan, data = own_data(config, functions, replicas=replicas)
+            if data.validation is None:
+                raise UserError(
+                    f"{functions.make_data.__name__}() of {functions.files[-1]} returns no"
+                    " validation data to evaluate on: return training and validation data"
+                )
+            self._model = own_model(config, functions, data, self._strategy, plan)
+        validation = UserData(training=data.validation)
+        self._images = validation.samples()
+        self._arguments: dict[str, Any] = validation.fit_arguments(batch=plan.validation_batch)
+        self._arguments.pop("shuffle", None)
+
+    def evaluate(self, saved: SavedModel) -> Evaluation:
+        """Evaluate a model.
+
+        Args:
+            saved: The model.
+
+        Raises:
+            DamagedGenerationError: It is a checkpoint that cannot be read.
+            UserError: It is of another model than the user's function makes.
+        """
+        with (
+            explain_errors_of(*self._files),
+            precision_scope(self._precision, self._strategy.devices),
+        ):
+            if saved.generation is not None:
+                restore_weights(self._model, saved.generation, averaged=self._averaged)
+            else:
+                _load_weights(self._model, saved.path)
+            results = self._model.evaluate(**self._arguments, verbose=0, return_dict=True)
+        measured = {name: float(value) for name, value in results.items()}
+        return Evaluation(
+            epoch=saved.epoch,
+            step=saved.step,
+            images=self._images,
+            accuracy=measured.pop("accuracy", None),
+            loss=measured.pop("loss", None),
+            weights="averaged" if self._averaged else "trained",
+            file=saved.path.name,
+            metrics=measured,
+        )
+
+
+def _load_weights(model: keras.Model, path: Path) -> None:
+    """Give a model the weights of a file, which has those of stock batch norms."""
+    try:
+        with stock_batch_norms(model), warnings.catch_warnings():
+            # The model is evaluated, which takes no optimizer.
+            warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
+            model.load_weights(path)
+    except Exception as error:  # whatever a file of another model raises
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise UserError(
+            f"{path} does not have the weights of the model that the run's function makes"
+            f" ({lines[0]}): put the function back as it was"
+        ) from error

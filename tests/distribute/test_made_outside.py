@@ -1,0 +1,237 @@
+"""Models made outside a strategy's scope, or saved, are trained on in it as if unbroken."""
+
+import kdist
+import keras
+import numpy as np
+import pytest
+from kdist.errors import UserError
+from kdist.layers import SyncBatchNormalization
+
+random = np.random.default_rng(0)
+X = random.normal(size=(30, 4))
+Y = (X @ random.normal(size=(4, 1)) > 0).astype("float64")
+BATCH = 7
+
+
+@pytest.fixture(scope="module", autouse=True)
+def float64():
+    keras.config.set_floatx("float64")
+    yield
+    keras.config.set_floatx("float32")
+
+
+@pytest.fixture(scope="module")
+def strategies():
+    return {replicas: kdist.MirroredStrategy(replicas=replicas) for replicas in (1, 2, 3)}
+
+
+class Scale(keras.layers.Layer):
+    """A layer that nobody has registered."""
+
+    def __init__(self, factor=1.0, **kwargs):
+        super().__init__(**kwargs)
+        self.factor = factor
+
+    def call(self, inputs):
+        return self.factor * inputs
+
+    def get_config(self):
+        return {**super().get_config(), "factor": self.factor}
+
+
+def weighted(y_true, y_pred):
+    """A loss that nobody has registered."""
+    return keras.losses.binary_crossentropy(y_true, y_pred) * 0.5
+
+
+def make(optimizer=None, loss="binary_crossentropy", dropout=0.0):
+    keras.utils.set_random_seed(1)
+    layers = keras.layers
+    inputs = keras.Input((4,))
+    first = layers.Dense(6, activation="relu", kernel_regularizer="l2")(inputs)
+    both = layers.Concatenate()([layers.BatchNormalization()(first), Scale(0.5)(inputs)])
+    outputs = layers.Dense(1, activation="sigmoid")(layers.Dropout(dropout, seed=3)(both))
+    model = keras.Model(inputs, outputs)
+    optimizer = optimizer or keras.optimizers.Adam(0.05, clipnorm=1.0, amsgrad=True)
+    model.compile(optimizer, loss, metrics=["accuracy", keras.metrics.AUC(num_thresholds=5)])
+    return model
+
+
+def fit(model, epochs=2):
+    model.fit(X, Y, batch_size=BATCH, epochs=epochs, shuffle=False, verbose=0)
+    return model
+
+
+def values(model):
+    return [
+        keras.ops.convert_to_numpy(one) for one in (*model.variables, *model.optimizer.variables)
+    ]
+
+
+def assert_equal(model, expected):
+    pairs = zip(values(model), values(expected), strict=True)
+    for got, wanted in pairs:
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-11)
+
+
+OPTIMIZERS = {
+    "adam": lambda: None,
+    "averages": lambda: keras.optimizers.SGD(0.1, momentum=0.9, use_ema=True, ema_momentum=0.5),
+    "schedule": lambda: keras.optimizers.RMSprop(keras.optimizers.schedules.CosineDecay(0.1, 30)),
+    "accumulation": lambda: keras.optimizers.SGD(0.1, gradient_accumulation_steps=2),
+}
+
+
+@pytest.fixture(scope="module", params=OPTIMIZERS)
+def trained(request, tmp_path_factory):
+    """A model that stock Keras has trained, its file, and the one that is trained on unbroken."""
+    path = tmp_path_factory.mktemp("saved") / "model.keras"
+    model = fit(make(OPTIMIZERS[request.param]()))
+    model.save(path)
+    same = fit(fit(make(OPTIMIZERS[request.param]())))
+    return model, path, same
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+def test_a_model_is_made_anew_and_trained_on_as_if_unbroken(strategies, trained, replicas):
+    model, _, expected = trained
+    before = values(model)
+    strategy = strategies[replicas]
+    made = strategy.build(model)
+    assert made is not model
+    assert_equal(made, model)
+    assert any(type(layer) is SyncBatchNormalization for layer in made.layers)
+    assert_equal(fit(made), expected)
+    for own, was in zip(values(model), before, strict=True):  # it stays as it was
+        np.testing.assert_array_equal(own, was)
+    assert strategy.build(made) is made
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+def test_a_saved_model_is_trained_on_as_if_unbroken(strategies, trained, replicas):
+    _, path, expected = trained
+    objects = {"Scale": Scale}
+    made = kdist.load_model(path, strategy=strategies[replicas], custom_objects=objects)
+    assert_equal(fit(made), expected)
+
+
+def test_a_model_of_other_replicas_is_saved_and_trained_on(strategies, tmp_path):
+    """On 1, 2, 3 and 2 replicas, an epoch each, the batch norms synchronized in the files."""
+    model = strategies[1].build(make)
+    fit(model, epochs=1)
+    for replicas in (2, 3, 2):
+        path = tmp_path / f"{replicas}.keras"
+        model.save(path)
+        with strategies[replicas].scope():
+            model = kdist.load_model(path, custom_objects={"Scale": Scale})
+        fit(model, epochs=1)
+    assert_equal(model, fit(make(), epochs=4))
+
+
+def test_a_model_of_one_strategy_is_made_anew_in_another(strategies):
+    """With its dropout, whose draws continue; a file does not have their state."""
+    model = fit(strategies[2].build(lambda: make(dropout=0.2)))
+    made = strategies[3].build(model)
+    assert_equal(fit(made), fit(make(dropout=0.2), epochs=4))
+
+
+class Nested(keras.Model):
+    """A subclass with a configuration, and a model in it."""
+
+    def __init__(self, units=3, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.inner = keras.Sequential([keras.layers.Dense(units), keras.layers.Dense(1)])
+
+    def call(self, inputs):
+        return self.inner(inputs)
+
+    def get_config(self):
+        return {"units": self.units}
+
+
+@pytest.mark.parametrize("kind", ["subclass", "own loss", "not compiled", "not trained"])
+def test_models_of_all_kinds_are_made_anew(strategies, kind):
+    if kind == "subclass":
+        model = Nested()
+        model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
+        fit(model)
+    else:
+        model = make(loss=weighted if kind == "own loss" else "mse")
+        if kind == "own loss":
+            fit(model)
+        elif kind == "not compiled":
+            model = keras.Model(model.input, model.output)
+    made = strategies[2].build(model)
+    for got, wanted in zip(made.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    assert made.compiled == model.compiled
+    if made.compiled:
+        assert_equal(fit(made), fit(model))
+    else:
+        np.testing.assert_allclose(made.predict(X, verbose=0), model.predict(X, verbose=0))
+
+
+class Undescribed(keras.Model):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def call(self, inputs):
+        return self.layer(inputs)
+
+    def get_config(self):
+        raise NotImplementedError("no configuration")
+
+
+class Forgetful(Nested):
+    def get_config(self):
+        return {}
+
+
+class OwnCompile(Nested):
+    def compile(self, optimizer, extra):
+        super().compile(optimizer, "mse")
+        self.extra = extra
+
+
+def forgetful():
+    return Forgetful(units=5)
+
+
+def own_compile():
+    model = OwnCompile()
+    model.compile("sgd", extra=lambda: 1)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make_one", "why"),
+    [
+        (lambda: Undescribed(keras.layers.Dense(1)), "no configuration"),
+        (forgetful, "variables"),
+        (own_compile, r"it has a compile\(\) of its own"),
+    ],
+)
+def test_why_a_model_cannot_be_made_anew_is_said(strategies, make_one, why):
+    model = make_one()
+    model(X[:2])
+    with pytest.raises(UserError, match=rf"cannot be made anew .*{why}.*lambda: make_model"):
+        strategies[2].build(model)
+
+
+def test_a_file_needs_a_strategy_and_has_to_be_one(strategies, tmp_path):
+    path = tmp_path / "model.keras"
+    with pytest.raises(UserError, match="without a strategy of kdist: pass strategy="):
+        kdist.load_model(path)
+    with pytest.raises(UserError, match="is no .keras file"):
+        kdist.load_model(path, strategy=strategies[2])
+    path.write_bytes(b"nothing")
+    with pytest.raises(UserError, match="Keras cannot open .*model.keras"):
+        kdist.load_model(path, strategy=strategies[2])
+    make().save(path)
+    with pytest.raises(UserError, match="Keras cannot open .*Scale"):
+        kdist.load_model(path, strategy=strategies[2])
+    assert not kdist.load_model(
+        path, strategy=strategies[2], custom_objects={"Scale": Scale}, compile=False
+    ).compiled

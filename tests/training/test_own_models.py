@@ -1,0 +1,383 @@
+"""Runs of a user's model and data, against stock Keras on one replica."""
+
+import json
+import warnings
+from pathlib import Path
+
+import keras
+import keras_tuner
+import numpy as np
+import pytest
+import tensorflow as tf
+from kdist.errors import UserError
+from kdist.evaluation import EvaluateOptions, evaluate
+from kdist.report.run_names import name_runs
+from kdist.runs.run_record import read_run
+from kdist.training import resume_run, train
+from kdist.training.config import TrainConfig
+from kdist.training.model_name import model_name
+
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
+
+MODEL = '''
+import keras
+import numpy as np
+import tensorflow as tf
+
+random = np.random.default_rng(0)
+x = random.normal(size=(50, 3))
+y = x @ [[1.0], [-2.0], [0.5]] + 0.1 * random.normal(size=(50, 1))
+weights = random.uniform(0.5, 2, size=50)
+
+
+def build(hp):
+    layers = [
+        keras.Input((3,), dtype="float64"),
+        keras.layers.Dense(hp.Int("units", 2, 8, default=4), "tanh", dtype="float64"),
+        keras.layers.BatchNormalization(dtype="float64"),
+        keras.layers.Dense(1, dtype="float64"),
+    ]
+    model = keras.Sequential(layers)
+    model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+    return model
+
+
+def data():
+    return (x[:40], y[:40], weights[:40]), (x[40:], y[40:])
+
+
+def without_validation():
+    return (x, y), None
+
+
+def batches():
+    pairs = tf.data.Dataset.from_tensor_slices((x[:40], y[:40]))
+    shuffled = pairs.shuffle(40, seed=3, reshuffle_each_iteration=False)
+    return shuffled.batch(12), pairs.batch(7)
+
+
+def of_any_size():
+    pairs = tf.data.Dataset.from_tensor_slices((x, y)).batch(12)
+    return pairs.filter(lambda *_: True)
+
+
+def sized(batch_size):
+    pairs = tf.data.Dataset.from_tensor_slices((x[:40], y[:40]))
+    return pairs.batch(batch_size), pairs.skip(20).batch(batch_size)
+
+
+class Rows(keras.utils.PyDataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        part = slice(12 * index, 12 * index + 12)
+        return x[part], y[part]
+
+
+def rows():
+    return Rows(), (x[:10], y[:10])
+
+
+class Own(keras.Model):
+    """A train_step and metrics of its own, and no configuration that a file could hold."""
+
+    def __init__(self, layer):
+        super().__init__(dtype="float64")
+        self.layer = layer
+        self.seen = keras.metrics.Mean(name="seen", dtype="float64")
+
+    def call(self, inputs):
+        return self.layer(inputs)
+
+    def train_step(self, data):
+        inputs, targets = (keras.ops.cast(one, "float64") for one in data)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((targets - self(inputs, training=True)) ** 2)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        self.seen.update_state(loss)
+        return {"seen": self.seen.result()}
+
+    def test_step(self, data):
+        inputs, targets = (keras.ops.cast(one, "float64") for one in data)
+        self.seen.update_state(tf.reduce_mean((targets - self(inputs)) ** 2))
+        return {"seen": self.seen.result()}
+
+    @property
+    def metrics(self):
+        return [self.seen]
+
+
+def build_own():
+    model = Own(keras.layers.Dense(1, dtype="float64"))
+    model.compile(keras.optimizers.SGD(0.01))
+    return model
+
+
+def classify():
+    layers = [keras.Input((3,)), keras.layers.Dense(1, "sigmoid")]
+    model = keras.Sequential(layers)
+    model.compile(keras.optimizers.SGD(1.0), "binary_crossentropy", metrics=["accuracy"])
+    return model
+
+
+def signs():
+    return (x[:40], y[:40] > 0), (x[40:], y[40:] > 0)
+
+
+def failing():
+    raise OSError("gone")
+
+
+def scheduled():
+    model = classify()
+    rate = keras.optimizers.schedules.CosineDecay(0.5, 100)
+    model.compile(keras.optimizers.SGD(rate), "binary_crossentropy")
+    return model
+'''
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("own") / "mine.py"
+    path.write_text(MODEL)
+    return path
+
+
+@pytest.fixture
+def run(path, tmp_path):
+    """Trains a function of the file, and notes the lines."""
+
+    def begin(function="build", name="run", **settings):
+        values = {"replicas": 2, "epochs": 2, "batch_size": 8, "val_batch_size": 3, **settings}
+        own = TrainConfig(model=f"{path}:{function}", run_dir=str(tmp_path / name), **values)
+        return train(own, announce=begin.lines.append, verbose=0)
+
+    begin.lines = []
+    return begin
+
+
+def stock(path, function, data, given=(), *, epochs=2, batch=16, rate=None):
+    """The model that Keras alone trains, and its history."""
+    names = {"__name__": "stock"}
+    exec(compile(MODEL, str(path), "exec"), names)
+    keras.utils.set_random_seed(0)
+    training, validation = names[data](**dict(given))
+    build = names[function]
+    model = build(keras_tuner.HyperParameters()) if function == "build" else build()
+    if rate is not None:
+        model.optimizer.learning_rate = rate
+    arguments = {"x": training, "shuffle": False}
+    if isinstance(training, tuple):
+        arguments = dict(zip(("x", "y", "sample_weight"), training, strict=False))
+        arguments["batch_size"] = batch
+    elif isinstance(training, keras.utils.PyDataset):
+        del arguments["shuffle"]
+    history = model.fit(
+        **arguments, validation_data=validation, validation_batch_size=6, epochs=epochs, verbose=0
+    )
+    return model, history.history
+
+
+def equal(one, other, tolerance=1e-11):
+    pairs = list(zip(one.get_weights(), other.get_weights(), strict=True))
+    assert len(pairs) > 1
+    for got, expected in pairs:
+        np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("function", "data", "replicas", "rate"),
+    [
+        ("build", "data", 2, 0.01),
+        ("build", "data", 3, 0.01),
+        ("build", "batches", 2, None),
+        ("build", "rows", 3, None),
+        ("build", "sized", 2, 0.02),
+    ],
+)
+def test_a_run_gives_what_stock_keras_gives_on_one_replica(
+    run, path, function, data, replicas, rate
+):
+    sizes = {"batch_size": 16 // replicas, "val_batch_size": 16 // replicas}
+    if data in ("batches", "rows"):
+        sizes = {"batch_size": 32, "val_batch_size": 32}  # not given
+    rule = {"lr_rule": "none"} if data == "data" else {}
+    result = run(function, data=data, replicas=replicas, **sizes, **rule)
+    given = {"batch_size": 16} if data == "sized" else {}
+    batch = 16 // replicas * replicas
+    expected, history = stock(path, function, data, given, batch=batch, rate=rate)
+    equal(result.model, expected)
+    for name in ("val_loss", "val_mae", "loss"):
+        np.testing.assert_allclose(result.history[name], history[name], rtol=1e-6)
+    opened = keras.models.load_model(f"{result.run_dir}/model.keras")
+    equal(opened, expected)
+
+
+def test_the_files_of_a_run_name_the_users_model(run, path):
+    result = run()
+    summary = json.loads(Path(result.run_dir, "summary.json").read_text())
+    assert summary["data"] == "data() of mine.py"
+    assert (summary["training_images"], summary["validation_images"]) == (40, 10)
+    assert (summary["global_batch"], summary["replicas"]) == (16, 2)
+    assert summary["learning_rate"] == pytest.approx(0.02)  # scaled
+    assert summary["val_accuracy"] is None
+    settings = json.loads(Path(result.run_dir, "config.json").read_text())
+    assert settings["model"] == f"{path}:build"
+    for name in ("depth", "dataset", "optimizer", "base_lr", "target_accuracy"):
+        assert name not in settings
+    lines = "\n".join(run.lines)
+    assert "mine:build" in lines
+    assert "val_loss" in lines
+    assert "WideResNet" not in lines
+    assert len(result.history["images_per_sec"]) == 2
+    assert model_name(settings) == "mine:build"
+
+
+def test_runs_are_named_after_their_models(run, tmp_path):
+    run("build", "2026-01-01-000000", epochs=1)
+    run("classify", "2026-01-01-000001", epochs=1, data="signs")
+    runs = [read_run(tmp_path / f"2026-01-01-00000{i}") for i in (0, 1)]
+    first, second = name_runs(runs)
+    assert first.name.startswith("mine:build")
+    assert second.name.startswith("mine:classify")
+    assert first.met is None
+    assert first.accuracy_target is None
+
+
+def test_a_step_of_the_users_own_is_trained_resumed_and_evaluated(run, path, tmp_path):
+    """On one replica, where any train_step gives what it gives under stock Keras."""
+    settings = {"replicas": 1, "batch_size": 16, "data": "without_validation"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole = run("build_own", **settings, epochs=4)
+        run("build_own", "parts", **settings, epochs=2, checkpoint_every=1e-9)
+        resumed = resume_run(tmp_path / "parts", {"epochs": 4}, verbose=0, announce=print)
+        expected, _ = stock(path, "build_own", "without_validation", epochs=4)
+    equal(whole.model, expected)
+    equal(resumed.model, expected)
+    assert len(whole.history["images_per_sec"]) == 4
+    with pytest.raises(UserError, match=r"without_validation\(\) of .* returns no validation data"):
+        evaluate(whole.run_dir, announce=lambda _: None)
+
+
+def test_a_run_is_resumed_on_other_replicas(run, path, tmp_path):
+    expected, history = stock(path, "build", "data", epochs=4, rate=0.02)
+    run(name="parts", epochs=2, checkpoint_every=1e-9)
+    resumed = resume_run(tmp_path / "parts", {"epochs": 4, "replicas": 3}, verbose=0)
+    equal(resumed.model, expected)
+    assert float(resumed.model.optimizer.learning_rate.numpy()) == pytest.approx(0.02)
+
+
+def test_a_run_of_other_data_is_not_resumed(run, path, tmp_path):
+    run(name="parts", epochs=1, checkpoint_every=1e-9)
+    source = path.read_text()
+    try:
+        path.write_text(source.replace("default_rng(0)", "default_rng(1)"))
+        with pytest.raises(UserError, match="SHA-256"):
+            resume_run(tmp_path / "parts", {"epochs": 2}, verbose=0, announce=print)
+    finally:
+        path.write_text(source)
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_run_is_evaluated_on_its_validation_data(run, replicas):
+    result = run(checkpoint_every=1e-9)
+    options = EvaluateOptions(replicas=replicas)
+    lines = []
+    (found,) = evaluate(result.run_dir, options, announce=lines.append)
+    assert (found.images, found.epoch, found.accuracy) == (10, 2, None)
+    for value, name in ((found.loss, "val_loss"), (found.metrics["mae"], "val_mae")):
+        assert value == pytest.approx(result.history[name][-1], rel=1e-6)
+    assert lines[0].split() == ["epoch", "step", "images", "loss", "mae", "weights", "file"]
+    (result_of_file,) = evaluate(f"{result.run_dir}/model.keras", options, announce=lines.append)
+    assert result_of_file.loss == found.loss
+    with pytest.raises(UserError, match="--views mirror, which is for images"):
+        evaluate(result.run_dir, EvaluateOptions(views="mirror"), announce=lines.append)
+    with pytest.raises(UserError, match="received dataset, which .* decides itself"):
+        evaluate(result.run_dir, EvaluateOptions(dataset="sample"), announce=lines.append)
+
+
+def test_a_checkpoint_of_a_run_is_evaluated(run, tmp_path):
+    result = run(checkpoint_every=1e-9)
+    for name in ("summary.json", "model.keras"):
+        (tmp_path / "run" / name).unlink()
+    (found,) = evaluate(result.run_dir, EvaluateOptions(replicas=2), announce=lambda _: None)
+    assert found.loss == pytest.approx(result.history["val_loss"][-1], rel=1e-6)
+
+
+def test_a_target_stops_a_run_that_monitors_it(run):
+    target = {"monitor": "val_accuracy", "target_accuracy": 0.01, "patience": 1, "data": "signs"}
+    result = run("classify", epochs=5, **target)
+    assert (result.epochs, result.reached_target) == (1, True)
+    assert read_run(Path(result.run_dir)).met.epoch == 1
+    without = run("classify", "without", epochs=3, data="signs")
+    assert (without.epochs, without.reached_target) == (3, False)
+    budget = run("classify", "budget", epochs=3, data="signs", time_budget=1e-9)
+    assert (budget.epochs, budget.reached_target) == (1, False)
+
+
+def test_a_schedule_of_the_users_is_left_alone(run):
+    result = run("scheduled", data="signs", epochs=1)
+    assert isinstance(result.model.optimizer._learning_rate, keras.optimizers.schedules.CosineDecay)
+
+
+@pytest.mark.parametrize(
+    ("function", "settings", "words"),
+    [
+        ("build", {"data": "batches"}, "received --batch-size 8, but .* batches.. returns batches"),
+        ("build", {"monitor": "val_auc"}, "needs val_auc, but epoch 1 reported .*val_mae"),
+        (
+            "build",
+            {"data": "without_validation", "monitor": "val_mae"},
+            "monitor=val_mae is of a validation, but without_validation.. returns no validation",
+        ),
+        ("failing", {}, r"mine.py, line \d+: OSError: gone"),
+        ("nothing", {}, "has no function nothing"),
+        ("data", {}, "data.. returned tuple, expected a compiled keras.Model"),
+        ("classify", {"xla": True, "data": "signs"}, "without --xla|XLA"),
+    ],
+)
+def test_what_is_wrong_is_told_and_leaves_nothing(run, tmp_path, function, settings, words):
+    with pytest.raises(UserError, match=words):
+        run(function, **settings)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # Keras's, after an epoch
+def test_the_batch_of_data_of_any_size_is_that_of_the_first(run):
+    unknown = {"data": "of_any_size", "batch_size": 32, "val_batch_size": 32}
+    result = run("build", **unknown, epochs=1)
+    summary = json.loads(Path(result.run_dir, "summary.json").read_text())
+    assert (summary["global_batch"], summary["training_images"]) == (12, None)
+    assert tf.executing_eagerly()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"depth": 10}, "received depth, which .*build decides itself: remove it"),
+        ({"base_lr": 0.1, "wd": 0.0}, "received wd, base_lr, which|received base_lr, wd, which"),
+        ({"target_accuracy": 0.9}, "target_accuracy=0.9 does nothing .* pass monitor"),
+        ({"patience": 3}, "patience=3 does nothing"),
+        ({"monitor": "val_loss"}, "monitor=val_loss falls as a model gets better"),
+        ({"target_train_accuracy": 0.5}, "received target_train_accuracy"),
+        ({"data": "other.py:data"}, "there is no file other.py"),
+    ],
+)
+def test_settings_of_the_wide_resnet_are_refused(path, settings, words):
+    with pytest.raises(UserError, match=words):
+        TrainConfig(model=f"{path}:build", **settings)
+
+
+@pytest.mark.parametrize("name", ["data", "monitor"])
+def test_settings_of_a_users_model_are_refused_without_one(name):
+    with pytest.raises(UserError, match=f"received {name}=x, which is for a model of yours"):
+        TrainConfig(**{name: "x"})
+
+
+@pytest.mark.parametrize("model", ["mine", "mine.py", "mine.txt:build", "gone.py:build"])
+def test_a_model_is_named_by_file_and_function(model):
+    with pytest.raises(UserError, match=r"FILE.py:FUNCTION"):
+        TrainConfig(model=model)
