@@ -46,6 +46,28 @@ _SWEEPS: dict[str, Mapping[str, Any]] = {
         "--global-batch": ODD_NUMBERS,
     },
 }
+_FIND: dict[str, Mapping[str, Any]] = {
+    "batch": {
+        "--start": ODD_NUMBERS,
+        "--most": ODD_NUMBERS,
+        "--margin": ODD_NUMBERS,
+        "--memory-gib": ODD_NUMBERS,
+        "--replicas": ODD_NUMBERS,
+    },
+    "rate": {
+        "--least": ODD_NUMBERS,
+        "--most": ODD_NUMBERS,
+        "--steps": ODD_NUMBERS,
+        "--batch-size": ODD_NUMBERS,
+        "--output": ODD_PATHS,
+    },
+    "memory": {"--batch-size": ODD_NUMBERS, "--measure": None},
+    "plan": {
+        "--replicas": ODD_NUMBERS,
+        "--link": ODD_TEXTS | st.just("nvlink"),
+        "--lr-rule": ODD_TEXTS | st.just("auto"),
+    },
+}
 _SEARCH = {
     field.name: field for field in fields_of(Search) if field.name not in ("config", "model")
 }
@@ -58,7 +80,7 @@ COMMANDS = tuple(name for name in app if not name.startswith("-"))
 def cases(draw: st.DrawFn) -> Case:
     """A command line of any command, with the files that it names."""
     kinds = (train, train, sweep, sweep, tune, tune, report, report, report, bench, small)
-    kinds += (launch, checkpoints, evaluate, assess, nonsense)
+    kinds += (launch, checkpoints, evaluate, assess, find, nonsense)
     case = draw(draw(st.sampled_from(kinds))())
     arguments = list(case.arguments)
     if draw(st.integers(0, 19)) == 0:
@@ -81,6 +103,7 @@ def ordinary_cases() -> list[tuple[Case, str]]:
         "tune": (Case(["tune", *small]), begins),
         "report": (Case(["report", "run"], whole("run")), "exit code 0"),
         "bench": (Case(["bench", "--quick"]), begins),
+        "find": (Case(["find", "batch", "mine.py:build"], {"mine.py": b"pass\n"}), begins),
         "devices": (Case(["devices"]), begins),
         "doctor": (Case(["doctor"]), begins),
         "dashboard": (Case(["dashboard", "--help"]), "exit code 0"),  # needs an account
@@ -134,6 +157,15 @@ def assess(draw: st.DrawFn) -> Case:
     }
     script = draw(READ_PATHS.map(lambda path: [path]) | st.sampled_from([["my.py"], []]))
     return Case(["assess", *script, *draw(_plain(options))], {"my.py": b"pass\n"})
+
+
+@st.composite
+def find(draw: st.DrawFn) -> Case:
+    """`kdist find`."""
+    kind = draw(st.sampled_from(sorted(_FIND)))
+    model = draw(st.just("mine.py:build") | READ_PATHS)
+    options = draw(_plain({**_FIND[kind], "--data": ODD_TEXTS}))
+    return Case(["find", kind, model, *options], {"mine.py": b"def build(): pass\n"})
 
 
 @st.composite

@@ -23,6 +23,7 @@ from .dashboard import dashboard
 from .devices import devices
 from .doctor import doctor
 from .evaluate import evaluate
+from .find import app as find_app
 from .last_resort import DEBUG, end_output, one_line, take_debug, unexpected
 from .launch import keep_program, launch
 from .report import report
@@ -44,6 +45,7 @@ for command in (
     checkpoints,
     launch,
     sweep_app,
+    find_app,
     tune,
     bench,
     assess,

@@ -5,6 +5,10 @@ import re
 # What a GPU without memory says under other names.
 _WORDS = re.compile(r"out of memory|OOM|Dst tensor is not initialized|failed to allocate", re.I)
 
+# oneDNN's `dnnl_out_of_memory` is 1: with TensorFlow 2.21 a convolution "could not create a
+# primitive".
+_ONEDNN = "Status: 1, message"
+
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an exception says that a CPU's or GPU's memory ran out."""
@@ -13,5 +17,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     import tensorflow as tf
 
     if isinstance(error, tf.errors.ResourceExhaustedError):
+        return True
+    if isinstance(error, tf.errors.AbortedError) and _ONEDNN in error.message:
         return True
     return isinstance(error, tf.errors.InternalError) and bool(_WORDS.search(error.message))

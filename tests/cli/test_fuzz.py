@@ -15,6 +15,7 @@ COMMANDS = (
     "tune",
     "report",
     "bench",
+    "find",
     "devices",
     "doctor",
     "dashboard",
@@ -36,7 +37,17 @@ def test_a_draw_of_odd_command_lines_ends_as_documented(tmp_path):
     # More of those that end are drawn than are run again.
     assert ends.pop("in a process, alike") == 3
     assert sum(ends.values()) >= 100  # with those below; what is drawn is any
-    for command in ("train", "evaluate", "launch", "sweep", "tune", "bench", "devices", "doctor"):
+    for command in (
+        "train",
+        "evaluate",
+        "launch",
+        "sweep",
+        "tune",
+        "bench",
+        "find",
+        "devices",
+        "doctor",
+    ):
         assert ends[f"{command}: training begins"], ends
     for command in ("report", "checkpoints", "dashboard"):
         assert ends[f"{command}: exit code 0"], ends

@@ -1,0 +1,208 @@
+"""`kdist find`: parses and calls, no logic."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from ..arguments import path_text, positive_integer, positive_number
+from ..atomic_files import folder_for_files, writable_folder
+from ..errors import UserError
+from ..performance.links import LINKS
+from ..scaling import RULES
+from ..training.config import TrainConfig
+from ..user_model.names import data_name
+from .integers import parse_integer
+
+app = App(
+    name="find",
+    help="Find batch size, learning rate and memory for a model of yours, and a plan for more"
+    " replicas.",
+)
+
+Model = Annotated[
+    str,
+    Parameter(help="FILE.py:FUNCTION that returns a compiled model.", show_default=False),
+]
+Data = Annotated[
+    str,
+    Parameter(help="Function that returns the data, in the same file, or FILE.py:FUNCTION."),
+]
+Replicas = Annotated[
+    int | None,
+    Parameter(help="As for train; every GPU, else the CPU by default.", converter=parse_integer),
+]
+BatchSize = Annotated[
+    int | None,
+    Parameter(help="Samples per step and replica, by default 32.", converter=parse_integer),
+]
+Seed = Annotated[int, Parameter(help="Of initial weights and all draws.", converter=parse_integer)]
+
+
+@app.command
+def batch(
+    model: Model,
+    /,
+    *,
+    data: Data = "data",
+    replicas: Replicas = None,
+    start: Annotated[
+        int, Parameter(help="First batch size per replica.", converter=parse_integer)
+    ] = 16,
+    most: Annotated[
+        int, Parameter(help="Largest batch size per replica.", converter=parse_integer)
+    ] = 65536,
+    margin: Annotated[float, Parameter(help="Fraction of the largest batch to leave free.")] = 0.05,
+    steps: Annotated[
+        int, Parameter(help="Steps that each try trains.", converter=parse_integer)
+    ] = 3,
+    memory_gib: Annotated[
+        float | None,
+        Parameter(help="Memory for a try on the CPU, in GiB; by default what is free."),
+    ] = None,
+) -> None:
+    """Find the largest batch size per replica that fits into the memory."""
+    _check(model, data, replicas)
+    if memory_gib is not None:
+        positive_number("--memory-gib", memory_gib, hint="pass GiB")
+    from ..finders.batch_size import find_batch_size
+    from ..finders.report import batch_lines
+
+    found = find_batch_size(
+        model,
+        data,
+        replicas=replicas,
+        start=start,
+        most=most,
+        margin=margin,
+        steps=steps,
+        memory=None if memory_gib is None else memory_gib * 2**30,
+        announce=lambda one: print(one, flush=True),
+    )
+    print("\n".join(batch_lines(found)))
+
+
+@app.command
+def rate(
+    model: Model,
+    /,
+    *,
+    data: Data = "data",
+    replicas: Replicas = None,
+    batch_size: BatchSize = None,
+    least: Annotated[float, Parameter(help="First learning rate.")] = 1e-6,
+    most: Annotated[float, Parameter(help="Last learning rate.")] = 10.0,
+    steps: Annotated[int, Parameter(help="Steps between them.", converter=parse_integer)] = 200,
+    seed: Seed = 0,
+    output: Annotated[
+        str, Parameter(help="Folder for learning-rate.csv and learning-rate.png.")
+    ] = "runs/find",
+) -> None:
+    """Train with a rising learning rate, and say with which the loss falls best."""
+    _check(model, data, replicas, batch_size)
+    path_text("--output", output)
+    from ..finders.rate_curve import check_range
+
+    check_range(least=least, most=most, steps=steps)
+    folder = Path(output)
+    with folder_for_files(folder):
+        writable_folder(folder, option="--output")
+        from ..finders.learning_rate import find_learning_rate
+        from ..finders.report import rate_lines, write_curve
+
+        curve = find_learning_rate(
+            model,
+            data,
+            batch_size=batch_size,
+            replicas=replicas,
+            least=least,
+            most=most,
+            steps=steps,
+            seed=seed,
+        )
+        paths = write_curve(curve, folder, of=model.rpartition(":")[2])
+    print("\n".join([*rate_lines(curve), *(f"curve: {path}" for path in paths)]))
+
+
+@app.command
+def memory(
+    model: Model,
+    /,
+    *,
+    data: Data = "data",
+    batch_size: BatchSize = None,
+    measure: Annotated[
+        bool, Parameter(help="Train a few steps beside the estimate.", negative=())
+    ] = False,
+) -> None:
+    """Estimate the memory of a training per replica before it runs."""
+    _check(model, data, None, batch_size)
+    if measure and batch_size == 1:
+        raise UserError("--measure compares two batch sizes: pass a --batch-size of 2 or more")
+    from ..finders.measure_memory import measure_memory
+    from ..finders.memory import estimate_memory
+    from ..finders.report import measured_lines, memory_lines
+
+    print("\n".join(memory_lines(estimate_memory(model, data, batch_size=batch_size))), flush=True)
+    if measure:
+        print("\n".join(measured_lines(*measure_memory(model, data, batch_size=batch_size))))
+
+
+@app.command
+def plan(
+    model: Model,
+    /,
+    *,
+    replicas: Annotated[
+        int,
+        Parameter(help="How many there will be; one is enough here.", converter=parse_integer),
+    ],
+    data: Data = "data",
+    batch_size: Annotated[
+        int | None,
+        Parameter(
+            help="Samples per step and replica; by default the best of those that fit.",
+            converter=parse_integer,
+        ),
+    ] = None,
+    link: Annotated[str, Parameter(help=f"Between replicas: {', '.join(LINKS)}.")] = "pcie",
+    lr_rule: Annotated[
+        str, Parameter(help=f"Scales the learning rate: {', '.join(RULES)}.")
+    ] = "auto",
+    steps: Annotated[
+        int, Parameter(help="Steps of the learning rate range test.", converter=parse_integer)
+    ] = 200,
+    seed: Seed = 0,
+) -> None:
+    """Say which batch, learning rate and warm-up suit more replicas, and how much faster it is."""
+    _check(model, data, None, batch_size)
+    positive_integer("--replicas", replicas, hint="pass how many there will be")
+    from ..finders.rate_curve import check_range
+    from ..performance.links import choose_link
+
+    check_range(least=1e-6, most=10.0, steps=steps)
+    choose_link(link)
+    if lr_rule not in RULES:
+        raise UserError(f"--lr-rule takes {', '.join(RULES)}, received {lr_rule!r}")
+    from ..finders.plan import plan_replicas
+
+    found = plan_replicas(
+        model,
+        data,
+        replicas=replicas,
+        batch_size=batch_size,
+        link=link,
+        rule=lr_rule,
+        steps=steps,
+        seed=seed,
+        announce=lambda line: print(line, flush=True),
+    )
+    print("\n".join(["", *found.lines()]))
+
+
+def _check(model: str, data: str, replicas: int | None, batch_size: int | None = None) -> None:
+    """Reject what is wrong before TensorFlow is imported."""
+    data_name(model, data)
+    TrainConfig(replicas=replicas)
+    if batch_size is not None:
+        positive_integer("--batch-size", batch_size, hint="pass samples per replica")

@@ -1,0 +1,1 @@
+"""`kdist find`: batch size, learning rate, memory, and a plan for more replicas."""

@@ -1,0 +1,171 @@
+"""`find_batch_size`: the largest batch that fits into the memory."""
+
+import dataclasses
+from collections.abc import Callable
+
+from ..arguments import as_real, positive_integer, positive_number
+from ..errors import TrainingError, UserError
+from ..performance.container_limits import available_memory
+from .functions import Function, function_name
+from .search_largest import search_largest
+from .trial import Trial, TrialResult
+from .trial_process import run_in_process
+
+# Of the memory that is free before a try: what Python and TensorFlow take before the model is made,
+# with room for other programs.
+_RUNTIME_BYTES = 2**30
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchSizeTry:
+    """A batch size that was tried.
+
+    Attributes:
+        batch_size: Samples per replica and step.
+        result: How it ended.
+    """
+
+    batch_size: int
+    result: TrialResult
+
+    @property
+    def samples_per_second(self) -> float | None:
+        """Of all replicas, by the median step; `None` if unknown."""
+        seconds = self.result.seconds
+        return self.batch_size * self.result.replicas / seconds if seconds else None
+
+    def __str__(self) -> str:
+        if not self.result.works:
+            return f"batch {self.batch_size}: not enough {self.result.why}"
+        text = f"batch {self.batch_size}: works"
+        if self.result.peak is not None:
+            text += f", {self.result.peak / 2**20:,.0f} MiB per replica"
+        if self.samples_per_second is not None:
+            text += f", {self.samples_per_second:,.0f} samples per second"
+        return text
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchSize:
+    """The result of `find_batch_size`.
+
+    Attributes:
+        batch_size: What to use, per replica: the largest that works, less the margin.
+        largest: The largest per replica that works, to about 5 %.
+        limit: What ended the search: `"memory"`, `"data"` if a global batch is all samples, or
+            `"most"`.
+        tries: All that were tried, in their order.
+    """
+
+    batch_size: int
+    largest: int
+    limit: str
+    tries: tuple[BatchSizeTry, ...]
+
+
+def find_batch_size(
+    build: Function,
+    data: Function = "data",
+    *,
+    replicas: int | None = None,
+    start: int = 16,
+    most: int = 65536,
+    margin: float = 0.05,
+    steps: int = 3,
+    memory: float | None = None,
+    timeout: float | None = None,
+    announce: Callable[[BatchSizeTry], object] | None = None,
+    run: Callable[[Trial], TrialResult] | None = None,
+) -> BatchSize:
+    """Find the largest batch size per replica that fits into the memory.
+
+    It trains a new model for a few steps with `start` samples per replica, with twice as many, and
+    so on, and halves the interval between the last that works and the first that does not. Each try
+    is a process of its own, as TensorFlow cannot go on once its memory ran out, and a GPU's memory
+    is only given back when the process ends. So the functions have to be at the top level of a
+    file, and a script that calls this needs `if __name__ == "__main__":`.
+
+    On GPUs a try may have all memory of the GPU: end other programs there, this process included,
+    if it has used TensorFlow. On the CPU it may have what is free when it begins, by the
+    container's limit or the machine's memory, without swap: it gets a limit (`RLIMIT_DATA`), so
+    that allocating more fails at once, and the kernel's killer of programs would end it before any
+    other.
+
+    Args:
+        build: A function that returns a compiled model, or `"FILE.py:FUNCTION"`.
+        data: A function that returns the data, or its name, as for `kdist.find_learning_rate`.
+            Data with batches of their own are batched anew, or made by `data(batch_size)`.
+        replicas: As for `kdist.MirroredStrategy`.
+        start: The first batch size per replica that is tried.
+        most: The largest one that is tried.
+        margin: How much of the largest batch to leave free, as a fraction: memory also breaks into
+            pieces, and validation needs some.
+        steps: Steps of each try, at least 1.
+        memory: Bytes that a try may have besides what TensorFlow takes for itself, all replicas
+            together; on the CPU by default what is free.
+        timeout: Seconds after which a try is given up with an error.
+        announce: Called with each try when it has ended.
+        run: Runs a try; by default in a process.
+
+    Raises:
+        UserError: An argument is out of range, or a function fails.
+        TrainingError: Not even one sample fits, or a try fails for another reason.
+
+    Example:
+        ```python
+        if __name__ == "__main__":
+            found = kdist.find_batch_size("my_model.py:build", "data")
+            print(found.batch_size)
+        ```
+    """
+    first = positive_integer("start", start, hint="pass the first batch size")
+    last = positive_integer("most", most, hint="pass the largest batch size")
+    count = positive_integer("steps", steps, hint="pass the steps of each try")
+    spare = _checked_margin(margin)
+    if memory is not None:
+        positive_number("memory", memory, hint="pass bytes")
+    model, name = function_name(build), function_name(data)
+    tries: list[BatchSizeTry] = []
+
+    def run_try(trial: Trial) -> TrialResult:
+        return run_in_process(trial, timeout=timeout) if run is None else run(trial)
+
+    def works(batch: int) -> bool:
+        result = run_try(
+            Trial(
+                model=model,
+                data=name,
+                batch_size=batch,
+                replicas=replicas,
+                steps=count,
+                memory=free_memory() if memory is None else int(memory),
+            )
+        )
+        tries.append(BatchSizeTry(batch_size=batch, result=result))
+        if announce is not None:
+            announce(tries[-1])
+        return result.works
+
+    largest = search_largest(works, start=first, most=last)
+    if largest is None:
+        raise TrainingError(
+            "one sample per replica is too much for the memory: make the model or its inputs"
+            " smaller, or use fewer replicas"
+        )
+    failed = {one.result.why for one in tries if not one.result.works}
+    limit = "memory" if "memory" in failed else "data" if failed else "most"
+    safe = largest if limit != "memory" else max(int(largest * (1 - spare)), 1)
+    return BatchSize(batch_size=safe, largest=largest, limit=limit, tries=tuple(tries))
+
+
+def free_memory() -> int | None:
+    """Return the bytes of memory for the model of a try on the CPU; `None` if unknown."""
+    free = available_memory()
+    return None if free is None else max(free - _RUNTIME_BYTES, 0)
+
+
+def _checked_margin(margin: object) -> float:
+    part = as_real(margin)
+    if part is None or not 0 <= part < 1:
+        raise UserError(f"margin is {margin!r}, but has to be at least 0 and below 1: pass 0.05")
+    return part

@@ -1,0 +1,48 @@
+"""`measure_memory`: what a training takes, beside its estimate."""
+
+from ..errors import UserError
+from .batch_size import free_memory
+from .functions import Function, function_name
+from .memory import MemoryEstimate, estimate_memory
+from .trial import Trial, TrialResult
+from .trial_process import run_in_process
+
+_STEPS = 3
+
+
+def measure_memory(
+    build: Function, data: Function, *, batch_size: int | None = None
+) -> tuple[MemoryEstimate, MemoryEstimate, tuple[TrialResult, TrialResult]]:
+    """Train a few steps with half a batch, and with a whole one, each in a process of its own.
+
+    Args:
+        build: As for `kdist.find_batch_size`.
+        data: As for `kdist.find_batch_size`.
+        batch_size: Samples per step, at least 2; by default 32.
+
+    Returns:
+        The estimates of the half and of the whole batch, and what was measured.
+
+    Raises:
+        UserError: A function fails, or the data have batches of their own.
+        TrainingError: A training fails for another reason than memory.
+    """
+    whole = estimate_memory(build, data, batch_size=batch_size)
+    batches = (whole.batch_size // 2, whole.batch_size)
+    if batches[0] < 1:
+        raise UserError("half a batch is compared with a whole one: pass a batch of 2 or more")
+    half = estimate_memory(build, data, batch_size=batches[0])
+    first, second = (
+        run_in_process(
+            Trial(
+                model=function_name(build),
+                data=function_name(data),
+                batch_size=batch,
+                replicas=1,
+                steps=_STEPS,
+                memory=free_memory(),
+            )
+        )
+        for batch in batches
+    )
+    return half, whole, (first, second)

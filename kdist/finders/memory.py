@@ -1,0 +1,141 @@
+"""`estimate_memory`: the memory of a training, before it runs."""
+
+import dataclasses
+import math
+from typing import Any
+
+import keras
+
+from .. import _upstream
+from ..arguments import positive_integer
+from ..batch_norm.convert import convert_batch_norm
+from ..batch_norm.find import batch_norms
+from ..distribute.mirrored_strategy import MirroredStrategy
+from ..errors import UserError
+from ..user_model.code_errors import reason_of
+from ..user_model.compiled_model import checked_model
+from ..user_model.functions import UserFunctions
+from .functions import Function, as_functions
+from .graph_memory import peak_bytes, steps_of
+from .short_fit import batch_specs
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MemoryEstimate:
+    """The bytes that a replica needs to train, by what they are for.
+
+    Attributes:
+        batch_size: Samples per replica and step.
+        weights: Trainable and other variables of the model.
+        optimizer: What the optimizer keeps, such as momentum.
+        gradients: One for each trainable weight.
+        activations: What is needed besides when most is needed: the batch, the outputs of layers
+            that the backward pass reads, and intermediate results. At that time some gradients may
+            not be there yet, which leaves their place to activations.
+        unknown: Operations of the step that are not counted, such as loops.
+    """
+
+    batch_size: int
+    weights: int
+    optimizer: int
+    gradients: int
+    activations: int
+    unknown: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.weights + self.optimizer + self.gradients + self.activations
+
+
+def estimate_memory(build: Function, data: Any, *, batch_size: int | None = None) -> MemoryEstimate:
+    """Estimate the memory of a training per replica, without running a step.
+
+    Weights and what the optimizer keeps are counted. The rest is read from the graph of a training
+    step: the most tensors that are needed at the same time, see `kdist.finders.graph_memory`.
+
+    It does not count what TensorFlow itself takes (about 0.6 GiB, on a GPU also CUDA's libraries),
+    scratch memory of convolutions, batches that are read ahead, and what is lost between blocks of
+    memory. `kdist find memory --measure` measures a training beside the estimate.
+
+    Args:
+        build: A function that returns a compiled model, or `"FILE.py:FUNCTION"`.
+        data: A function that returns the data, as for `kdist.find_learning_rate`.
+        batch_size: Samples per replica and step, by default 32. Data with batches of their own keep
+            them.
+
+    Returns:
+        The bytes.
+
+    Raises:
+        UserError: A function fails, or the model has its own `train_step`, whose memory only a
+            training shows.
+
+    Example:
+        ```python
+        memory = kdist.estimate_memory("my_model.py:build", "data", batch_size=64)
+        print(memory.total / 2**30)
+        ```
+    """
+    batch = positive_integer("batch_size", batch_size or 32, hint="pass samples per replica")
+    functions = as_functions(build, data)
+    MirroredStrategy(replicas=1)  # a later one may still split the CPU
+    loaded = functions.load_data(batch)
+    functions.check_batch(loaded, batch_size)
+    batch = loaded.own_batch() or batch
+    return estimate_model(functions, batch_specs(loaded, batch), batch)
+
+
+def estimate_model(functions: UserFunctions, specs: tuple[Any, ...], batch: int) -> MemoryEstimate:
+    """Estimate the memory of a training with batches of given shapes.
+
+    Args:
+        functions: Of which the first makes the model.
+        specs: `tf.TensorSpec`s of inputs, targets and weights.
+        batch: Samples in them.
+    """
+    model = checked_model(functions.make_model(), function="build")
+    if "train_step" in _upstream.overridden_steps(model):
+        raise UserError(
+            f"{type(model).__name__} has its own train_step, whose memory no graph of Keras's"
+            " shows: measure it with kdist find batch"
+        )
+    if batch_norms(model):
+        convert_batch_norm(model, to="synchronized")  # as `strategy.build` does
+    graph, results = _trace(model, specs)
+    model.optimizer.build(model.trainable_variables)
+    peak = peak_bytes(steps_of(graph), results)
+    gradients = _bytes(model.trainable_variables)
+    return MemoryEstimate(
+        batch_size=batch,
+        weights=_bytes(model.variables),
+        optimizer=_bytes(model.optimizer.variables),
+        gradients=gradients,
+        activations=max(peak.peak - gradients, 0),
+        unknown=peak.unknown,
+    )
+
+
+def _trace(model: keras.Model, specs: tuple[Any, ...]) -> tuple[Any, list[str]]:
+    """The graph of a forward and a backward pass, and the names of the gradients in it."""
+    import tensorflow as tf
+
+    def step(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        with tf.GradientTape() as tape:
+            outputs = model(x, training=True)
+            loss = model.compute_loss(x=x, y=y, y_pred=outputs, sample_weight=sample_weight)
+        return tape.gradient(loss, [weight.value for weight in model.trainable_variables])
+
+    try:
+        concrete = tf.function(step, autograph=False).get_concrete_function(*specs)
+    except Exception as error:
+        raise UserError(f"the model does not take the data: {reason_of(error)}") from error
+    names = [tensor.name for tensor in concrete.outputs]
+    return concrete.graph, names
+
+
+def _bytes(variables: Any) -> int:
+    import tensorflow as tf
+
+    found = {id(one): one for one in variables}.values()
+    return sum(int(tf.as_dtype(one.dtype).size) * math.prod(one.shape) for one in found)

@@ -1,0 +1,207 @@
+"""`plan_replicas`: batch size, learning rate and warm-up for a number of replicas."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from ..arguments import positive_integer
+from ..batch_norm.find import batch_norms
+from ..callbacks.gradient_noise_scale import GradientNoiseScale
+from ..distribute.mirrored_strategy import MirroredStrategy
+from ..errors import TrainingError, UserError
+from ..performance.links import Link, choose_link
+from .advice import Advice, Measurements, advise, reasons
+from .batch_size import BatchSizeTry, find_batch_size, free_memory
+from .functions import Function, as_functions, function_name
+from .learning_rate import find_learning_rate
+from .rate_curve import RateCurve
+from .short_fit import build_model, fit_steps, samples_of
+from .trial import Trial
+from .trial_process import run_in_process
+
+_NOISE_STEPS = 100
+_RATE_BATCH = 64
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Advice, and what it rests on.
+
+    Attributes:
+        advice: The settings.
+        measurements: On one replica.
+        curve: Of the range test.
+        link: The one that sums over replicas were predicted for.
+    """
+
+    advice: Advice
+    measurements: Measurements
+    curve: RateCurve
+    link: Link
+
+    def lines(self) -> list[str]:
+        """Return the advice, and a line for each of its reasons."""
+        lines = [str(self.advice), *reasons(self.measurements, self.advice, self.link)]
+        if not self.curve.is_sure:
+            lines.append(
+                "the range test is not clear (its loss did not fall and then rise again, or its"
+                " rules disagree): try half and twice the learning rate, too"
+            )
+        return lines
+
+
+def plan_replicas(
+    build: Function,
+    data: Function = "data",
+    *,
+    replicas: int,
+    batch_size: int | None = None,
+    link: str = "pcie",
+    rule: str = "auto",
+    steps: int = 200,
+    seed: int | None = 0,
+    announce: Callable[[str], object] = lambda _: None,
+) -> Plan:
+    """Say which batch size, learning rate and warm-up suit a number of replicas, and how fast.
+
+    Everything is measured on one replica, such as on a machine with one GPU; no others are needed.
+    It finds the largest batch with the time of a step of each that it tries, the learning rate by
+    a range test, and the gradient noise scale by training at that rate. From these follow the batch
+    size per replica with which N replicas reach a loss soonest, and the learning rate for it.
+
+    Args:
+        build: A function that returns a compiled model, or `"FILE.py:FUNCTION"`.
+        data: A function that returns the data, or its name, as for `kdist.find_batch_size`.
+        replicas: How many there will be.
+        batch_size: Samples per replica and step; by default the best of those that fit.
+        link: Between replicas: `"pcie"`, `"nvlink"` or `"ethernet"`.
+        rule: Scales the learning rate, as in `kdist.scale_learning_rate`.
+        steps: Steps of the range test.
+        seed: Of initial weights and of all draws; `None` leaves them as they are.
+        announce: Called with lines about the progress.
+
+    Returns:
+        The plan: `plan.advice` has the settings, `plan.lines()` says how sure they are.
+
+    Raises:
+        UserError: An argument is out of range, or a function fails.
+        TrainingError: Not even one sample fits into the memory.
+
+    Example:
+        ```python
+        if __name__ == "__main__":
+            plan = kdist.plan_replicas("my_model.py:build", "data", replicas=8)
+            for line in plan.lines():
+                print(line)
+        ```
+    """
+    count = positive_integer("replicas", replicas, hint="pass how many there will be")
+    chosen = choose_link(link)
+    seconds = _seconds(build, data, batch_size, announce)
+    rate_batch = batch_size or min(_RATE_BATCH, max(seconds))
+    announce(f"learning rate range test with batches of {rate_batch}")
+    curve = find_learning_rate(
+        build, data, batch_size=rate_batch, replicas=1, steps=steps, seed=seed
+    )
+    announce(f"gradient noise scale over {_NOISE_STEPS} steps")
+    measured = _measure(build, data, curve.suggestion, rate_batch, seconds)
+    if (samples := _samples(build, data, rate_batch)) is not None:
+        fitting = {b: s for b, s in measured.seconds.items() if b * count <= samples}
+        if not fitting:
+            raise UserError(
+                f"the data have {samples} samples, fewer than a batch of {count} replicas: pass a"
+                " smaller batch_size, or fewer replicas"
+            )
+        measured = dataclasses.replace(measured, seconds=fitting)
+    advice = advise(measured, replicas=count, link=chosen, rule=rule)
+    return Plan(advice=advice, measurements=measured, curve=curve, link=chosen)
+
+
+def _seconds(
+    build: Function, data: Function, batch_size: int | None, announce: Callable[[str], object]
+) -> dict[int, float]:
+    """Seconds of a step by the batch size, on one replica."""
+    if batch_size is None:
+        found = find_batch_size(
+            build, data, replicas=1, steps=5, announce=lambda one: announce(str(one))
+        )
+        # The margin applies to what is proposed, too: the largest is taken to be that much faster.
+        largest = found.batch_size
+        return {
+            min(one.batch_size, largest): one.result.seconds * min(1, largest / one.batch_size)
+            for one in found.tries
+            if one.result.works and one.result.seconds is not None
+        }
+    positive_integer("batch_size", batch_size, hint="pass samples per replica")
+    result = run_in_process(
+        Trial(
+            model=function_name(build),
+            data=function_name(data),
+            batch_size=batch_size,
+            replicas=1,
+            steps=5,
+            memory=free_memory(),
+        )
+    )
+    announce(str(BatchSizeTry(batch_size=batch_size, result=result)))
+    if not result.works or result.seconds is None:
+        raise TrainingError(
+            f"batch size {batch_size} does not work: there is not enough {result.why or 'time'};"
+            " pass a smaller batch_size"
+        )
+    return {batch_size: result.seconds}
+
+
+def _measure(
+    build: Function, data: Any, rate: float, batch: int, seconds: dict[int, float]
+) -> Measurements:
+    functions = as_functions(build, data)
+    strategy = MirroredStrategy(replicas=1)
+    model = build_model(functions, strategy)
+    with strategy.scope():
+        # A schedule would go on from its own rate.
+        model.optimizer.learning_rate = ConstantRate(rate)
+    loaded = functions.load_data(batch)
+    noise = GradientNoiseScale(every=1, verbose=0)
+    try:
+        fit_steps(model, loaded, global_batch=batch, steps=_NOISE_STEPS, callbacks=[noise])
+        scale = noise.noise_scale
+    except UserError:  # a train_step of the user's own
+        scale = math.nan
+    weights = model.trainable_variables
+    inner = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    return Measurements(
+        seconds=seconds,
+        noise_scale=scale,
+        rate=rate,
+        rate_batch=batch,
+        optimizer=type(inner).__name__,
+        gradient_bytes=sum(4.0 * math.prod(weight.shape) for weight in weights),
+        small_collectives=2 * len(batch_norms(model)),
+    )
+
+
+def _samples(build: Function, data: Any, batch: int) -> int | None:
+    return samples_of(as_functions(build, data).load_data(batch))
+
+
+class ConstantRate(keras.optimizers.schedules.LearningRateSchedule):
+    """The same learning rate at each step, in place of any schedule.
+
+    Args:
+        rate: It.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+
+    def __call__(self, step: Any) -> Any:  # noqa: ARG002
+        """Return the learning rate."""
+        return keras.ops.convert_to_tensor(self.rate, keras.config.floatx())
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments."""
+        return {"rate": self.rate}

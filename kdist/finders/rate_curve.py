@@ -1,0 +1,166 @@
+"""`RateCurve`: the losses of a learning rate range test, and the rate that they suggest."""
+
+import csv
+import dataclasses
+import io
+import math
+from collections.abc import Sequence
+
+from ..arguments import as_integer, as_real, positive_number
+from ..errors import UserError
+
+# The first tenth of the steps is not looked at: the average has not settled.
+_SETTLE = 0.1
+# Suggestions that differ by more are no more than an order of magnitude.
+_APART = 10.0
+# A smaller fall of the average may be chance.
+_FALL = 0.02
+_FEWEST_STEPS = 10
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RateCurve:
+    """The losses of a range test over its learning rates.
+
+    Attributes:
+        rates: The learning rate of each step, increasing.
+        losses: The loss of each step's batch.
+        smoothed: Their running average.
+        diverged: Whether the test ended as the loss exploded.
+    """
+
+    rates: Sequence[float]
+    losses: Sequence[float]
+    smoothed: Sequence[float]
+    diverged: bool
+
+    @property
+    def at_minimum(self) -> float:
+        """The learning rate at which the average is lowest."""
+        return self.rates[min(self._known, key=lambda i: self.smoothed[i])]
+
+    @property
+    def steepest(self) -> float:
+        """The learning rate at which the average falls fastest, per factor of the rate."""
+        known = self._known
+        lowest = min(known, key=lambda i: self.smoothed[i])
+        inner = [i for i in known if i - 1 in known and i < lowest and i + 1 in known]
+        if not inner:
+            return self.at_minimum
+        return self.rates[min(inner, key=self._slope)]
+
+    @property
+    def suggestion(self) -> float:
+        """A tenth of the learning rate at the lowest average.
+
+        Where the loss is lowest, the rate is at the edge of divergence: Smith 2017, section 3.3,
+        reads the largest rate off where the curve gets ragged. A tenth of it is the rule of Gugger
+        2018, "How Do You Find A Good Learning Rate".
+        """
+        return self.at_minimum / 10
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the loss fell, then rose again, and both rules agree within a factor of 10.
+
+        It has risen again if it exploded, or lost half of what it had fallen.
+        """
+        first, last = self.smoothed[self._known[0]], self.smoothed[self._known[-1]]
+        lowest = min(self.smoothed[i] for i in self._known)
+        fell = first - lowest > _FALL * abs(first)
+        rose = self.diverged or last - lowest > (first - lowest) / 2
+        ratio = self.steepest / self.suggestion
+        return fell and rose and 1 / _APART <= ratio <= _APART
+
+    @property
+    def _known(self) -> range:
+        """The steps that count: after the average has settled, before a loss that is no number."""
+        end = next((i for i, y in enumerate(self.smoothed) if not math.isfinite(y)), None)
+        last = len(self.smoothed) if end is None else max(end, 1)
+        return range(min(int(_SETTLE * len(self.smoothed)), last - 1), last)
+
+    def _slope(self, i: int) -> float:
+        fall = self.smoothed[i + 1] - self.smoothed[i - 1]
+        return fall / math.log(self.rates[i + 1] / self.rates[i - 1])
+
+    def to_csv(self) -> str:
+        """Return a table with a row for each step: `step,learning_rate,loss,smoothed_loss`."""
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(("step", "learning_rate", "loss", "smoothed_loss"))
+        rows = zip(self.rates, self.losses, self.smoothed, strict=True)
+        table.writerows((step, *row) for step, row in enumerate(rows, 1))
+        return text.getvalue()
+
+
+def rates_of(least: float, most: float, steps: int) -> list[float]:
+    """Return learning rates from `least` to `most`, each the same factor above the one before.
+
+    Example:
+        >>> rates_of(0.01, 1.0, 3)
+        [0.01, 0.1, 1.0]
+    """
+    factor = most / least
+    rates = [least * factor ** (step / (steps - 1)) for step in range(steps)]
+    return [*rates[:-1], most]
+
+
+def check_range(*, least: object, most: object, steps: object) -> None:
+    """Check the arguments of a range test.
+
+    Raises:
+        UserError: One is out of range.
+    """
+    low = positive_number("least", least, hint="pass the first learning rate, such as 1e-6")
+    high = positive_number("most", most, hint="pass the last learning rate, such as 10")
+    if high <= low:
+        raise UserError(
+            f"most is {most!r}, but has to be above least, {least!r}: pass a larger one"
+        )
+    count = as_integer(steps)
+    if count is None or count < _FEWEST_STEPS:
+        raise UserError(
+            f"steps is {steps!r}, but has to be an integer of at least {_FEWEST_STEPS}: pass more"
+        )
+
+
+class LossAverage:
+    """A running average of losses, without the zero that it begins with.
+
+    Args:
+        smoothing: Decay at each step, at least 0 and below 1.
+        divergence: The loss has exploded once the average is so many times its minimum, or NaN.
+
+    Raises:
+        UserError: An argument is out of range.
+    """
+
+    def __init__(self, *, smoothing: float, divergence: float) -> None:
+        decay, times = as_real(smoothing), as_real(divergence)
+        if decay is None or not 0 <= decay < 1:
+            raise UserError(
+                f"smoothing is {smoothing!r}, but has to be at least 0 and below 1: pass a decay,"
+                " such as 0.95"
+            )
+        if times is None or not 1 < times < math.inf:
+            raise UserError(
+                f"divergence is {divergence!r}, but has to be above 1: pass how many times the"
+                " lowest loss ends the test, such as 4"
+            )
+        self._smoothing = smoothing
+        self._divergence = divergence
+        self._sum = 0.0
+        self._steps = 0
+        self._least = math.inf
+
+    def add(self, loss: float) -> tuple[float, bool]:
+        """Add the loss of a step; returns the average, and whether the loss has exploded."""
+        self._steps += 1
+        self._sum = self._smoothing * self._sum + (1 - self._smoothing) * loss
+        average = self._sum / (1 - self._smoothing**self._steps)
+        if not math.isfinite(average):
+            return average, True
+        self._least = min(self._least, average)
+        # A loss may be negative, such as a log-likelihood's.
+        limit = self._least + (self._divergence - 1) * abs(self._least)
+        return average, average > limit

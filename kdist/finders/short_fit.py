@@ -1,0 +1,128 @@
+"""`fit_steps`: train a user's model for a number of steps, one at a time."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from ..errors import UserError
+from ..user_model.compiled_model import checked_model
+from ..user_model.data import UserData
+from ..user_model.functions import UserFunctions
+
+if TYPE_CHECKING:
+    from ..distribute.mirrored_strategy import MirroredStrategy
+
+
+class StopAfter(keras.callbacks.Callback):
+    """Ends a training after a number of steps."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.steps = steps
+        self.done = 0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Count the step."""
+        self.done += 1
+        if self.done >= self.steps:
+            self.model.stop_training = True
+
+
+def build_model(functions: UserFunctions, strategy: "MirroredStrategy") -> keras.Model:
+    """Make the user's model under a strategy, with a step per execution.
+
+    Raises:
+        UserError: The function fails, or returns no compiled model.
+    """
+    model = checked_model(strategy.build(functions.make_model), function="build")
+    strategy.auto_steps(model).chosen = None
+    model.steps_per_execution = 1
+    return model
+
+
+def fit_steps(
+    model: keras.Model,
+    data: UserData,
+    *,
+    global_batch: int,
+    steps: int,
+    callbacks: Sequence[Any] = (),
+) -> None:
+    """Train for a number of steps, over as many epochs as it takes.
+
+    Args:
+        model: A compiled model.
+        data: Only the training data are used. Those with batches of their own keep them.
+        global_batch: Samples per step over all replicas, for arrays.
+        steps: How many.
+        callbacks: Further ones; one may end the training sooner.
+    """
+    arguments = UserData(training=data.training).fit_arguments(batch=global_batch)
+    model.fit(**arguments, epochs=steps, verbose=0, callbacks=[*callbacks, StopAfter(steps)])
+
+
+def full_batches(data: UserData, global_batch: int) -> UserData:
+    """Return data of which every batch is full, for a batch size that they do not have yet.
+
+    Args:
+        data: Arrays, or a `tf.data.Dataset`, whose batches are made anew.
+        global_batch: Samples per step over all replicas.
+
+    Raises:
+        UserError: There are fewer samples, or batches of another kind.
+    """
+    import tensorflow as tf
+
+    samples = samples_of(data)
+    if samples is not None and samples < global_batch:
+        raise UserError(f"the data have {samples} samples, fewer than a batch of {global_batch}")
+    if data.has_arrays:
+        count = (samples or 0) // global_batch * global_batch
+        arrays = [keras.tree.map_structure(lambda a: a[:count], one) for one in data.training]
+        return UserData(training=tuple(arrays))
+    if isinstance(data.training, tf.data.Dataset):
+        return UserData(training=data.training.unbatch().batch(global_batch, drop_remainder=True))
+    raise UserError(
+        "the data function returns batches of its own, whose size cannot be varied: write"
+        " def data(batch_size):"
+    )
+
+
+def samples_of(data: UserData) -> int | None:
+    """Return the number of training samples; `None` if it is unknown."""
+    if not data.has_arrays:
+        return None
+    shapes = [getattr(one, "shape", None) for one in keras.tree.flatten(data.training)]
+    return next((int(shape[0]) for shape in shapes if shape), None)
+
+
+def batch_specs(data: UserData, batch: int) -> tuple[Any, ...]:
+    """Return `tf.TensorSpec`s of a batch of the training data: inputs, targets, weights.
+
+    Raises:
+        UserError: The data are of a kind that does not say.
+    """
+    import tensorflow as tf
+
+    training = data.training
+    if isinstance(training, keras.utils.PyDataset):
+        training = training[0]
+    elif isinstance(training, tf.data.Dataset):
+        training = training.element_spec
+    if not isinstance(training, tuple):
+        training = (training,)
+
+    def spec(one: Any) -> Any:
+        dtype = tf.as_dtype(one.dtype)
+        if dtype.is_floating:  # as Keras converts it
+            dtype = tf.as_dtype(keras.config.floatx())
+        return tf.TensorSpec((batch, *one.shape[1:]), dtype)
+
+    try:
+        return tuple(keras.tree.map_structure(spec, one) for one in training[:3])
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UserError(
+            "the shape of the data is not known before they are read: return arrays or a"
+            " tf.data.Dataset"
+        ) from error

@@ -1,0 +1,173 @@
+"""The search with tries that are not run, the process of a try, and the real thing."""
+
+import json
+import os
+import sys
+
+import pytest
+from kdist.errors import TrainingError, UserError
+from kdist.finders.batch_size import find_batch_size
+from kdist.finders.functions import function_name
+from kdist.finders.measure_memory import measure_memory
+from kdist.finders.report import batch_lines, measured_lines
+from kdist.finders.trial import Trial, TrialResult
+from kdist.finders.trial_process import INSIDE, run_in_process
+from kdist.performance.out_of_memory import is_out_of_memory
+
+MODEL = """
+import keras
+import numpy as np
+
+
+def build():
+    inputs = keras.Input((64,))
+    x = keras.layers.RepeatVector(4096)(inputs)  # 1 MiB a sample
+    x = keras.layers.Dense(64, "tanh")(x)
+    outputs = keras.layers.Dense(1)(keras.layers.GlobalAveragePooling1D()(x))
+    model = keras.Model(inputs, outputs)
+    model.compile("adam", "mse")
+    return model
+
+
+def data():
+    return (np.ones((600, 64), "float32"), np.ones((600, 1), "float32")), None
+
+
+def fails():
+    raise KeyError("no such file")
+"""
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "wide.py"
+    path.write_text(MODEL)
+    return f"{path}:build"
+
+
+def tries_of(limit, why="memory"):
+    """Tries that work up to a limit."""
+
+    def run(trial):
+        if trial.batch_size > limit:
+            return TrialResult(works=False, why=why)
+        return TrialResult(works=True, peak=trial.batch_size * 2**20, seconds=0.5, replicas=2)
+
+    return run
+
+
+def test_five_percent_below_the_largest_that_works(model):
+    said = []
+    found = find_batch_size(
+        model, start=16, memory=1e9, run=tries_of(100), announce=lambda one: said.append(str(one))
+    )
+    assert (found.largest, found.batch_size, found.limit) == (100, 95, "memory")
+    assert [one.batch_size for one in found.tries] == [16, 32, 64, 128, 96, 112, 104, 100]
+    assert said[0] == "batch 16: works, 16 MiB per replica, 64 samples per second"
+    assert said[3] == "batch 128: not enough memory"
+    assert batch_lines(found)[1] == "use --batch-size 95"
+    none_spare = find_batch_size(model, start=16, memory=1, margin=0, run=tries_of(100))
+    assert none_spare.batch_size == 100
+
+
+def test_no_margin_where_memory_is_not_the_limit(model):
+    by_data = find_batch_size(model, start=16, memory=1, run=tries_of(100, why="data"))
+    assert (by_data.batch_size, by_data.limit) == (100, "data")
+    by_most = find_batch_size(model, start=16, most=50, memory=1, run=tries_of(100))
+    assert (by_most.batch_size, by_most.limit) == (50, "most")
+
+
+def test_not_one_sample(model):
+    with pytest.raises(TrainingError, match="one sample per replica"):
+        find_batch_size(model, memory=1, run=tries_of(0))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"start": 0}, {"most": 1.5}, {"steps": -1}, {"margin": 1.0}, {"memory": 0}, {"margin": None}],
+)
+def test_what_is_refused(wrong, model):
+    with pytest.raises(UserError):
+        find_batch_size(model, run=tries_of(9), **wrong)
+
+
+def module_level():
+    """A function that another process finds."""
+
+
+def test_functions_that_another_process_cannot_find():
+    assert function_name(module_level) == f"{__file__}:module_level"
+    assert function_name("a.py:b") == "a.py:b"
+
+    def local():
+        pass
+
+    for function in (local, lambda: None, 3):
+        with pytest.raises(UserError, match="top level of a file"):
+            find_batch_size(function, "data", run=tries_of(9))
+
+
+TRIAL = Trial(model="m.py:build", data="data", batch_size=8, replicas=1, steps=2)
+
+
+def run_program(text, **options):
+    program = [sys.executable, "-c", f"import os, signal, sys\n{text}"]
+    return run_in_process(TRIAL, program=program, **options)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "os.kill(os.getpid(), signal.SIGKILL)",
+        "print('std::bad_alloc', file=sys.stderr); os.abort()",
+        "raise MemoryError",
+    ],
+)
+def test_a_process_that_dies_of_memory_is_a_try(text):
+    assert run_program(text) == TrialResult(works=False, why="memory")
+
+
+def test_a_process_that_dies_of_something_else_is_an_error():
+    with pytest.raises(TrainingError, match=r"exit code 3: broken"):
+        run_program("print('broken', file=sys.stderr); sys.exit(3)")
+    answer = json.dumps({"error": "m.py, line 3: KeyError"})
+    with pytest.raises(UserError, match=r"m.py, line 3: KeyError"):
+        run_program(f"print({answer!r})")
+
+
+def test_a_process_that_hangs_is_ended():
+    with pytest.raises(TrainingError, match=r"has not ended after 0.5 seconds"):
+        run_program("signal.pause()", timeout=0.5)
+
+
+def test_a_try_does_not_start_tries(monkeypatch):
+    monkeypatch.setenv(INSIDE, "1")
+    with pytest.raises(UserError, match="__main__"):
+        run_program("")
+
+
+def test_memory_that_onednn_did_not_get():
+    import tensorflow as tf
+
+    said = "Operation received an exception:Status: 1, message: could not create a primitive"
+    assert is_out_of_memory(tf.errors.AbortedError(None, None, said))
+    assert not is_out_of_memory(tf.errors.AbortedError(None, None, "Status: 3, message"))
+
+
+def test_data_that_fail(model):
+    with pytest.raises(UserError, match=r"wide.py, line \d+: KeyError: 'no such file'"):
+        find_batch_size(model, "fails", memory=1e9)
+
+
+def test_real_tries(model):
+    """Each sample takes 1 MiB or more: 600 do not fit into 256 MiB."""
+    half, whole, measured = measure_memory(model, "data", batch_size=100)
+    assert (half.batch_size, whole.batch_size) == (50, 100)
+    low, high = (one.peak for one in measured)
+    # 50 samples more: at least the input of the hyperbolic tangent's layer, and its output.
+    assert high - low > 50 * 2**20
+    assert whole.activations > 200 * 2**20
+    assert "per sample" in measured_lines(half, whole, measured)[1]
+    too_large = Trial(model=model, data="data", batch_size=600, replicas=1, steps=2, memory=2**28)
+    assert run_in_process(too_large) == TrialResult(works=False, why="memory")
+    assert INSIDE not in os.environ

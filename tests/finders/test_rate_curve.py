@@ -1,0 +1,128 @@
+import csv
+import io
+import math
+
+import numpy as np
+import pytest
+from kdist.charts.learning_rate import learning_rate_figures
+from kdist.errors import UserError
+from kdist.finders.rate_curve import LossAverage, RateCurve, check_range, rates_of
+
+
+def curve(loss, *, diverged=True, steps=201):
+    """A curve from 1e-5 to 10 of a loss of the rate's logarithm, smooth already."""
+    rates = rates_of(1e-5, 10.0, steps)
+    losses = [loss(math.log10(rate)) for rate in rates]
+    return RateCurve(rates=rates, losses=losses, smoothed=losses, diverged=diverged)
+
+
+def valley(x):
+    """Falls fastest at 1e-2, lowest at 1e-1."""
+    return 2 - math.tanh(2 * (x + 2)) + (math.exp(3 * (x + 1)) - 1) * 0.0471 * (x > -4)
+
+
+def test_rates_are_a_geometric_series():
+    np.testing.assert_allclose(rates_of(1e-6, 10.0, 50), np.geomspace(1e-6, 10.0, 50), rtol=1e-12)
+
+
+def test_the_lowest_and_the_steepest_rate():
+    found = curve(valley)
+    xs = np.log10(found.rates)
+    losses = np.array([valley(x) for x in xs])
+    assert found.at_minimum == found.rates[int(losses.argmin())]
+    assert found.suggestion == found.at_minimum / 10
+    slopes = np.gradient(losses, xs)
+    assert found.steepest == found.rates[int(slopes.argmin())]
+    assert found.steepest == pytest.approx(1e-2, rel=0.1)
+    assert found.is_sure
+
+
+@pytest.mark.parametrize(
+    ("loss", "diverged"),
+    [
+        (lambda x: 2.0, False),  # learns nothing
+        (lambda x: 5 + x, True),  # only explodes
+        (lambda x: 2 - math.tanh(x + 2), False),  # was still falling
+    ],
+)
+def test_unsure(loss, diverged):
+    assert not curve(loss, diverged=diverged).is_sure
+
+
+def test_it_rose_again_without_exploding():
+    assert curve(lambda x: min((x + 2) ** 2, 2.0), diverged=False).is_sure
+
+
+def test_a_loss_that_is_no_number_is_not_looked_at():
+    found = curve(lambda x: math.nan if x > 0 else 1 - x)
+    assert found.at_minimum == pytest.approx(1.0, rel=0.1)
+    assert found.steepest < 1.0
+    short = RateCurve(rates=[1.0], losses=[math.nan], smoothed=[math.nan], diverged=True)
+    assert short.at_minimum == 1.0
+    assert not short.is_sure
+
+
+def test_csv():
+    found = curve(valley, steps=10)
+    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
+    assert [int(row["step"]) for row in rows] == list(range(1, 11))
+    assert [float(row["learning_rate"]) for row in rows] == found.rates
+    assert [float(row["loss"]) for row in rows] == list(found.losses)
+
+
+def test_the_average_is_that_of_exponential_weights():
+    losses = np.random.default_rng(0).uniform(1, 2, 50)
+    average = LossAverage(smoothing=0.9, divergence=4)
+    for count, loss in enumerate(losses, 1):
+        weights = 0.9 ** np.arange(count)[::-1]
+        value, exploded = average.add(loss)
+        assert value == pytest.approx(np.average(losses[:count], weights=weights))
+        assert not exploded
+
+
+@pytest.mark.parametrize("smallest", [1.0, -5.0])
+def test_explodes_at_so_many_times_the_minimum(smallest):
+    limit = smallest + 3 * abs(smallest)
+    average = LossAverage(smoothing=0.0, divergence=4)
+    assert average.add(smallest) == (smallest, False)
+    assert average.add(limit - 0.01)[1] is False
+    assert average.add(limit + 0.01)[1] is True
+    assert average.add(math.nan)[1] is True
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"least": 0.0},
+        {"least": math.nan},
+        {"most": 1e-9},
+        {"most": math.inf},
+        {"steps": 9},
+        {"steps": 20.5},
+    ],
+)
+def test_ranges_that_are_refused(wrong):
+    with pytest.raises(UserError):
+        check_range(**{"least": 1e-6, "most": 10.0, "steps": 100} | wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"smoothing": 1.0}, {"divergence": 1}, {"smoothing": "0.9"}])
+def test_averages_that_are_refused(wrong):
+    with pytest.raises(UserError):
+        LossAverage(**{"smoothing": 0.9, "divergence": 4.0} | wrong)
+
+
+def test_the_picture():
+    found = curve(valley)
+    figures, data = learning_rate_figures(
+        found.rates,
+        [*found.losses[:-1], math.nan],
+        found.smoothed,
+        suggestion=found.suggestion,
+        steepest=found.steepest,
+        of="build",
+    )
+    assert len(data["learning-rate"]) == 2 * len(found.rates) - 1
+    picture = figures[0].png(data)
+    assert picture.startswith(b"\x89PNG")
+    assert f"suggested: {found.suggestion:.2g}" in figures[0].alt
