@@ -28,6 +28,7 @@ def train_worker(config: dict[str, int]) -> None:
     os.environ.pop("TF_USE_LEGACY_KERAS", None)
     import kdist  # first: it chooses TensorFlow's kernels
     import keras
+    from kdist.callbacks import StopAtNonFinite
     from kdist.models import WideResNet
 
     strategy = kdist.MultiWorkerMirroredStrategy()
@@ -63,7 +64,8 @@ def train_worker(config: dict[str, int]) -> None:
             model = keras.models.load_model(Path(folder, MODEL))
     done = int(model.optimizer.iterations.numpy()) // int(train.cardinality().numpy())
     print(f"worker {strategy.worker} of {strategy.workers}: {done} epochs are done", flush=True)
-    model.fit(train, epochs=config["epochs"], initial_epoch=done, verbose=0, callbacks=[Report()])
+    callbacks = [StopAtNonFinite(), Report()]
+    model.fit(train, epochs=config["epochs"], initial_epoch=done, verbose=0, callbacks=callbacks)
 
 
 def main() -> None:
