@@ -126,3 +126,19 @@ def real_number(name: str, value: object, *, hint: str) -> float:
     if number is not None:
         return number
     raise UserError(f"{name} is {value!r}, but has to be a number: {hint}.")
+
+
+def check_backend(name: str) -> None:
+    """Reject Keras's other backends.
+
+    Args:
+        name: Of the backend, as in the environment variable `KERAS_BACKEND`.
+
+    Raises:
+        UserError: It is not TensorFlow.
+    """
+    if name != "tensorflow":
+        raise UserError(
+            f"Keras's backend is {name}, and kdist trains with TensorFlow: unset the environment"
+            " variable KERAS_BACKEND, or set it to tensorflow (or backend in ~/.keras/keras.json)"
+        )

@@ -1,6 +1,7 @@
 """The `kdist` command: parses and calls, no logic."""
 
 import logging
+import os
 import sys
 
 from cyclopts import (
@@ -12,6 +13,7 @@ from cyclopts import (
 )
 
 from .. import __version__
+from ..arguments import check_backend
 from ..errors import TrainingError, UserError, handle_failure
 from ..signals import Received
 from ..training.config import TrainConfig
@@ -85,8 +87,13 @@ def main(received: Received) -> None:
         # An interrupted import of a library may end in any exception.
         if debug or received.first is not None:
             raise
-        print(f"kdist: error: {unexpected(error)}", file=sys.stderr)
         code, failed = 1, error
+        try:
+            check_backend(os.environ.get("KERAS_BACKEND") or "tensorflow")  # may be why
+            print(f"kdist: error: {unexpected(error)}", file=sys.stderr)
+        except UserError as cause:
+            print(f"kdist: error: {one_line(cause)}", file=sys.stderr)
+            code = 2
     if failed is not None:
         handle_failure(failed, code)
     sys.exit(code)

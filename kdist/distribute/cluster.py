@@ -33,26 +33,36 @@ def find_cluster() -> Any:
     return tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec({}))
 
 
+def read_tf_config(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the cluster and the task in `TF_CONFIG`; both are empty for one worker.
+
+    Raises:
+        UserError: It is not what TensorFlow takes.
+    """
+    try:
+        config = json.loads(text.strip() or "{}")
+    except ValueError as error:
+        raise UserError(
+            f"TF_CONFIG is not JSON ({error}): expected text such as {_EXAMPLE}"
+        ) from None
+    parts = (config.get("cluster"), config.get("task")) if isinstance(config, Mapping) else (0,)
+    known = all(part is None or isinstance(part, Mapping) for part in parts)
+    if not known or not all(
+        isinstance(tasks, list | Mapping) for tasks in (parts[0] or {}).values()
+    ):
+        raise UserError(f"TF_CONFIG is {text!r}: expected text such as {_EXAMPLE}")
+    return parts[0] or {}, parts[1] or {}
+
+
 def check_tf_config(text: str) -> None:
     """Check that `TF_CONFIG` describes a cluster of workers with this process in it.
 
     Raises:
         UserError: It does not.
     """
-    if not text.strip():
-        return
-    try:
-        config = json.loads(text)
-    except ValueError as error:
-        raise UserError(
-            f"TF_CONFIG is not JSON ({error}): expected text such as {_EXAMPLE}"
-        ) from None
-    cluster = config.get("cluster") if isinstance(config, Mapping) else None
+    cluster, task = read_tf_config(text)
     if not cluster:
         return  # one worker
-    task = config.get("task") or {}
-    if not isinstance(cluster, Mapping) or not isinstance(task, Mapping):
-        raise UserError(f"TF_CONFIG is {text!r}: expected text such as {_EXAMPLE}")
     others = [name for name in cluster if name not in _TASKS]
     if others:
         raise UserError(

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from .. import _upstream
+from ..arguments import check_backend
 from ..batch_norm.convert import convert_batch_norm
 from ..batch_norm.find import batch_norms
 from ..errors import UserError
@@ -38,6 +39,7 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
 
     def _start(self, draws: Literal["by_place", "per_replica"]) -> None:
         """Install the patches, and set what the models of this strategy depend on."""
+        check_backend(keras.backend.backend())
         self.draws = draws
         self._states: weakref.WeakKeyDictionary[keras.Model, ModelState] = (
             weakref.WeakKeyDictionary()

@@ -1,11 +1,13 @@
 """`MirroredStrategy`: a drop-in replacement for `tf.distribute.MirroredStrategy`."""
 
+import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import tensorflow as tf
 
 from ..errors import UserError
+from .cluster import read_tf_config
 from .devices import device_type, first_devices, known_devices
 from .exact_strategy import ExactStrategy
 
@@ -32,7 +34,8 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
             replicas.
 
     Raises:
-        UserError: Devices are unknown, repeated or too few; `draws` is invalid; or the CPU would
+        UserError: Devices are unknown, repeated or too few; `draws` or the environment variable
+            `TF_CONFIG` is invalid; Keras has another backend than TensorFlow; or the CPU would
             have to be split after TensorFlow has started.
 
     Example:
@@ -58,6 +61,7 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
             )
         if draws not in ("by_place", "per_replica"):
             raise UserError(f'draws has to be "by_place" or "per_replica", received {draws!r}')
+        read_tf_config(os.environ.get("TF_CONFIG", ""))  # which TensorFlow reads, too
         names = first_devices(replicas) if devices is None else known_devices(devices)
         if cross_device_ops is None and all(device_type(name) == "CPU" for name in names):
             cross_device_ops = tf.distribute.ReductionToOneDevice()

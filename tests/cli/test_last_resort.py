@@ -42,6 +42,14 @@ def test_an_unexpected_error_is_one_line_and_its_trace_is_in_a_file(kdist_device
     assert trace[-1] == r"KeyError: 'a\nb'"
 
 
+def test_an_error_under_another_backend_names_the_backend(kdist_devices, tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    code, said = kdist_devices(error=ModuleNotFoundError("No module named 'jax'"))
+    assert code == 2
+    assert said.startswith("kdist: error: Keras's backend is jax, and kdist trains with TensorFlow")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("place", [0, 1])
 def test_debug_shows_the_trace(kdist_devices, tmp_path, monkeypatch, place):
     options = ["--replicas=2"]

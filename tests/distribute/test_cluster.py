@@ -32,6 +32,8 @@ def test_a_cluster_with_this_process_or_none_is_accepted(text):
         (config(task={"type": "worker"}), "task index None"),
         (config(cluster={**CLUSTER, "ps": ["c:3"]}), "tasks of the type 'ps'"),
         (config(cluster=["a:1"]), "expected text such as"),
+        (config(cluster={"worker": 3}), "expected text such as"),
+        ("3", "expected text such as"),
     ],
 )
 def test_a_cluster_without_this_process_is_refused(text, message):

@@ -44,6 +44,19 @@ def test_is_a_mirrored_strategy_with_the_devices_asked_for():
     assert kdist.MirroredStrategy().devices == ("CPU:0",)
 
 
+@pytest.mark.parametrize("text", ["nonsense", '{"cluster": 3}'])
+def test_a_cluster_that_tensorflow_cannot_read_is_refused(monkeypatch, text):
+    monkeypatch.setenv("TF_CONFIG", text)
+    with pytest.raises(UserError, match="TF_CONFIG is .*expected text such as"):
+        kdist.MirroredStrategy(replicas=2)
+
+
+def test_another_backend_is_refused(monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "torch")
+    with pytest.raises(UserError, match="backend is torch, .*KERAS_BACKEND"):
+        kdist.MirroredStrategy(replicas=2)
+
+
 def test_cpus_reduce_to_one_device_unless_told_otherwise():
     own = tf.distribute.HierarchicalCopyAllReduce()
     default = kdist.MirroredStrategy(replicas=2).extended._cross_device_ops
