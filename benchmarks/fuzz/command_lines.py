@@ -80,7 +80,7 @@ COMMANDS = tuple(name for name in app if not name.startswith("-"))
 def cases(draw: st.DrawFn) -> Case:
     """A command line of any command, with the files that it names."""
     kinds = (train, train, sweep, sweep, tune, tune, report, report, report, bench, small)
-    kinds += (launch, checkpoints, evaluate, assess, find, nonsense)
+    kinds += (launch, check, checkpoints, evaluate, assess, find, nonsense)
     case = draw(draw(st.sampled_from(kinds))())
     arguments = list(case.arguments)
     if draw(st.integers(0, 19)) == 0:
@@ -96,6 +96,7 @@ def ordinary_cases() -> list[tuple[Case, str]]:
     succeed = {
         "train": (Case(["train", *small]), begins),
         "checkpoints": (Case(["checkpoints", "--help"]), "exit code 0"),
+        "check": (Case(["check", "mine.py:build"], {"mine.py": b"pass\n"}), begins),
         "evaluate": (Case(["evaluate", "my.keras"], {"my.keras": b"PK"}), begins),
         "assess": (Case(["assess", "my.py"], {"my.py": b"pass\n"}), begins),
         "launch": (Case(["launch", "--workers=2", "-m", "kdist", "devices"]), begins),
@@ -129,6 +130,24 @@ def checkpoints(draw: st.DrawFn) -> Case:
     """`kdist checkpoints`."""
     options = draw(_plain({"--verify": None, "--export": ODD_PATHS}))
     return Case(["checkpoints", draw(READ_PATHS), *options], draw(result_files(("run",))))
+
+
+@st.composite
+def check(draw: st.DrawFn) -> Case:
+    """`kdist check`."""
+    options = {
+        "--data": ODD_TEXTS | st.sampled_from(["data", "other.py:data"]),
+        "--replicas": _LISTS,
+        "--workers": ODD_NUMBERS,
+        "--steps": ODD_NUMBERS,
+        "--batch-size": ODD_NUMBERS,
+        "--seed": ODD_NUMBERS,
+        "--no-synchronize": None,
+        "--no-stock": None,
+        "--json": ODD_PATHS,
+    }
+    model = draw(st.just("mine.py:build") | ODD_PATHS)
+    return Case(["check", model, *draw(_plain(options))], {"mine.py": b"pass\n"})
 
 
 @st.composite

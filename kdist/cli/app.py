@@ -20,6 +20,7 @@ from ..training.config import TrainConfig
 from ..training.fields import field_names
 from .assess import assess
 from .bench import bench
+from .check import check
 from .checkpoints import checkpoints
 from .dashboard import dashboard
 from .devices import devices
@@ -43,6 +44,7 @@ app = App(
 )
 for command in (
     train,
+    check,
     evaluate,
     checkpoints,
     launch,

@@ -13,6 +13,12 @@ import tensorflow as tf
 from .. import _upstream
 from ..batch_norm.find import SMALL_BATCH, unsynchronized_batch_norms, values_per_channel
 
+# What warnings about a line of the user's program begin with, by which `kdist check` knows them.
+OF_NUMBER = "This number is neither a mean nor a sum over the samples of the batch"
+OF_GRADIENT = "This changes each replica's own gradient before the optimizer sums"
+OF_WRITE = "This is computed from each replica's own samples and written"
+OF_COPIES = "its state differs between replicas"
+
 
 def warn_of_inexact(model: keras.Model) -> None:
     """Warn about layers and steps that make a model depend on the number of replicas."""
@@ -55,7 +61,7 @@ def warn_of_number(number: Any, named: set[str]) -> None:
     _warn_of_line(
         number,
         named,
-        "This number is neither a mean nor a sum over the samples of the batch, so on several"
+        f"{OF_NUMBER}, so on several"
         " replicas it is averaged, and the model depends on their number. Compute it from the rows"
         " of all replicas: put kdist.gather(...) around the values it is computed from.",
     )
@@ -71,7 +77,7 @@ def warn_of_gradient(gradient: Any, named: set[str]) -> None:
     _warn_of_line(
         gradient,
         named,
-        "This changes each replica's own gradient before the optimizer sums the gradients over"
+        f"{OF_GRADIENT} the gradients over"
         " replicas, so the model depends on their number. Change the sum instead: gradients ="
         " kdist.sum_gradients(tape.gradient(loss, variables)), or let the optimizer clip"
         " (clipnorm=, global_clipnorm=, clipvalue=).",
@@ -88,7 +94,7 @@ def warn_of_write(value: Any, named: set[str]) -> None:
     _warn_of_line(
         value,
         named,
-        "This is computed from each replica's own samples and written into a variable, so the"
+        f"{OF_WRITE} into a variable, so the"
         " variable's copies differ. Compute it from the samples of all replicas: gradients ="
         " kdist.sum_gradients(tape.gradient(loss, variables)), or kdist.gather(...) of values.",
     )
@@ -130,7 +136,7 @@ def warn_of_differing_copies(model: keras.Model, named: set[str]) -> None:
     if differing:
         named |= differing
         warnings.warn(
-            f"{', '.join(sorted(differing))}: its state differs between replicas, because each"
+            f"{', '.join(sorted(differing))}: {OF_COPIES}, because each"
             " replica computes it from its own samples, and only the first replica's is saved."
             " Compute it from kdist.gather(...) of the values, which are those of all replicas.",
             stacklevel=2,

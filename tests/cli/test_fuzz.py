@@ -7,6 +7,7 @@ from pathlib import Path
 
 COMMANDS = (
     "train",
+    "check",
     "evaluate",
     "assess",
     "checkpoints",
@@ -39,6 +40,7 @@ def test_a_draw_of_odd_command_lines_ends_as_documented(tmp_path):
     assert sum(ends.values()) >= 100  # with those below; what is drawn is any
     for command in (
         "train",
+        "check",
         "evaluate",
         "launch",
         "sweep",

@@ -1,0 +1,50 @@
+"""Causes in layers whose result for a sample depends on the other samples."""
+
+import keras
+
+from ...batch_norm.convert import convert_batch_norm
+from ...batch_norm.find import unsynchronized_batch_norms
+from ..evidence import Evidence
+from ..finding import Finding
+
+
+def unsynchronized_batch_norm(evidence: Evidence) -> Finding | None:
+    """Plain batch norm: each replica normalizes by its own samples."""
+    model = evidence.received.model
+    plain = unsynchronized_batch_norms(model) if model is not None else []
+    if not plain:
+        return None
+
+    def synchronize(model: keras.Model) -> None:
+        if unsynchronized_batch_norms(model):
+            convert_batch_norm(model, to="synchronized")
+
+    left = evidence.differences_with(synchronize, on_one=False)
+    if left is None or len(left) >= len(evidence.in_training or evidence.differences):
+        return None
+    names = ", ".join(evidence.name_of(norm) for norm in plain[:3]) + ", …" * (len(plain) > 3)
+    result = "the model is equal" if not left else "fewer quantities differ"
+    return Finding(
+        name="unsynchronized_batch_norm",
+        text=f"{names}: batch normalization uses the samples of each replica separately",
+        shown_by=f"with synchronized batch norm, {result}",
+        fix="make the model with strategy.build(build), or call kdist.convert_batch_norm(model,"
+        ' to="synchronized")',
+    )
+
+
+def mixing_layer(evidence: Evidence) -> list[Finding]:
+    """A layer of the user's computes with the mean, the maximum … of the batch."""
+    return [
+        Finding(
+            name="mixing_layer",
+            text=f"the layer {mixing.layer.name} ({type(mixing.layer).__name__}) makes a sample's"
+            " result depend on the other samples of the batch, and each replica has only its own",
+            shown_by=f"its result for half of a batch differs by {mixing.gap:.1g} from the same"
+            " rows of the whole batch",
+            fix="put kdist.gather(...) around what is reduced over the samples: it returns the"
+            " rows of all replicas",
+            line=mixing.line,
+        )
+        for mixing in evidence.mixing
+    ]

@@ -1,0 +1,34 @@
+"""Causes for which a training on several replicas ends in an error."""
+
+from ..evidence import Evidence
+from ..finding import Finding
+
+
+def refused(evidence: Evidence) -> Finding | None:
+    """The model is refused: kdist does not train it, and says why."""
+    record = evidence.received.record
+    if not record.is_refused:
+        return None
+    what, _, fix = record.error.partition(": ")
+    return Finding(
+        name="refused",
+        text=f"kdist cannot train this on several replicas: {what}",
+        shown_by="its error message",
+        fix=fix or what,
+        line=record.line,
+    )
+
+
+def crashed(evidence: Evidence) -> Finding | None:
+    """The training fails on several replicas, though not on one."""
+    record = evidence.received.record
+    if not record.error or record.is_refused:
+        return None
+    return Finding(
+        name="crashed",
+        text=f"it trains on one replica, but on {record.replicas} it fails: {record.error}",
+        shown_by="its error",
+        fix="see the error: such as a tensor that is kept from one step to the next, or a size"
+        " that is written as a number",
+        line=record.line,
+    )

@@ -1,0 +1,168 @@
+"""Causes in a `train_step` of the user's, and in numbers that kdist cannot read."""
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from ... import _upstream
+from ...distribute.model_warnings import OF_GRADIENT, OF_NUMBER
+from ..comparison import compare
+from ..evidence import Evidence
+from ..finding import Finding
+from ..source_lines import calls_in, first, line_of_definition, name_of_call
+from ..training import train
+from .state import line_of_warning
+
+_OF_WHOLE = "put kdist.gather(...) around the values per sample that it is computed from"
+
+
+def opaque_step(evidence: Evidence) -> Finding | None:
+    """A step that is a `@tf.function`, or no method."""
+    model = evidence.one.model
+    if model is None:
+        return None
+    opaque = [
+        name
+        for name in _upstream.overridden_steps(model)
+        if _upstream.custom_step(getattr(model, name)) is None
+    ]
+    if not opaque:
+        return None
+    return Finding(
+        name="opaque_step",
+        text=f"the {' and '.join(opaque)} of {type(model).__name__} is a @tf.function or no"
+        " method, so kdist cannot adapt it",
+        shown_by="its type",
+        fix="write it as a method of the model without @tf.function: Keras compiles it anyway",
+        line=line_of_definition(type(model)),
+    )
+
+
+def eager_step(evidence: Evidence) -> Finding | None:
+    """`run_eagerly=True`, where there is no graph to read."""
+    model = evidence.one.model
+    if model is None or not model.run_eagerly:
+        return None
+
+    def compile_steps(model: keras.Model) -> None:
+        model.run_eagerly = False
+
+    left = evidence.differences_with(compile_steps)
+    if left is None or len(left) >= len(evidence.in_training or evidence.differences):
+        return None
+    return Finding(
+        name="run_eagerly",
+        text="with run_eagerly=True there is no graph to read, so kdist takes every number for a"
+        " mean over the samples, also what is a sum",
+        shown_by="without run_eagerly, "
+        + ("the model is equal" if not left else "fewer quantities differ"),
+        fix="remove run_eagerly=True from compile, or use it on one replica only",
+        line=first(calls_in(evidence.plan.build, _runs_eagerly)),
+    )
+
+
+def _runs_eagerly(call: ast.Call) -> bool:
+    return any(keyword.arg == "run_eagerly" for keyword in call.keywords)
+
+
+def divided_by_replicas(evidence: Evidence) -> Finding | None:
+    """`tf.nn.compute_average_loss`, which divides by the number of replicas itself."""
+    model = evidence.one.model
+    if model is None or not evidence.has_custom_step():
+        return None
+    line = first(calls_in(type(model), _averages))
+    if not line:
+        return None
+    with _plain_average():
+        second = train(evidence.plan, evidence.strategy(), name="several, changed", scored=False)
+        one = train(evidence.plan, name="one, changed", scored=False)
+    if second.record.error or compare(one.record, second.record, evidence.precision):
+        return None
+    return Finding(
+        name="divided_by_replicas",
+        text="tf.nn.compute_average_loss divides by the number of replicas, which kdist's sum of"
+        " gradients does not expect",
+        shown_by="with a plain mean in its place, the model is equal",
+        fix="use keras.ops.mean(...)",
+        line=line,
+    )
+
+
+def _averages(call: ast.Call) -> bool:
+    return name_of_call(call).endswith(("compute_average_loss", "scale_regularization_loss"))
+
+
+@contextmanager
+def _plain_average() -> Iterator[None]:
+    average, scale = tf.nn.compute_average_loss, tf.nn.scale_regularization_loss
+
+    def mean(per_example_loss: Any, sample_weight: Any = None, **_: Any) -> Any:
+        weighted = per_example_loss if sample_weight is None else per_example_loss * sample_weight
+        return tf.reduce_mean(weighted)
+
+    tf.nn.compute_average_loss, tf.nn.scale_regularization_loss = mean, tf.reduce_sum
+    try:
+        yield
+    finally:
+        tf.nn.compute_average_loss, tf.nn.scale_regularization_loss = average, scale
+
+
+def changed_gradients(evidence: Evidence) -> list[Finding]:
+    """Gradients that are clipped or normalized before they are summed over replicas."""
+    return [
+        Finding(
+            name="changed_gradients",
+            text="each replica's own gradients are changed before they are summed over replicas:"
+            " their norm is not that of the global batch's gradients",
+            shown_by="kdist's reading of the step's graph",
+            fix="first sum them: gradients = kdist.sum_gradients(tape.gradient(loss, variables)),"
+            " or let the optimizer clip (clipnorm=, global_clipnorm=)",
+            line=line_of_warning(text),
+        )
+        for text in evidence.warned(OF_GRADIENT)
+    ]
+
+
+def number_of_rows(evidence: Evidence) -> list[Finding]:
+    """A number of the loss that is neither a mean nor a sum, such as a root or a ratio."""
+    kind = evidence.loss_kind if evidence.warned(OF_NUMBER) else ""
+    measured = {
+        "neither": ": the loss of a batch is neither the mean nor the sum of that of its halves",
+        "sum": ": the loss of a batch is the sum of that of its halves",
+    }
+    return [
+        Finding(
+            name="neither_mean_nor_sum",
+            text="this number of the loss or the logs is neither a mean nor a sum over the"
+            " samples, so the numbers of the replicas cannot be combined to it",
+            shown_by="kdist's reading of the step's graph" + measured.get(kind, ""),
+            fix=_OF_WHOLE,
+            line=line_of_warning(text),
+        )
+        for text in evidence.warned(OF_NUMBER)
+    ]
+
+
+def unread_loss(evidence: Evidence) -> Finding | None:
+    """A loss of a custom step that is a sum or neither, and that kdist could not read."""
+    if not evidence.has_custom_step() or evidence.loss_kind not in ("sum", "neither"):
+        return None
+    if not evidence.first_kinds & {"loss", "weights", "metric"}:
+        return None
+    is_sum = evidence.loss_kind == "sum"
+    return Finding(
+        name="loss_is_a_sum" if is_sum else "neither_mean_nor_sum",
+        text="the loss of train_step is a sum over the samples, which kdist could not see"
+        if is_sum
+        else "the loss of train_step is neither a mean nor a sum over the samples",
+        shown_by=f"the loss of a batch is {'the' if is_sum else 'neither the mean nor the'} sum of"
+        " that of its two halves",
+        fix="use keras.ops.mean(...), outside of @tf.function, loops and conditions"
+        if is_sum
+        else _OF_WHOLE,
+        line=line_of_definition(type(evidence.one.model).train_step),
+    )

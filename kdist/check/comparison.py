@@ -1,0 +1,121 @@
+"""Compare two trainings: what differs by more than rounding, by how much, from which step on."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from .precision import Precision
+from .record import Item, Kind, Record
+
+# What a change of the last digits of the initial weights may grow to is no difference, times this.
+_ROUNDING_FACTOR = 20.0
+AFTER_TRAINING: tuple[Kind, ...] = ("evaluate", "predictions")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A quantity that is not that of one replica.
+
+    Attributes:
+        where: The training that differs, such as `2 replicas`.
+        replicas: Its number of replicas.
+        step: The first step at which it differs, from 1; 0 before the first.
+        kind: What differs: loss, weights, …
+        name: Its name, such as the path of a variable.
+        index: Among those of its kind.
+        layer: The layer of a variable; empty for others.
+        gap: The largest absolute difference at that step.
+        tolerance: What rounding may make of it.
+        largest: The largest absolute difference at any step.
+    """
+
+    where: str
+    replicas: int
+    step: int
+    kind: Kind
+    name: str
+    index: int
+    layer: str
+    gap: float
+    tolerance: float
+    largest: float
+
+
+def compare(
+    expected: Record, received: Record, precision: Precision, rounded: Record | None = None
+) -> list[Difference]:
+    """Return what differs by more than rounding, in the order in which it was computed.
+
+    Args:
+        expected: The training on one replica.
+        received: Another training.
+        precision: Says how much rounding may differ.
+        rounded: The training on one replica from initial weights that differ by rounding: what it
+            makes of them is no difference either.
+    """
+    found: dict[tuple[Kind, int], Difference] = {}
+    for item in sorted(expected.values.keys() | received.values.keys(), key=lambda i: i.order):
+        if item.step > received.last_step and received.error:
+            continue  # it ended before
+        if item.kind in AFTER_TRAINING and not (expected.is_scored and received.is_scored):
+            continue
+        one, other = expected.values.get(item), received.values.get(item)
+        difference = gap(one, other)
+        limit = tolerance(one, item.kind, precision)
+        if rounded is not None and item in rounded.values:
+            limit = max(limit, _ROUNDING_FACTOR * gap(one, rounded.values[item]))
+        known = found.get((item.kind, item.index))
+        if known is not None:
+            if difference > known.largest:
+                found[item.kind, item.index] = dataclasses.replace(known, largest=difference)
+        elif not difference <= limit:
+            found[item.kind, item.index] = _difference(expected, received, item, difference, limit)
+    return sorted(found.values(), key=lambda d: Item(d.step, d.kind, d.index).order)
+
+
+def _difference(
+    expected: Record, received: Record, item: Item, difference: float, limit: float
+) -> Difference:
+    name = (expected if item in expected.values else received).name_of(item)
+    return Difference(
+        where=received.name,
+        replicas=received.replicas,
+        step=item.step,
+        kind=item.kind,
+        name=name,
+        index=item.index,
+        layer=expected.layers.get(name, ""),
+        gap=difference,
+        tolerance=limit,
+        largest=difference,
+    )
+
+
+def tolerance(value: Any, kind: Kind, precision: Precision) -> float:
+    """Return how far rounding may take a value: absolute up to 1, relative above."""
+    array = np.asarray(value) if value is not None else np.zeros(1)
+    if array.dtype.kind not in "biufc" or not array.size:
+        return 0.0
+    finite = np.abs(array[np.isfinite(array)])
+    scale = float(np.max(finite, initial=1.0))
+    is_metric = kind in ("loss", "metric", "evaluate")
+    return scale * (precision.metrics_tolerance if is_metric else precision.weights_tolerance)
+
+
+def gap(one: Any, other: Any) -> float:
+    """Return the largest absolute difference of two arrays.
+
+    It is infinite if their shapes differ or a value is finite in only one of them.
+    """
+    if one is None or other is None:
+        return float("inf")
+    one, other = np.asarray(one), np.asarray(other)
+    if one.shape != other.shape:
+        return float("inf")
+    if one.dtype.kind not in "biufc":
+        return 0.0 if np.array_equal(one, other) else float("inf")
+    finite = np.isfinite(one)
+    if not np.array_equal(finite, np.isfinite(other)):
+        return float("inf")
+    return float(np.max(np.abs(one[finite] - other[finite]), initial=0.0))

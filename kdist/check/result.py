@@ -1,0 +1,112 @@
+"""`CheckResult`: is a model the same on several replicas, what differs, and why?"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .comparison import Difference
+from .finding import Finding
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compared:
+    """One training, compared with that on one replica of stock Keras.
+
+    Attributes:
+        name: What trained, such as `2 replicas of kdist`.
+        differences: What differs, in the order in which it was computed.
+        error: Why the training failed, in a line; empty if it did not.
+    """
+
+    name: str
+    differences: Sequence[Difference] = ()
+    error: str = ""
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether it has trained, and nothing differs."""
+        return not self.differences and not self.error
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckResult:
+    """The result of `kdist.check_model`; `print` shows it.
+
+    Attributes:
+        trainings: The trainings on kdist, compared with that on one replica of stock Keras.
+        stock: The training under `tf.distribute.MirroredStrategy`; `None` if there was none.
+        causes: Why trainings differ, each with `name`, `text`, `shown_by`, `fix`, `line` and
+            `level`, which is `"note"` for what does not make the model depend on replicas.
+        precision: The floats that were computed in, and what counts as equal.
+        batches: Samples of the steps of an epoch, in words.
+        compared: What was compared, in words.
+        notes: What else the user should know, such as that a batch could not be made uneven.
+    """
+
+    trainings: Sequence[Compared]
+    stock: Compared | None
+    causes: Sequence[Finding]
+    precision: str
+    batches: str
+    compared: str
+    notes: Sequence[str] = ()
+
+    @property
+    def equal(self) -> bool:
+        """Whether all trainings on kdist are equal to that on one replica, but for rounding."""
+        return not any(cause.level == "fault" for cause in self.causes) and all(
+            one.is_equal or self._is_noted(one) for one in self.trainings
+        )
+
+    def _is_noted(self, training: Compared) -> bool:
+        """Whether a cause that is no fault explains what differs."""
+        return bool(self.causes) and not training.error
+
+    @property
+    def differences(self) -> list[Difference]:
+        """What differs in any training on kdist, those of the fewest replicas first."""
+        return [difference for one in self.trainings for difference in one.differences]
+
+    def assert_equal(self) -> None:
+        """Raise `AssertionError` with the whole text, unless the trainings are equal.
+
+        Raises:
+            AssertionError: They are not.
+        """
+        if not self.equal:
+            raise AssertionError(f"the model depends on the number of replicas\n{self}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result in values that JSON has."""
+        return {
+            "equal": self.equal,
+            "precision": self.precision,
+            "batches": self.batches,
+            "trainings": [_compared_dict(one) for one in self.trainings],
+            "stock": None if self.stock is None else _compared_dict(self.stock),
+            "causes": [dataclasses.asdict(cause) for cause in self.causes],
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        from .report import report_text
+
+        return report_text(self)
+
+
+def _compared_dict(compared: Compared) -> dict[str, Any]:
+    return {
+        "name": compared.name,
+        "equal": compared.is_equal,
+        "error": compared.error,
+        "differences": [_plain(dataclasses.asdict(one)) for one in compared.differences],
+    }
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Replace infinite numbers, which JSON has not, by `None`."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in values.items()
+    }

@@ -1,0 +1,119 @@
+"""Lines of the user's program: of an error, of an operation, of a class or function."""
+
+import ast
+import inspect
+import linecache
+import sysconfig
+import textwrap
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+_LIBRARIES = tuple(
+    {
+        str(Path(path).resolve())
+        for name, path in sysconfig.get_paths().items()
+        if name in ("stdlib", "platstdlib", "purelib", "platlib")
+    }
+    | {str(Path(__file__).resolve().parents[1])}
+)
+# pytest's own and the like; a model in a test is the user's.
+_LAUNCHERS = ("<frozen ", "<string>", "<stdin>")
+
+
+def is_of_user(path: str) -> bool:
+    """Whether a file is of the user, not of Python, a library or kdist."""
+    if not path or path.startswith(_LAUNCHERS):
+        return False
+    return not str(Path(path).resolve()).startswith(_LIBRARIES)
+
+
+def line_at(path: str, number: int) -> str:
+    """Return a line with its place, such as `my_model.py:31: x = tf.sqrt(y)`."""
+    text = linecache.getline(path, number).strip()
+    return f"{_short(path)}:{number}: {text}" if text else f"{_short(path)}:{number}"
+
+
+def line_of_error(error: BaseException) -> str:
+    """Return the innermost line of the user's program that an exception has passed; empty if none.
+
+    Exceptions that TensorFlow makes anew have the line in their text only.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if is_of_user(frame.filename)]
+    return line_at(own[-1].filename, own[-1].lineno or 0) if own else ""
+
+
+def line_of_operation(operation: Any) -> str:
+    """Return the innermost line of the user's program that made an operation of a graph."""
+    for frame in reversed(operation.traceback):
+        if is_of_user(frame.filename):
+            return line_at(frame.filename, frame.lineno)
+    return ""
+
+
+def line_of_definition(definition: Any) -> str:
+    """Return the line where the user defines a class or function; empty if it is a library's."""
+    try:
+        path = inspect.getsourcefile(inspect.unwrap(definition))
+        _, number = inspect.getsourcelines(definition)
+    except (OSError, TypeError):
+        return ""
+    return line_at(path, number) if path and is_of_user(path) else ""
+
+
+def calls_in(definition: Any, matches: Callable[[ast.Call], bool]) -> list[str]:
+    """Return the lines of a function or class of the user with such calls.
+
+    Where it has none, that of its module if there is only one, as of a function that it calls.
+
+    Args:
+        definition: A function or class.
+        matches: Whether a call is one of those that are looked for.
+    """
+    own = _calls_in(definition, matches)
+    if own:
+        return own
+    others = _calls_in(inspect.getmodule(definition), matches)
+    return others if len(others) == 1 else []
+
+
+def _calls_in(place: Any, matches: Callable[[ast.Call], bool]) -> list[str]:
+    try:
+        path = inspect.getsourcefile(inspect.unwrap(place)) or ""
+        lines, first_line = inspect.getsourcelines(place)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):  # such as a lambda in the middle of an expression
+        return []
+    if not is_of_user(path):
+        return []
+    return [
+        line_at(path, max(first_line, 1) + node.lineno - 1)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and matches(node)
+    ]
+
+
+def name_of_call(call: ast.Call) -> str:
+    """The dotted name of what is called, such as `np.random.default_rng`."""
+    parts: list[str] = []
+    node: ast.expr = call.func
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Name):
+        parts.append(node.id)
+    return ".".join(reversed(parts))
+
+
+def first(lines: Iterable[str]) -> str:
+    """The first of these lines; empty if there is none."""
+    return next(iter(lines), "")
+
+
+def _short(path: str) -> str:
+    try:
+        return str(Path(path).resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return path

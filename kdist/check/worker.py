@@ -1,0 +1,38 @@
+"""The process of a worker of `kdist check --workers`: `python -m kdist.check.worker TASK`."""
+
+import sys
+
+from ..errors import handle_failure
+from .workers import WorkerTask, save
+
+
+def main() -> None:
+    """Train as one of several workers; the chief writes its record."""
+    task = WorkerTask.from_json(sys.argv[1])
+    try:
+        _train(task)
+    except Exception as error:
+        print(f"kdist check: {error}", file=sys.stderr)
+        handle_failure(error, 1)
+        sys.exit(1)
+
+
+def _train(task: WorkerTask) -> None:
+    from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
+
+    # Before the user's file is loaded, which may make a tensor.
+    strategy = MultiWorkerMirroredStrategy(replicas=1)
+    from ..user_model.functions import load_functions
+    from .check import Check
+    from .training import train
+
+    functions = load_functions(task.model, task.data)
+    check = Check(functions.build, functions.make_data, task.options, strategies=())
+    plan = check.plan(task.asked)
+    trained = train(plan, strategy, name=f"{strategy.workers} workers of kdist")
+    if strategy.is_chief:
+        save(task.record, trained.record)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Each broken model is named rightly, with its line, and no other cause is."""
+
+import keras
+import pytest
+from broken_models import BROKEN, behind_hidden, compiled, data
+from kdist import check_model, gather
+from kdist.check.check import Check
+from kdist.check.options import CheckOptions
+from kdist.errors import UserError
+from keras import layers, ops
+
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
+
+
+def check(broken):
+    options = {"replicas": (2,), "steps": 4, "stock": False, "scored": False, **broken.options}
+    return Check(broken.build, broken.data, CheckOptions(**options)).result()
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_cause_is_named_with_its_line(name):
+    broken = BROKEN[name]
+    result = check(broken)
+    assert result.equal == broken.equal, result
+    assert {cause.name for cause in result.causes} == {broken.cause}, result
+    assert any(broken.line in cause.line for cause in result.causes), result
+    keras.backend.clear_session()
+
+
+class CenteredByAll(layers.Layer):
+    def call(self, x):
+        return x - ops.mean(gather(x), axis=0)
+
+
+def test_the_fix_makes_the_model_equal():
+    def build():
+        return compiled(behind_hidden(CenteredByAll()))
+
+    check_model(build, data, replicas=(3,), steps=2, stock=False).assert_equal()
+
+
+@pytest.mark.parametrize(
+    ("build", "given", "message"),
+    [
+        (keras.Sequential, data, "not compiled"),
+        (lambda: None, data, "received|returned NoneType"),
+        (lambda: compiled(behind_hidden()), lambda: 1 / 0, "division"),
+    ],
+    ids=["not compiled", "no model", "data"],
+)
+def test_what_does_not_train_on_one_replica_is_an_error(build, given, message):
+    with pytest.raises((UserError, ZeroDivisionError), match=message):
+        check_model(build, given, replicas=(2,), steps=2, stock=False)
+
+
+def test_a_model_in_place_of_its_function_is_refused():
+    with pytest.raises(UserError, match="without calling it"):
+        check_model(compiled(behind_hidden()), data)
