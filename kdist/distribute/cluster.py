@@ -40,18 +40,20 @@ def read_tf_config(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         UserError: It is not what TensorFlow takes.
     """
     try:
-        config = json.loads(text.strip() or "{}")
+        config: Any = json.loads(text.strip() or "{}")
     except ValueError as error:
         raise UserError(
             f"TF_CONFIG is not JSON ({error}): expected text such as {_EXAMPLE}"
         ) from None
-    parts = (config.get("cluster"), config.get("task")) if isinstance(config, Mapping) else (0,)
-    known = all(part is None or isinstance(part, Mapping) for part in parts)
-    if not known or not all(
-        isinstance(tasks, list | Mapping) for tasks in (parts[0] or {}).values()
+    is_object = isinstance(config, Mapping)
+    cluster, task = (config.get(name) or {} if is_object else None for name in ("cluster", "task"))
+    if (
+        not isinstance(cluster, Mapping)
+        or not isinstance(task, Mapping)
+        or not all(isinstance(tasks, list | Mapping) for tasks in cluster.values())
     ):
         raise UserError(f"TF_CONFIG is {text!r}: expected text such as {_EXAMPLE}")
-    return parts[0] or {}, parts[1] or {}
+    return cluster, task
 
 
 def check_tf_config(text: str) -> None:
@@ -70,7 +72,7 @@ def check_tf_config(text: str) -> None:
             ' "worker" (or one as the "chief")'
         )
     kind, index = task.get("type"), task.get("index")
-    if kind not in cluster:
+    if not isinstance(kind, str) or kind not in cluster:
         raise UserError(
             f"TF_CONFIG has the task type {kind!r}, but its cluster has {_names(cluster)}: expected"
             f" text such as {_EXAMPLE}"
