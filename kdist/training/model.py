@@ -11,7 +11,7 @@ from ..runs.run_folder import RunFolder
 from .config import TrainConfig
 from .networks import NETWORKS
 from .plan import TrainPlan
-from .preprocessing import seen_shape
+from .preprocessing import preprocessing, seen_shape
 from .schedule import run_schedule
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def make_model(
     model = strategy.build(
         lambda: NETWORKS[config.network].build(
             config,
+            lambda: preprocessing(config, data).some_training_images(),
             input_shape=seen_shape(config, data.image_shape),
             classes=data.classes,
             weight_decay=l2_factor(config.optimizer, config.wd),

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from .config import TrainConfig
 
-NetworkName = Literal["wide_resnet", "cifar10_net", "resnet9"]
+NetworkName = Literal["wide_resnet", "cifar10_net", "resnet9", "whitened_net"]
+
+Images = Callable[[], Any]
 
 # Keras is imported by the functions: the command line asks for the names alone.
 
@@ -22,8 +24,9 @@ class Network:
         title: What it is called, whatever its size.
         settings: The settings that it has, of those that not every network has.
         named: Names the network of some settings, such as `"WRN-16-10"`.
-        build: Makes the model, from the settings and the keywords `input_shape`, `classes`,
-            `weight_decay` (an L2 factor) and `classifier_activation`.
+        build: Makes the model, from the settings, a function that returns some training images as
+            the network sees them, and the keywords `input_shape`, `classes`, `weight_decay` (an L2
+            factor) and `classifier_activation`.
     """
 
     title: str
@@ -32,7 +35,7 @@ class Network:
     build: Callable[..., Any]
 
 
-def _wide_resnet(config: TrainConfig, **options: Any) -> Any:
+def _wide_resnet(config: TrainConfig, _: Images, **options: Any) -> Any:
     from ..models import WideResNet
 
     return WideResNet(
@@ -40,16 +43,22 @@ def _wide_resnet(config: TrainConfig, **options: Any) -> Any:
     )
 
 
-def _cifar10_net(_: TrainConfig, **options: Any) -> Any:
+def _cifar10_net(_: TrainConfig, __: Images, **options: Any) -> Any:
     from ..models import Cifar10Net
 
     return Cifar10Net(**options)
 
 
-def _resnet9(config: TrainConfig, **options: Any) -> Any:
+def _resnet9(config: TrainConfig, _: Images, **options: Any) -> Any:
     from ..models import ResNet9
 
     return ResNet9(config.channels, **options)
+
+
+def _whitened_net(config: TrainConfig, images: Images, **options: Any) -> Any:
+    from ..models import WhitenedNet, whitening_kernel
+
+    return WhitenedNet(config.channels, whitening=whitening_kernel(images()), **options)
 
 
 NETWORKS: Mapping[NetworkName, Network] = {
@@ -67,6 +76,12 @@ NETWORKS: Mapping[NetworkName, Network] = {
         settings=frozenset({"channels"}),
         named=lambda settings: f"ResNet9-{settings['channels']}",
         build=_resnet9,
+    ),
+    "whitened_net": Network(
+        title="WhitenedNet",
+        settings=frozenset({"channels"}),
+        named=lambda settings: f"WhitenedNet-{settings['channels']}",
+        build=_whitened_net,
     ),
 }
 

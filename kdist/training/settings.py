@@ -65,10 +65,12 @@ class Model:
     """Model.
 
     Attributes:
-        network: The network; `cifar10_net` is the one of TensorFlow's CIFAR-10 tutorial.
+        network: The network; `cifar10_net` is the one of TensorFlow's CIFAR-10 tutorial,
+            `whitened_net` that of the fastest trainings on CIFAR-10.
         depth: Layers of the WideResNet, 6n + 4.
         width: Widening factor of the WideResNet.
-        channels: Channels of the first convolution of the ResNet-9.
+        channels: Channels of the first convolution of `resnet9`, of the first stage of
+            `whitened_net`.
         stem_pool: Halve the images' height and width after the first convolution of the WideResNet.
         dropout: Fraction of the activations to drop inside each block of the WideResNet.
         wd: Factor of the L2 penalty on every kernel (of `cifar10_net`, of its two dense layers);

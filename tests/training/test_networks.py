@@ -30,6 +30,7 @@ pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
             + (192 + 1) * 10,
         ),
         ({"network": "resnet9", "channels": 1, "augmentation": "crop"}, "ResNet9-1", None),
+        ({"network": "whitened_net", "channels": 2}, "WhitenedNet-2", None),
     ],
 )
 def test_a_run_is_evaluated_as_it_was_validated(settings, model, parameters, tmp_path):
