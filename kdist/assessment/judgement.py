@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
+from ..runs.text import count
 from .facts import Facts, Images
 from .targets import Targets, accuracy
 
@@ -70,7 +71,7 @@ def _targets(facts: Facts, targets: Targets) -> Line:
             for name, prefix in (("training", ""), ("validation", "val_"))
         }  # fmt: skip
         shown = [f"{name} {'unknown' if a is None else f'{a:.3f}'}" for name, a in best.items()]
-        found = f"never in {_count(len(facts.epochs), 'epoch')}; at best {', '.join(shown)}"
+        found = f"never in {count(len(facts.epochs), 'epoch')}; at best {', '.join(shown)}"
     return Line(requirement=str(targets), passed=met is not None, found=found)
 
 
@@ -86,10 +87,10 @@ def _seconds(facts: Facts, targets: Targets) -> Line:
 
 def _replicas(facts: Facts, replicas: int) -> Line:
     rows = facts.epochs[0].rows
-    working = sum(count > 0 for count in rows)
-    by = ", ".join(f"{count:,}" for count in rows)
+    working = sum(own > 0 for own in rows)
+    by = ", ".join(f"{own:,}" for own in rows)
     return Line(
-        requirement=f"all {_count(replicas, 'replica')} train",
+        requirement=f"all {count(replicas, 'replica')} train",
         passed=working == replicas,
         found=f"{working} of {replicas}; rows of each in the first epoch: {by}",
     )
@@ -124,7 +125,7 @@ def _warmed_up(facts: Facts, alone: Facts) -> Line:
     rises = first < _BELOW_PEAK * peak
     # Of one replica: with several, the first steps are to be no larger than that one's.
     is_low = not alone.peak or first <= (1 + _SAME_RATE) * alone.peak
-    found = f"it rises from {first:.4g} to {peak:.4g} in {_count(steps, 'step')}"
+    found = f"it rises from {first:.4g} to {peak:.4g} in {count(steps, 'step')}"
     if not rises:
         found = f"it begins with {first:.4g}, and does not rise"
     elif not is_low:
@@ -164,7 +165,7 @@ def _metrics(facts: Facts, images: Images | None) -> Line:
     counts = sorted({epoch.validated for epoch in facts.epochs if epoch.validated})
     if not counts:
         return Line(requirement=requirement, passed=False, found="no epoch was validated")
-    shown = " or ".join(f"{count:,}" for count in counts)
+    shown = " or ".join(f"{one:,}" for one in counts)
     return Line(
         requirement=requirement,
         passed=counts == [images.test],
@@ -173,10 +174,6 @@ def _metrics(facts: Facts, images: Images | None) -> Line:
 
 
 _UNKNOWN = "unknown, as the images were not loaded by kdist.data or keras.datasets: pass --dataset"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def has_passed(lines: Sequence[Line]) -> bool:

@@ -12,7 +12,9 @@ from typing import Any
 
 from ..data.datasets import DATASETS, DatasetName
 from ..errors import UserError
+from ..runs.text import count
 from ..sweep.machine import machine, on_cpu
+from ..training.workers import worker_place
 from .facts import Facts, read_facts
 from .judgement import Line, has_passed, judge
 from .options import AssessOptions
@@ -54,9 +56,14 @@ def assess(
         A line for each requirement.
 
     Raises:
-        UserError: The devices, or the images of the recipe, are not there.
+        UserError: The devices, or the images of the recipe, are not there; or there are several
+            workers.
     """
     options = options or AssessOptions()
+    if worker_place(os.environ).workers > 1:
+        raise UserError(
+            "kdist assess is for one worker, and TF_CONFIG has several: call it without launch"
+        )
     about = machine(devices)
     most = _CPU_REPLICAS if on_cpu(about) else len(about["devices"])
     replicas = options.replicas or most
@@ -65,7 +72,9 @@ def assess(
     with tempfile.TemporaryDirectory(prefix="kdist-assess-") as folder:
         runner = _Runner(options, Path(folder), start or _start, on_cpu=on_cpu(about))
         what = options.script or "kdist's recipe"
-        announce(f"Assessment of generation {options.generation}: {what}, {replicas} replicas")
+        announce(
+            f"Assessment of generation {options.generation}: {what}, {count(replicas, 'replica')}"
+        )
         facts = runner.observe(replicas)
         alone = Facts()
         if facts.epochs and replicas > 1:

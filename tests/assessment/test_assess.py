@@ -121,6 +121,15 @@ def test_a_script_of_stock_tensorflow_passes(start, tmp_path):
     assert any("from 0.005 to 0.1 in 19 steps" in line for line in printed)
 
 
+def test_several_workers_are_refused(monkeypatch):
+    cluster = {"worker": ["a:1", "b:1"]}
+    monkeypatch.setenv(
+        "TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}})
+    )
+    with pytest.raises(UserError, match="is for one worker, and TF_CONFIG has several"):
+        assess(devices=["CPU:0"])
+
+
 def test_a_script_that_crashes_is_told_with_its_last_line(tmp_path):
     """By the command, in processes of its own."""
     script = tmp_path / "crash.py"

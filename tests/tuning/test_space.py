@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdist.errors import UserError
 from kdist.training.config import TrainConfig
+from kdist.tuning.search import Search
 from kdist.tuning.space import DEFAULT_SPACE, NOT_TUNED, Choice, Range, SearchSpace
 from kdist.tuning.trial_config import trial_config
 
@@ -125,3 +126,13 @@ def test_the_rate_follows_the_batch_by_its_rule(optimizer, rule, factor):
 def test_settings_that_do_not_go_together_are_refused():
     with pytest.raises(UserError, match="received momentum=0.9 with optimizer=adam"):
         trial_config(BASE, {"optimizer": "adam", "momentum": 0.9})
+
+
+def test_a_network_is_searched_in_the_settings_that_it_has():
+    space = Search(config=TrainConfig(network="resnet9")).space
+    assert "dropout" not in space
+    assert set(space) == set(DEFAULT_SPACE) - {"dropout"}
+    with pytest.raises(UserError, match="network cannot be tuned: each network has settings"):
+        Search(space={"network": ["resnet9"]})
+    with pytest.raises(UserError, match="depth contains 10: depth=10 does nothing with network"):
+        Search(space={"depth": [10]}, config=TrainConfig(network="resnet9"))
