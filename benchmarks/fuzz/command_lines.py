@@ -6,13 +6,14 @@ from typing import Any
 from hypothesis import strategies as st
 from kdist.bench.prediction import Prediction
 from kdist.cli.app import app
-from kdist.training.fields import Field, IsFolder, fields_of
+from kdist.training.fields import fields_of
 from kdist.tuning.search import Search
 
 from .cases import Case
+from .drawn_options import plain_options, setting_options, with_file
 from .odd_values import ODD_NUMBERS, ODD_PATHS, ODD_TEXTS, READ_PATHS
 from .result_files import result_files, whole
-from .settings_files import FIELDS, files, ordinary, settings, spaces
+from .settings_files import FIELDS, settings, spaces
 
 _LISTS = ODD_TEXTS | ODD_NUMBERS | st.sampled_from(["8", "8,16", "1,2", "1000,2000", "2,1,64"])
 _LAUNCH = {
@@ -116,19 +117,19 @@ def ordinary_cases() -> list[tuple[Case, str]]:
 @st.composite
 def train(draw: st.DrawFn) -> Case:
     """`kdist train`."""
-    options = [*draw(_OWN_MODELS), *draw(_options(FIELDS))]
+    options = [*draw(_OWN_MODELS), *draw(setting_options(FIELDS))]
     if draw(st.integers(0, 9)) == 0:
         options.append("--config-from-wandb")
     if draw(st.integers(0, 9)) == 0:
         options += ["--resume", draw(READ_PATHS | st.just("run"))]
         return Case(["train", *options], draw(result_files(("run",))))
-    return draw(_with_file(["train", *options], "--config", settings()))
+    return draw(with_file(["train", *options], "--config", settings()))
 
 
 @st.composite
 def checkpoints(draw: st.DrawFn) -> Case:
     """`kdist checkpoints`."""
-    options = draw(_plain({"--verify": None, "--export": ODD_PATHS}))
+    options = draw(plain_options({"--verify": None, "--export": ODD_PATHS}))
     return Case(["checkpoints", draw(READ_PATHS), *options], draw(result_files(("run",))))
 
 
@@ -147,7 +148,7 @@ def check(draw: st.DrawFn) -> Case:
         "--json": ODD_PATHS,
     }
     model = draw(st.just("mine.py:build") | ODD_PATHS)
-    return Case(["check", model, *draw(_plain(options))], {"mine.py": b"pass\n"})
+    return Case(["check", model, *draw(plain_options(options))], {"mine.py": b"pass\n"})
 
 
 @st.composite
@@ -162,7 +163,7 @@ def evaluate(draw: st.DrawFn) -> Case:
         "--views": ODD_TEXTS | st.just("mirror"),
     }
     path = draw(READ_PATHS | st.just("run"))
-    return Case(["evaluate", path, *draw(_plain(options))], draw(result_files(("run",))))
+    return Case(["evaluate", path, *draw(plain_options(options))], draw(result_files(("run",))))
 
 
 @st.composite
@@ -175,7 +176,7 @@ def assess(draw: st.DrawFn) -> Case:
         "--data-dir": ODD_PATHS,
     }
     script = draw(READ_PATHS.map(lambda path: [path]) | st.sampled_from([["my.py"], []]))
-    return Case(["assess", *script, *draw(_plain(options))], {"my.py": b"pass\n"})
+    return Case(["assess", *script, *draw(plain_options(options))], {"my.py": b"pass\n"})
 
 
 @st.composite
@@ -183,26 +184,26 @@ def find(draw: st.DrawFn) -> Case:
     """`kdist find`."""
     kind = draw(st.sampled_from(sorted(_FIND)))
     model = draw(st.just("mine.py:build") | READ_PATHS)
-    options = draw(_plain({**_FIND[kind], "--data": ODD_TEXTS}))
+    options = draw(plain_options({**_FIND[kind], "--data": ODD_TEXTS}))
     return Case(["find", kind, model, *options], {"mine.py": b"def build(): pass\n"})
 
 
 @st.composite
 def launch(draw: st.DrawFn) -> Case:
     """`kdist launch`."""
-    options = draw(_plain(_LAUNCH))
+    options = draw(plain_options(_LAUNCH))
     program = draw(st.sampled_from([["mine.py"], ["-m", "mine"], ["-m"], []]))
     odd = draw(ODD_PATHS.map(lambda path: [path]) | st.just(program))
-    return Case(["launch", *options, *odd, *draw(_plain(_LAUNCH))], {"mine.py": b"pass\n"})
+    return Case(["launch", *options, *odd, *draw(plain_options(_LAUNCH))], {"mine.py": b"pass\n"})
 
 
 @st.composite
 def sweep(draw: st.DrawFn) -> Case:
     """`kdist sweep`."""
     kind = draw(st.sampled_from(sorted(_SWEEPS)))
-    own = draw(_plain({**_SWEEPS[kind], **_SWEEP}))
-    arguments = ["sweep", kind, *draw(_OWN_MODELS), *own, *draw(_options(FIELDS, most=1))]
-    case = draw(_with_file(arguments, "--config", settings()))
+    own = draw(plain_options({**_SWEEPS[kind], **_SWEEP}))
+    arguments = ["sweep", kind, *draw(_OWN_MODELS), *own, *draw(setting_options(FIELDS, most=1))]
+    case = draw(with_file(arguments, "--config", settings()))
     if draw(st.booleans()):
         return case
     output = ["--output", draw(st.sampled_from(["s", "run", "s/points"]))]
@@ -215,10 +216,10 @@ def tune(draw: st.DrawFn) -> Case:
     arguments = [
         "tune",
         *draw(_OWN_MODELS),
-        *draw(_options(_SEARCH)),
-        *draw(_options(FIELDS, most=1)),
+        *draw(setting_options(_SEARCH)),
+        *draw(setting_options(FIELDS, most=1)),
     ]
-    case = draw(_with_file(arguments, "--space", spaces()))
+    case = draw(with_file(arguments, "--space", spaces()))
     if draw(st.booleans()):
         return Case(case.arguments, {**case.files, "mine.py": b"def build(hp): pass\n"})
     resumed = ["tune", "--max-trials=2", "--dataset=sample", "--depth=10", "--width=1"]
@@ -234,7 +235,7 @@ def report(draw: st.DrawFn) -> Case:
     paths = draw(st.lists(st.sampled_from([*places, "."]) | READ_PATHS, min_size=1, max_size=3))
     if draw(st.integers(0, 2)):
         paths = places or paths
-    options = draw(_plain({"--output": ODD_PATHS, "--baseline": ODD_TEXTS}, most=1))
+    options = draw(plain_options({"--output": ODD_PATHS, "--baseline": ODD_TEXTS}, most=1))
     return Case(["report", *paths, *options], found)
 
 
@@ -242,7 +243,7 @@ def report(draw: st.DrawFn) -> Case:
 def bench(draw: st.DrawFn) -> Case:
     """`kdist bench`."""
     own = draw(
-        _plain(
+        plain_options(
             {
                 "--quick": None,
                 "--rounds": ODD_NUMBERS,
@@ -252,8 +253,8 @@ def bench(draw: st.DrawFn) -> Case:
             }
         )
     )
-    arguments = ["bench", *own, *draw(_options(_PREDICTION, most=2))]
-    return draw(_with_file(arguments, "--show", settings()))
+    arguments = ["bench", *own, *draw(setting_options(_PREDICTION, most=2))]
+    return draw(with_file(arguments, "--show", settings()))
 
 
 @st.composite
@@ -269,7 +270,7 @@ def small(draw: st.DrawFn) -> Case:
             ]
         )
     )
-    return Case([command, *draw(_plain(options))])
+    return Case([command, *draw(plain_options(options))])
 
 
 @st.composite
@@ -277,46 +278,3 @@ def nonsense(draw: st.DrawFn) -> Case:
     """Anything."""
     first = draw(st.sampled_from(["train", "sweep", "report", "tunes", "", "--help"]) | ODD_TEXTS)
     return Case([first, *draw(st.lists(ODD_TEXTS | ODD_NUMBERS | ODD_PATHS, max_size=4))])
-
-
-@st.composite
-def _options(draw: st.DrawFn, fields: Mapping[str, Field], *, most: int = 4) -> list[str]:
-    """Options of settings, most of them with values that they take."""
-    names = draw(st.lists(st.sampled_from(sorted(fields)), max_size=most))
-    found = []
-    for name in names:
-        field, option = fields[name], f"--{name.replace('_', '-')}"
-        if field.kind is bool and draw(st.integers(0, 9)):
-            found.append(draw(st.sampled_from([option, f"--no-{option[2:]}"])))
-            continue
-        value = str(draw(ordinary(field) | ordinary(field) | _odd(field)))
-        found += draw(st.sampled_from([[option, value], [f"{option}={value}"]]))
-    return found
-
-
-def _odd(field: Field) -> st.SearchStrategy[str]:
-    if field.has(IsFolder):
-        return ODD_PATHS
-    return ODD_NUMBERS if field.kind in (int, float) else ODD_TEXTS
-
-
-@st.composite
-def _plain(draw: st.DrawFn, options: Mapping[str, Any], *, most: int = 3) -> list[str]:
-    """Options with a strategy for their values each; `None` for flags."""
-    names = draw(st.lists(st.sampled_from(sorted(options)), max_size=most))
-    values = [None if options[name] is None else draw(options[name]) for name in names]
-    return [part for pair in zip(names, values, strict=True) for part in pair if part is not None]
-
-
-@st.composite
-def _with_file(
-    draw: st.DrawFn, arguments: list[str], option: str, values: st.SearchStrategy[dict[str, Any]]
-) -> Case:
-    """The arguments, every other time with a file of settings or an odd path."""
-    match draw(st.integers(0, 5)):
-        case 0 | 1:
-            name, content = draw(files(values))
-            return Case([*arguments, option, name], {name: content})
-        case 2:
-            return Case([*arguments, option, draw(READ_PATHS)])
-    return Case(arguments)
