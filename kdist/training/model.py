@@ -66,7 +66,7 @@ def make_model(
 
 
 def save_stock_model(model: "keras.Model", folder: RunFolder) -> None:
-    """Save the model in the run folder, as a file that opens without kdist."""
+    """Save the model in the run folder, as a file whose batch norms are Keras's own."""
     with stock_batch_norms(model):
         folder.save_model(model)
 
