@@ -3,7 +3,8 @@
 import sys
 
 from ..errors import handle_failure
-from .workers import WorkerTask, save
+from ..user_model.code_errors import reason_of
+from .workers import PREFIX, WorkerTask, save
 
 
 def main() -> None:
@@ -12,7 +13,7 @@ def main() -> None:
     try:
         _train(task)
     except Exception as error:
-        print(f"kdist check: {error}", file=sys.stderr)
+        print(f"{PREFIX}{reason_of(error)}", file=sys.stderr)
         handle_failure(error, 1)
         sys.exit(1)
 

@@ -14,6 +14,8 @@ from .record import Record
 from .record_file import read_record, write_record
 
 _MODULE = "kdist.check.worker"
+PREFIX = "kdist check: "
+"""In front of the error that a worker prints."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,16 +66,19 @@ def train_on_workers(
     with tempfile.TemporaryDirectory(prefix="kdist-check-") as folder:
         path = Path(folder) / "record.npz"
         task = WorkerTask(model=model, data=data, options=options, asked=asked, record=str(path))
-        printed, errors = io.StringIO(), io.StringIO()
+        # With a buffer, to which the launcher passes on what workers print.
+        printed, errors = (io.TextIOWrapper(io.BytesIO(), errors="replace") for _ in range(2))
         with redirect_stdout(printed), redirect_stderr(errors):
             code = launch(
                 ["-m", _MODULE, task.to_json()],
                 LaunchOptions(workers=workers, start_timeout=300.0, hang_seconds=300.0),
             )
-        if path.is_file():
+        errors.seek(0)
+        lines = [line for line in errors.read().splitlines() if line.strip()]
+        if path.is_file() and not code:
             return dataclasses.replace(read_record(path), name=name)
-    lines = [line for line in errors.getvalue().splitlines() if line.strip()]
-    last = lines[-1] if lines else f"a worker ended with exit code {code}"
+    said = [line.partition(PREFIX)[2] for line in lines if PREFIX in line]
+    last = (said or lines or [f"a worker ended with exit code {code}"])[-1]
     return Record(name=name, replicas=workers, error=last)
 
 

@@ -188,19 +188,15 @@ class ClippedByHand(Step):
         return tf.clip_by_global_norm(gradients, 0.05)[0]
 
 
-class AverageLoss(Step):
+class SumInLoop(Step):
     def loss_of(self, y, predictions):
-        return tf.nn.compute_average_loss(errors_of(y, predictions))
+        errors = errors_of(y, predictions)
 
+        def add(index, total):
+            return index + 1, total + 0.01 * tf.reduce_sum(errors)
 
-@tf.function
-def summed(values):
-    return tf.reduce_sum(values)
-
-
-class SumInFunction(Step):
-    def loss_of(self, y, predictions):
-        return 0.02 * summed(errors_of(y, predictions))
+        start = (0, tf.zeros((), errors.dtype))
+        return tf.while_loop(lambda index, _: index < 2, add, start)[1]
 
 
 class SummedStep(Step):
@@ -396,12 +392,7 @@ BROKEN = {
     "clipped by hand": Broken(
         **of_step(ClippedByHand), cause="changed_gradients", line="clip_by_global_norm"
     ),
-    "compute_average_loss": Broken(
-        **of_step(AverageLoss), cause="divided_by_replicas", line="compute_average_loss"
-    ),
-    "sum in a tf.function": Broken(
-        **of_step(SumInFunction), cause="neither_mean_nor_sum", line="summed("
-    ),
+    "sum in a loop": Broken(**of_step(SumInLoop), cause="loss_is_a_sum", line="tf.while_loop("),
     "sum, eagerly": Broken(
         build=lambda: compiled(behind_hidden(kind=SummedStep), metrics=None, run_eagerly=True),
         cause="run_eagerly",

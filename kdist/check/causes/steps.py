@@ -1,22 +1,17 @@
 """Causes in a `train_step` of the user's, and in numbers that kdist cannot read."""
 
 import ast
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import keras
-import tensorflow as tf
 
 from ... import _upstream
 from ...distribute.model_warnings import OF_GRADIENT, OF_NUMBER
-from ..comparison import compare
 from ..evidence import Evidence
 from ..finding import Finding
-from ..source_lines import calls_in, first, line_of_definition, name_of_call
-from ..training import train
+from ..source_lines import calls_in, first, line_of_definition
 from .state import line_of_warning
 
+_OUTSIDE = "use keras.ops.mean(...), outside of loops and conditions"
 _OF_WHOLE = "put kdist.gather(...) around the values per sample that it is computed from"
 
 
@@ -69,48 +64,6 @@ def _runs_eagerly(call: ast.Call) -> bool:
     return any(keyword.arg == "run_eagerly" for keyword in call.keywords)
 
 
-def divided_by_replicas(evidence: Evidence) -> Finding | None:
-    """`tf.nn.compute_average_loss`, which divides by the number of replicas itself."""
-    model = evidence.one.model
-    if model is None or not evidence.has_custom_step():
-        return None
-    line = first(calls_in(type(model), _averages))
-    if not line:
-        return None
-    with _plain_average():
-        second = train(evidence.plan, evidence.strategy(), name="several, changed", scored=False)
-        one = train(evidence.plan, name="one, changed", scored=False)
-    if second.record.error or compare(one.record, second.record, evidence.precision):
-        return None
-    return Finding(
-        name="divided_by_replicas",
-        text="tf.nn.compute_average_loss divides by the number of replicas, which kdist's sum of"
-        " gradients does not expect",
-        shown_by="with a plain mean in its place, the model is equal",
-        fix="use keras.ops.mean(...)",
-        line=line,
-    )
-
-
-def _averages(call: ast.Call) -> bool:
-    return name_of_call(call).endswith(("compute_average_loss", "scale_regularization_loss"))
-
-
-@contextmanager
-def _plain_average() -> Iterator[None]:
-    average, scale = tf.nn.compute_average_loss, tf.nn.scale_regularization_loss
-
-    def mean(per_example_loss: Any, sample_weight: Any = None, **_: Any) -> Any:
-        weighted = per_example_loss if sample_weight is None else per_example_loss * sample_weight
-        return tf.reduce_mean(weighted)
-
-    tf.nn.compute_average_loss, tf.nn.scale_regularization_loss = mean, tf.reduce_sum
-    try:
-        yield
-    finally:
-        tf.nn.compute_average_loss, tf.nn.scale_regularization_loss = average, scale
-
-
 def changed_gradients(evidence: Evidence) -> list[Finding]:
     """Gradients that are clipped or normalized before they are summed over replicas."""
     return [
@@ -128,22 +81,30 @@ def changed_gradients(evidence: Evidence) -> list[Finding]:
 
 
 def number_of_rows(evidence: Evidence) -> list[Finding]:
-    """A number of the loss that is neither a mean nor a sum, such as a root or a ratio."""
-    kind = evidence.loss_kind if evidence.warned(OF_NUMBER) else ""
+    """A number that kdist cannot combine: a root, a ratio, or a sum in a loop."""
+    warnings = evidence.warned(OF_NUMBER)
+    if not warnings:
+        return []
+    is_sum = evidence.loss_kind == "sum"
     measured = {
-        "neither": ": the loss of a batch is neither the mean nor the sum of that of its halves",
-        "sum": ": the loss of a batch is the sum of that of its halves",
+        "neither": ": the loss of a batch is neither the mean nor the sum of those of its halves",
+        "sum": ": the loss of a batch is the sum of those of its halves",
     }
     return [
         Finding(
-            name="neither_mean_nor_sum",
-            text="this number of the loss or the logs is neither a mean nor a sum over the"
-            " samples, so the numbers of the replicas cannot be combined to it",
-            shown_by="kdist's reading of the step's graph" + measured.get(kind, ""),
-            fix=_OF_WHOLE,
+            name="loss_is_a_sum" if is_sum else "neither_mean_nor_sum",
+            text="this number of the loss or the logs is "
+            + (
+                "a sum over the samples, which kdist could not see"
+                if is_sum
+                else "neither a mean nor a sum over the samples, so the numbers of the replicas"
+                " cannot be combined to it"
+            ),
+            shown_by="kdist's reading of the step's graph" + measured.get(evidence.loss_kind, ""),
+            fix=_OUTSIDE if is_sum else _OF_WHOLE,
             line=line_of_warning(text),
         )
-        for text in evidence.warned(OF_NUMBER)
+        for text in warnings
     ]
 
 
@@ -161,8 +122,6 @@ def unread_loss(evidence: Evidence) -> Finding | None:
         else "the loss of train_step is neither a mean nor a sum over the samples",
         shown_by=f"the loss of a batch is {'the' if is_sum else 'neither the mean nor the'} sum of"
         " that of its two halves",
-        fix="use keras.ops.mean(...), outside of @tf.function, loops and conditions"
-        if is_sum
-        else _OF_WHOLE,
+        fix=_OUTSIDE if is_sum else _OF_WHOLE,
         line=line_of_definition(type(evidence.one.model).train_step),
     )

@@ -23,7 +23,6 @@ from .rounding import bias_before_batch_norm, float32_values, rounding_grows
 from .state import differing_layer_state, python_attribute, written_value
 from .steps import (
     changed_gradients,
-    divided_by_replicas,
     eager_step,
     number_of_rows,
     opaque_step,
@@ -46,7 +45,6 @@ CAUSES: tuple[tuple[Cause, ...], ...] = (
         draws_for_other_rows,
         opaque_step,
         eager_step,
-        divided_by_replicas,
         changed_gradients,
         number_of_rows,
         written_value,
