@@ -8,6 +8,7 @@ from cyclopts import (
     App,
     CycloptsError,
     MissingArgumentError,
+    UnknownCommandError,
     UnknownOptionError,
     UnusedCliTokensError,
 )
@@ -105,9 +106,12 @@ def _in_words(error: Exception) -> str:
     if not isinstance(error, CycloptsError):
         return str(error)
     command = " ".join(["kdist", *(error.command_chain or ())])
+    unused = error.unused_tokens or []
     if isinstance(error, UnusedCliTokensError):
-        extra = " ".join(error.unused_tokens or ())
+        extra = " ".join(unused)
         return f"{command} has no use for {extra}; options begin with --: see {command} --help"
+    if isinstance(error, UnknownCommandError) and "".join(unused[:1]).startswith("-"):
+        return f"{unused[0]}: options follow a command, see {command} --help"
     if isinstance(error, MissingArgumentError) and error.argument is not None:
         what = f"{error.keyword} needs a value" if error.keyword else ""
         return f"{what or f'{command} needs {error.argument.name}'}: see {command} --help"

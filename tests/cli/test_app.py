@@ -106,12 +106,20 @@ def test_checkpoints_are_listed_and_verified_without_tensorflow(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["train", "--width", "many"], ["train", "--no-such"], ["no"]]
+    ("arguments", "words"),
+    [
+        (["train", "--no-such"], "Unknown option: --no-such"),
+        (["no"], 'Unknown command "no"'),
+        (["--width", "4"], "--width: options follow a command, see kdist --help"),
+        (["report"], "kdist report needs RUNS: see kdist report --help"),
+        (["train", "extra"], "kdist train has no use for extra; options begin with --"),
+    ],
 )
-def test_what_cannot_be_parsed_exits_with_2(arguments):
-    code, imported, _ = imported_by(arguments)
+def test_what_cannot_be_parsed_exits_with_2(arguments, words):
+    code, imported, stderr = imported_by(arguments)
     assert code == "CODE 2"
     assert imported == "IMPORTED"
+    assert words in stderr
 
 
 def test_devices_lists_what_a_strategy_would_use(monkeypatch, capsys):
