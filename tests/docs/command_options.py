@@ -9,12 +9,13 @@ import sys
 from kdist.cli.app import app
 
 COMMANDS = tuple(name for name in app if not name.startswith("-"))
-SWEEPS = tuple(name for name in app["sweep"] if not name.startswith("-"))
+KINDS = {name: [kind for kind in app[name] if not kind.startswith("-")] for name in COMMANDS}
+"""Commands of a command, such as `accuracy` of `sweep`; most have none."""
 
 
 def split_command(words):
     """The command that words begin with, such as `("sweep", "accuracy")`, and its arguments."""
-    command = tuple(words[: 2 if words[:1] == ["sweep"] and len(words) > 1 else 1])
+    command = tuple(words[: 2 if words and KINDS.get(words[0]) and len(words) > 1 else 1])
     return command, words[len(command) :]
 
 
@@ -26,14 +27,16 @@ def options_of(command):
         command: Its words, such as `("sweep", "accuracy")`.
     """
     assert command[0] in COMMANDS, command
-    assert len(command) == 1 or command[1] in SWEEPS, command
+    assert len(command) == 1 or command[1] in KINDS[command[0]], command
     found = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", _help(command)))
     return found | options_of(("train",)) if command[0] == "sweep" else found
 
 
 def all_options():
     """The options of all commands."""
-    commands = [(name,) for name in COMMANDS] + [("sweep", kind) for kind in SWEEPS]
+    commands = [(name,) for name in COMMANDS] + [
+        (name, kind) for name in KINDS for kind in KINDS[name]
+    ]
     return set().union(*map(options_of, commands))
 
 
