@@ -3,6 +3,7 @@ from . import checkpoints as checkpoints
 from . import data as data
 from . import errors as errors
 from . import evaluation as evaluation
+from . import finders as finders
 from . import layers as layers
 from . import models as models
 from . import optimizers as optimizers

@@ -1,8 +1,5 @@
 """Command lines: those that a user could type, with odd values, in odd combinations."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from hypothesis import strategies as st
 from kdist.bench.prediction import Prediction
 from kdist.cli.app import app
@@ -12,63 +9,10 @@ from kdist.tuning.search import Search
 from .cases import Case
 from .drawn_options import plain_options, setting_options, with_file
 from .odd_values import ODD_NUMBERS, ODD_PATHS, ODD_TEXTS, READ_PATHS
+from .option_values import FIND, LAUNCH, LISTS, SWEEP, SWEEPS
 from .result_files import result_files, whole
 from .settings_files import FIELDS, settings, spaces
 
-_LISTS = ODD_TEXTS | ODD_NUMBERS | st.sampled_from(["8", "8,16", "1,2", "1000,2000", "2,1,64"])
-_LAUNCH = {
-    "--workers": ODD_NUMBERS | ODD_TEXTS | st.just("auto"),
-    "--machines": _LISTS,
-    "--machine-rank": ODD_NUMBERS,
-    "--slurm": None,
-    "--port": ODD_NUMBERS,
-    "--max-restarts": ODD_NUMBERS,
-    "--grace": ODD_NUMBERS,
-    "--heartbeat-seconds": ODD_NUMBERS,
-    "--hang-seconds": ODD_NUMBERS,
-    "--start-timeout": ODD_NUMBERS,
-    "--log-dir": ODD_PATHS,
-}
-_SWEEP = {"--output": ODD_PATHS, "--fresh": None, "--retry-failed": None, "--rounds": ODD_NUMBERS}
-_SWEEPS: dict[str, Mapping[str, Any]] = {
-    "throughput": {"--batch-sizes": _LISTS, "--replicas": _LISTS, "--epochs": ODD_NUMBERS},
-    "accuracy": {
-        "--batch-sizes": _LISTS,
-        "--replicas": _LISTS,
-        "--lr-rules": _LISTS,
-        "--seeds": ODD_NUMBERS,
-        "--base-batch": ODD_NUMBERS,
-    },
-    "scaling": {
-        "--replicas": _LISTS,
-        "--modes": _LISTS,
-        "--epochs": ODD_NUMBERS,
-        "--batch-size": ODD_NUMBERS,
-        "--global-batch": ODD_NUMBERS,
-    },
-}
-_FIND: dict[str, Mapping[str, Any]] = {
-    "batch": {
-        "--start": ODD_NUMBERS,
-        "--most": ODD_NUMBERS,
-        "--margin": ODD_NUMBERS,
-        "--memory-gib": ODD_NUMBERS,
-        "--replicas": ODD_NUMBERS,
-    },
-    "rate": {
-        "--least": ODD_NUMBERS,
-        "--most": ODD_NUMBERS,
-        "--steps": ODD_NUMBERS,
-        "--batch-size": ODD_NUMBERS,
-        "--output": ODD_PATHS,
-    },
-    "memory": {"--batch-size": ODD_NUMBERS, "--measure": None},
-    "plan": {
-        "--replicas": ODD_NUMBERS,
-        "--link": ODD_TEXTS | st.just("nvlink"),
-        "--lr-rule": ODD_TEXTS | st.just("auto"),
-    },
-}
 _SEARCH = {
     field.name: field for field in fields_of(Search) if field.name not in ("config", "model")
 }
@@ -138,7 +82,7 @@ def check(draw: st.DrawFn) -> Case:
     """`kdist check`."""
     options = {
         "--data": ODD_TEXTS | st.sampled_from(["data", "other.py:data"]),
-        "--replicas": _LISTS,
+        "--replicas": LISTS,
         "--workers": ODD_NUMBERS,
         "--steps": ODD_NUMBERS,
         "--batch-size": ODD_NUMBERS,
@@ -182,26 +126,26 @@ def assess(draw: st.DrawFn) -> Case:
 @st.composite
 def find(draw: st.DrawFn) -> Case:
     """`kdist find`."""
-    kind = draw(st.sampled_from(sorted(_FIND)))
+    kind = draw(st.sampled_from(sorted(FIND)))
     model = draw(st.just("mine.py:build") | READ_PATHS)
-    options = draw(plain_options({**_FIND[kind], "--data": ODD_TEXTS}))
+    options = draw(plain_options({**FIND[kind], "--data": ODD_TEXTS}))
     return Case(["find", kind, model, *options], {"mine.py": b"def build(): pass\n"})
 
 
 @st.composite
 def launch(draw: st.DrawFn) -> Case:
     """`kdist launch`."""
-    options = draw(plain_options(_LAUNCH))
+    options = draw(plain_options(LAUNCH))
     program = draw(st.sampled_from([["mine.py"], ["-m", "mine"], ["-m"], []]))
     odd = draw(ODD_PATHS.map(lambda path: [path]) | st.just(program))
-    return Case(["launch", *options, *odd, *draw(plain_options(_LAUNCH))], {"mine.py": b"pass\n"})
+    return Case(["launch", *options, *odd, *draw(plain_options(LAUNCH))], {"mine.py": b"pass\n"})
 
 
 @st.composite
 def sweep(draw: st.DrawFn) -> Case:
     """`kdist sweep`."""
-    kind = draw(st.sampled_from(sorted(_SWEEPS)))
-    own = draw(plain_options({**_SWEEPS[kind], **_SWEEP}))
+    kind = draw(st.sampled_from(sorted(SWEEPS)))
+    own = draw(plain_options({**SWEEPS[kind], **SWEEP}))
     arguments = ["sweep", kind, *draw(_OWN_MODELS), *own, *draw(setting_options(FIELDS, most=1))]
     case = draw(with_file(arguments, "--config", settings()))
     if draw(st.booleans()):
@@ -248,7 +192,7 @@ def bench(draw: st.DrawFn) -> Case:
                 "--quick": None,
                 "--rounds": ODD_NUMBERS,
                 "--output": ODD_PATHS,
-                "--predict": _LISTS,
+                "--predict": LISTS,
                 "--show": READ_PATHS,
             }
         )

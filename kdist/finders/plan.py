@@ -18,7 +18,7 @@ from .batch_size import BatchSizeTry, find_batch_size, free_memory
 from .functions import Function, as_functions, function_name
 from .learning_rate import find_learning_rate
 from .rate_curve import RateCurve
-from .short_fit import build_model, fit_steps, samples_of
+from .short_fit import build_model, fit_steps
 from .trial import Trial
 from .trial_process import run_in_process
 
@@ -185,7 +185,7 @@ def _measure(
 
 
 def _samples(build: Function, data: Any, batch: int) -> int | None:
-    return samples_of(as_functions(build, data).load_data(batch))
+    return as_functions(build, data).load_data(batch).samples()
 
 
 class ConstantRate(keras.optimizers.schedules.LearningRateSchedule):

@@ -70,15 +70,12 @@ def full_batches(data: UserData, global_batch: int) -> UserData:
         global_batch: Samples per step over all replicas.
 
     Raises:
-        UserError: There are fewer samples, or batches of another kind.
+        UserError: There are batches of another kind.
     """
     import tensorflow as tf
 
-    samples = samples_of(data)
-    if samples is not None and samples < global_batch:
-        raise UserError(f"the data have {samples} samples, fewer than a batch of {global_batch}")
     if data.has_arrays:
-        count = (samples or 0) // global_batch * global_batch
+        count = (data.samples() or 0) // global_batch * global_batch
         arrays = [keras.tree.map_structure(lambda a: a[:count], one) for one in data.training]
         return UserData(training=tuple(arrays))
     if isinstance(data.training, tf.data.Dataset):
@@ -89,12 +86,12 @@ def full_batches(data: UserData, global_batch: int) -> UserData:
     )
 
 
-def samples_of(data: UserData) -> int | None:
-    """Return the number of training samples; `None` if it is unknown."""
-    if not data.has_arrays:
-        return None
-    shapes = [getattr(one, "shape", None) for one in keras.tree.flatten(data.training)]
-    return next((int(shape[0]) for shape in shapes if shape), None)
+def has_full_batch(data: UserData, global_batch: int) -> bool:
+    """Whether the training data have as many samples as a batch."""
+    if data.has_arrays:
+        return (data.samples() or 0) >= global_batch
+    batch = next(iter(data.training), None)
+    return batch is not None and len(keras.tree.flatten(batch)[0]) >= global_batch
 
 
 def batch_specs(data: UserData, batch: int) -> tuple[Any, ...]:

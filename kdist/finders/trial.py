@@ -29,7 +29,7 @@ class Trial:
         replicas: As for `kdist.MirroredStrategy`.
         steps: Steps that are trained.
         memory: Bytes that the process may have beyond what it has before the model is made, all
-            replicas together; `None` for no limit.
+            replicas together; `None` for no limit. On GPUs there is none.
     """
 
     model: str
@@ -84,22 +84,24 @@ def run_trial(trial: Trial) -> TrialResult:
     from ..distribute.mirrored_strategy import MirroredStrategy
     from ..performance.out_of_memory import is_out_of_memory
     from ..user_model.functions import load_functions
-    from .short_fit import full_batches, samples_of
+    from .short_fit import full_batches, has_full_batch
 
     functions = load_functions(trial.model, trial.data)
     strategy = MirroredStrategy(replicas=trial.replicas)
     replicas: int = strategy.num_replicas_in_sync
     global_batch = trial.batch_size * replicas
     data = functions.load_data(global_batch)
-    samples = samples_of(data)
-    if samples is not None and samples < global_batch:
+    if not (data.has_arrays or functions.takes_batch):
+        data = full_batches(data, global_batch)
+    if not has_full_batch(data, global_batch):
         return TrialResult(works=False, why="data", replicas=replicas)
-    if data.has_arrays or not functions.takes_batch:
+    if data.has_arrays:
         data = full_batches(data, global_batch)
     _warm_up(strategy)
     before = memory_now()
     try:
-        limit_memory(trial.memory)
+        # CUDA reserves far more addresses than it uses.
+        limit_memory(trial.memory if strategy.devices[0].startswith("CPU") else None)
         seconds = _train(functions, strategy, data, global_batch, trial.steps)
     except Exception as error:
         if not (is_out_of_memory(error) or is_out_of_memory_below(error)):

@@ -16,7 +16,7 @@ POINTS = {name for kind in EXPERIMENTS.values() for name in kind.columns()}
 
 # Where the modules are documented that `kdist/__init__.pyi` names.
 MODULES = ("callbacks", "data", "errors", "layers", "models", "optimizers", "scaling", "schedules")
-MODULES += ("checkpoints", "evaluation", "tracking", "training", "tuning")
+MODULES += ("checkpoints", "evaluation", "finders", "tracking", "training", "tuning")
 
 
 def names_in_stubs():

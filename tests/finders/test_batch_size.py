@@ -4,15 +4,19 @@ import json
 import os
 import sys
 
+import keras
+import numpy as np
 import pytest
 from kdist.errors import TrainingError, UserError
 from kdist.finders.batch_size import find_batch_size
 from kdist.finders.functions import function_name
 from kdist.finders.measure_memory import measure_memory
 from kdist.finders.report import batch_lines, measured_lines
+from kdist.finders.short_fit import full_batches, has_full_batch
 from kdist.finders.trial import Trial, TrialResult
 from kdist.finders.trial_process import INSIDE, run_in_process
 from kdist.performance.out_of_memory import is_out_of_memory
+from kdist.user_model.data import UserData
 
 MODEL = """
 import keras
@@ -89,6 +93,35 @@ def test_not_one_sample(model):
 def test_what_is_refused(wrong, model):
     with pytest.raises(UserError):
         find_batch_size(model, run=tries_of(9), **wrong)
+
+
+def test_whether_the_data_fill_a_batch():
+    import tensorflow as tf
+
+    arrays = np.zeros((10, 3)), np.zeros(10)
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            return tuple(array[5 * index :][:5] for array in arrays)
+
+    for data, most in (
+        (arrays, 10),
+        (tf.data.Dataset.from_tensor_slices(arrays).batch(8), 8),
+        (tf.data.Dataset.from_tensor_slices(arrays).batch(16), 10),
+        (Batches(), 5),
+    ):
+        given = UserData(training=data)
+        assert has_full_batch(given, most)
+        assert not has_full_batch(given, most + 1)
+    full = full_batches(UserData(training=arrays), 4)
+    assert [len(array) for array in full.training] == [8, 8]
+    again = full_batches(UserData(training=tf.data.Dataset.from_tensor_slices(arrays).batch(3)), 4)
+    assert [len(x) for x, _ in again.training] == [4, 4]
+    with pytest.raises(UserError, match=r"def data\(batch_size\):"):
+        full_batches(UserData(training=Batches()), 4)
 
 
 def module_level():
