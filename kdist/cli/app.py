@@ -117,7 +117,7 @@ def _in_words(error: Exception) -> str:
         return f"{what or f'{command} needs {error.argument.name}'}: see {command} --help"
     if not isinstance(error, UnknownOptionError):
         return str(error)
-    option = error.token.keyword or ""
+    option = error.token.keyword or error.token.value  # where the command takes a model, too
     name = option.removeprefix("--").removeprefix("no-").replace("-", "_")
     if name not in field_names(TrainConfig):
         return str(error)

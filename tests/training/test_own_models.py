@@ -9,13 +9,18 @@ import keras_tuner
 import numpy as np
 import pytest
 import tensorflow as tf
+from kdist.cli.options import with_model
 from kdist.errors import UserError
 from kdist.evaluation import EvaluateOptions, evaluate
 from kdist.report.run_names import name_runs
 from kdist.runs.run_record import read_run
+from kdist.sweep.accuracy import AccuracySweep
+from kdist.sweep.checks import check_experiment
+from kdist.sweep.throughput import ThroughputSweep
 from kdist.training import resume_run, train
 from kdist.training.config import TrainConfig
 from kdist.training.model_name import model_name
+from kdist.training.settings import Model
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
@@ -375,6 +380,28 @@ def test_settings_of_the_wide_resnet_are_refused(path, settings, words):
 def test_settings_of_a_users_model_are_refused_without_one(name):
     with pytest.raises(UserError, match=f"received {name}=x, which is for a model of yours"):
         TrainConfig(**{name: "x"})
+
+
+def test_an_option_with_its_default_is_refused_too(path):
+    model = f"{path}:build"
+    with pytest.raises(UserError, match="received depth, which .*build decides itself"):
+        with_model(model, {}, {"depth": Model.depth})
+    assert with_model(model, {"epochs": 3}, {"seed": 1}) == {"epochs": 3, "model": model}
+    assert with_model(None, {"epochs": 3}, {"depth": 10}) == {"epochs": 3}
+
+
+def test_a_sweep_gives_its_points_the_users_model(path, monkeypatch):
+    """From any folder; what it cannot vary, it refuses."""
+    monkeypatch.chdir(path.parent)
+    own = {"model": TrainConfig(model="mine.py:build").model}
+    assert own == {"model": f"{path}:build"}
+    options = {"batch_sizes": [8], "replicas": [1, 2], "epochs": 2, "rounds": 1}
+    experiment = ThroughputSweep(train=own, **options)
+    check_experiment(experiment)
+    assert all(point.config["model"] == own["model"] for point in experiment.points())
+    aims = {"lr_rules": ["none"], "base_lr": 0.1, "base_batch": 32, "seeds": 1}
+    with pytest.raises(UserError, match="an accuracy sweep sets the learning rate"):
+        AccuracySweep(train=own, batch_sizes=[8], replicas=[1], **aims)
 
 
 @pytest.mark.parametrize("model", ["mine", "mine.py", "mine.txt:build", "gone.py:build"])
