@@ -10,7 +10,7 @@ import pytest
 from kdist.cli.find import app
 from kdist.finders import batch_size, measure_memory, memory, plan
 from kdist.finders.advice import Advice, Measurements
-from kdist.finders.batch_size import BatchSize
+from kdist.finders.batch_size import BatchSize, BatchSizeTry
 from kdist.finders.memory import MemoryEstimate
 from kdist.finders.plan import Plan, plan_replicas
 from kdist.finders.rate_curve import RateCurve
@@ -108,6 +108,20 @@ def test_plan_measures_and_advises(monkeypatch):
     assert found.advice.learning_rate == pytest.approx(4 * CURVE.suggestion)
     assert found.lines()[0].startswith("on 4 replicas: batch 16 each")
     assert said[0].startswith("batch 16: works")
+
+
+def test_plan_compares_the_batches_that_were_tried(monkeypatch):
+    """Of the largest, 100, the margin of 5 % is left free; a failed and an untimed one are out."""
+    times = {16: 0.02, 32: None, 64: 0.05, 100: 0.08}
+    tries = [
+        BatchSizeTry(batch_size=batch, result=TrialResult(works=True, seconds=seconds))
+        for batch, seconds in times.items()
+    ]
+    tries.append(BatchSizeTry(batch_size=128, result=TrialResult(works=False, why="memory")))
+    found = BatchSize(batch_size=95, largest=100, limit="memory", tries=tuple(tries))
+    monkeypatch.setattr(plan, "find_batch_size", lambda *_, **__: found)
+    seconds = plan._seconds(MODEL, "data", None, print)
+    assert seconds == pytest.approx({16: 0.02, 64: 0.05, 95: 0.08 * 0.95})
 
 
 def test_plan_of_the_command_line(monkeypatch, capsys):
