@@ -122,7 +122,7 @@ class Check:
                 return plan, one
             if one.record.is_refused:
                 break
-            self._reason = self._reason or f"in float64 it fails ({one.record.error})"
+            self._reason = self._reason or f"in float64 it fails ({one.record.error.rstrip('.')})"
         where = f"{one.record.line}: " * bool(one.record.line)
         raise UserError(f"the model does not train on one replica: {where}{one.record.error}")
 

@@ -26,7 +26,7 @@ def report_text(result: CheckResult) -> str:
     """Return what a user reads: equal or not, from where on, why, and how to fix it."""
     lines = ["equal" if result.equal else "NOT EQUAL"]
     lines[0] += f": {result.compared}"
-    lines += [f"  {result.batches}; {result.precision}"]
+    lines += _wrapped("  ", f"{result.batches}; {result.precision}")
     for one in result.trainings:
         lines += _training_lines(one)
     if result.stock is not None:
