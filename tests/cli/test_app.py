@@ -112,7 +112,10 @@ def test_checkpoints_are_listed_and_verified_without_tensorflow(tmp_path):
         (["no"], 'Unknown command "no"'),
         (["--width", "4"], "--width: options follow a command, see kdist --help"),
         (["report"], "kdist report needs RUNS: see kdist report --help"),
-        (["train", "m.py:build", "extra"], "kdist train has no use for extra; options begin with --"),
+        (
+            ["train", "m.py:build", "extra"],
+            "kdist train has no use for extra; options begin with --",
+        ),
     ],
 )
 def test_what_cannot_be_parsed_exits_with_2(arguments, words):
