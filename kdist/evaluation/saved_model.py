@@ -14,6 +14,7 @@ from ..runs.run_record import RunRecord, read_run
 from .options import EvaluateOptions
 
 FINAL = "model.keras"
+WEIGHTS = "model.weights.h5"  # of a model of the user's that a file cannot describe
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,8 +66,9 @@ class RunModels:
 
     def final(self) -> SavedModel | None:
         """Return the model that the run has saved as it ended; `None` if there is none."""
-        path = self.folder / FINAL
-        if not path.is_file() or not self.has_ended():
+        paths = [self.folder / name for name in (FINAL, WEIGHTS)]
+        path = next((one for one in paths if one.is_file()), None)
+        if path is None or not self.has_ended():
             return None
         return SavedModel(path=path, epoch=int(self._read().fact("epochs") or 0) or None)
 

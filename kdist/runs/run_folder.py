@@ -90,6 +90,11 @@ class RunFolder:
         """The trained model."""
         return self.path / "model.keras"
 
+    @property
+    def weights(self) -> Path:
+        """The weights of a trained model that a file cannot describe, in place of the model."""
+        return self.path / "model.weights.h5"
+
     def read_json(self, name: str) -> dict[str, Any] | None:
         """Return the values in the file `name`; `None` if there is no such file.
 
@@ -126,6 +131,15 @@ class RunFolder:
         """
         with explain_write_errors(self.model, hint=_HINT), atomic_path(self.model) as part:
             model.save(part)
+
+    def save_weights(self, model: "keras.Model") -> None:
+        """Save the weights alone, completely or not at all.
+
+        Raises:
+            UserError: They cannot be written.
+        """
+        with explain_write_errors(self.weights, hint=_HINT), atomic_path(self.weights) as part:
+            model.save_weights(part)
 
 
 def _unused_name() -> Path:

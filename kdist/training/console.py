@@ -64,12 +64,13 @@ def settings_lines(
 def result_lines(result: "TrainResult") -> list[str]:
     """Format a result as a table: what was reached, how fast, and where its files are."""
     folder = Path(result.run_dir)
-    model = folder / "model.keras"
+    files = [folder / name for name in ("model.keras", "model.weights.h5")]
+    model = next((f"{file}" for file in files if file.exists()), "not saved")
     rows = {
         "best epoch": _best(result),
         "images/s": _speed(result),
         "cumulative training time": f"{result.seconds:,.1f} seconds",
-        "model": f"{model}" if model.exists() else "not saved",
+        "model": model,
         "curve": f"{folder / 'history.csv'}",
         "report": f"kdist report {shlex.quote(result.run_dir)}",
     }

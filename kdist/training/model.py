@@ -65,10 +65,22 @@ def make_model(
     return model
 
 
-def save_stock_model(model: "keras.Model", folder: RunFolder) -> None:
-    """Save the model in the run folder, as a file whose batch norms are Keras's own."""
+def save_stock_model(model: "keras.Model", folder: RunFolder) -> str | None:
+    """Save the model in the run folder, as a file whose batch norms are Keras's own.
+
+    Returns:
+        A line, where only its weights can be saved; otherwise `None`.
+    """
     with stock_batch_norms(model):
-        folder.save_model(model)
+        try:
+            folder.save_model(model)
+        except (NotImplementedError, TypeError, ValueError):  # of a user's class
+            folder.save_weights(model)
+            return (
+                f"{type(model).__name__} cannot be saved as a whole, as its get_config does not"
+                f" describe it: {folder.weights} has its weights, for load_weights"
+            )
+    return None
 
 
 @contextlib.contextmanager

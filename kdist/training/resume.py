@@ -162,11 +162,10 @@ def _lacks_model(run: RunRecord, config: TrainConfig) -> bool:
     """
     if not config.save_model or not generations(run.path / "checkpoints"):
         return False
-    model, summary = run.path / "model.keras", run.path / "summary.json"
-    try:
-        return model.stat().st_mtime_ns < summary.stat().st_mtime_ns
-    except FileNotFoundError:
-        return True
+    summary = (run.path / "summary.json").stat().st_mtime_ns
+    saved = [run.path / name for name in ("model.keras", "model.weights.h5")]
+    saved = [path for path in saved if path.exists()]
+    return all(path.stat().st_mtime_ns < summary for path in saved)
 
 
 def _check_free(folder: Path) -> None:

@@ -248,7 +248,9 @@ def _train(
         if config.save_model and result.diverged is None:
             if interrupted:
                 announce("Interrupted: saving the model trained so far.")
-            save_stock_model(model, folder)
+            line = save_stock_model(model, folder)
+            if line is not None:
+                announce(line)
     _announce_result(result, received.first, announce, resumable=checkpoint is not None)
     return dataclasses.replace(result, signal=received.first)
 

@@ -262,6 +262,10 @@ def test_a_step_of_the_users_own_is_trained_resumed_and_evaluated(run, path, tmp
         expected, _ = stock(path, "build_own", "without_validation", epochs=4)
     equal(whole.model, expected)
     equal(resumed.model, expected)
+    assert "Own cannot be saved as a whole" in "\n".join(run.lines)
+    expected.load_weights(tmp_path / "parts" / "model.weights.h5")
+    equal(expected, whole.model)
+    assert resume_run(tmp_path / "parts", announce=run.lines.append) is None  # it is finished
     assert len(whole.history["images_per_sec"]) == 4
     with pytest.raises(UserError, match=r"without_validation\(\) of .* returns no validation data"):
         evaluate(whole.run_dir, announce=lambda _: None)
