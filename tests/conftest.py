@@ -1,5 +1,6 @@
 """Every test runs on logical CPUs, which have to exist before TensorFlow starts."""
 
+import gc
 import os
 import signal
 
@@ -17,6 +18,7 @@ import kdist  # noqa: F401 - first, as for its users
 import keras
 import pytest
 import tensorflow as tf
+from custom_gradients import forget_custom_gradients
 from kdist import _upstream
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
@@ -29,6 +31,15 @@ tf.config.set_logical_device_configuration(
 )
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.get_logger().setLevel("ERROR")
+
+
+def pytest_collection_finish():
+    """No collection of garbage need walk what was imported, a million objects, ever again.
+
+    Once, and before the first test: later, it would keep the garbage of tests for ever.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
@@ -53,16 +64,32 @@ without_graph_optimizer = pytest.fixture(_without_graph_optimizer)
 without_graph_optimizer_in_module = pytest.fixture(_without_graph_optimizer, scope="module")
 
 
-@pytest.fixture
-def iterators_released_in_background(monkeypatch):
+@pytest.fixture(autouse=True, scope="session")
+def iterators_released_in_background():
     """Stock Keras's too: left by a crash, they hold up a later collection for a minute each."""
     make = OwnedIterator.__init__
 
-    def made(iterator, *args, **options):
-        make(iterator, *args, **options)
-        _upstream.release_in_background(iterator)
+    def made(iterator, dataset=None, *args, **options):
+        make(iterator, dataset, *args, **options)
+        if dataset is not None:  # not another name of one that was made before
+            _upstream.release_in_background(iterator)
 
-    monkeypatch.setattr(OwnedIterator, "__init__", made)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OwnedIterator, "__init__", made)
+        yield make
+
+
+@pytest.fixture
+def iterators_as_made(iterators_released_in_background, monkeypatch):
+    """Only those that kdist itself releases in the background are."""
+    monkeypatch.setattr(OwnedIterator, "__init__", iterators_released_in_background)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def custom_gradients_forgotten():
+    """Those of a module, when its tests are over."""
+    yield
+    forget_custom_gradients()
 
 
 @pytest.fixture(autouse=True)

@@ -60,9 +60,7 @@ def fit(batches, *, strategy=None, steps_per_execution=1, **options):
 
 
 @pytest.mark.parametrize("strategy", ["none", "kdist", "tf.distribute"])
-def test_a_fit_trains_the_epochs_that_it_is_asked_for(
-    passes, strategy, iterators_released_in_background
-):
+def test_a_fit_trains_the_epochs_that_it_is_asked_for(passes, strategy):
     strategies = {"none": tf.distribute.get_strategy, "kdist": kdist.MirroredStrategy}
     under = strategies.get(strategy, tf.distribute.MirroredStrategy)
     batches = make()

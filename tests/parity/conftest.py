@@ -1,13 +1,12 @@
 """A hundred models in one process: forget each when its test is over."""
 
-import gc
-
 import keras
 import pytest
+from custom_gradients import forget_custom_gradients
 
 
 @pytest.fixture(autouse=True)
 def forgotten():
     yield
+    forget_custom_gradients()
     keras.backend.clear_session()
-    gc.freeze()  # what outlived this is TensorFlow's; the next collection need not walk it again

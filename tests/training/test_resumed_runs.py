@@ -22,9 +22,7 @@ from kdist.training.config import TrainConfig
 from kdist.training.run import train
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-pytestmark = pytest.mark.usefixtures(
-    "without_graph_optimizer_in_module", "iterators_released_in_background"
-)
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
 STEPS = 3
 SETTINGS = {

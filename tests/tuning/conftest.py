@@ -1,13 +1,8 @@
-"""KerasTuner collects garbage before every trial."""
-
-import gc
+"""Trials are tested on models whose tracing takes longer than their training."""
 
 import pytest
 
 
 @pytest.fixture(autouse=True, scope="module")
-def little_garbage(without_graph_optimizer_in_module):
-    """What other tests left need not be walked with each trial."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
+def traced_sooner(without_graph_optimizer_in_module):
+    """Every test here."""

@@ -3,7 +3,7 @@ import tensorflow as tf
 
 
 @pytest.fixture
-def stock(iterators_released_in_background):
+def stock():
     """TensorFlow's own strategy over two logical CPUs."""
     devices = ["/cpu:0", "/cpu:1"]
     return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())

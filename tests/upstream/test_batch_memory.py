@@ -5,8 +5,6 @@ import pytest
 import tensorflow as tf
 from kdist import _upstream
 
-pytestmark = pytest.mark.usefixtures("iterators_released_in_background")
-
 
 def aligned(rows, columns, dtype="float64"):
     """A NumPy array on whose memory TensorFlow makes a tensor without a copy."""

@@ -13,6 +13,8 @@ import tensorflow as tf
 from kdist import _upstream
 from kdist._upstream import iterators
 
+pytestmark = pytest.mark.usefixtures("iterators_as_made")
+
 
 @contextlib.contextmanager
 def late_batches():

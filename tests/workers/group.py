@@ -78,7 +78,11 @@ def _start(
         "TF_CONFIG": json.dumps(config),
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "PYTHONPATH": os.pathsep.join(
-            [str(ROOT), *(str(ROOT / "tests" / folder) for folder in ("parity", "checkpoints"))]
+            [
+                str(ROOT),
+                *(str(ROOT / "tests" / name) for name in ("", "parity", "checkpoints")),
+                *filter(None, [os.environ.get("PYTHONPATH")]),
+            ]
         ),
     }
     arguments = [kind, str(folder), str(replicas), str(case_seconds)]

@@ -1,6 +1,7 @@
 """A worker of `group.run_group`: runs the cases, and writes a line for each."""
 
 import faulthandler
+import gc
 import importlib
 import json
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 import kdist  # first, as for its users
 import keras
 import tensorflow as tf
+from custom_gradients import forget_custom_gradients
 
 
 def main(kind: str, folder: Path, replicas: int, case_seconds: int) -> None:
@@ -26,6 +28,7 @@ def main(kind: str, folder: Path, replicas: int, case_seconds: int) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.get_logger().setLevel("ERROR")
     faulthandler.dump_traceback_later(60, exit=True)
+    gc.freeze()  # no collection between cases need walk what was imported
     # The limit on a case is set by `faulthandler`, whose one timer kdist would set, too.
     strategy = kdist.MultiWorkerMirroredStrategy(
         replicas=replicas, hang_seconds=float(os.environ.get("HANG_SECONDS", 0))
@@ -45,6 +48,7 @@ def main(kind: str, folder: Path, replicas: int, case_seconds: int) -> None:
             _write(results, name, problem)
             if any(strategy.exchange("the end of a case", problem)):
                 break
+            forget_custom_gradients()
             keras.backend.clear_session()
     faulthandler.cancel_dump_traceback_later()
 
