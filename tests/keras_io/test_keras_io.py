@@ -45,6 +45,8 @@ def train(name, strategy):
     keras.utils.set_random_seed(0)
     with strategy.scope():
         model = make()
+    # Stock Keras gives the same without a graph, whose tracing takes longer than so few steps.
+    model.run_eagerly = not isinstance(strategy, kdist.MirroredStrategy)
     history = model.fit(
         *data,
         batch_size=module.BATCH,

@@ -93,8 +93,7 @@ def test_the_history_holds_numbers_where_a_metric_gives_its_variable():
     assert history["total"] == [27, 27]
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
-def test_float8_trains_as_on_one_replica(replicas):
+def test_float8_trains_as_on_one_replica():
     """Scales and largest amounts are no gradients, though Keras hands them to the optimizer."""
 
     def make():
@@ -105,7 +104,7 @@ def test_float8_trains_as_on_one_replica(replicas):
     options = {"loss": "sparse_categorical_crossentropy", "jit_compile": False}
     data = samples.classes(27)
     one, _ = trained(tf.distribute.get_strategy(), make, data, **options)
-    several, _ = trained(cpus(replicas), make, data, **options)
+    several, _ = trained(cpus(3), make, data, **options)
     for variable, other in zip(one.variables, several.variables, strict=True):
         tolerance = 1e-5 if "scale" in variable.path or "amax" in variable.path else 2e-2
         np.testing.assert_allclose(other, variable, rtol=tolerance, atol=tolerance)

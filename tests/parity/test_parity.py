@@ -4,14 +4,9 @@ import functools
 
 import harness
 import kdist
-import model_cases
-import optimizer_cases
 import pytest
-from cases import CASES
+from cases import CASES, IN_A_GRAPH
 
-# Stock Keras gives the same bit for bit with and without a graph, and tracing one takes longer than
-# so few steps.
-EAGERLY = model_cases.CASES | optimizer_cases.CASES
 ON_MORE_REPLICAS = {
     3: (
         "bn_fewer_samples_than_replicas",
@@ -22,6 +17,9 @@ ON_MORE_REPLICAS = {
         "custom_root_objective_uneven",
         "custom_step_sum_uneven",
         "position_embedding_clipped_uneven",
+        "augmentation_uneven",
+        "attention_dropout_uneven",
+        "dropout_batch_by_batch",
     ),
     4: (
         "accumulation_clipnorm_bn_uneven",
@@ -33,19 +31,21 @@ ON_MORE_REPLICAS = {
         "custom_step_clipped_and_accumulated",
         "custom_step_concatenated_uneven",
         "stateful_rnn",
+        "dropout_accumulation",
     ),
     8: (
         "bn_fewer_samples_than_replicas",
         "custom_largest_metric_uneven",
         "custom_step_fewer_samples_than_replicas",
         "custom_step_gathered_uneven",
+        "dropout_uneven",
     ),
 }
 
 
 @functools.cache
 def on_one_replica(name):
-    return harness.train(CASES[name], run_eagerly=name in EAGERLY)
+    return harness.train(CASES[name], run_eagerly=name not in IN_A_GRAPH)
 
 
 def check(name, replicas):
@@ -64,6 +64,8 @@ def check(name, replicas):
         "embedding_accumulation_uneven",
         "optimizer_LossScaleOptimizer",
         "steps_per_execution_accumulation_clip",
+        "dropout_accumulation",
+        "dropout_uneven",
     ],
 )
 def test_a_strategy_of_one_replica_gives_what_none_gives(name):
