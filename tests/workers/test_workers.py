@@ -9,24 +9,19 @@ from behaviours_on_workers import CASES as BEHAVIOURS
 from cases import CASES
 from checkpoint_cases import CASES as CHECKPOINT_CASES
 
+# What two workers of two replicas do below, one replica each need not.
 TWO_BY_ONE = (
-    "uneven_last_batch",
     "fewer_samples_than_replicas",
     "resumed",
     "bn_masked_uneven",
     "kdist_bn_uneven",
-    "optimizer_LossScaleOptimizer",
     "ema_overwrite_uneven",
     "accumulation_clipnorm_bn_uneven",
     "reduce_on_plateau",
-    "activity_regularizer_bn_uneven",
     "sample_weight_zero_on_one_replica",
     "custom_metric_uneven",
-    "custom_mean_loss_uneven",
     "two_heads_eagerly",
     "metrics_uneven",
-    "masked_gru_uneven",
-    "embedding_accumulation_uneven",
     "loss_mean_with_sample_weight_weighted",
     "steps_per_execution_3_uneven",
     "validation_data",
@@ -40,7 +35,6 @@ TWO_BY_ONE = (
     "custom_step_gathered_uneven",
     "custom_contrastive_loss_uneven",
     "stateful_rnn",
-    "dropout_uneven",
     "augmentation_uneven",
 )
 TWO_BY_TWO = (
