@@ -1,3 +1,4 @@
+import functools
 import math
 
 import keras
@@ -43,17 +44,26 @@ class Log(keras.callbacks.Callback):
         logs.update(self.values)
 
 
-def stopped(epoch=1, step=2, *, model=None, more=(), **options):
+@functools.cache
+def poisoned_model(**options):
+    """One for all fits with these options, as its steps are traced once, and its first weights."""
+    model = tiny_model(**options)
+    return model, model.get_weights()
+
+
+def stopped(epoch=1, step=2, *, more=(), **options):
     """A fit whose weights are NaN from a step on: what stopped it, the counts, the history."""
+    model, weights = poisoned_model(**options)
+    model.set_weights(weights)
     poison, stop = Poison(epoch, step), StopAtNonFinite(verbose=0)
-    history = tiny_fit([poison, stop, *more], model=model or tiny_model(), **options)
+    history = tiny_fit([poison, stop, *more], model=model)
     return stop, poison, history
 
 
 @pytest.mark.parametrize("replicas", [None, 1, 2])
 @pytest.mark.parametrize(("epoch", "step"), [(1, 1), (2, 2), (3, STEPS)])
 def test_it_stops_at_the_batch_under_any_strategy(replicas, epoch, step):
-    stop, count, history = stopped(epoch, step, model=tiny_model(replicas=replicas))
+    stop, count, history = stopped(epoch, step, replicas=replicas)
     assert (stop.found.epoch, stop.found.step) == (epoch, step)
     assert stop.found.name == "loss"
     assert math.isnan(stop.found.value)
@@ -65,7 +75,7 @@ def test_it_stops_at_the_batch_under_any_strategy(replicas, epoch, step):
 @pytest.mark.parametrize(("step", "last"), [(1, 2), (3, 3)])
 def test_of_several_steps_per_execution_it_names_all(step, last):
     """The second execution has one step only."""
-    stop, _, _ = stopped(1, step, model=tiny_model(steps_per_execution=2))
+    stop, _, _ = stopped(1, step, steps_per_execution=2)
     assert (stop.found.first_step, stop.found.step) == (step, last)
     words = "step 3" if step == last else "steps 1 to 2"
     assert str(stop.found) == f"loss was nan in epoch 1, {words}"

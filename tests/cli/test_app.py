@@ -1,5 +1,6 @@
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -53,37 +54,63 @@ def test_help_imports_nothing_heavy(arguments):
     assert imported == "IMPORTED"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--width", "0"], "width has to be from 1 to 200, received 0"),
-        (["--depth", "12"], "depth has to be 6n + 4"),
-        (["--lr-rule", "cubic"], 'Invalid value "cubic" for --lr-rule. Choose from: "linear"'),
-        (["--widht", "2"], "Unknown option: --widht. Did you mean --width?"),
-        (["--width", "many"], "Invalid value for --width: expected an integer, received 'many'"),
-        (["--epochs", "1.5"], "Invalid value for --epochs: expected an integer, received '1.5'"),
-        (["--dataset", "sample", "--data-dir", "/data"], "the sample is embedded"),
-        (["--data-dir", "/no/such/folder"], "/no/such/folder"),
-        (["--dataset", "cifar10", "--data-dir", "/no"], "'/no' does not exist; expected the 6"),
-        (["--dataset", "sample", "--subset", "20000"], "20000"),
-        (["--dataset", "sample", "--run-dir", sys.executable], "cannot write"),
-        (["--recipe", "slow"], "recipe has to be one of"),
-        (["--config", "/no/such.toml"], "cannot read the settings in /no/such.toml"),
-        (["--precision", "int8"], 'Choose from: "float32"'),
-        (["--track", "wandb,nosuch"], "unknown tracker nosuch: known are wandb, tensorboard"),
-        (["--epochs"], "--epochs needs a value: see kdist train --help"),
-        (["--resume", "/no/such/run"], "cannot resume /no/such/run: not a run folder"),
-        (["--preemption-signal", "SIGUSR1"], "does nothing without checkpoints"),
-        (["--config-from-wandb"], "only works in a process started by a W&B sweep's agent"),
-    ],
-)
-def test_a_mistake_is_one_line_and_exit_2_before_tensorflow(arguments, words):
-    code, imported, stderr = imported_by(["train", *arguments])
-    assert code == "CODE 2"
-    assert imported == "IMPORTED"
+MISTAKES = [
+    (["--width", "0"], "width has to be from 1 to 200, received 0"),
+    (["--depth", "12"], "depth has to be 6n + 4"),
+    (["--lr-rule", "cubic"], 'Invalid value "cubic" for --lr-rule. Choose from: "linear"'),
+    (["--widht", "2"], "Unknown option: --widht. Did you mean --width?"),
+    (["--width", "many"], "Invalid value for --width: expected an integer, received 'many'"),
+    (["--epochs", "1.5"], "Invalid value for --epochs: expected an integer, received '1.5'"),
+    (["--dataset", "sample", "--data-dir", "/data"], "the sample is embedded"),
+    (["--data-dir", "/no/such/folder"], "/no/such/folder"),
+    (["--dataset", "cifar10", "--data-dir", "/no"], "'/no' does not exist; expected the 6"),
+    (["--dataset", "sample", "--subset", "20000"], "20000"),
+    (["--dataset", "sample", "--run-dir", sys.executable], "cannot write"),
+    (["--recipe", "slow"], "recipe has to be one of"),
+    (["--config", "/no/such.toml"], "cannot read the settings in /no/such.toml"),
+    (["--precision", "int8"], 'Choose from: "float32"'),
+    (["--track", "wandb,nosuch"], "unknown tracker nosuch: known are wandb, tensorboard"),
+    (["--epochs"], "--epochs needs a value: see kdist train --help"),
+    (["--resume", "/no/such/run"], "cannot resume /no/such/run: not a run folder"),
+    (["--preemption-signal", "SIGUSR1"], "does nothing without checkpoints"),
+    (["--config-from-wandb"], "only works in a process started by a W&B sweep's agent"),
+]
+# In one process, as each that is started takes longer than all of them.
+MISTAKEN = """
+import contextlib, io, json, sys
+from kdist.cli import main
+ends = []
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["kdist", "train", *arguments]
+    code = None
+    with contextlib.redirect_stderr(io.StringIO()) as errors:
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    imported = [name for name in %r if name in sys.modules]
+    ends.append((code, imported, errors.getvalue()))
+print(json.dumps(ends))
+"""
+
+
+@functools.cache
+def ends_of_mistakes():
+    arguments = json.dumps([arguments for arguments, _ in MISTAKES])
+    command = [sys.executable, "-c", MISTAKEN % (HEAVY,), arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("number", range(len(MISTAKES)), ids=[str(given) for given, _ in MISTAKES])
+def test_a_mistake_is_one_line_and_exit_2_before_tensorflow(number):
+    code, imported, stderr = ends_of_mistakes()[number]
+    assert code == 2
+    assert imported == []
     assert stderr.count("\n") == 1
     assert stderr.startswith("kdist: error: ")
-    assert words in stderr
+    assert MISTAKES[number][1] in stderr
 
 
 def test_a_data_set_without_network_is_one_line_that_says_how_to_get_it(tmp_path, monkeypatch):

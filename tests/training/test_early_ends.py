@@ -27,8 +27,20 @@ SCRIPT = runpy.run_path(str(ROOT / "benchmarks" / "signals.py"))
 STEPS = SCRIPT["STEPS"]
 
 
-@pytest.mark.parametrize("number", SCRIPT["ENDING"], ids=lambda number: number.name)
-@pytest.mark.parametrize("phase", SCRIPT["PHASES"])
+@pytest.mark.parametrize(
+    ("phase", "number"),
+    [
+        *((phase, signal.SIGTERM) for phase in SCRIPT["PHASES"]),
+        # The others are handled as it is; where nothing was trained, by its name.
+        *(
+            (phase, one)
+            for phase in ("start", "saving")
+            for one in SCRIPT["ENDING"]
+            if one != signal.SIGTERM
+        ),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
 def test_a_signal_leaves_what_was_trained_whole(phase, number, tmp_path, capsys):
     assert SCRIPT["problems_of"](phase, number, tmp_path / "run") == []
     if SCRIPT["PHASES"][phase] is None:
