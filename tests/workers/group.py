@@ -24,7 +24,7 @@ def run_group(
     *,
     workers: int,
     replicas: int = 1,
-    case_seconds: int = 60,
+    case_seconds: int = 300,
 ) -> dict[str, list[str]]:
     """Run the cases on all workers; return for each what each worker found wrong.
 

@@ -19,12 +19,12 @@ def prepare(strategy, folder: Path) -> Callable[[str], str]:
     for name in names[strategy.worker :: strategy.workers]:
         path = _path(folder, name)
         if not path.exists():
-            faulthandler.dump_traceback_later(60, exit=True)
+            faulthandler.dump_traceback_later(300, exit=True)
             expected = harness.train(CASES[name], run_eagerly=name not in IN_A_GRAPH)
             path.write_bytes(pickle.dumps(expected))
             forget_custom_gradients()
             keras.backend.clear_session()
-    faulthandler.dump_traceback_later(120, exit=True)
+    faulthandler.dump_traceback_later(300, exit=True)
     strategy.exchange("the end of the references", None)
 
     def compare(name: str) -> str:

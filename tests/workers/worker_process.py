@@ -27,7 +27,7 @@ def main(kind: str, folder: Path, replicas: int, case_seconds: int) -> None:
     )
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.get_logger().setLevel("ERROR")
-    faulthandler.dump_traceback_later(60, exit=True)
+    faulthandler.dump_traceback_later(300, exit=True)
     gc.freeze()  # no collection between cases need walk what was imported
     # The limit on a case is set by `faulthandler`, whose one timer kdist would set, too.
     strategy = kdist.MultiWorkerMirroredStrategy(
