@@ -56,7 +56,7 @@ CASES: dict[str, Case] = {
     ),
     # Layers are shared by the replicas, and a synchronized one behind lets the next replica in.
     "activity_regularizer_bn_uneven": uneven(
-        Case(model=lambda: models.mlp(models.synchronized, activity_regularizer="l2"))
+        Case(model=lambda: models.mlp(models.synchronized, activity_regularizer="l2"), scored=False)
     ),
     "constraint_uneven": uneven(
         Case(model=lambda: models.mlp(kernel_constraint=keras.constraints.UnitNorm()), scored=False)

@@ -15,9 +15,9 @@ CASES: dict[str, Case] = {
     "even": unscored(in_arrays),
     "uneven_last_batch": uneven(in_arrays, predicted=True),
     "fewer_samples_than_replicas": uneven(in_arrays, samples=ONE_LEFT, predicted=True),
-    "batch_not_divisible": replace(in_arrays, batch=7, samples=28, predicted=True),
+    "batch_not_divisible": replace(unscored(in_arrays), batch=7, samples=28, predicted=True),
     "batch_smaller_than_replicas": replace(in_arrays, batch=1, samples=6, predicted=True),
-    "one_uneven_batch": replace(in_arrays, batch=32, samples=5, predicted=True),
+    "one_uneven_batch": replace(unscored(in_arrays), batch=32, samples=5, predicted=True),
     # Kinds of models.
     "sequential": uneven(Case(model=models.sequential, scored=False)),
     "subclassed": Case(model=models.Subclassed, scored=False),
@@ -49,10 +49,12 @@ for _name, _layer in NORMALIZATIONS.items():
         _name: unscored(_bn),
         f"{_name}_uneven": uneven(_bn),
         f"{_name}_fewer_samples_than_replicas": uneven(
-            _bn, samples=ONE_LEFT, predicted=True, feed=samples.arrays
+            unscored(_bn), samples=ONE_LEFT, predicted=True, feed=samples.arrays
         ),
     }
     _masked = Case(
-        model=lambda layer=_layer: models.masked_normalization(layer), data=samples.series
+        model=lambda layer=_layer: models.masked_normalization(layer),
+        data=samples.series,
+        scored=False,
     )
-    CASES |= {f"{_name}_masked": unscored(_masked), f"{_name}_masked_uneven": uneven(_masked)}
+    CASES |= {f"{_name}_masked": _masked, f"{_name}_masked_uneven": uneven(_masked)}

@@ -9,7 +9,7 @@ import samples
 from harness import Case
 from kdist.optimizers import LARS, NovoGrad
 from keras import optimizers
-from variants import bn, optimized, plain, uneven
+from variants import bn, optimized, plain, uneven, unscored
 
 OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "SGD": lambda: optimizers.SGD(0.1, momentum=0.9, nesterov=True),
@@ -66,11 +66,11 @@ CASES: dict[str, Case] = {
     ),
     "accumulation": optimized(lambda: optimizers.SGD(0.1, gradient_accumulation_steps=2)),
     "accumulation_clipnorm_bn_uneven": uneven(
-        bn, optimizer=lambda: optimizers.Adam(0.01, gradient_accumulation_steps=3, clipnorm=0.1)
+        unscored(bn),
+        optimizer=lambda: optimizers.Adam(0.01, gradient_accumulation_steps=3, clipnorm=0.1),
     ),
-    "nonfinite_step_skipped": Case(
-        data=samples.overflowing,
-        optimizer=lambda: optimizers.LossScaleOptimizer(optimizers.SGD(0.1)),
+    "nonfinite_step_skipped": optimized(
+        lambda: optimizers.LossScaleOptimizer(optimizers.SGD(0.1)), data=samples.overflowing
     ),
     "schedule": optimized(
         lambda: optimizers.SGD(
@@ -78,13 +78,13 @@ CASES: dict[str, Case] = {
         )
     ),
     "learning_rate_scheduler": uneven(
-        plain,
+        unscored(plain),
         fit=lambda: {
             "callbacks": [keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.3)]
         },
     ),
     "reduce_on_plateau": uneven(
-        plain,
+        unscored(plain),
         fit=lambda: {
             "callbacks": [
                 keras.callbacks.ReduceLROnPlateau("loss", factor=0.1, patience=1, min_delta=9)
