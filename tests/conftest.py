@@ -18,8 +18,8 @@ import kdist  # noqa: F401 - first, as for its users
 import keras
 import pytest
 import tensorflow as tf
-from custom_gradients import forget_custom_gradients
 from kdist import _upstream
+from kdist._upstream.custom_gradients import forget_custom_gradients
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 LOGICAL_CPUS = 8

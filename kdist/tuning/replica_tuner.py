@@ -11,6 +11,7 @@ import keras
 import keras_tuner
 from rich.console import Console
 
+from .._upstream.custom_gradients import temporary_custom_gradients
 from .._upstream.keras_tuner import HookedTuner, oracle_file
 from ..atomic_files import atomic_write
 from ..callbacks import PrintThroughput, PrintTotalTime, StopAtNonFinite
@@ -171,7 +172,8 @@ class ReplicaTuner(HookedTuner):
         failure.unlink(missing_ok=True)
         try:
             fail_if_it_ended_a_process(trial.trial_id)
-            results = super().run_trial(trial, *args, **kwargs)
+            with temporary_custom_gradients():  # a search makes hundreds of models
+                results = super().run_trial(trial, *args, **kwargs)
             fail_unless_finite(results, self.oracle.objective.name)
             return results
         except keras_tuner.errors.FatalError:
