@@ -1,7 +1,7 @@
 """The values that workers share: the key-value store of TensorFlow's coordination service.
 
-The chief has it. If its process stands still, TensorFlow waits forever to store a value, also after
-the chief has missed its heartbeats.
+The chief has it. If its process stands still, TensorFlow waits forever to store or delete a value,
+also after the chief has missed its heartbeats.
 """
 
 import contextlib
@@ -66,23 +66,7 @@ def set_key(key: str, value: str) -> None:
     Raises:
         tf.errors.OpError: The chief has ended, or does not answer.
     """
-    failed: list[Exception] = []
-
-    def store() -> None:
-        try:
-            call("TFE_InsertConfigKeyValue", key.encode(), value.encode())
-        except Exception as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=store, daemon=True)
-    thread.start()
-    thread.join(_Chief.patience)
-    if thread.is_alive():
-        raise tf.errors.UnavailableError(
-            None, None, f"worker 0 has not answered for {_Chief.patience:g} seconds"
-        )
-    if failed:
-        raise failed[0]
+    _call_chief("TFE_InsertConfigKeyValue", key.encode(), value.encode())
 
 
 def get_key(key: str, *, timeout_ms: int) -> str | None:
@@ -94,6 +78,31 @@ def get_key(key: str, *, timeout_ms: int) -> str | None:
 
 
 def delete_key(key: str) -> None:
-    """Delete a stored value."""
+    """Delete a stored value, if the chief answers."""
     with contextlib.suppress(tf.errors.OpError):
-        call("TFE_DeleteConfigKeyValue", key.encode())
+        _call_chief("TFE_DeleteConfigKeyValue", key.encode())
+
+
+def _call_chief(function: str, *arguments: bytes) -> None:
+    """Call a function of TensorFlow that waits for the chief, for as long as a heartbeat may take.
+
+    Raises:
+        tf.errors.OpError: The chief has ended, or does not answer.
+    """
+    failed: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            call(function, *arguments)
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_Chief.patience)
+    if thread.is_alive():
+        raise tf.errors.UnavailableError(
+            None, None, f"worker 0 has not answered for {_Chief.patience:g} seconds"
+        )
+    if failed:
+        raise failed[0]
