@@ -23,7 +23,8 @@ class Prediction:
         scaling: `weak` keeps the batch per replica, `strong` the global batch.
         depth: Layers of the measured network.
         width: Its widening factor.
-        batch_size: Images of the measured step.
+        batch_size: Images of the measured step; with a model of yours, the samples of its global
+            batch.
 
     Raises:
         UserError: A value is out of range; the message names the setting.

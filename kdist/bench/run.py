@@ -38,6 +38,7 @@ def bench(
     quick: bool = False,
     rounds: int | None = None,
     output: str | None = None,
+    own: Benchmark | None = None,
     announce: Callable[[str], None] = print,
 ) -> str:
     """Run the benchmarks, and write their results.
@@ -47,6 +48,7 @@ def bench(
             on two cores, instead of 15 to 25.
         rounds: Turns of each candidate; by default 7, with `quick` 3.
         output: JSON file; by default `runs/bench-<date>-<time>.json`.
+        own: Run this benchmark alone, such as one that `own_model` makes.
         announce: Called with lines about the progress.
 
     Returns:
@@ -69,6 +71,16 @@ def bench(
         results.write(path, done, {"quick": quick, "rounds": rounds})  # also if it is interrupted
         return outcomes
 
+    if own is not None:
+        outcomes = run(own)
+        _check_any(outcomes)
+    else:
+        _run_all(run, quick=quick)
+    announce(f"Written: {path}")
+    return results.table(done)
+
+
+def _run_all(run: Callable[..., dict[str, Any]], *, quick: bool) -> None:
     run(tiny())
     run(inputs())
     outcomes = run(training(DEPTH, WIDTHS[0], BATCH, 6, quick=quick))
@@ -82,8 +94,14 @@ def bench(
         start, first_fit = first_steps()
         run(start, START_ROUNDS)
         run(first_fit, 1)  # TensorFlow takes over a minute to trace stock Keras's
-    announce(f"Written: {path}")
-    return results.table(done)
+
+
+def _check_any(outcomes: dict[str, Any]) -> None:
+    """Raise the error that no candidate was without, as it is the user's."""
+    if any(outcome.seconds for outcome in outcomes.values()):
+        return
+    reasons = [outcome.skipped for outcome in outcomes.values()]
+    raise UserError(f"no candidate could train the model: {reasons[0].removeprefix('UserError: ')}")
 
 
 def show(path: str) -> str:

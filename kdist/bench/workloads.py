@@ -41,6 +41,20 @@ def kdist_network(**settings: Any) -> Workload:
     return run(**settings)
 
 
+def stock_model(**settings: Any) -> Workload:
+    """A user's model in stock Keras."""
+    from .own_model_runs import stock_model as run
+
+    return run(**settings)
+
+
+def kdist_model(**settings: Any) -> Workload:
+    """A user's model in kdist."""
+    from .own_model_runs import kdist_model as run
+
+    return run(**settings)
+
+
 def tiny(**settings: Any) -> Workload:
     """Two dense layers."""
     from .keras_training import dense
@@ -97,6 +111,8 @@ WORKLOADS: dict[str, Callable[..., Workload]] = {
         kdist,
         stock_network,
         kdist_network,
+        stock_model,
+        kdist_model,
         tiny,
         torch,
         matmul,

@@ -23,7 +23,32 @@ _NONE_GIVEN = _OPTIONS()
 
 
 def bench(
+    model: Annotated[
+        str | None,
+        Parameter(help="FILE.py:FUNCTION with a build() of yours, to compare that model alone."),
+    ] = None,
+    /,
     *,
+    data: Annotated[
+        str | None,
+        Parameter(help="Function that returns its data, in that file or FILE.py:FUNCTION; `data`."),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        Parameter(
+            help="Steps of a turn with your model, at most; 20 by default.",
+            converter=parse_integer,
+            validator=Number(gte=1, lte=1_000_000),
+        ),
+    ] = None,
+    replicas: Annotated[
+        int | None,
+        Parameter(
+            help="Replicas of your model beside one; every GPU by default, else two.",
+            converter=parse_integer,
+            validator=Number(gte=2, lte=64),
+        ),
+    ] = None,
     quick: Annotated[
         bool | None,
         Parameter(help="Run the most compared only, in under five minutes.", negative=()),
@@ -48,11 +73,19 @@ def bench(
     ] = None,
     prediction: Annotated[PredictionOptions, Parameter(name="*")] = _NONE_GIVEN,
 ) -> None:
-    """Benchmark kdist against stock Keras and PyTorch, interleaved."""
+    """Benchmark kdist against stock Keras and PyTorch, interleaved; or a model of yours."""
     from ..bench import run as bench_run
 
     run: dict[str, Any] = {"quick": quick, "rounds": rounds, "output": output}
+    own: dict[str, Any] = {"data": data, "steps": steps, "replicas": replicas}
     step = given(prediction)
+    if model is None:
+        _refuse(own, "does nothing without a model of yours, FILE.py:FUNCTION: add it")
+    elif show is not None or predict is not None or quick:
+        raise UserError(
+            f"received the model {model}, which is compared alone: remove --show, --predict or"
+            " --quick"
+        )
     if show is not None:
         _refuse({**run, "predict": predict, **step}, "does nothing with --show: remove it")
         print(bench_run.show(show))
@@ -60,7 +93,7 @@ def bench(
         _refuse(run, "does nothing with --predict: remove it")
         settings = Prediction(**step)
         link = settings.chosen_link()
-        steps = bench_run.predict(
+        predicted = bench_run.predict(
             parse_replicas(predict),
             link,
             depth=settings.depth,
@@ -70,10 +103,30 @@ def bench(
             scaling=settings.scaling,
         )
         print(f"{link.name}: {link.source}")
-        print(format_steps(steps))
+        print(format_steps(predicted))
+    elif model is not None:
+        batch = step.pop("batch_size", None)
+        _refuse(step, "does nothing with a model of yours: remove it")
+        benchmark = own_benchmark(model, own, batch)
+        print(bench_run.bench(rounds=rounds, output=output, own=benchmark))
     else:
         _refuse(step, "does nothing without --predict REPLICAS: add that, or remove it")
         print(bench_run.bench(quick=bool(quick), rounds=rounds, output=output))
+
+
+def own_benchmark(model: str, options: Mapping[str, Any], batch: int | None) -> Any:
+    """Return the benchmark of a user's model.
+
+    Args:
+        model: `"FILE.py:FUNCTION"`.
+        options: Arguments of `own_model`; `None` for its defaults.
+        batch: Samples per step over all replicas; `None` for the default.
+    """
+    from ..bench.own_model import own_model
+
+    chosen = {name: value for name, value in options.items() if value is not None}
+    sizes = {} if batch is None else {"batch": batch}
+    return own_model(model, chosen.pop("data", "data"), **chosen, **sizes)
 
 
 def _refuse(options: Mapping[str, Any], why: str) -> None:

@@ -36,6 +36,15 @@ def test_without_options_every_benchmark(asked):
     assert asked("--show a.json") == ("show", ("a.json",), {})
 
 
+def test_a_users_model(asked):
+    model = "examples/my_model.py:build"
+    name, _, options = asked(f"{model} --batch-size 64 --steps 3 --replicas 4 --rounds 2")
+    candidate = options["own"].candidates[-1]
+    assert (name, options["rounds"]) == ("bench", 2)
+    chosen = {"model": model, "data": "data", "batch": 64, "steps": 3, "replicas": 4}
+    assert candidate.settings == chosen
+
+
 def test_a_prediction(asked):
     name, (replicas, link), options = asked("--predict 8,64")
     assert (name, replicas, link) == ("predict", (8, 64), LINKS["nvlink"])
@@ -54,6 +63,10 @@ def test_a_prediction(asked):
     [
         ("--link pcie", "received --link, which does nothing without --predict REPLICAS: add that"),
         ("--overlap 0.5 --width 2", "received --overlap, --width, which does nothing without"),
+        ("--steps 3 --data a", "received --data, --steps, which does nothing without a model of"),
+        ("examples/my_model.py:build --quick", "compared alone: remove --show, --predict or"),
+        ("examples/my_model.py:build --depth 10", "received --depth, which does nothing with a"),
+        ("examples/my_model.py:build --replicas 1", "replicas"),
         ("--latency-us 0", "received --latency-us, which does nothing without --predict"),
         ("--predict 8 --quick", "received --quick, which does nothing with --predict: remove it"),
         ("--predict 8 --output a", "received --output, which does nothing with --predict"),
