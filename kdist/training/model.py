@@ -1,6 +1,7 @@
 """Make and save the compiled model of a run or a tuner's trial."""
 
 import contextlib
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -72,15 +73,25 @@ def save_stock_model(model: "keras.Model", folder: RunFolder) -> str | None:
         A line, where only its weights can be saved; otherwise `None`.
     """
     with stock_batch_norms(model):
-        try:
+        if _is_described(model):
             folder.save_model(model)
-        except (NotImplementedError, TypeError, ValueError):  # of a user's class
-            folder.save_weights(model)
-            return (
-                f"{type(model).__name__} cannot be saved as a whole, as its get_config does not"
-                f" describe it: {folder.weights} has its weights, for load_weights"
-            )
-    return None
+            return None
+        folder.save_weights(model)
+    return (
+        f"{type(model).__name__} cannot be saved as a whole, as its get_config does not describe"
+        f" it: {folder.weights} has its weights, for load_weights"
+    )
+
+
+def _is_described(model: "keras.Model") -> bool:
+    """Whether a file can hold the model's configuration, which a user's class may lack."""
+    import keras
+
+    try:
+        json.dumps(keras.saving.serialize_keras_object(model))
+    except (NotImplementedError, TypeError, ValueError):
+        return False
+    return True
 
 
 @contextlib.contextmanager
