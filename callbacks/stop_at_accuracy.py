@@ -26,7 +26,7 @@ class StopAtAccuracy(ResumableCallback):
     Args:
         target: The accuracy to beat in `val_accuracy`, at least 0 and below 1; or a mapping from
             names in `logs` to targets, such as `{"val_accuracy": 0.85, "accuracy": 0.9}`, all of
-            which have to be beaten in the same epoch. None for no target, but a time budget.
+            which have to be beaten in the same epoch. None for no target, only a time budget.
         patience: How many validated epochs in a row have to beat the target, at least 1.
         validation_freq: The `validation_freq` of `fit`; of a list, its first entry. Before that
             epoch, a missing `val_…` metric is not an error.
@@ -78,7 +78,8 @@ class StopAtAccuracy(ResumableCallback):
         clock: Clock = time.perf_counter,
     ) -> None:
         super().__init__(verbose=verbose)
-        self.targets = {} if target is None else _targets(target)
+        is_timed_only = target is None and time_budget is not None
+        self.targets = {} if is_timed_only else _targets(target)
         self.patience = positive_integer(
             "patience", patience, hint="pass how many epochs in a row have to beat the target"
         )
@@ -177,8 +178,10 @@ class StopAtAccuracy(ResumableCallback):
         return False
 
 
-def _targets(target: float | Mapping[str, float]) -> dict[str, float]:
-    named = dict(target) if isinstance(target, Mapping) else {"val_accuracy": target}
+def _targets(target: float | Mapping[str, float] | None) -> dict[str, float]:
+    named: dict[str, Any] = {"val_accuracy": target}
+    if isinstance(target, Mapping):
+        named = dict(target)
     if not named:
         raise UserError('target is empty: name a metric, as in target={"val_accuracy": 0.85}.')
     for name, value in named.items():

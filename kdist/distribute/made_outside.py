@@ -91,16 +91,16 @@ def remake(model: keras.Model, strategy: "ExactStrategy") -> keras.Model:
         return model
     description, made = _described(model), None
     with strategy.scope(), warnings.catch_warnings():
-        # Keras says so where `compile` is the model's own, which is an error here.
-        warnings.filterwarnings("ignore", r"`compile\(\)` was not called as part of model loading")
+        # Keras warns so where `compile` is the model's own, and takes the model for compiled.
+        warnings.filterwarnings("error", r"`compile\(\)` was not called as part of model loading")
         try:
             made = keras.saving.deserialize_keras_object(
                 description, custom_objects=_classes_of(model), safe_mode=False
             )
+        except UserWarning as error:
+            raise _not_described(model, "it has a compile() of its own") from error
         except Exception as error:  # whatever a user's own from_config raises
             raise _not_described(model, _first_line(error)) from error
-        if made.compiled != model.compiled:
-            raise _not_described(model, "it has a compile() of its own")
         pairs = _pairs(model, model.variables, made.variables)
         if model.compiled and model.optimizer is not None and model.optimizer.built:
             made.optimizer.build(made.trainable_variables)
@@ -159,5 +159,7 @@ def _kdist_classes() -> dict[str, Any]:
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
+    """The first line of an error, or of what Keras says that it has caused it."""
+    text = str(error).rpartition("Exception encountered:")[2].strip()
+    lines = text.splitlines() or [type(error).__name__]
     return lines[0].strip().rstrip(".:")

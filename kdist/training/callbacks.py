@@ -1,6 +1,7 @@
 """Make the callbacks of a run, in the order in which Keras calls them."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import keras
@@ -102,7 +103,8 @@ def _images_to_tell(parts: RunParts) -> int | None:
 
 def _stop(config: TrainConfig, *, verbose: int) -> StopAtAccuracy:
     if config.model is not None and config.monitor is None:
-        return StopAtAccuracy(None, time_budget=config.time_budget, verbose=verbose)
+        budget = math.inf if config.time_budget is None else config.time_budget
+        return StopAtAccuracy(None, time_budget=budget, verbose=verbose)
     targets = {config.monitor or "val_accuracy": config.target_accuracy}
     if config.target_train_accuracy is not None:
         targets["accuracy"] = config.target_train_accuracy

@@ -66,8 +66,12 @@ def record(make, *, start=None, strategy=None, callbacks=(), steps_per_execution
         model.compile(run_eagerly=True, steps_per_execution=steps_per_execution)
     position = Position(start)
     with warnings.catch_warnings():
-        # Of data that end where no epoch does, and of `shuffle=True`, the default.
-        warnings.filterwarnings("ignore", message=".*ran out of data|.shuffle=True. was passed")
+        # Of data that end where no epoch does, of `shuffle=True`, the default, and of a step that
+        # is not traced.
+        expected = (
+            ".*ran out of data|.shuffle=True. was passed|the train_step of Recorder runs eager"
+        )
+        warnings.filterwarnings("ignore", message=expected)
         model.fit(make(), verbose=0, callbacks=[*callbacks, position], **({"epochs": 4} | options))
     return model.seen, position.inexact
 

@@ -16,8 +16,10 @@ BATCH = 7
 @pytest.fixture(scope="module", autouse=True)
 def float64():
     keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
     yield
     keras.config.set_floatx("float32")
+    keras.config.set_dtype_policy("float32")
 
 
 @pytest.fixture(scope="module")
