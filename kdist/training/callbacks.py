@@ -19,6 +19,7 @@ from ..callbacks.image_count import counts_images
 from ..runs.run_folder import RunFolder
 from ..tracking.factory import tracking
 from ..tracking.tracker import Tracker
+from ..tracking.tracker_kinds import TRACKER_KINDS
 from .config import TrainConfig
 from .model_name import model_name
 from .parts import RunParts
@@ -127,7 +128,7 @@ def _trackers(
 ) -> list[keras.callbacks.Callback]:
     plan, model = parts.plan, parts.model
     own = {} if config.model is None else {"model": model_name(config.to_dict())}
-    shows_it = bool({"wandb", "tensorboard"} & {*config.trackers})
+    shows_it = any("telemetry" in TRACKER_KINDS[name].options for name in config.trackers)
     trackers = tracking(
         *(name for name in config.trackers if name != "csv"),  # which a run has anyway
         folder=folder.path,
