@@ -20,6 +20,7 @@ from .callback_attributes import (
 )
 from .choose_data_source import array_sizes
 from .data_spec import batch_size_of, samples_of
+from .drawn_seeds import seed_state, set_seed_state
 from .ema_warm_up import averaging_optimizers, is_average_warmed_up, warm_up_average
 from .fit_data import FitData, FitDataset, attach
 from .fit_start import start_fit_at
@@ -174,7 +175,9 @@ __all__ = [
     "row_blocks",
     "run_exit_functions",
     "samples_of",
+    "seed_state",
     "set_resumed_logs",
+    "set_seed_state",
     "set_strategy",
     "start_fit_at",
     "stock_step",

@@ -44,6 +44,8 @@ class OwnEvaluator:
         self._averaged = averaged
         self._precision = config.precision
         self._strategy = MirroredStrategy(replicas=config.replicas)
+        # As in the run, for data that are divided at random.
+        keras.utils.set_random_seed(config.seed)
         functions = load_functions(config.model or "", config.data or "data")
         self._files = functions.files
         replicas = self._strategy.num_replicas_in_sync

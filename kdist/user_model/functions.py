@@ -1,13 +1,17 @@
 """`UserFunctions`: the functions of a user that make a model and its data."""
 
+import contextlib
 import dataclasses
 import importlib.util
 import inspect
+import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 from ..errors import UserError
 from .code_errors import explain_errors_of
@@ -67,10 +71,13 @@ class UserFunctions:
         with explain_errors_of(*self.files):
             if not self.takes_batch:
                 return checked_data(self.make_data())
+            draws = _draws()
             data = checked_data(self.make_data(batch_size=batch))
             if validation_batch == batch or data.validation is None or data.has_arrays:
                 return data
-            other = checked_data(self.make_data(batch_size=validation_batch))
+            # The same draws, or samples that are divided at random would be trained and validated.
+            with _drawing(draws):
+                other = checked_data(self.make_data(batch_size=validation_batch))
             return dataclasses.replace(data, validation=other.validation)
 
     def check_batch(self, data: UserData, given: int | None, *, option: str = "batch-size") -> None:
@@ -141,6 +148,32 @@ def load_functions(name: str, data: str, *, needs_hp: bool = False) -> UserFunct
     )
 
 
+def _draws() -> tuple[Any, ...]:
+    """The states of the generators that a function without one of its own draws from."""
+    from .. import _upstream
+
+    return random.getstate(), np.random.get_state(), _upstream.seed_state()
+
+
+@contextlib.contextmanager
+def _drawing(draws: tuple[Any, ...]) -> Iterator[None]:
+    """Draw again what was drawn since `draws`; afterwards as if nothing had been drawn."""
+    before = _draws()
+    try:
+        _set_draws(draws)
+        yield
+    finally:
+        _set_draws(before)
+
+
+def _set_draws(draws: tuple[Any, ...]) -> None:
+    from .. import _upstream
+
+    random.setstate(draws[0])
+    np.random.set_state(draws[1])
+    _upstream.set_seed_state(draws[2])
+
+
 def _takes(function: Callable[..., Any], *arguments: Any, **named: Any) -> bool:
     try:
         inspect.signature(function).bind(*arguments, **named)
@@ -159,12 +192,33 @@ def _has(function: Callable[..., Any], parameter: str) -> bool:
 
 
 def _load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = _module_name(path)
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UserError(f"{path} cannot be imported: pass a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.resolve().parent))  # for modules beside it
-    sys.modules[path.stem] = module
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        # For modules beside it; last where one of them would hide another package from all code.
+        sys.path.insert(0 if name == path.stem else len(sys.path), folder)
+    sys.modules[name] = module
     with explain_errors_of(str(path)):
         spec.loader.exec_module(module)
     return module
+
+
+def _module_name(path: Path) -> str:
+    """The name of a file's module: the file's, unless another has it, as beside a `keras.py`."""
+    own = path.resolve()
+    if own == _file_of(path.stem, otherwise=own):
+        return path.stem
+    return f"{path.stem} of {own.parent}".replace(".", "_")
+
+
+def _file_of(name: str, *, otherwise: Path) -> Path:
+    """The file that `import name` takes, if any."""
+    try:
+        spec = importlib.util.find_spec(name) if name.isidentifier() else None
+    except ValueError:  # of a module that was not imported, such as `__main__`
+        return Path(name)
+    return otherwise if spec is None else Path(spec.origin or name).resolve()
