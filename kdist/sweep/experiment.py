@@ -2,11 +2,15 @@
 
 import abc
 import dataclasses
+import functools
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..analysis.groups import Row
 from ..runs.text import count
+from ..user_model.names import files_of
 from .columns import POINT, RUN, Columns
 
 if TYPE_CHECKING:
@@ -77,14 +81,21 @@ class Experiment(abc.ABC):
 
     train: Mapping[str, Any]
 
-    @property
+    @functools.cached_property
     def settings(self) -> dict[str, Any]:
-        """The settings, as plain data."""
-        return dataclasses.asdict(self)
+        """The settings, as plain data; of a model of the user's with what is in its files."""
+        settings = dataclasses.asdict(self)
+        model = self.train.get("model")
+        if model is not None:
+            files = files_of(model, self.train.get("data") or "data")
+            settings["files"] = {file: _digest(file) for file in files}
+        return settings
 
     def describe(self) -> str:
         """Describe in one line what is about to be run, such as `Sweep throughput: 8 runs (…)`."""
-        values = {name: value for name, value in self.settings.items() if name != "train"}
+        values = {
+            name: value for name, value in self.settings.items() if name not in ("train", "files")
+        }
         words = [f"{name} {as_list(value)}" for name, value in values.items()]
         return f"Sweep {self.kind}: {count(len(self.points()), 'run')} ({'; '.join(words)})"
 
@@ -184,3 +195,7 @@ def as_list(value: Any) -> str:
 def alternating_order(points: Sequence[Point], turn: int) -> list[Point]:
     """The points of a round, every other round backwards, so that drift affects all equally."""
     return list(points)[:: -1 if turn % 2 else 1]
+
+
+def _digest(file: str) -> str:
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]

@@ -208,12 +208,15 @@ def _differences(sweep: Sweep, asked: Mapping[str, Any]) -> list[str]:
     now = {name: asked["machine"].get(name) for name in _SAME_MACHINE}
     pairs = [(sweep.settings, asked["settings"]), (here, now)]
     train = (sweep.settings.get("train", {}), asked["settings"].get("train", {}))
-    return [
+    differs = [
         f"its {name} is {as_list(there.get(name))}, not {as_list(given.get(name))}"
         for there, given in [*pairs, train]
         for name in sorted({*there, *given})
-        if name != "train" and there.get(name) != given.get(name)
+        if name not in ("train", "files") and there.get(name) != given.get(name)
     ]
+    then, files = (one.get("files") or {} for one in pairs[0])
+    changed = [file for file in files if file in then and then[file] != files[file]]
+    return differs + [f"{file} has changed since" for file in changed]
 
 
 def _unfinished(asked: Mapping[str, Any], points: int, retry_failed: bool) -> Path | None:

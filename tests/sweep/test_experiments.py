@@ -3,11 +3,14 @@
 import pytest
 from fake_runs import MACHINE, FakeRuns, done_row, run, throughput
 from kdist.charts.figure import Figure
+from kdist.errors import UserError
 from kdist.report.inputs import find_sources
 from kdist.report.report import make_report
 from kdist.sweep.accuracy import AccuracySweep
 from kdist.sweep.kinds import EXPERIMENTS
 from kdist.sweep.scaling import ScalingSweep
+from kdist.sweep.sweep_folder import open_folder
+from kdist.sweep.throughput import ThroughputSweep
 from report_folders import write_run
 
 TIMED = {"epochs": 3, "rounds": 2}
@@ -117,3 +120,29 @@ def test_a_report_shows_the_charts_and_tables_of_the_sweep(here, experiment, mon
         # The sweep has the order in which points ran, the report that of their names.
         for name, rows in data.items():
             assert sorted(map(str, report.data[f"sweep-1-{name}"])) == sorted(map(str, rows))
+
+
+def test_a_sweep_of_a_model_that_has_changed_is_another(tmp_path):
+    """Its points would be of two models."""
+    file, output = tmp_path / "mine.py", str(tmp_path / "sweep")
+    file.write_text("first")
+    other = tmp_path / "other.py"
+    other.write_text("data")
+
+    def opened():
+        train = {"model": f"{file}:build", "data": f"{other}:data"}
+        options = {"batch_sizes": [8], "replicas": [1], "epochs": 2, "rounds": 1}
+        made = ThroughputSweep(train=train, **options)
+        assert "mine.py" not in made.describe()
+        about = {"kind": made.kind, "settings": made.settings, "machine": {}}
+        return open_folder(**about, points=1, output=output, fresh=False, retry_failed=False)[1]
+
+    assert [opened(), opened()] == [False, True]
+    ended = tmp_path / "sweep" / "points" / "b8-r1-round1" / "point.json"
+    ended.parent.mkdir(parents=True)
+    ended.write_text("{}")
+    other.write_text("more data")
+    with pytest.raises(UserError, match=r"contains another sweep: .*other\.py has changed since;"):
+        opened()
+    other.write_text("data")
+    assert opened()
