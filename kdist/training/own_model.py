@@ -122,7 +122,7 @@ def own_model(
         data: The user's.
         strategy: The strategy that trains the model.
         plan: The batches.
-        rate: The learning rate; `None` to scale the compiled one.
+        rate: The learning rate of `model.optimizer`; `None` for the compiled one, scaled.
 
     Raises:
         UserError: It is not a compiled model, or does not take the data.
@@ -131,15 +131,15 @@ def own_model(
 
     def make() -> keras.Model:
         model = checked_model(functions.make_model(), function=name)
-        if rate is not None:
-            set_compiled_rate(model, rate)
-        elif data.has_arrays or functions.takes_batch:
+        if data.has_arrays or functions.takes_batch:
             scale_compiled_rate(
                 model,
                 global_batch=plan.global_batch,
                 reference_batch=config.batch_size,
                 rule=config.lr_rule,
             )
+        if rate is not None:
+            set_compiled_rate(model, rate)
         return model
 
     model = strategy.build(make)

@@ -52,6 +52,11 @@ def checked_own_model(settings: Mapping[str, Any]) -> dict[str, Any]:
             f"monitor={monitor} falls as a model gets better, but target_accuracy is for a metric"
             " between 0 and 1 that rises: name such a one, such as val_accuracy, or remove it"
         )
+    elif monitor.startswith("val_") and not settings["validate"]:
+        raise UserError(
+            f"monitor={monitor} is of the validation that validate=False turns off: remove one of"
+            " them, or monitor a metric of the training"
+        )
     path, function = split_name(model)
     checked = {"model": f"{os.path.abspath(path)}:{function}"}
     if data is not None:

@@ -40,7 +40,8 @@ def resume_run(
     Args:
         path: The run's folder, trained with `checkpoint_every`.
         changes: Settings by name. Those of the run may be repeated; only `replicas`, a larger
-            `epochs`, `data_dir`, `checkpoint_every`, `keep` and `preemption_signal` may be others.
+            `epochs`, `data_dir`, `checkpoint_every`, `keep` and `preemption_signal` may be others,
+            and the place of a `model` or `data` whose file is gone.
         announce: Called with lines that describe the run.
         **options: `callbacks` and `verbose`, as for `train`.
 
@@ -104,7 +105,9 @@ def resumed_config(run: RunRecord, changes: Mapping[str, Any]) -> TrainConfig:
     Raises:
         UserError: Another setting differs; the message names the first.
     """
-    own = TrainConfig.from_dict({**run.settings, "run_dir": str(run.path)})
+    own = TrainConfig.from_dict(
+        {**run.settings, "run_dir": str(run.path), **_moved_files(run, changes)}
+    )
     config = TrainConfig.from_dict({**own.to_dict(), **changes})
     for name, was in own.to_dict().items():
         asked = getattr(config, name)
@@ -124,6 +127,28 @@ def resumed_config(run: RunRecord, changes: Mapping[str, Any]) -> TrainConfig:
             " --checkpoint-every SECONDS and another --run-dir"
         )
     return config
+
+
+def _moved_files(run: RunRecord, changes: Mapping[str, Any]) -> dict[str, str]:
+    """The places where a user's functions are now, if the files that the run names are gone.
+
+    Raises:
+        UserError: One is gone, and `changes` do not say where it is.
+    """
+    moved = {}
+    for name in ("model", "data"):
+        path, _, function = str(run.settings.get(name) or "").rpartition(":")
+        if not path or os.path.isfile(path):
+            continue
+        now = str(changes.get(name) or "")
+        if now.rpartition(":")[2] != function or ":" not in now:
+            option = "--data " if name == "data" else ""
+            raise UserError(
+                f"{run.path} was trained with {path}, which is gone: put it back, or name its new"
+                f" place: kdist train --resume {run.path} {option}FILE.py:{function}"
+            )
+        moved[name] = now
+    return moved
 
 
 def nothing_left(run: RunRecord, config: TrainConfig) -> str | None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.cli.options import with_model
+from kdist.distribute.mirrored_strategy import MirroredStrategy
 from kdist.errors import UserError
 from kdist.evaluation import EvaluateOptions, evaluate
 from kdist.report.run_names import name_runs
@@ -20,7 +21,9 @@ from kdist.sweep.throughput import ThroughputSweep
 from kdist.training import resume_run, train
 from kdist.training.config import TrainConfig
 from kdist.training.model_name import model_name
+from kdist.training.own_model import own_data, own_model
 from kdist.training.settings import Model
+from kdist.user_model.functions import load_functions
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
@@ -129,6 +132,18 @@ def classify():
 
 def signs():
     return (x[:40], y[:40] > 0), (x[40:], y[40:] > 0)
+
+
+def divided(batch_size):
+    order = np.random.permutation(50)
+    pairs = tf.data.Dataset.from_tensor_slices((x[order], y[order]))
+    return pairs.take(40).batch(batch_size), pairs.skip(40).batch(batch_size)
+
+
+def of_two_optimizers():
+    model = build_own()
+    model.second = keras.optimizers.SGD(0.03)
+    return model
 
 
 def failing():
@@ -308,6 +323,55 @@ def test_a_run_is_evaluated_on_its_validation_data(run, replicas):
         evaluate(result.run_dir, EvaluateOptions(dataset="sample"), announce=lines.append)
 
 
+def test_samples_divided_at_random_are_evaluated_as_in_the_run(run):
+    """And no validated sample is trained on, though the batches differ."""
+    result = run(data="divided", seed=7, epochs=1, replicas=1)
+    (found,) = evaluate(result.run_dir, EvaluateOptions(replicas=1), announce=lambda _: None)
+    assert found.loss == pytest.approx(result.history["val_loss"][-1], rel=1e-6)
+
+
+def test_a_run_whose_file_has_moved_is_resumed_from_its_new_place(run, path, tmp_path):
+    first, second = (tmp_path / name / "moved.py" for name in ("first", "second"))
+    for place in (first, second):
+        place.parent.mkdir()
+    first.write_text(path.read_text())
+    settings = {"epochs": 1, "replicas": 1, "checkpoint_every": 1e-9, "batch_size": 16}
+    folder = str(tmp_path / "run")
+    train(
+        TrainConfig(model=f"{first}:build", run_dir=folder, **settings),
+        announce=run.lines.append,
+        verbose=0,
+    )
+    with pytest.raises(UserError, match="was trained with model=.* which model=.* would change"):
+        resume_run(folder, {"epochs": 2, "model": f"{path}:build"})
+    first.rename(second)
+    gone = r"first/moved\.py, which is gone: .* --resume \S+/run FILE\.py:build"
+    for changes in ({}, {"model": f"{second}:classify"}):
+        with pytest.raises(UserError, match=gone):
+            resume_run(folder, {"epochs": 2, **changes})
+    changes = {"epochs": 2, "model": f"{second}:build"}
+    resumed = resume_run(folder, changes, verbose=0, announce=run.lines.append)
+    assert resumed.epochs == 2
+    whole = run(**{**settings, "epochs": 2}, name="whole")
+    equal(resumed.model, whole.model)
+    settings = json.loads(Path(folder, "config.json").read_text())
+    assert settings["model"] == f"{second}:build"
+
+
+def test_all_rates_of_a_resumed_run_are_scaled_once(path):
+    """Also where no checkpoint has them yet."""
+    config = TrainConfig(model=f"{path}:of_two_optimizers", replicas=2, batch_size=8)
+    functions = load_functions(config.model, "without_validation")
+    strategy = MirroredStrategy(replicas=2)
+    plan, data = own_data(config, functions, replicas=2)
+    models = [own_model(config, functions, data, strategy, plan, rate=rate) for rate in (None, 0.5)]
+    rates = [
+        [float(one.learning_rate.numpy()) for one in (model.optimizer, model.second)]
+        for model in models
+    ]
+    np.testing.assert_allclose(rates, [[0.02, 0.06], [0.5, 0.06]])
+
+
 def test_a_checkpoint_of_a_run_is_evaluated(run, tmp_path):
     result = run(checkpoint_every=1e-9)
     for name in ("summary.json", "model.keras"):
@@ -370,6 +434,7 @@ def test_the_batch_of_data_of_any_size_is_that_of_the_first(run):
         ({"base_lr": 0.1, "wd": 0.0}, "received wd, base_lr, which|received base_lr, wd, which"),
         ({"target_accuracy": 0.9}, "target_accuracy=0.9 does nothing .* pass monitor"),
         ({"patience": 3}, "patience=3 does nothing"),
+        ({"monitor": "val_auc", "validate": False}, "is of the validation that validate=False"),
         ({"monitor": "val_loss"}, "monitor=val_loss falls as a model gets better"),
         ({"target_train_accuracy": 0.5}, "received target_train_accuracy"),
         ({"data": "other.py:data"}, "there is no file other.py"),
