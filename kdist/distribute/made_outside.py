@@ -1,8 +1,10 @@
 """Models that were made outside a strategy's scope, or saved: made anew in it."""
 
+import contextlib
 import os
+import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,8 @@ from ..errors import UserError
 
 if TYPE_CHECKING:
     from .exact_strategy import ExactStrategy
+
+_NOT_LOADED = "Skipping variable loading for optimizer"
 
 
 def load_model(
@@ -64,14 +68,25 @@ def load_model(
 
     def load() -> Any:
         try:
-            return keras.models.load_model(
-                place, custom_objects=known, compile=compile, safe_mode=safe_mode
-            )
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                model = keras.models.load_model(
+                    place, custom_objects=known, compile=compile, safe_mode=safe_mode
+                )
         except Exception as error:  # whatever a damaged file or a user's own class raises
             raise UserError(f"Keras cannot open {place}: {_first_line(error)}") from error
+        for one in warned:
+            if _NOT_LOADED in str(one.message):
+                raise UserError(
+                    f"the optimizer's state in {place} does not fit its compile settings"
+                    f" ({_first_line(one.message)}): if it was trained with another dtype policy,"
+                    " call keras.config.set_dtype_policy(...) first; or pass compile=False"
+                )
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        return model
 
-    model: keras.Model = chosen.build(load)
-    return model
+    opened: keras.Model = chosen.build(load)
+    return opened
 
 
 def remake(model: keras.Model, strategy: "ExactStrategy") -> keras.Model:
@@ -90,7 +105,7 @@ def remake(model: keras.Model, strategy: "ExactStrategy") -> keras.Model:
     if _upstream.strategy_of(model) is strategy and model.variables:
         return model
     description, made = _described(model), None
-    with strategy.scope(), warnings.catch_warnings():
+    with strategy.scope(), _policy_of(model), warnings.catch_warnings():
         # Keras warns so where `compile` is the model's own, and takes the model for compiled.
         warnings.filterwarnings("error", r"`compile\(\)` was not called as part of model loading")
         try:
@@ -103,11 +118,43 @@ def remake(model: keras.Model, strategy: "ExactStrategy") -> keras.Model:
             raise _not_described(model, _first_line(error)) from error
         pairs = _pairs(model, model.variables, made.variables)
         if model.compiled and model.optimizer is not None and model.optimizer.built:
-            made.optimizer.build(made.trainable_variables)
+            if not made.optimizer.built:  # one that scales the loss is not to be built twice
+                made.optimizer.build(made.trainable_variables)
             pairs += _pairs(model, model.optimizer.variables, made.optimizer.variables)
         for own, other in pairs:
             other.assign(keras.ops.convert_to_numpy(own))
+        layers_of = _upstream.flatten_layers
+        for own, other in zip(layers_of(model), layers_of(made), strict=True):
+            _copy_adapted(own, other)
     return made
+
+
+def _copy_adapted(own: Any, other: Any) -> None:
+    """Copy what a layer has learned beside its variables, such as an adapted vocabulary."""
+    if isinstance(other, keras.layers.Normalization):
+        other.finalize_state()  # its mean and variance are computed from its variables
+    if not hasattr(own, "save_assets"):
+        return
+    if hasattr(own, "get_vocabulary"):
+        if not own.get_vocabulary(include_special_tokens=False):
+            return  # not adapted yet
+        weights: dict[str, Any] = {}  # of words, which Keras does not count as variables
+        own.save_own_variables(weights)
+        other.load_own_variables(weights)
+    with tempfile.TemporaryDirectory() as folder:
+        own.save_assets(folder)
+        other.load_assets(folder)
+
+
+@contextlib.contextmanager
+def _policy_of(model: keras.Model) -> Iterator[None]:
+    """Keras's dtype policy as it was for a model: with it `compile` scales the loss, or not."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(model.dtype_policy)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
 
 
 def _described(model: keras.Model) -> Any:
@@ -158,7 +205,7 @@ def _kdist_classes() -> dict[str, Any]:
     }
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: Exception | Warning | str) -> str:
     """The first line of an error, or of what Keras says that it has caused it."""
     text = str(error).rpartition("Exception encountered:")[2].strip()
     lines = text.splitlines() or [type(error).__name__]

@@ -4,6 +4,7 @@ import kdist
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from kdist.errors import UserError
 from kdist.layers import SyncBatchNormalization
 
@@ -237,3 +238,72 @@ def test_a_file_needs_a_strategy_and_has_to_be_one(strategies, tmp_path):
     assert not kdist.load_model(
         path, strategy=strategies[2], custom_objects={"Scale": Scale}, compile=False
     ).compiled
+
+
+def adapted(kind):
+    """A model with a layer that has learned from data, and inputs."""
+    layers = keras.layers
+    words = np.array([["a c"], ["d"], ["x"]])
+    make_layer, examples, inputs = {
+        "normalization": (layers.Normalization, X, X),
+        "discretization": (lambda: layers.Discretization(num_bins=4), X, X),
+        "numbers": (layers.IntegerLookup, np.arange(5, 9), np.array([[6], [8], [9]])),
+        "text": (lambda: layers.TextVectorization(output_mode="tf_idf"), ["a b", "c d a"], words),
+        "given": (lambda: layers.StringLookup(vocabulary=["d"]), None, words),
+    }[kind]
+    layer = make_layer()
+    if examples is not None:
+        layer.adapt(examples)
+    kinds = {"f": "float64", "i": "int64", "U": "string"}
+    entry = keras.Input(inputs.shape[1:], dtype=kinds[inputs.dtype.kind])
+    return keras.Sequential([entry, layer]), tf.constant(inputs)
+
+
+@pytest.mark.parametrize("kind", ["normalization", "discretization", "numbers", "text", "given"])
+def test_what_layers_were_adapted_to_is_kept(strategies, kind):
+    model, inputs = adapted(kind)
+    made = strategies[2].build(model)
+    np.testing.assert_allclose(made(inputs), model(inputs), rtol=1e-6)
+    assert np.ptp(model(inputs)) > 0
+
+
+def test_a_layer_that_is_not_adapted_yet_stays_so(strategies):
+    model = keras.Sequential([keras.Input((1,), dtype="int64"), keras.layers.IntegerLookup()])
+    made = strategies[2].build(model)
+    made.layers[0].adapt(np.arange(5, 9))
+    np.testing.assert_array_equal(made(np.array([[5], [7], [9]]))[-1], [0])
+
+
+@pytest.fixture
+def half():
+    """A model that is trained with scaled losses, where the policy is another now."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_float16")
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
+    optimizer = keras.optimizers.Adam(0.01, use_ema=True, gradient_accumulation_steps=2)
+    model.compile(optimizer, "mse")
+    keras.config.set_dtype_policy(before)
+    fit(model, epochs=1)
+    yield model
+    keras.config.set_dtype_policy(before)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+def test_scaled_losses_are_kept_whatever_the_policy_is_now(strategies, half, policy):
+    keras.config.set_dtype_policy(policy)
+    made = strategies[2].build(half)
+    assert keras.config.dtype_policy().name == policy
+    assert type(made.optimizer) is type(half.optimizer) is keras.optimizers.LossScaleOptimizer
+    for got, wanted in zip(values(made), values(half), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_no_state_of_an_optimizer_is_lost_silently(strategies, half, tmp_path):
+    path = tmp_path / "half.keras"
+    half.save(path)
+    with pytest.raises(UserError, match="optimizer's state in .* does not fit .*dtype_policy"):
+        kdist.load_model(path, strategy=strategies[2])
+    keras.config.set_dtype_policy("mixed_float16")
+    made = kdist.load_model(path, strategy=strategies[2])
+    for got, wanted in zip(values(made), values(half), strict=True):
+        np.testing.assert_array_equal(got, wanted)
