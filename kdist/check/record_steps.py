@@ -34,6 +34,7 @@ class RecordSteps(keras.callbacks.Callback):
         """Record the initial weights."""
         del logs
         if self._start is not None:
+            _upstream.build_for_fit(self.model)  # without a strategy the first step would do it
             self._start(self.model)
         self._record.layers = layers_of(self.model)
         self._record.add(0, "initial weights", named_values(self.model))
@@ -47,6 +48,8 @@ class RecordSteps(keras.callbacks.Callback):
         """Record what the step has changed."""
         self.step = self._epoch * self._steps + batch + 1
         record, step = self._record, self.step
+        if step == 1:
+            record.layers = layers_of(self.model)  # with those that this step has built
         logs = {name: value for name, value in (logs or {}).items() if _is_number(value)}
         losses = {name: value for name, value in logs.items() if _is_loss(name)}
         record.add(step, "loss", losses)

@@ -31,6 +31,19 @@ def before_norm():
     return compiled(behind_hidden(layers.BatchNormalization()), keras.optimizers.Adam(0.01))
 
 
+class Unbuilt(keras.Model):
+    """Weights that stock Keras makes in the first step, those of the second layer before."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden = layers.Dense(4, "tanh")
+        self.classes = layers.Dense(CLASSES, "softmax")
+        self.classes.build((None, 4))
+
+    def call(self, x):
+        return self.classes(self.hidden(x))
+
+
 def masked():
     inputs = keras.Input((4, 2))
     x = layers.LSTM(4)(layers.Masking()(inputs))
@@ -137,6 +150,9 @@ GOOD = {
         build=normalized_with_dropout,
         data=lambda: ((X, Y), (X[:8], Y[:8])),
         options={"replicas": (3,), "stock": True},
+    ),
+    "weights made in the first step": Good(
+        build=lambda: compiled(Unbuilt()), data=(X, Y), options={"stock": True}
     ),
     "masks": Good(build=masked, data=sequences),
     "step of its own": Good(
