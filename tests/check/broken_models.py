@@ -94,6 +94,15 @@ class CountedCalls(layers.Layer):
         return x * (1 + self.calls)
 
 
+class FadingNoise(CountedCalls):
+    """A fraction of a counter, which no trace can tell from a drawn number."""
+
+    def call(self, x, training=False):
+        if training:
+            self.calls += 1
+        return x * (1 + 1 / (2 + self.calls))
+
+
 class PythonFunction(layers.Layer):
     def __init__(self):
         super().__init__()
@@ -370,6 +379,9 @@ BROKEN = {
     "stateful draws": Broken(**of_layer(StatefulNoise), cause="stateful_draws", line="tf.random"),
     "python draws": Broken(**of_layer(PythonNoise), cause="python_draws", line="random.uniform"),
     "counter": Broken(**of_layer(CountedCalls), cause="python_attribute", line="self.calls"),
+    "fraction of a counter": Broken(
+        **of_layer(FadingNoise), cause="python_draws", line="self.calls"
+    ),
     "numpy function": Broken(
         **of_layer(PythonFunction), cause="python_function", line="numpy_function"
     ),

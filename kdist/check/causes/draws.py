@@ -7,6 +7,10 @@ from ..step_graph import differing_constants, rows_of_draws
 from .build import draws_unseeded
 
 _KERAS = "keras.random.* with seed=keras.random.SeedGenerator(...)"
+_IN_VARIABLE = (
+    "; keep what changes in a variable, self.add_weight(shape=(), trainable=False), and change it"
+    " with assign"
+)
 
 
 def draws_without_seed(evidence: Evidence) -> Finding | None:
@@ -61,12 +65,16 @@ def python_while_tracing(evidence: Evidence) -> list[Finding]:
     return [
         Finding(
             name="python_draws",
-            text="Python or NumPy draws this number when the step is traced, once for each"
+            text="this number is drawn by Python or NumPy, or comes from a Python attribute that"
+            " changes, when the step is traced, once for each replica: every replica computes with"
+            " another number, and keeps it for good"
+            if not one.drew
+            else "Python or NumPy draws this number when the step is traced, once for each"
             " replica: every replica computes with another number, and keeps it for good",
             shown_by="two traces of the same step have different constants"
             if constants
             else "tracing the step drew from Python's or NumPy's random numbers",
-            fix=f"draw with {_KERAS}",
+            fix=f"draw with {_KERAS}" + _IN_VARIABLE * (not one.drew),
             line=line,
         )
         for line in lines

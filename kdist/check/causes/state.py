@@ -10,6 +10,7 @@ from ..evidence import Evidence
 from ..finding import Finding
 from ..source_lines import line_of_definition, line_of_operation
 from ..step_graph import differing_constants
+from .draws import python_while_tracing
 from .optimizers import counting_line
 
 
@@ -20,10 +21,12 @@ def python_attribute(evidence: Evidence) -> list[Finding]:
     one, other = evidence.traces
     if one.drew or counting_line(evidence):
         return []
+    # Fractions may be drawn instead.
+    known = {finding.line for finding in python_while_tracing(evidence)}
     found: list[Finding] = []
     for operation in differing_constants(one, other):
         line = line_of_operation(operation)
-        if line and not any(finding.line == line for finding in found):
+        if line and line not in known and not any(finding.line == line for finding in found):
             found.append(
                 Finding(
                     name="python_attribute",
