@@ -163,6 +163,10 @@ def _as_arrays(data: Any) -> Any:
     def convert(leaf: Any) -> Any:
         array = leaf.numpy() if isinstance(leaf, tf.Tensor) else np.asarray(leaf)
         if array.dtype == object or not array.ndim:
+            if isinstance(leaf, tf.Tensor) and not array.ndim:
+                raise UserError(
+                    "the dataset gives single samples: add .batch(8), as fit expects batches"
+                )
             raise UserError(
                 f"the data have a {type(leaf).__name__} that is no array of samples: check takes"
                 " dense arrays and tensors, with the samples along the first axis"

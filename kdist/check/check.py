@@ -238,7 +238,8 @@ def notes_on(record: Record, batches: Batches) -> list[str]:
 
     notes = []
     if batches.last == batches.batch_size:
-        notes.append("no batch was uneven, as the data have batches of a fixed size")
+        why = "the data have batches of a fixed size" if batches.is_fixed else "there are too few"
+        notes.append(f"no batch was uneven, as {why}" + " samples" * (not batches.is_fixed))
     losses = [v for item, v in record.values.items() if item.kind == "loss"]
     if any(not np.all(np.isfinite(value)) for value in losses):
         notes.append(

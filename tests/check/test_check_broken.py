@@ -2,7 +2,8 @@
 
 import keras
 import pytest
-from broken_models import BROKEN, behind_hidden, compiled, data
+import tensorflow as tf
+from broken_models import BROKEN, X, Y, behind_hidden, compiled, data
 from kdist import check_model, gather
 from kdist.check.check import Check
 from kdist.check.options import CheckOptions
@@ -45,8 +46,13 @@ def test_the_fix_makes_the_model_equal():
         (keras.Sequential, data, "not compiled"),
         (lambda: None, data, "received|returned NoneType"),
         (lambda: compiled(behind_hidden()), lambda: 1 / 0, "division"),
+        (
+            lambda: compiled(behind_hidden()),
+            lambda: tf.data.Dataset.from_tensor_slices((X, Y)),
+            r"add \.batch",
+        ),
     ],
-    ids=["not compiled", "no model", "data"],
+    ids=["not compiled", "no model", "data", "not in batches"],
 )
 def test_what_does_not_train_on_one_replica_is_an_error(build, given, message):
     with pytest.raises((UserError, ZeroDivisionError), match=message):
@@ -56,3 +62,12 @@ def test_what_does_not_train_on_one_replica_is_an_error(build, given, message):
 def test_a_model_in_place_of_its_function_is_refused():
     with pytest.raises(UserError, match="without calling it"):
         check_model(compiled(behind_hidden()), data)
+
+
+def test_too_few_samples_for_an_uneven_batch_are_noted():
+    def build():
+        return compiled(behind_hidden())
+
+    result = check_model(build, (X[:2], Y[:2]), replicas=(2,), steps=2, stock=False)
+    assert result.equal
+    assert result.notes == ["no batch was uneven, as there are too few samples"]
