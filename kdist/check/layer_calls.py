@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import _upstream
+from ..distribute.gathering import gathering_by
 from .source_lines import line_of_definition, line_of_operation
 
 _REDUCTIONS = ("Mean", "Sum", "Max", "Min", "Prod", "All", "Any", "L2Loss", "ArgMax", "ArgMin")
@@ -121,12 +122,19 @@ def _is_synchronized(layer: keras.layers.Layer) -> bool:
 def _gap_of_halves(call: LayerCall, rows: int) -> float:
     """By how much the rows of the first half differ from the same rows of the whole batch."""
     half = rows // 2
+    gathered: list[Any] = []
+
+    def keep(values: Any) -> Any:
+        gathered.append(values)
+        return values
+
     try:
-        whole, again, part = (
-            _rows_of(_run(call, rows), rows, half),
-            _rows_of(_run(call, rows), rows, half),
-            _rows_of(_run(call, half, of=rows), half, half),
-        )
+        with gathering_by(keep):
+            whole = _rows_of(_run(call, rows), rows, half)
+        again = _rows_of(_run(call, rows), rows, half)
+        # What the layer gathers has the rows of the whole batch, as on a replica.
+        with gathering_by(lambda _: gathered.pop(0)):
+            part = _rows_of(_run(call, half, of=rows), half, half)
     except Exception:  # a layer of the user's that takes batches of one size only
         return 0.0
     if _gap(whole, again) > 0:
@@ -176,11 +184,16 @@ def _mixing_line(call: LayerCall, rows: int) -> str:
         args, options = keras.tree.pack_sequence_as((call.args, call.options), given)
         return call.layer.call(*args, **options)
 
+    def double(values: Any) -> Any:
+        return keras.tree.map_structure(lambda leaf: tf.concat([leaf, leaf], 0), values)
+
     try:
-        graph = tf.function(compute).get_concrete_function(*(leaves[i] for i in places)).graph
+        # What is gathered has other rows than the batch, and is not what mixes.
+        with gathering_by(double):
+            step = tf.function(compute).get_concrete_function(*(leaves[i] for i in places))
     except Exception:  # what runs eagerly need not run in a graph
         return definition
-    for operation in graph.get_operations():
+    for operation in step.graph.get_operations():
         if operation.type in _REDUCTIONS and _reduces_rows(operation, rows):
             line = line_of_operation(operation)
             if line:

@@ -256,6 +256,27 @@ class Largest(keras.metrics.Metric):
         return self.largest
 
 
+class LatestByLargest(Largest):
+    """The mean of the latest batch, which is not the largest of the replicas'."""
+
+    def update_state(self, y, predictions, sample_weight=None):
+        self.largest.assign(ops.mean(predictions[:, 0]))
+
+    def merge_replicas(self, variable, values):
+        return ops.max(values, axis=0)
+
+
+class CenteredByAll(layers.Layer):
+    def call(self, x):
+        return x - ops.mean(kdist.gather(x), axis=0)
+
+
+class ScaledByOwn(layers.Layer):
+    def call(self, x):
+        centered = x - ops.mean(kdist.gather(x), axis=0)
+        return centered / ops.std(x, axis=0)
+
+
 class PythonMomentum(keras.optimizers.SGD):
     """Keeps its velocities in a dictionary, by the variable's shape."""
 
@@ -419,6 +440,14 @@ BROKEN = {
         build=lambda: compiled(behind_hidden(), metrics=[Largest()]),
         cause="metric_state",
         line="class Largest(",
+    ),
+    "metric that merges wrongly": Broken(
+        build=lambda: compiled(behind_hidden(CenteredByAll()), metrics=[LatestByLargest()]),
+        cause="metric_state",
+        line="class LatestByLargest(",
+    ),
+    "one of two reductions gathered": Broken(
+        **of_layer(ScaledByOwn), cause="mixing_layer", line="ops.std"
     ),
     "optimizer in Python": Broken(
         build=lambda: compiled(behind_hidden(), PythonMomentum(0.1)),

@@ -3,12 +3,11 @@
 import keras
 import pytest
 import tensorflow as tf
-from broken_models import BROKEN, X, Y, behind_hidden, compiled, data
-from kdist import check_model, gather
+from broken_models import BROKEN, CenteredByAll, X, Y, behind_hidden, compiled, data
+from kdist import check_model
 from kdist.check.check import Check
 from kdist.check.options import CheckOptions
 from kdist.errors import UserError
-from keras import layers, ops
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 
@@ -26,11 +25,6 @@ def test_the_cause_is_named_with_its_line(name):
     assert {cause.name for cause in result.causes} == {broken.cause}, result
     assert any(broken.line in cause.line for cause in result.causes), result
     keras.backend.clear_session()
-
-
-class CenteredByAll(layers.Layer):
-    def call(self, x):
-        return x - ops.mean(gather(x), axis=0)
 
 
 def test_the_fix_makes_the_model_equal():

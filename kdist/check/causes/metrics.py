@@ -20,25 +20,35 @@ def metric_state(evidence: Evidence) -> list[Finding]:
     found = []
     for metric in _metrics(model.metrics):
         is_users = line_of_definition(type(metric))
-        if metric.name not in wrong or not is_users or hasattr(metric, "merge_replicas"):
+        if metric.name not in wrong or not is_users:
             continue
+        merges = hasattr(metric, "merge_replicas")
         adds_up = _adds_up(evidence, metric)
-        if adds_up:
+        if adds_up or (merges and _forward_differs(evidence)):
             continue
         found.append(
             Finding(
                 name="metric_state",
-                text=f"the state of the metric {metric.name} is no sum over the samples, so the"
+                text=f"merge_replicas of the metric {metric.name} does not make the state for all"
+                " samples from those of the replicas"
+                if merges
+                else f"the state of the metric {metric.name} is no sum over the samples, so the"
                 " states of the replicas do not add up to it",
                 shown_by="its states for two halves of a batch do not add up to that for the whole"
-                if adds_up is False
+                if adds_up is False and not merges
                 else "only what it computes differs",
-                fix="give it a method merge_replicas(self, variable, values), such as return"
-                " keras.ops.max(values, axis=0), or its variables an aggregation",
+                fix="keep sums over the samples in its variables, such as a total and a count, and"
+                " divide them in result(); only for a largest or smallest value, give it a method"
+                " merge_replicas(self, variable, values): return keras.ops.max(values, axis=0)",
                 line=is_users,
             )
         )
     return found
+
+
+def _forward_differs(evidence: Evidence) -> bool:
+    """Whether something else than metrics differs, which metrics would follow."""
+    return bool({d.kind for d in evidence.differences} - {"metric", "evaluate"})
 
 
 def _metrics(metrics: Any) -> list[keras.metrics.Metric]:
