@@ -107,14 +107,14 @@ def bench(
     elif model is not None:
         batch = step.pop("batch_size", None)
         _refuse(step, "does nothing with a model of yours: remove it")
-        benchmark = own_benchmark(model, own, batch)
+        benchmark = _own_benchmark(model, own, batch)
         print(bench_run.bench(rounds=rounds, output=output, own=benchmark))
     else:
         _refuse(step, "does nothing without --predict REPLICAS: add that, or remove it")
         print(bench_run.bench(quick=bool(quick), rounds=rounds, output=output))
 
 
-def own_benchmark(model: str, options: Mapping[str, Any], batch: int | None) -> Any:
+def _own_benchmark(model: str, options: Mapping[str, Any], batch: int | None) -> Any:
     """Return the benchmark of a user's model.
 
     Args:

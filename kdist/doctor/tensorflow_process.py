@@ -90,7 +90,6 @@ def _read_stages(
     process: "subprocess.Popen[str]", found: TensorFlowFacts, limits: Mapping[str, float]
 ) -> None:
     lines: queue.Queue[str] = queue.Queue()
-    assert process.stdout is not None  # noqa: S101 - it is a pipe
     threading.Thread(target=_pass_on, args=(process, lines), daemon=True).start()
     for stage in STAGES:
         try:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import UserError
-from ..user_model.functions import UserFunctions, load_functions
+from ..user_model.functions import UserFunctions, has_parameter, load_functions
 
 Function = str | Callable[..., Any]
 """A function, or `"FILE.py:FUNCTION"`."""
@@ -39,8 +39,8 @@ def as_functions(build: Function, data: Any) -> UserFunctions:
         files=tuple(dict.fromkeys([_file(build), _file(data)])),
         build=build,
         make_data=data,
-        takes_hp=_takes(build, "hp"),
-        takes_batch=_takes(data, "batch_size"),
+        takes_hp=has_parameter(build, "hp"),
+        takes_batch=has_parameter(data, "batch_size"),
     )
 
 
@@ -71,10 +71,3 @@ def _file(function: Callable[..., Any]) -> str:
         return inspect.getsourcefile(function) or "<unknown>"
     except TypeError:  # an object that can be called, or one written in C
         return "<unknown>"
-
-
-def _takes(function: Callable[..., Any], parameter: str) -> bool:
-    try:
-        return parameter in inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False

@@ -129,11 +129,11 @@ def load_functions(name: str, data: str, *, needs_hp: bool = False) -> UserFunct
             f"{data_path} has no function {data_function}(): write one that returns (x, y),"
             " (x_val, y_val), or name it with --data"
         )
-    takes_hp = _takes(build, "hp") and (needs_hp or not _takes(build) or _has(build, "hp"))
+    takes_hp = _takes(build, "hp") and (needs_hp or not _takes(build) or has_parameter(build, "hp"))
     if not takes_hp and (needs_hp or not _takes(build)):
         arguments = "one argument" if needs_hp else "no argument or one"
         raise UserError(f"{path}: {function} has to take {arguments}, as in def {function}(hp):")
-    takes_batch = _has(make_data, "batch_size") and _takes(make_data, batch_size=1)
+    takes_batch = has_parameter(make_data, "batch_size") and _takes(make_data, batch_size=1)
     if not takes_batch and not _takes(make_data):
         raise UserError(
             f"{data_path}: {data_function} has to take no argument, as in def {data_function}():,"
@@ -184,7 +184,8 @@ def _takes(function: Callable[..., Any], *arguments: Any, **named: Any) -> bool:
     return True
 
 
-def _has(function: Callable[..., Any], parameter: str) -> bool:
+def has_parameter(function: Callable[..., Any], parameter: str) -> bool:
+    """Whether a function has a parameter of this name, as far as Python can tell."""
     try:
         return parameter in inspect.signature(function).parameters
     except (TypeError, ValueError):
