@@ -91,9 +91,10 @@ def _run_all(run: Callable[..., dict[str, Any]], *, quick: bool) -> None:
             run(benchmark, SWEEP_ROUNDS)
         for benchmark in (*network_benchmarks(), *inference_benchmarks()):
             run(benchmark, FEW_ROUNDS)
-        start, first_fit = first_steps()
+        start, *slow = first_steps()
         run(start, START_ROUNDS)
-        run(first_fit, 1)  # TensorFlow takes over a minute to trace stock Keras's
+        for benchmark in slow:
+            run(benchmark, 1)  # TensorFlow traces stock Keras's for minutes
 
 
 def _check_any(outcomes: dict[str, Any]) -> None:

@@ -1,12 +1,14 @@
-"""Cifar10Net compared with the same network with `tf.nn.local_response_normalization`.
+"""Cifar10Net compared with `tf.nn.local_response_normalization` in it, and with PyTorch.
 
-    python benchmarks/local_response_normalization.py     # batch 128: about two minutes
+    pip install '.[peers]'                      # for PyTorch; without it, that row is left out
+    python benchmarks/cifar10_net.py            # batch 128: about three minutes
 
-Training steps of the two networks are timed in turn in one process, A B B A …. They have the same
-weights; the loss of both on the same batch is printed, too.
+Training steps of the networks are timed in turn in one process, A B C C B A …. They have the same
+weights; the loss of each on the same batch is printed, too.
 """
 
 import argparse
+import importlib.util
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -66,10 +68,22 @@ models["tf.nn"].set_weights(models["kdist"].get_weights())
 for name, model in models.items():
     print(f"{name}: loss {model.evaluate(batch, verbose=0):.6f}")
 
-steps = {name: training_steps.steps(model, batch, args.steps) for name, model in models.items()}
-interleaved.rounds(steps, 2)  # traces them
-times = interleaved.rounds(steps, args.rounds)
+candidates = {
+    name: training_steps.steps(model, batch, args.steps) for name, model in models.items()
+}
+if importlib.util.find_spec("torch"):
+    import cifar10_net_torch
+
+    candidates["PyTorch"] = cifar10_net_torch.steps(
+        models["kdist"].get_weights(), images, labels, args.steps
+    )
+else:
+    print("PyTorch is not installed")
+
+interleaved.rounds(candidates, 2)  # traces them
+times = interleaved.rounds(candidates, args.rounds)
 for name, seconds in times.items():
     print(f"{name}: {args.steps * args.batch / min(seconds):,.0f} images/s in the fastest round")
-ratio = interleaved.ratio(times, "kdist", "tf.nn")
-print(f"Cifar10Net with kdist's layer : with tf.nn's = {ratio}, median (min to max)")
+for name in [name for name in times if name != "kdist"]:
+    ratio = interleaved.ratio(times, "kdist", name)
+    print(f"Cifar10Net with kdist's layer : {name} = {ratio}, median (min to max)")
