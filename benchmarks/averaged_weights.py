@@ -66,9 +66,9 @@ rows = []
 class EvaluateBoth(keras.callbacks.Callback):
     """Evaluates the weights, then their average."""
 
-    def on_epoch_end(self, epoch, logs=None):  # noqa: ARG002 - the name is Keras's
+    def on_epoch_end(self, epoch, logs=None):
         """Add a row for each, and print a line."""
-        step = int(self.model.optimizer.iterations)
+        step = (epoch + 1) * args.every
         for weights, callbacks in (
             ("raw", []),
             ("averaged", [keras.callbacks.SwapEMAWeights()]),

@@ -119,3 +119,41 @@ def test_the_first_step_of_a_process_is_traced_once():
     traced.clear()
     model.fit(np.ones((8, 1)), np.ones((8, 1)), batch_size=4, verbose=0)
     assert len(traced) == 1 + 2  # Keras's symbolic build, and each replica
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_scalar_variables_are_numbers_as_without_a_strategy(replicas):
+    model = kdist.MirroredStrategy(replicas=replicas).build(small_model)
+    optimizer = keras.optimizers.SGD(0.5)
+    model.compile(optimizer, "sparse_categorical_crossentropy")
+    seen = []
+    ask = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: seen.append(
+            (int(optimizer.iterations), float(optimizer.learning_rate))
+        )
+    )
+    model.fit(np.ones((5, 6)), np.ones(5), batch_size=2, verbose=0, callbacks=[ask])
+    assert seen == [(1, 0.5), (2, 0.5), (3, 0.5)]
+    with pytest.raises(TypeError, match="Only scalar arrays"):
+        float(model.weights[0])
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_compiled_loop_of_ones_own_is_told_to_run_on_the_replicas(replicas):
+    model = kdist.MirroredStrategy(replicas=replicas).build(small_model)
+    optimizer = keras.optimizers.SGD(0.5)
+
+    @tf.function(autograph=False)  # which would wrap the error
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = keras.ops.sum(model(x, training=True))
+        optimizer.apply_gradients(
+            zip(
+                tape.gradient(loss, model.trainable_variables),
+                model.trainable_variables,
+                strict=True,
+            )
+        )
+
+    with pytest.raises(UserError, match="make it the train_step of the model"):
+        step(tf.ones((4, 6)))

@@ -401,9 +401,9 @@ def positions(tokens: bool = True) -> keras.Model:
     return keras.Model(inputs, models.classes()(layers.GlobalAveragePooling1D()(x)))
 
 
-def stateful() -> keras.Model:
+def stateful(dropout: float = 0.2) -> keras.Model:
     inputs = keras.Input(batch_shape=(8, 4, 2))
-    x = layers.LSTM(4, stateful=True, dropout=0.2)(inputs)
+    x = layers.LSTM(4, stateful=True, dropout=dropout)(inputs)
     return keras.Model(inputs, models.classes()(x))
 
 
@@ -521,6 +521,9 @@ CASES: dict[str, Case] = {
         )
     ),
     "stateful_rnn": Case(model=stateful, data=samples.series, feed=samples.dropping_dataset),
+    "stateful_rnn_without_dropout": Case(
+        model=lambda: stateful(0.0), data=samples.series, feed=samples.dropping_dataset
+    ),
     "averaged_over_samples_loss": uneven(
         plain, compile=lambda: {"loss": lambda y, p: np.float64(1) * ops.mean(squared_errors(y, p))}
     ),

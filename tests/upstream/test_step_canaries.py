@@ -187,3 +187,11 @@ def test_a_stateful_layer_crashes(stock):
     x, y = np.ones((4, 3, 2)), np.ones((4, 1))
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):
         model.fit(x, y, batch_size=4, verbose=0)
+
+
+def test_a_scalar_variable_is_no_number(stock):
+    with stock.scope():
+        variable = keras.Variable(1.0)
+    for number in (float, int):
+        with pytest.raises(TypeError, match="MirroredVariable"):
+            number(variable)

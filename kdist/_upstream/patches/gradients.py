@@ -10,9 +10,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
+from tensorflow.python.distribute import values
 
+from ...errors import UserError
 from ..active_batch import ActiveBatch, active_batch, check_no_inner_graph
-from ..hooks import replica_hooks
+from ..hooks import StrategyHooks, replica_hooks
 from ..internals import distribute, set_strategy
 from ..patching import TENSORFLOW, Patch
 from ..replica_local_variables import flatten_optimizers, replica_local_variables
@@ -63,6 +65,7 @@ def _apply(
     Also on a single replica if the optimizer uses `tf.cond`, which must not contain a merge call.
     """
     if replica_hooks() is None:
+        _check_loop(trainable_variables)
         return original(optimizer, grads, trainable_variables)
     batch = _custom_step_batch()
     if batch is None and not _needs_local_variables(optimizer):
@@ -74,6 +77,25 @@ def _apply(
             _build(optimizer, variables)
     with replica_local_variables(optimizer, variables):
         return original(optimizer, grads, variables)
+
+
+def _check_loop(variables: Any) -> None:
+    """Refuse a training loop of the user's that TensorFlow would refuse in words of its own.
+
+    Raises:
+        UserError: It updates the variables of several devices in a graph, where none can be read.
+    """
+    if tf.executing_eagerly():
+        return
+    for value in (getattr(variable, "value", None) for variable in variables or ()):
+        if isinstance(value, values.DistributedVariable) and isinstance(
+            value.distribute_strategy, StrategyHooks
+        ):
+            raise UserError(
+                "an optimizer is applied in a tf.function of your own, which runs on no replica of"
+                " the model's strategy: make it the train_step of the model and call fit, which"
+                " trains on all replicas, or call it by strategy.run"
+            )
 
 
 def _needs_local_variables(optimizer: Any) -> bool:

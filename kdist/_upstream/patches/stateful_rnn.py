@@ -32,7 +32,10 @@ def _call(
     states = layer.states
     if initial_state is None:
         initial_state = keras.tree.map_structure(
-            lambda state: tf.convert_to_tensor(state)[batch.first_row :][: batch.rows], states
+            lambda state: _erase_batch_size(
+                tf.convert_to_tensor(state)[batch.first_row :][: batch.rows]
+            ),
+            states,
         )
     local = keras.tree.map_structure(lambda _: _LocalState(), states)
     vars(layer)["states"] = local  # not `setattr`, which would track it
@@ -47,7 +50,10 @@ def _call(
 
 
 def _erase_batch_size(rows: Any) -> Any:
-    """Make the batch size unknown: the layer was built for the global batch, and checks it."""
+    """Make the batch size unknown: the layer was built for the global batch, and checks it.
+
+    That of the sequences and of the states alike, as the loop over the steps compares them.
+    """
     if tf.executing_eagerly():
         return rows
     return tf.compat.v1.placeholder_with_default(rows, [None, *rows.shape[1:]])

@@ -1,13 +1,15 @@
-"""Patch assignments to variables in a step, to keep the replicas' copies equal."""
+"""Patch variables: what a step writes to them is equal on all replicas, scalars become numbers."""
 
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 from keras.src.backend.common import global_state
+from keras.src.backend.common.variables import Variable
 from tensorflow.python.distribute import values
 
 from ..active_batch import active_batch
+from ..hooks import StrategyHooks
 from ..patching import TENSORFLOW, Patch
 from .metrics import is_updating_metric
 
@@ -29,6 +31,18 @@ def _write(
     return original(variable, update, value, **options)
 
 
+def _to_number(original: Callable[..., Any], variable: Any) -> Any:
+    """Read the first replica's copy: all are equal."""
+    value = variable.value
+    if (
+        variable.ndim == 0
+        and isinstance(value, values.DistributedVariable)
+        and isinstance(value.distribute_strategy, StrategyHooks)
+    ):
+        return value.numpy().item()
+    return original(variable)
+
+
 PATCHES = (
     Patch(
         owner=values,
@@ -38,5 +52,20 @@ PATCHES = (
         " copies differ, and only the first is saved.",
         canary="test_replicas_write_different_layer_states",
         seen_in=TENSORFLOW,
+    ),
+    Patch(
+        owner=Variable,
+        name="__float__",
+        replacement=lambda original, variable: float(_to_number(original, variable)),
+        why="Raises a TypeError for a variable that every replica has a copy of, such as in"
+        " `float(optimizer.learning_rate)`.",
+        canary="test_a_scalar_variable_is_no_number",
+    ),
+    Patch(
+        owner=Variable,
+        name="__int__",
+        replacement=lambda original, variable: int(_to_number(original, variable)),
+        why="The same, such as in `int(optimizer.iterations)`.",
+        canary="test_a_scalar_variable_is_no_number",
     ),
 )
