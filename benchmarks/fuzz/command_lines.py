@@ -136,7 +136,8 @@ def find(draw: st.DrawFn) -> Case:
 def launch(draw: st.DrawFn) -> Case:
     """`kdist launch`."""
     options = draw(plain_options(LAUNCH))
-    program = draw(st.sampled_from([["mine.py"], ["-m", "mine"], ["-m"], []]))
+    own = [["-m", "kdist", "sweep", "throughput"], ["-m", "kdist", "tune"]]
+    program = draw(st.sampled_from([["mine.py"], ["-m", "mine"], ["-m"], [], *own]))
     odd = draw(ODD_PATHS.map(lambda path: [path]) | st.just(program))
     return Case(["launch", *options, *odd, *draw(plain_options(LAUNCH))], {"mine.py": b"pass\n"})
 
@@ -162,6 +163,7 @@ def tune(draw: st.DrawFn) -> Case:
         *draw(_OWN_MODELS),
         *draw(setting_options(_SEARCH)),
         *draw(setting_options(FIELDS, most=1)),
+        *draw(plain_options({"--workers": ODD_NUMBERS}, most=1)),
     ]
     case = draw(with_file(arguments, "--space", spaces()))
     if draw(st.booleans()):

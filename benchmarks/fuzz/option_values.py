@@ -21,7 +21,13 @@ LAUNCH = {
     "--start-timeout": ODD_NUMBERS,
     "--log-dir": ODD_PATHS,
 }
-SWEEP = {"--output": ODD_PATHS, "--fresh": None, "--retry-failed": None, "--rounds": ODD_NUMBERS}
+SWEEP = {
+    "--output": ODD_PATHS,
+    "--fresh": None,
+    "--retry-failed": None,
+    "--rounds": ODD_NUMBERS,
+    "--workers": LISTS,
+}
 SWEEPS: dict[str, Mapping[str, Any]] = {
     "throughput": {"--batch-sizes": LISTS, "--replicas": LISTS, "--epochs": ODD_NUMBERS},
     "accuracy": {

@@ -34,7 +34,8 @@ def scaling_figures(ident: str, name: str, summary: Mapping[str, Any]) -> Figure
         series=list(dict.fromkeys(names)),
         log=False,
     )
-    data = _speeds(ident, axis, names, summary) | _steps(ident, points)
+    split = [one for one in points if one["compute_seconds"] is not None]
+    data = _speeds(ident, axis, names, summary) | _steps(ident, split)
     medians = data[f"{ident}-medians"]
     efficiency, speed = (
         series_chart(
@@ -62,9 +63,9 @@ def scaling_figures(ident: str, name: str, summary: Mapping[str, Any]) -> Figure
         variants=[
             Variant(label="Efficiency", chart=efficiency),
             Variant(label="Images per second", chart=speed),
-            Variant(label="Time of a step", chart=_step_chart(ident, points)),
+            *([Variant(label="Time of a step", chart=_step_chart(ident, split))] if split else []),
         ],
-        columns=3,
+        columns=3 if split else 2,
     )
     return [figure], data
 

@@ -8,6 +8,8 @@ from cyclopts import Parameter
 from ..errors import UserError
 from ..launch.options import AUTO, LaunchOptions
 from .integers import parse_integer
+from .last_resort import DEBUG, take_debug
+from .launched import command_with_workers, starts_workers_itself
 
 _DEFAULT = LaunchOptions()
 _FLAGS = ("--slurm", "--test", "--help", "-h")
@@ -85,22 +87,25 @@ def launch(
             f"received --test and the program {program[0]}: remove one of them; options of the"
             " program stand after it"
         )
-    return run(
-        _TEST if test else program,
-        LaunchOptions(
-            workers=_count(workers),
-            machines=tuple(name.strip() for name in machines.split(",")) if machines else (),
-            machine_rank=machine_rank,
-            slurm=slurm,
-            port=port,
-            max_restarts=max_restarts,
-            grace=grace,
-            log_dir=log_dir,
-            heartbeat_seconds=heartbeat_seconds,
-            hang_seconds=hang_seconds,
-            start_timeout=start_timeout,
-        ),
+    options = LaunchOptions(
+        workers=_count(workers),
+        machines=tuple(name.strip() for name in machines.split(",")) if machines else (),
+        machine_rank=machine_rank,
+        slurm=slurm,
+        port=port,
+        max_restarts=max_restarts,
+        grace=grace,
+        log_dir=log_dir,
+        heartbeat_seconds=heartbeat_seconds,
+        hang_seconds=hang_seconds,
+        start_timeout=start_timeout,
     )
+    if starts_workers_itself(program):
+        from .app import app
+
+        arguments = command_with_workers(program, options)
+        return app(arguments, exit_on_error=False, print_error=False) or 0
+    return run(_TEST if test else program, options)
 
 
 def keep_program(arguments: Sequence[str]) -> list[str]:
@@ -119,7 +124,12 @@ def keep_program(arguments: Sequence[str]) -> list[str]:
         index += 1 if "=" in option or option in _FLAGS else 2
     if arguments[index : index + 1] in ([], ["-h"]):
         return list(arguments)
-    return [*arguments[:index], "--", *arguments[index:]]
+    program = list(arguments[index:])
+    if not starts_workers_itself(program):
+        return [*arguments[:index], "--", *program]
+    # It runs in this process.
+    program, debug = take_debug(program)
+    return [*arguments[:index], *([DEBUG] if debug else []), "--", *program]
 
 
 def _count(workers: str) -> int | Literal["auto"]:

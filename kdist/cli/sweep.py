@@ -64,11 +64,14 @@ class SweepOptions:
             `runs/sweep-<date>` by default.
         fresh: Start a new sweep, even if an unfinished one with these settings could resume.
         retry_failed: Run failed points again.
+        workers: Numbers of workers, separated by commas: processes of this machine that train each
+            point together.
     """
 
     output: str | None = None
     fresh: Annotated[bool, Parameter(negative=())] = False
     retry_failed: Annotated[bool, Parameter(negative=())] = False
+    workers: str = "1"
 
 
 _TIMED_OPTIONS = options_of(TrainConfig, without=_NOT_TIMED)
@@ -85,7 +88,7 @@ else:
 Sweep = Annotated[SweepOptions, Parameter(name="*", group=Group("Sweep", sort_key=-1))]
 Timed = Annotated[TimedOptions, Parameter(name="*")]
 BatchSizes = Annotated[str, Parameter(help="Training images per batch and replica.")]
-Replicas = Annotated[str, Parameter(help="Numbers of replicas, separated by commas.")]
+Replicas = Annotated[str, Parameter(help="Numbers of replicas of a worker, separated by commas.")]
 _MOST_ROUNDS = 1000  # each is a training of every setting
 _MOST_EPOCHS = 1_000_000  # as of `kdist train`
 Rounds = Annotated[
@@ -131,7 +134,12 @@ def throughput(
     from ..sweep.throughput import ThroughputSweep
 
     experiment = ThroughputSweep(
-        train=train, batch_sizes=batches, replicas=counts, epochs=epochs, rounds=rounds
+        train=train,
+        workers=parse_whole_numbers("--workers", sweep.workers),
+        batch_sizes=batches,
+        replicas=counts,
+        epochs=epochs,
+        rounds=rounds,
     )
     return _run(experiment, sweep)
 
@@ -183,6 +191,7 @@ def accuracy(
 
     experiment = AccuracySweep(
         train=train,
+        workers=parse_whole_numbers("--workers", sweep.workers),
         batch_sizes=batches,
         lr_rules=rules,
         replicas=counts,
@@ -199,7 +208,8 @@ def scaling(
     /,
     *,
     replicas: Annotated[
-        str | None, Parameter(help="Numbers of replicas; 1, 2, 4, ... every GPU by default.")
+        str | None,
+        Parameter(help="Numbers of replicas of a worker; 1, 2, 4, ... every GPU by default."),
     ] = None,
     batch_size: Annotated[
         int,
@@ -235,6 +245,7 @@ def scaling(
     from ..sweep.machine import replica_counts
     from ..sweep.scaling import MODES, ScalingSweep
 
+    workers = parse_whole_numbers("--workers", sweep.workers)
     chosen = parse_names("--modes", modes, MODES)
     if global_batch is not None and "strong" not in chosen:
         raise UserError(
@@ -245,8 +256,9 @@ def scaling(
     def experiment(counts: list[int]) -> ScalingSweep:
         return ScalingSweep(
             train=train,
+            workers=workers,
             batch_size=batch_size,
-            global_batch=global_batch or batch_size * max(counts),
+            global_batch=global_batch or batch_size * max(counts) * max(workers),
             replicas=counts,
             modes=chosen,
             epochs=epochs,
@@ -256,7 +268,7 @@ def scaling(
     if asked is not None:
         return _run(experiment(asked), sweep)
     check_experiment(experiment([1]))  # here: how many GPUs there are takes seconds to ask
-    return _run(lambda machine: experiment(replica_counts(machine)), sweep)
+    return _run(lambda machine: experiment(replica_counts(machine, workers)), sweep)
 
 
 def _train_settings(
@@ -284,4 +296,5 @@ def _train_settings(
 def _run(experiment: "ExperimentOrMaker", options: SweepOptions) -> int:
     from ..sweep.run import sweep
 
-    return sweep(experiment, **vars(options))
+    own = {name: value for name, value in vars(options).items() if name != "workers"}
+    return sweep(experiment, **own)

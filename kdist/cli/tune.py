@@ -1,15 +1,23 @@
 """`kdist tune`: parses and calls, no logic."""
 
-from typing import TYPE_CHECKING, Annotated
+import dataclasses
+import os
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
+from ..errors import UserError
+from ..launch.options import MOST_WORKERS
+from ..launch.shares import visible_gpus
 from ..signals import signal_of
 from ..training.config import TrainConfig
 from ..training.fields import field_names
 from ..training.recipes import read_settings
 from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel
+from ..tuning.pinning import trials_at_once
 from ..tuning.search import IDLE, Search, check_given
+from .integers import parse_integer
 from .options import ConfigFile, given, options_of, read_files
 
 _PLAIN = {"model", "space", "config"}
@@ -43,16 +51,29 @@ def tune(
     space: Annotated[
         str | None, Parameter(help="Search space, TOML or JSON; by default one for --network.")
     ] = None,
+    workers: Annotated[
+        int | None,
+        Parameter(
+            help="Trials at once, each on its share of the GPUs, or of the cores: sets --per-trial"
+            " and --devices.",
+            converter=parse_integer,
+            validator=Number(gte=1, lte=MOST_WORKERS),
+        ),
+    ] = None,
     config: ConfigFile = None,
     search: Annotated[SearchOptions, Parameter(name="*")] = _SEARCH,
     settings: Annotated[TrialOptions, Parameter(name="*")] = _TRIAL,
 ) -> int:
     """Search for good hyperparameters; the same command again resumes an interrupted search."""
+    trial = TrainConfig.from_dict(read_files(None, config) | given(settings))
+    options = given(search)
+    if workers is not None:
+        trial, options = _at_once(workers, trial, options)
     asked = Search(
         model=model,
         space=None if space is None else read_settings(space),
-        config=TrainConfig.from_dict(read_files(None, config) | given(settings)),
-        **given(search),
+        config=trial,
+        **options,
     )
     check_given(asked, given(settings))
     from ..tuning.run import tune as run
@@ -63,3 +84,20 @@ def tune(
         print("Interrupted: the same command resumes the search.")
         return 128 + signal_of(error)
     return 0
+
+
+def _at_once(
+    workers: int, trial: TrainConfig, options: dict[str, Any]
+) -> tuple[TrainConfig, dict[str, Any]]:
+    """The settings of trials and search with so many trials at once."""
+    twice = [name for name in ("per_trial", "devices") if name in options]
+    if twice:
+        name = twice[0].replace("_", "-")
+        raise UserError(
+            f"received --workers {workers} and --{name} {options[twice[0]]}: pass --workers, or"
+            " --per-trial and --devices"
+        )
+    if workers == 1:
+        return trial, options
+    more = trials_at_once(workers, replicas=trial.replicas, gpus=visible_gpus(os.environ))
+    return dataclasses.replace(trial, replicas=None), options | more

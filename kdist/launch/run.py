@@ -5,7 +5,7 @@ import queue
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,53 @@ from ..errors import UserError
 from .attempt import Outcome, exit_code, run_workers
 from .cluster import NOTES, check_port_is_free, worker_addresses, worker_environment
 from .machines import Machines, find_machines
-from .options import AUTO, LaunchOptions
+from .options import LaunchOptions
 from .passed_signals import passed_signals
-from .shares import Share, divide, visible_cores, visible_gpus
+from .shares import Share, count_workers, divide, visible_cores, visible_gpus
 from .worker import Worker
 from .worker_settings import variables
 
 _USAGE_ERROR = 2
 
 
-def launch(command: Sequence[str], options: LaunchOptions) -> int:
+def print_outcome(outcome: Outcome, then: str) -> None:
+    """Print which worker failed first, with its error.
+
+    Args:
+        outcome: How the workers ended.
+        then: What happens next, for the end of the line.
+    """
+    worker = outcome.failed
+    if worker is None:
+        return
+    code = worker.code or 0
+    how = (
+        f"was killed by {signal.Signals(-code).name}"
+        if code < 0
+        else f"ended with exit code {exit_code(worker)}"
+    )
+    if worker.is_stopped:
+        how = "stood still, stopped by a signal, and was killed"
+    by = f" after {outcome.signal.name}" if outcome.signal else ""
+    error = worker.output.last_error()
+    lines = [f"kdist launch: worker {worker.rank} {how}{by}, after {outcome.seconds:.1f} s{then}"]
+    if error and not outcome.signal:
+        lines = [f"kdist launch: the first error, of worker {worker.rank}:", error, *lines]
+    print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def launch(
+    command: Sequence[str],
+    options: LaunchOptions,
+    *,
+    report: Callable[[Outcome, str], None] = print_outcome,
+) -> int:
     """Run a Python program on several workers until it has ended on all.
 
     Args:
         command: A script, or `-m` and a module, and its arguments.
         options: How many workers, and where.
+        report: Called when all workers have ended, as `print_outcome`.
 
     Returns:
         The exit code of the worker that failed first, 0 if none did.
@@ -40,7 +72,7 @@ def launch(command: Sequence[str], options: LaunchOptions) -> int:
     program = _program(command)
     machines = find_machines(options, os.environ)
     gpus = visible_gpus(os.environ)
-    workers = (len(gpus) or 1) if options.workers == AUTO else options.workers
+    workers = count_workers(options.workers, gpus)
     shares = divide(workers=workers, gpus=gpus, cores=visible_cores())
     logs = None if options.log_dir is None else Path(options.log_dir)
     if logs is not None:
@@ -52,7 +84,7 @@ def launch(command: Sequence[str], options: LaunchOptions) -> int:
             starts = _starts(program, machines, shares, restarts, logs, shared)
             outcome = run_workers(starts, grace=options.grace, events=events)
             is_last = restarts == options.max_restarts or not _may_restart(outcome)
-            _report(
+            report(
                 outcome, "" if is_last else f"; restart {restarts + 1} of {options.max_restarts}"
             )
             if is_last:
@@ -105,23 +137,3 @@ def _starts(
             )
         )
     return starts
-
-
-def _report(outcome: Outcome, then: str) -> None:
-    worker = outcome.failed
-    if worker is None:
-        return
-    code = worker.code or 0
-    how = (
-        f"was killed by {signal.Signals(-code).name}"
-        if code < 0
-        else f"ended with exit code {exit_code(worker)}"
-    )
-    if worker.is_stopped:
-        how = "stood still, stopped by a signal, and was killed"
-    by = f" after {outcome.signal.name}" if outcome.signal else ""
-    error = worker.output.last_error()
-    lines = [f"kdist launch: worker {worker.rank} {how}{by}, after {outcome.seconds:.1f} s{then}"]
-    if error and not outcome.signal:
-        lines = [f"kdist launch: the first error, of worker {worker.rank}:", error, *lines]
-    print("\n".join(lines), file=sys.stderr, flush=True)

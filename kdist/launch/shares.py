@@ -4,8 +4,10 @@ import dataclasses
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from ..errors import UserError
+from .options import AUTO
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -54,6 +56,16 @@ def divide(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -> list[S
         )
         for worker in range(workers)
     ]
+
+
+def count_workers(asked: int | Literal["auto"], gpus: Sequence[str]) -> int:
+    """Return the number of workers: as many as asked for, or one for each GPU.
+
+    Args:
+        asked: `"auto"` is one without GPUs.
+        gpus: All of the machine's.
+    """
+    return (len(gpus) or 1) if asked == AUTO else asked
 
 
 def visible_gpus(environment: Mapping[str, str]) -> list[str]:

@@ -71,6 +71,7 @@ def _row(line: Mapping[str, str], number: int) -> Row:
     speed = values["images_per_sec"]
     return {
         **values,
+        "workers": None,
         "images_per_step": values["batch_size"] * values["replicas"],
         "images_per_sec_low": speed,
         "images_per_sec_high": speed,

@@ -12,6 +12,7 @@ from ..runs.run_record import finite
 from ..scaling import scale_learning_rate
 from .columns import Columns, is_number, is_text
 from .experiment import Experiment, Point, ResultsTable, common_settings
+from .placement import Placement, format_replicas, placements
 
 if TYPE_CHECKING:
     from ..charts.figure import Figures
@@ -25,9 +26,10 @@ class AccuracySweep(Experiment):
     Args:
         train: Settings of every run, as `TrainConfig` takes them; the target, patience, time budget
             and maximum of epochs are among them.
+        workers: Numbers of workers that train a point together.
         batch_sizes: Training images per batch and replica.
         lr_rules: How the learning rate follows the global batch.
-        replicas: Numbers of replicas.
+        replicas: Numbers of replicas, of each worker.
         base_lr: The learning rate for a global batch of `base_batch`.
         base_batch: Training images per global batch for which `base_lr` was chosen.
         seeds: How many runs of each setting, each with another seed.
@@ -62,18 +64,21 @@ class AccuracySweep(Experiment):
 
     def round(self, turn: int) -> list[Point]:
         """See `Experiment`."""
+        places = placements(self.workers, self.replicas)
         return [
-            self._point(batch, rule, replicas, turn)
-            for replicas in self.replicas
+            self._point(batch, rule, place, places, turn)
+            for place in places
             for rule in self.lr_rules
             for batch in self.batch_sizes
         ]
 
-    def _point(self, batch: int, rule: str, replicas: int, seed: int) -> Point:
-        axes: dict[str, Any] = {"batch_size": batch, "replicas": replicas, "seed": seed}
+    def _point(
+        self, batch: int, rule: str, place: Placement, places: Sequence[Placement], seed: int
+    ) -> Point:
+        global_batch = batch * place.total
         rate = scale_learning_rate(
             self.base_lr,
-            global_batch=batch * replicas,
+            global_batch=global_batch,
             reference_batch=self.base_batch,
             rule=rule,
             optimizer=self.train.get("optimizer", "sgd"),
@@ -81,14 +86,24 @@ class AccuracySweep(Experiment):
         config = {
             "noise_scale": True,
             "save_model": False,
-            **common_settings(self.train, self.replicas),
-            **axes,
+            **common_settings(self.train, places),
+            "batch_size": batch,
+            "replicas": place.replicas,
+            "seed": seed,
             "base_lr": rate,
             "lr_rule": "none",  # the rate is that of the global batch already
         }
-        axes |= {"lr_rule": rule, "learning_rate": rate, "global_batch": batch * replicas}
+        axes: dict[str, Any] = {
+            "batch_size": batch,
+            "replicas": place.total,
+            "workers": place.workers,
+            "seed": seed,
+            "lr_rule": rule,
+            "learning_rate": rate,
+            "global_batch": global_batch,
+        }
         return Point(
-            name=f"b{batch}-r{replicas}-{rule}-seed{seed}",
+            name=f"b{batch}-r{place.total}-{rule}-seed{seed}",
             config=config,
             axes=axes,
             group=self.group(axes),
@@ -105,6 +120,7 @@ class AccuracySweep(Experiment):
             "groups": [
                 {
                     **dict(zip(cls.setting, key, strict=True)),
+                    "workers": group[0]["workers"],
                     "global_batch": group[0]["global_batch"],
                     "runs": len(group),
                     "reached": sum(bool(row["reached_target"]) for row in group),
@@ -181,7 +197,7 @@ def _target(summary: Mapping[str, Any]) -> str:
 def _cells(group: Mapping[str, Any]) -> list[str]:
     return [
         f"{group['batch_size']:.0f}",
-        f"{group['replicas']:.0f}",
+        format_replicas(group["replicas"], group.get("workers")),
         group["lr_rule"],
         f"{group['reached']} of {group['runs']}"
         + (f", {group['diverged']} diverged" if group["diverged"] else ""),

@@ -1,7 +1,12 @@
 """Checks of a sweep before anything is run, and before TensorFlow is imported."""
 
+import os
+from collections.abc import Sequence
+
 from ..data.datasets import needs_no_download
 from ..errors import UserError
+from ..launch.options import MOST_WORKERS
+from ..launch.shares import divide, visible_cores, visible_gpus
 from ..training.config import TrainConfig
 from ..training.pipelines import load_data
 from .experiment import Experiment
@@ -25,6 +30,10 @@ def check_experiment(experiment: Experiment) -> None:
             f"received a sweep of {runs:,} runs, at most {_MOST_RUNS:,} are possible: pass fewer"
             " values, rounds or seeds"
         )
+    if max(experiment.workers) > MOST_WORKERS:
+        raise UserError(
+            f"received --workers {max(experiment.workers)}: pass numbers from 1 to {MOST_WORKERS}"
+        )
     # Rounds differ in nothing but the seed, which is the largest in the last.
     configs = [
         TrainConfig.from_dict({**point.config})
@@ -33,6 +42,20 @@ def check_experiment(experiment: Experiment) -> None:
     for config in configs[:1]:  # they have the same data
         if config.model is None and needs_no_download(config.dataset, config.data_dir):
             _check_batches(experiment, len(load_data(config, announce=lambda _: None).train_images))
+
+
+def check_shares(workers: Sequence[int]) -> None:
+    """Check that this machine's GPUs can be divided among workers.
+
+    Args:
+        workers: Numbers of workers, each of one point.
+
+    Raises:
+        UserError: They cannot share the GPUs evenly.
+    """
+    for number in workers:
+        if number > 1:
+            divide(workers=number, gpus=visible_gpus(os.environ), cores=visible_cores())
 
 
 def _check_batches(experiment: Experiment, images: int) -> None:

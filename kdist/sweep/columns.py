@@ -37,6 +37,7 @@ POINT: Columns = {
     "error": is_text,
     "batch_size": is_positive,
     "replicas": is_positive,
+    "workers": is_positive,
     "global_batch": is_positive,
 }
 """What every point has: its name, how it ended and what it ran on."""

@@ -12,6 +12,7 @@ from ..analysis.groups import Row
 from ..runs.text import count
 from ..user_model.names import files_of
 from .columns import POINT, RUN, Columns
+from .placement import Placement
 
 if TYPE_CHECKING:
     from ..charts.figure import Figures
@@ -35,6 +36,11 @@ class Point:
     axes: Mapping[str, Any]
     group: str
     ablate: tuple[str, ...] = ()
+
+    @property
+    def workers(self) -> int:
+        """How many processes train it together."""
+        return int(self.axes.get("workers", 1))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,6 +77,7 @@ class Experiment(abc.ABC):
 
     Args:
         train: Settings of every run, as `TrainConfig` takes them.
+        workers: Numbers of workers that train a point together.
     """
 
     kind: ClassVar[str]
@@ -80,6 +87,7 @@ class Experiment(abc.ABC):
     trains: ClassVar[bool] = False
 
     train: Mapping[str, Any]
+    workers: Sequence[int] = (1,)
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
@@ -93,9 +101,8 @@ class Experiment(abc.ABC):
 
     def describe(self) -> str:
         """Describe in one line what is about to be run, such as `Sweep throughput: 8 runs (…)`."""
-        values = {
-            name: value for name, value in self.settings.items() if name not in ("train", "files")
-        }
+        hidden = {"train", "files"} if max(self.workers) > 1 else {"train", "files", "workers"}
+        values = {name: value for name, value in self.settings.items() if name not in hidden}
         words = [f"{name} {as_list(value)}" for name, value in values.items()]
         return f"Sweep {self.kind}: {count(len(self.points()), 'run')} ({'; '.join(words)})"
 
@@ -178,13 +185,17 @@ ExperimentOrMaker = Experiment | Callable[[dict[str, Any]], Experiment]
 """An experiment, or a function that makes it from the description of the machine."""
 
 
-def common_settings(train: Mapping[str, Any], replicas: Sequence[int]) -> dict[str, Any]:
+def common_settings(train: Mapping[str, Any], places: Sequence[Placement]) -> dict[str, Any]:
     """Settings with which runs differ in nothing but the replicas.
 
     By default a run compiles its step with XLA on one GPU and on several does not.
+
+    Args:
+        train: Settings of every run.
+        places: Where the points train, each with another number of replicas.
     """
     given = {name: value for name, value in train.items() if (name, value) != ("xla", None)}
-    return {"xla": False, **given} if len(set(replicas)) > 1 else given
+    return {"xla": False, **given} if len(places) > 1 else given
 
 
 def as_list(value: Any) -> str:

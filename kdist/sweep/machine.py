@@ -50,7 +50,17 @@ def shared_cores_warning(about: dict[str, Any], replicas: int) -> str | None:
     )
 
 
-def replica_counts(about: dict[str, Any]) -> list[int]:
-    """Powers of two up to all GPUs, and all of them; on a CPU, one and two."""
-    most = 2 if on_cpu(about) else len(about["devices"])
+def replica_counts(about: dict[str, Any], workers: Sequence[int] = (1,)) -> list[int]:
+    """Powers of two up to all GPUs, and all of them; on a CPU, one and two.
+
+    Of several workers, each has its share of these; several numbers of workers are compared with
+    as many replicas each.
+
+    Args:
+        about: What `machine` found.
+        workers: Numbers of workers.
+    """
+    most = max((2 if on_cpu(about) else len(about["devices"])) // max(workers), 1)
+    if len(workers) > 1:
+        return [most]
     return sorted({most, *(2**power for power in range(most.bit_length()) if 2**power <= most)})

@@ -15,6 +15,8 @@ SWEEP_FILE = "sweep.json"
 SWEEP_FORMAT = 1
 
 _STATUSES = ("done", "failed")
+# What earlier versions did not write, as there were no others.
+_ONE_WORKER = {"workers": [1]}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,6 +81,7 @@ def read_point(folder: Path, kind: str) -> Row | str:
         return f"point.json is of {row['name']!r}, status {row['status']!r}"
     if row["kind"] != kind:
         return f"point.json has kind {row['kind']!r}, not {kind!r}"
+    row = {"workers": 1} | row  # see `_ONE_WORKER`
     row = {name: row.get(name) for name in EXPERIMENTS[kind].columns()}
     return why_invalid(row, kind, file="point.json") or row
 
@@ -130,4 +133,4 @@ def read_about(folder: Path) -> dict[str, Any]:
             f"{file} lacks a sweep's kind, settings or machine: pass the folder that kdist sweep"
             " named"
         )
-    return parts
+    return {**parts, "settings": {**_ONE_WORKER, **(parts["settings"] or {})}}

@@ -14,7 +14,7 @@ from ..atomic_files import atomic_write
 from ..runs.text import count
 from ..training.model_name import model_name
 from ..training.workers import refuse_workers
-from .checks import check_experiment
+from .checks import check_experiment, check_shares
 from .driver import Outcome, RunPoint, run_sweep, why_stopped
 from .experiment import Experiment, ExperimentOrMaker
 from .finished import show_finished
@@ -59,8 +59,8 @@ def sweep(
     refuse_workers(
         os.environ,
         "kdist sweep",
-        instead="run it without kdist launch; to measure several workers, run kdist launch -m kdist"
-        " train once for each point",
+        instead="run it on one machine, without a launcher; --workers N trains each point on N"
+        " workers of that machine",
     )
     # A file has no width of its own: what the tables want.
     console = console or Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
@@ -76,6 +76,7 @@ def sweep(
     if not isinstance(experiment, Experiment):
         experiment = experiment(about)
         _check_and_describe(experiment, console)
+    check_shares(experiment.workers)
     points = experiment.points()
     folder, found = open_folder(
         kind=experiment.kind,

@@ -19,6 +19,7 @@ from .experiment import Experiment, Point
 from .results import why_invalid
 from .resumable import can_be_resumed, remove_checkpoints, run_config
 from .sweep_folder import as_json
+from .workers import FIRST_ERROR
 
 OUT_OF_MEMORY = "out of memory"
 DISK_FULL = "No space left on device"
@@ -33,6 +34,8 @@ _NO_ERROR = re.compile(r"^\s*$|^[IW]\d{4} |^\d{4}-\d\d-\d\d .*: [IW] ")
 _TAIL = 400
 # On a full disk the run's process cannot write that it is full.
 _LEAST_FREE_BYTES = 2**16
+# A launcher that is told to ends its workers within milliseconds.
+_END_SECONDS = 10.0
 
 
 def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
@@ -64,7 +67,8 @@ def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
     if code and (DISK_FULL in errors or shutil.disk_usage(folder).free < _LEAST_FREE_BYTES):
         raise OSError(errno.ENOSPC, DISK_FULL)
     if code:
-        return row | {"status": "failed", "error": explain(code, errors)}
+        cause = errors.rpartition(FIRST_ERROR)[2]  # of several workers
+        return row | {"status": "failed", "error": explain(code, cause)}
     try:
         run = read_run(folder / "run")
         found = measure(run)
@@ -83,9 +87,10 @@ def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
     return row | {"status": "failed", "error": f"its run folder cannot be read: {invalid}"}
 
 
-def command(folder: Path) -> list[str]:
-    """The process of the point in `folder`."""
-    return [sys.executable, "-m", "kdist.sweep.worker", str(folder / "order.json")]
+def command(folder: Path, workers: int) -> list[str]:
+    """The process of the point in `folder`, or the one that starts its workers."""
+    module = "kdist.sweep.worker" if workers == 1 else "kdist.sweep.workers"
+    return [sys.executable, "-m", module, str(folder / "order.json")]
 
 
 def _run_process(point: Point, folder: Path, *, resume: bool) -> int:
@@ -94,6 +99,7 @@ def _run_process(point: Point, folder: Path, *, resume: bool) -> int:
         "ablate": point.ablate,
         "parent": os.getpid(),
         "resume": resume,
+        "workers": point.workers,
     }
     atomic_write(folder / "order.json", as_json(order))
     with open(folder / "output.log", "wb") as output, open(folder / "errors.log", "wb") as errors:
@@ -101,7 +107,7 @@ def _run_process(point: Point, folder: Path, *, resume: bool) -> int:
         try:
             with hold_signals() as received:  # a process that nobody knows would not be ended
                 process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                    command(folder),
+                    command(folder, point.workers),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=errors,
@@ -111,10 +117,19 @@ def _run_process(point: Point, folder: Path, *, resume: bool) -> int:
             return process.wait()
         except BaseException:
             if process is not None:
-                with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                _end(process, workers=point.workers)
             raise
+
+
+def _end(process: "subprocess.Popen[bytes]", *, workers: int) -> None:
+    if workers > 1:  # in groups of their own, which the launcher kills at a second signal
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_END_SECONDS)
+    with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def explain(code: int, errors: str) -> str:

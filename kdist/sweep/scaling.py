@@ -11,6 +11,7 @@ from ..errors import UserError
 from ..runs.text import count
 from .columns import Columns, is_positive, is_text
 from .experiment import Experiment, Point, ResultsTable
+from .placement import Placement, format_replicas, placements
 from .throughput import TIMED, check_subset, check_timed, timed_settings
 
 if TYPE_CHECKING:
@@ -33,9 +34,11 @@ class ScalingSweep(Experiment):
 
     Args:
         train: Settings of every run, as `TrainConfig` takes them.
+        workers: Numbers of workers that train a point together. Parts of a step are skipped on one
+            worker alone.
         batch_size: Weak: training images per batch and replica.
         global_batch: Strong: training images per batch, of all replicas.
-        replicas: Numbers of replicas; the others are compared with the smallest.
+        replicas: Numbers of replicas, of each worker; the others are compared with the smallest.
         modes: `"weak"`, `"strong"` or both.
         epochs: Of each run; the first does not count.
         rounds: How often each point is run.
@@ -55,19 +58,21 @@ class ScalingSweep(Experiment):
 
     def __post_init__(self) -> None:
         check_timed(self.epochs)
-        uneven = [count for count in self.replicas if self.global_batch % count]
+        totals = [place.total for place in self._placements]
+        uneven = [total for total in totals if self.global_batch % total]
         if "strong" in self.modes and uneven:
             raise UserError(
                 f"a global batch of {self.global_batch} cannot be divided evenly among"
                 f" {uneven[0]} replicas: pass a --global-batch that is a multiple of"
-                f" {math.lcm(*self.replicas)}, or other --replicas"
+                f" {math.lcm(*totals)}, or other --replicas"
             )
         check_subset(self.train, self.timed_batch)
 
     @property
     def timed_batch(self) -> int:
         """See `Experiment`."""
-        weak = self.batch_size * max(self.replicas) if "weak" in self.modes else 0
+        most = max(place.total for place in self._placements)
+        weak = self.batch_size * most if "weak" in self.modes else 0
         return max(weak, self.global_batch if "strong" in self.modes else 0)
 
     @property
@@ -78,21 +83,31 @@ class ScalingSweep(Experiment):
     def round(self, turn: int) -> list[Point]:
         """See `Experiment`."""
         return [
-            self._point(mode, replicas, variant, turn)
+            self._point(mode, place, variant, turn)
             for mode in self.modes
-            for replicas in self.replicas
-            for variant in VARIANTS
-            if replicas > 1 or "collectives" not in VARIANTS[variant]
+            for place in self._placements
+            for variant in _variants(place)
         ]
 
-    def _point(self, mode: str, replicas: int, variant: str, turn: int) -> Point:
-        batch = self.batch_size if mode == "weak" else self.global_batch // replicas
-        run = {"batch_size": batch, "replicas": replicas}
-        place = {"global_batch": batch * replicas, "round": turn + 1}
-        axes: dict[str, Any] = {**run, **place, "mode": mode, "variant": variant}
+    @property
+    def _placements(self) -> list[Placement]:
+        return placements(self.workers, self.replicas)
+
+    def _point(self, mode: str, place: Placement, variant: str, turn: int) -> Point:
+        batch = self.batch_size if mode == "weak" else self.global_batch // place.total
+        axes: dict[str, Any] = {
+            "batch_size": batch,
+            "replicas": place.total,
+            "workers": place.workers,
+            "global_batch": batch * place.total,
+            "round": turn + 1,
+            "mode": mode,
+            "variant": variant,
+        }
         return Point(
-            name=f"{mode}-r{replicas}-{variant.replace(' ', '-')}-round{turn + 1}",
-            config=timed_settings(self.train, self.replicas, self.epochs) | run,
+            name=f"{mode}-r{place.total}-{variant.replace(' ', '-')}-round{turn + 1}",
+            config=timed_settings(self.train, self._placements, self.epochs)
+            | {"batch_size": batch, "replicas": place.replicas},
             axes=axes,
             group=self.group(axes),
             ablate=VARIANTS[variant],
@@ -161,16 +176,24 @@ class ScalingSweep(Experiment):
         return scaling_figures(f"{prefix}{cls.kind}", name, summary)
 
 
+def _variants(place: Placement) -> list[str]:
+    if place.workers > 1:  # of which none may skip what the others wait for
+        return [FULL]
+    return [
+        name for name, parts in VARIANTS.items() if place.total > 1 or "collectives" not in parts
+    ]
+
+
 def _cells(one: Mapping[str, Any]) -> list[str]:
     collectives = format_spread(one["collectives_seconds"], ".1f", 1e3)
     return [
         one["mode"],
-        f"{one['replicas']:.0f}",
+        format_replicas(one["replicas"], one.get("workers")),
         f"{one['batch_size']:.0f}",
         format_spread(one["images_per_sec"], ",.0f"),
         format_spread(one["efficiency"], ".2f"),
         format_spread(one["step_seconds"], ".1f", 1e3),
-        format(1e3 * one["compute_seconds"], ".1f"),
+        "" if one["compute_seconds"] is None else format(1e3 * one["compute_seconds"], ".1f"),
         "none" if one["replicas"] == 1 else collectives,
         format_spread(one["input_seconds"], ".1f", 1e3),
     ]
@@ -207,16 +230,17 @@ def _point_summary(
     if replicas == 1:
         taken["collectives"] = {"median": 0.0, "low": 0.0, "high": 0.0}
     step = spread(_step(row) for row in full.values()) or {}
-    parts = [0.0 if one is None else max(one["median"], 0.0) for one in taken.values()]
+    parts = [max(one["median"], 0.0) for one in taken.values() if one is not None]
     return {
         "mode": mode,
         "replicas": replicas,
+        "workers": rows[0]["workers"],
         "batch_size": rows[0]["batch_size"],
         "global_batch": rows[0]["global_batch"],
         "images_per_sec": spread(row["images_per_sec"] for row in full.values()),
         "efficiency": spread(efficiencies),
         "step_seconds": step,
-        "compute_seconds": max(step["median"] - sum(parts), 0.0),
+        "compute_seconds": max(step["median"] - sum(parts), 0.0) if parts else None,
         "collectives_seconds": taken["collectives"],
         "input_seconds": taken["input"],
     }

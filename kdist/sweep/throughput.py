@@ -11,6 +11,7 @@ from ..analysis.step_time_fit import StepTimeFit, fit_step_time
 from ..errors import UserError
 from .columns import Columns, is_positive
 from .experiment import Experiment, Point, ResultsTable, common_settings
+from .placement import Placement, format_replicas, placements
 
 if TYPE_CHECKING:
     from ..charts.figure import Figures
@@ -32,8 +33,9 @@ class ThroughputSweep(Experiment):
 
     Args:
         train: Settings of every run, as `TrainConfig` takes them.
+        workers: Numbers of workers that train a point together.
         batch_sizes: Training images per batch and replica.
-        replicas: Numbers of replicas.
+        replicas: Numbers of replicas, of each worker.
         epochs: Of each run; the first, which holds tracing, does not count.
         rounds: How often each point is run.
     """
@@ -55,7 +57,7 @@ class ThroughputSweep(Experiment):
     @property
     def timed_batch(self) -> int:
         """See `Experiment`."""
-        return max(self.batch_sizes) * max(self.replicas)
+        return max(self.batch_sizes) * max(one.total for one in self._placements)
 
     @property
     def repetitions(self) -> int:
@@ -65,17 +67,22 @@ class ThroughputSweep(Experiment):
     def round(self, turn: int) -> list[Point]:
         """See `Experiment`."""
         return [
-            self._point(batch, replicas, turn)
-            for replicas in self.replicas
+            self._point(batch, place, turn)
+            for place in self._placements
             for batch in self.batch_sizes
         ]
 
-    def _point(self, batch: int, replicas: int, turn: int) -> Point:
-        axes = {"batch_size": batch, "replicas": replicas}
+    @property
+    def _placements(self) -> list[Placement]:
+        return placements(self.workers, self.replicas)
+
+    def _point(self, batch: int, place: Placement, turn: int) -> Point:
+        axes = {"batch_size": batch, "replicas": place.total, "workers": place.workers}
         return Point(
-            name=f"b{batch}-r{replicas}-round{turn + 1}",
-            config=timed_settings(self.train, self.replicas, self.epochs) | axes,
-            axes={**axes, "global_batch": batch * replicas, "round": turn + 1},
+            name=f"b{batch}-r{place.total}-round{turn + 1}",
+            config=timed_settings(self.train, self._placements, self.epochs)
+            | {"batch_size": batch, "replicas": place.replicas},
+            axes={**axes, "global_batch": batch * place.total, "round": turn + 1},
             group=self.group(axes),
         )
 
@@ -91,6 +98,7 @@ class ThroughputSweep(Experiment):
             "points": [
                 {
                     "replicas": replicas,
+                    "workers": group[0]["workers"],
                     "batch_size": batch,
                     "rounds": len(group),
                     "images_per_sec": (speed := _over_epochs(group)),
@@ -109,7 +117,7 @@ class ThroughputSweep(Experiment):
             columns=("replicas", "batch per replica", "images/s (min to max epoch)", "rounds"),
             rows=[
                 (
-                    f"{one['replicas']:.0f}",
+                    format_replicas(one["replicas"], one.get("workers")),
                     f"{one['batch_size']:.0f}",
                     format_spread(one["images_per_sec"], ",.0f"),
                     str(one["rounds"]),
@@ -156,10 +164,10 @@ class ThroughputSweep(Experiment):
 
 
 def timed_settings(
-    train: Mapping[str, Any], replicas: Sequence[int], epochs: int
+    train: Mapping[str, Any], places: Sequence[Placement], epochs: int
 ) -> dict[str, Any]:
     """All settings of a timed run except its batch and replicas."""
-    return {**common_settings(train, replicas), **TIMED_RUN, "epochs": epochs}
+    return {**common_settings(train, places), **TIMED_RUN, "epochs": epochs}
 
 
 def check_timed(epochs: int) -> None:

@@ -1,4 +1,4 @@
-"""The process of one point: `python -m kdist.sweep.worker RUN.json`, one training run."""
+"""The process of one point, or one worker of it: `python -m kdist.sweep.worker RUN.json`."""
 
 import ctypes
 import json
@@ -17,7 +17,8 @@ _PR_SET_PDEATHSIG = 1
 def main() -> None:
     """Train as the file says: `{"config": …, "ablate": […], "parent": PID, "resume": …}`."""
     order: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    _end_with(order["parent"])
+    if order.get("workers", 1) == 1:  # several end with their launcher
+        end_with(order["parent"])
     from ..training.run import train
 
     try:
@@ -35,11 +36,14 @@ def main() -> None:
         sys.exit(128 + result.signal)
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """Be killed when the sweep is.
 
     A run that outlives a killed sweep would take cores from the one that is started next, and
     write into a folder that is taken from it.
+
+    Args:
+        parent: The sweep's process.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

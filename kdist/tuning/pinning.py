@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from ..errors import UserError
+from ..launch.shares import divide
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,3 +67,33 @@ def pin_workers(
         )
         for index in range(workers)
     ]
+
+
+def trials_at_once(workers: int, *, replicas: int | None, gpus: Sequence[str]) -> dict[str, int]:
+    """Return the settings of a search that trains so many trials at once.
+
+    Args:
+        workers: How many.
+        replicas: Of each trial; `None` for its share of the GPUs, without GPUs one.
+        gpus: All of the machine's.
+
+    Returns:
+        The fields `per_trial` and `devices` of `Search`.
+
+    Raises:
+        UserError: The GPUs cannot be divided evenly, or are too few.
+
+    Example:
+        >>> trials_at_once(2, replicas=None, gpus=["0", "1", "2", "3"])
+        {'per_trial': 2, 'devices': 4}
+    """
+    each = replicas or 1
+    if replicas is None and gpus:
+        (share, *_) = divide(workers=workers, gpus=gpus, cores=())
+        each = len(share.gpus or ())
+    if gpus and each * workers > len(gpus):
+        raise UserError(
+            f"received {workers} workers with {each} replicas each, but {len(gpus)} GPUs are"
+            " visible: lower --workers or --replicas"
+        )
+    return {"per_trial": each, "devices": each * workers}

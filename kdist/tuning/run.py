@@ -49,7 +49,7 @@ def tune(search: Search, *, announce: Callable[[str], None] = print) -> SearchFo
     refuse_workers(
         os.environ,
         "kdist tune",
-        instead="run it without kdist launch; kdist tune --per-trial 1 trains a trial on each GPU,"
+        instead="run it on one machine, without a launcher; --workers N trains N trials at once,"
         " KERASTUNER_TUNER_ID spreads them over machines",
     )
     if search.model is not None:

@@ -33,6 +33,7 @@ def test_without_options_the_labs_batches(asked):
     assert isinstance(experiment, ThroughputSweep)
     assert experiment.settings == {
         "train": {},
+        "workers": [1],
         "batch_sizes": [8, 16, 32, 64, 128, 256, 512, 700],
         "replicas": [1],
         "epochs": 3,
@@ -87,6 +88,14 @@ def test_scaling(asked):
     )
 
 
+def test_workers(asked):
+    for kind in ("throughput", "accuracy", "scaling"):
+        assert asked(f"{kind} --workers 2,1 --replicas 1")[0].workers == [1, 2]
+    # Of two GPUs each of two workers has one.
+    experiment, _ = asked("scaling --workers 1,2")
+    assert (experiment.replicas, experiment.global_batch) == ([1], 128)
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -113,6 +122,8 @@ def test_scaling(asked):
         ("scaling gone.py:build --depth 16", "received depth, which gone.py:build decides itself"),
         ("accuracy --lr-rules cubic", "--lr-rules takes linear, sqrt, none, auto"),
         ("accuracy --seeds 0", "--seeds"),
+        ("accuracy --workers 1,x", "--workers takes integers of at least 1, received '1,x'"),
+        ("throughput --workers 2,4 --replicas 1,2", "4 replicas in all, by which a sweep tells"),
         ("scaling --modes strong,odd", "--modes takes weak, strong, received 'odd'"),
     ],
 )

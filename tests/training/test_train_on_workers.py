@@ -158,9 +158,7 @@ def test_what_is_for_one_worker_says_so(tmp_path, monkeypatch):
         train(config, ablate=["input"])
     with pytest.raises(UserError, match="kdist sweep starts its own trainings.* TF_CONFIG has 2"):
         sweep(lambda _: None)
-    with pytest.raises(
-        UserError, match="kdist tune starts its own .* --per-trial 1 trains a trial"
-    ):
+    with pytest.raises(UserError, match="kdist tune starts its own .* --workers N trains N trials"):
         tune(Search(output=str(tmp_path / "tune")))
     assert os.listdir(tmp_path) == []
 
