@@ -34,8 +34,9 @@ _NO_ERROR = re.compile(r"^\s*$|^[IW]\d{4} |^\d{4}-\d\d-\d\d .*: [IW] ")
 _TAIL = 400
 # On a full disk the run's process cannot write that it is full.
 _LEAST_FREE_BYTES = 2**16
-# A launcher that is told to ends its workers within milliseconds.
-_END_SECONDS = 10.0
+# A launcher that is told twice ends its workers within a second.
+_TIMES_TOLD = 100
+_SECONDS_UNTIL_TOLD_AGAIN = 0.1
 
 
 def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
@@ -122,11 +123,12 @@ def _run_process(point: Point, folder: Path, *, resume: bool) -> int:
 
 
 def _end(process: "subprocess.Popen[bytes]", *, workers: int) -> None:
-    if workers > 1:  # in groups of their own, which the launcher kills at a second signal
+    # Workers have groups of their own, which their launcher kills at the second signal.
+    for _ in range(_TIMES_TOLD if workers > 1 else 0):
         process.send_signal(signal.SIGTERM)
-        process.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_END_SECONDS)
+            process.wait(_SECONDS_UNTIL_TOLD_AGAIN)
+            break
     with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
