@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..analysis.groups import Row
 from ..analysis.time_to_target import row_to_target
 from ..runs.run_record import RunRecord, finite
-from ..runs.text import count
+from ..runs.text import count, of_workers
 from ..sweep.machine import on_cpu
 from ..sweep.sweep_record import SweepRecord
 from ..training.settings import FOLDERS
@@ -145,7 +145,8 @@ def _of_row(sweep: SweepRecord, row: Row, run: RunRecord | None, key: str) -> Re
         facts=_facts(
             replicas,
             row["global_batch"] or row["batch_size"] * replicas,
-            shared_cores=shares_cores(sweep, replicas),
+            of_workers=of_workers(row["workers"]),
+            shared_cores=shares_cores(sweep, replicas / (row["workers"] or 1)),
         ),
         group=key,
         accuracy=row["best_val_accuracy"],

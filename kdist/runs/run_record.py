@@ -15,7 +15,7 @@ from ..input_files import parse_json, read_text
 from .run_status import RunStatus, run_status
 from .summary_so_far import summary_so_far
 from .target import Met, met_target
-from .text import sanitize_text
+from .text import of_workers, sanitize_text
 from .warm_epochs import median_rate, warm_rates
 
 FILES = ("config.json", "history.csv", "summary.json")
@@ -57,8 +57,7 @@ class RunRecord:
     @property
     def of_workers(self) -> str:
         """Whose the replicas are, such as ` of 2 workers`; nothing for a single one."""
-        workers = int(self.fact("workers") or 1)
-        return f" of {workers} workers" if workers > 1 else ""
+        return of_workers(self.fact("workers"))
 
     def fact(self, name: str) -> float | None:
         """Return a number of the summary if it is finite, otherwise `None`."""

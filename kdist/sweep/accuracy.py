@@ -9,10 +9,11 @@ from ..analysis.spread import format_spread, spread
 from ..analysis.time_to_target import TimeToTarget, rows_to_target
 from ..errors import UserError
 from ..runs.run_record import finite
+from ..runs.text import of_workers
 from ..scaling import scale_learning_rate
 from .columns import Columns, is_number, is_text
 from .experiment import Experiment, Point, ResultsTable, common_settings
-from .placement import Placement, format_replicas, placements
+from .placement import Placement, placements
 
 if TYPE_CHECKING:
     from ..charts.figure import Figures
@@ -197,7 +198,7 @@ def _target(summary: Mapping[str, Any]) -> str:
 def _cells(group: Mapping[str, Any]) -> list[str]:
     return [
         f"{group['batch_size']:.0f}",
-        format_replicas(group["replicas"], group.get("workers")),
+        f"{group['replicas']:.0f}{of_workers(group.get('workers'))}",
         group["lr_rule"],
         f"{group['reached']} of {group['runs']}"
         + (f", {group['diverged']} diverged" if group["diverged"] else ""),

@@ -54,17 +54,3 @@ def placements(workers: Sequence[int], replicas: Sequence[int]) -> list[Placemen
                 )
             found[one.total] = one
     return list(found.values())
-
-
-def format_replicas(replicas: float, workers: float | None) -> str:
-    """Format the replicas of all workers, for a table.
-
-    Args:
-        replicas: Of all workers.
-        workers: `None` in summaries of earlier versions, which had one.
-
-    Example:
-        >>> format_replicas(4, 2)
-        '4 on 2 workers'
-    """
-    return f"{replicas:.0f} on {workers:.0f} workers" if (workers or 1) > 1 else f"{replicas:.0f}"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..analysis.groups import Row, grouped
 from ..analysis.spread import format_spread, spread
 from ..errors import UserError
-from ..runs.text import count
+from ..runs.text import count, of_workers
 from .columns import Columns, is_positive, is_text
 from .experiment import Experiment, Point, ResultsTable
-from .placement import Placement, format_replicas, placements
+from .placement import Placement, placements
 from .throughput import TIMED, check_subset, check_timed, timed_settings
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _cells(one: Mapping[str, Any]) -> list[str]:
     collectives = format_spread(one["collectives_seconds"], ".1f", 1e3)
     return [
         one["mode"],
-        format_replicas(one["replicas"], one.get("workers")),
+        f"{one['replicas']:.0f}{of_workers(one.get('workers'))}",
         f"{one['batch_size']:.0f}",
         format_spread(one["images_per_sec"], ",.0f"),
         format_spread(one["efficiency"], ".2f"),

@@ -9,9 +9,10 @@ from ..analysis.groups import Row, grouped
 from ..analysis.spread import format_spread, spread
 from ..analysis.step_time_fit import StepTimeFit, fit_step_time
 from ..errors import UserError
+from ..runs.text import of_workers
 from .columns import Columns, is_positive
 from .experiment import Experiment, Point, ResultsTable, common_settings
-from .placement import Placement, format_replicas, placements
+from .placement import Placement, placements
 
 if TYPE_CHECKING:
     from ..charts.figure import Figures
@@ -117,7 +118,7 @@ class ThroughputSweep(Experiment):
             columns=("replicas", "batch per replica", "images/s (min to max epoch)", "rounds"),
             rows=[
                 (
-                    format_replicas(one["replicas"], one.get("workers")),
+                    f"{one['replicas']:.0f}{of_workers(one.get('workers'))}",
                     f"{one['batch_size']:.0f}",
                     format_spread(one["images_per_sec"], ",.0f"),
                     str(one["rounds"]),

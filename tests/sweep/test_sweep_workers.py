@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from fake_runs import MACHINE, FakeRuns, done_row, run, throughput
 from kdist.errors import UserError
+from kdist.report.compared_results import find_results
+from kdist.report.inputs import find_sources
 from kdist.signals import ENDING, raise_signals, signal_of
 from kdist.sweep import run_point as module
 from kdist.sweep.accuracy import AccuracySweep
@@ -74,7 +76,7 @@ def test_scaling_compares_workers_and_takes_steps_apart_on_one(here):
     code, out = run(FakeRuns(), experiment, output="out")
     assert code == 0
     assert "(workers 1,2; batch_size 8" in out
-    assert "2 on 2 workers" in out
+    assert "2 of 2 workers" in out
     summary = json.loads((here / "out" / "summary.json").read_text())
     one, two = (point for point in summary["points"] if point["mode"] == "weak")
     assert (one["workers"], two["workers"]) == (1, 2)
@@ -94,8 +96,10 @@ def test_without_any_step_taken_apart_there_is_no_chart_of_it(here):
 def test_tables_name_the_workers(here):
     _, out = run(FakeRuns(), throughput(workers=[2]), output="out")
     assert "workers 2; batch_sizes 8,16" in out
-    assert "4 on 2 workers" in out
+    assert "4 of 2 workers" in out
     assert "workers" not in run(FakeRuns(), throughput(), output="other")[1]
+    found = {one.facts[0] for one in find_results(find_sources(["out"]))}
+    assert found == {"2 replicas of 2 workers", "4 replicas of 2 workers"}
 
 
 def test_a_sweep_of_other_workers_is_another_sweep(here):
