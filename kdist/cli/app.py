@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from collections.abc import Sequence
 
 from cyclopts import (
     App,
@@ -30,6 +31,7 @@ from .evaluate import evaluate
 from .find import app as find_app
 from .last_resort import DEBUG, end_output, one_line, take_debug, unexpected
 from .launch import keep_program, launch
+from .launched import CommandWithWorkers
 from .report import report
 from .sweep import app as sweep_app
 from .train import train
@@ -74,7 +76,7 @@ def main(received: Received) -> None:
     arguments, debug = take_debug(keep_program(sys.argv[1:]))
     failed: Exception | None = None
     try:
-        code = app(arguments, exit_on_error=False, print_error=False) or 0
+        code = _call(arguments)
         print(end="", flush=True)  # here, as a closed pipe or a full disk is an error
     except (UserError, CycloptsError) as error:
         print(f"kdist: error: {one_line(_in_words(error))}", file=sys.stderr)
@@ -100,6 +102,13 @@ def main(received: Received) -> None:
     if failed is not None:
         handle_failure(failed, code)
     sys.exit(code)
+
+
+def _call(arguments: Sequence[str]) -> int:
+    result = app(arguments, exit_on_error=False, print_error=False)
+    if isinstance(result, CommandWithWorkers):
+        result = app(result.arguments, exit_on_error=False, print_error=False)
+    return result or 0
 
 
 def _in_words(error: Exception) -> str:

@@ -9,7 +9,7 @@ from ..errors import UserError
 from ..launch.options import AUTO, LaunchOptions
 from .integers import parse_integer
 from .last_resort import DEBUG, take_debug
-from .launched import command_with_workers, starts_workers_itself
+from .launched import CommandWithWorkers, command_with_workers, starts_workers_itself
 
 _DEFAULT = LaunchOptions()
 _FLAGS = ("--slurm", "--test", "--help", "-h")
@@ -78,7 +78,7 @@ def launch(
             negative=(),
         ),
     ] = False,
-) -> int:
+) -> int | CommandWithWorkers:
     """Run a program on several workers, on this machine and others."""
     from ..launch.run import launch as run
 
@@ -101,10 +101,7 @@ def launch(
         start_timeout=start_timeout,
     )
     if starts_workers_itself(program):
-        from .app import app
-
-        arguments = command_with_workers(program, options)
-        return app(arguments, exit_on_error=False, print_error=False) or 0
+        return command_with_workers(program, options)
     return run(_TEST if test else program, options)
 
 

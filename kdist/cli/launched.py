@@ -1,5 +1,6 @@
 """`kdist sweep` and `kdist tune` under `kdist launch`: they start their workers themselves."""
 
+import dataclasses
 import os
 from collections.abc import Sequence
 
@@ -18,6 +19,17 @@ _SEVERAL_MACHINES = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class CommandWithWorkers:
+    """A command of kdist that is to be run in place of `kdist launch`.
+
+    Attributes:
+        arguments: Of `kdist`.
+    """
+
+    arguments: tuple[str, ...]
+
+
 def starts_workers_itself(program: Sequence[str]) -> bool:
     """Whether a program of `kdist launch` is a sweep or search.
 
@@ -28,8 +40,8 @@ def starts_workers_itself(program: Sequence[str]) -> bool:
     return is_kdist and len(program) > 2 and program[2] in _SEVERAL_MACHINES
 
 
-def command_with_workers(program: Sequence[str], options: LaunchOptions) -> list[str]:
-    """Return the arguments of `kdist` for a sweep or search that was to be launched.
+def command_with_workers(program: Sequence[str], options: LaunchOptions) -> CommandWithWorkers:
+    """Return the sweep or search that was to be launched, as it starts its workers itself.
 
     Args:
         program: See `starts_workers_itself`.
@@ -41,7 +53,7 @@ def command_with_workers(program: Sequence[str], options: LaunchOptions) -> list
     command, *rest = program[2:]
     kind = rest[:1] if command == "sweep" else []
     if command == "sweep" and (not kind or kind[0].startswith("-")):
-        return [command, *rest]  # as for its help
+        return CommandWithWorkers((command, *rest))  # as for its help
     if any(word.partition("=")[0] == _WORKERS for word in rest):
         raise UserError(
             f"received {_WORKERS} both before and after kdist {command}: remove one of them"
@@ -54,7 +66,7 @@ def command_with_workers(program: Sequence[str], options: LaunchOptions) -> list
     # Workers of its points find them there.
     os.environ.update(variables(**options.limits))
     workers = count_workers(options.workers, visible_gpus(os.environ))
-    return [command, *kind, _WORKERS, f"{workers}", *rest[len(kind) :]]
+    return CommandWithWorkers((command, *kind, _WORKERS, f"{workers}", *rest[len(kind) :]))
 
 
 def _refuse_idle(command: str, options: LaunchOptions) -> None:

@@ -123,8 +123,8 @@ def test_a_slurm_job_of_several_nodes_is_refused(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_NODELIST", "a")
     options = LaunchOptions(slurm=True, workers=2)
     program = [*SWEEP, "scaling", "mine.py:build"]
-    assert command_with_workers(program, options) == (
-        ["sweep", "scaling", "--workers", "2", "mine.py:build"]
+    assert command_with_workers(program, options).arguments == (
+        *("sweep", "scaling", "--workers", "2", "mine.py:build"),
     )
     monkeypatch.setenv("SLURM_JOB_NODELIST", "a,b")
     with pytest.raises(UserError, match="run kdist sweep --workers N on one of them"):
