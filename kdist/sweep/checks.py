@@ -30,10 +30,7 @@ def check_experiment(experiment: Experiment) -> None:
             f"received a sweep of {runs:,} runs, at most {_MOST_RUNS:,} are possible: pass fewer"
             " values, rounds or seeds"
         )
-    if max(experiment.workers) > MOST_WORKERS:
-        raise UserError(
-            f"received --workers {max(experiment.workers)}: pass numbers from 1 to {MOST_WORKERS}"
-        )
+    _check_workers(experiment)
     # Rounds differ in nothing but the seed, which is the largest in the last.
     configs = [
         TrainConfig.from_dict({**point.config})
@@ -42,6 +39,17 @@ def check_experiment(experiment: Experiment) -> None:
     for config in configs[:1]:  # they have the same data
         if config.model is None and needs_no_download(config.dataset, config.data_dir):
             _check_batches(experiment, len(load_data(config, announce=lambda _: None).train_images))
+
+
+def _check_workers(experiment: Experiment) -> None:
+    most = max(experiment.workers)
+    if most > MOST_WORKERS:
+        raise UserError(f"received --workers {most}: pass numbers from 1 to {MOST_WORKERS}")
+    if most > 1 and experiment.train.get("xla"):
+        raise UserError(
+            f"received xla=true and --workers {most}, but XLA cannot compile a step that spans"
+            " several workers: remove --xla, or train on one worker"
+        )
 
 
 def check_shares(workers: Sequence[int]) -> None:
