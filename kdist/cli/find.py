@@ -8,8 +8,8 @@ from cyclopts import App, Parameter
 from ..arguments import path_text, positive_integer, positive_number
 from ..atomic_files import folder_for_files, writable_folder
 from ..errors import UserError
+from ..optimizers.scaling import RULES
 from ..performance.links import LINKS
-from ..scaling import RULES
 from ..training.config import TrainConfig
 from ..user_model.names import data_name
 from .integers import parse_integer

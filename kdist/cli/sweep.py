@@ -9,7 +9,7 @@ from cyclopts.validators import Number
 
 from ..data.datasets import MOST_IMAGES
 from ..errors import UserError
-from ..scaling import RULES
+from ..optimizers.scaling import RULES
 from ..training.config import TrainConfig
 from ..training.fields import field_names
 from ..training.settings import FOLDERS, Batches, Checkpoints, Output, OwnModel, Stopping

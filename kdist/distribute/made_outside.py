@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from .. import _upstream, layers, optimizers, schedules
+from .. import _upstream, layers, optimizers
 from ..arguments import path_text
 from ..errors import UserError
+from ..optimizers import warm_up
 
 if TYPE_CHECKING:
     from .exact_strategy import ExactStrategy
@@ -199,7 +200,7 @@ def _kdist_classes() -> dict[str, Any]:
     """The classes of kdist that a model may consist of."""
     return {
         name: getattr(package, name)
-        for package in (layers, optimizers, schedules)
+        for package in (layers, optimizers, warm_up)
         for name in package.__all__
         if isinstance(getattr(package, name), type)
     }

@@ -8,12 +8,13 @@ from typing import Any
 import keras
 import numpy as np
 
-from .. import layers, optimizers, schedules
+from .. import layers, optimizers
 from ..checkpoints.export import import_classes, restore_weights
 from ..checkpoints.generation import Generation
 from ..data import ImageData, evaluation_batches
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
+from ..optimizers import warm_up
 from ..training.config import TrainConfig
 from ..training.model import make_model
 from ..training.pipelines import load_data
@@ -102,7 +103,7 @@ class Evaluator:
         return evaluable
 
     def _opened(self, path: Path) -> keras.Model:
-        import_classes(layers, optimizers, schedules)  # what a file may be made of
+        import_classes(layers, optimizers, warm_up)  # what a file may be made of
         try:
             return self._strategy.build(lambda: keras.models.load_model(path))
         except Exception as error:  # whatever a damaged file or a user's own class raises

@@ -4,9 +4,9 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+from ..optimizers.scaling import scale_learning_rate
 from ..performance.links import Link
 from ..performance.step_time import predict_step
-from ..scaling import scale_learning_rate
 
 # A noise scale is an order of magnitude (see `GradientNoiseScale`): a factor of 3 either way.
 _NOISE_FACTOR = 3.0

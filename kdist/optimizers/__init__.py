@@ -1,4 +1,4 @@
-"""Optimizers for large batches that Keras does not have."""
+"""Optimizers, learning rate schedules, and how learning rates scale with the batch."""
 
 import lazy_loader
 

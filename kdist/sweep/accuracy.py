@@ -8,9 +8,9 @@ from ..analysis.groups import Row, grouped
 from ..analysis.spread import format_spread, spread
 from ..analysis.time_to_target import TimeToTarget, rows_to_target
 from ..errors import UserError
+from ..optimizers.scaling import scale_learning_rate
 from ..runs.run_record import finite
 from ..runs.text import of_workers
-from ..scaling import scale_learning_rate
 from .columns import Columns, is_number, is_text
 from .experiment import Experiment, Point, ResultsTable, common_settings
 from .placement import Placement, placements

@@ -6,7 +6,7 @@ import math
 import operator
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import docstring_parser
@@ -24,6 +24,13 @@ class IsFolder:
 @dataclasses.dataclass(frozen=True)
 class Repeatable:
     """Marks a field whose option may be given several times on the command line."""
+
+
+@dataclasses.dataclass(frozen=True)
+class HelpEnd:
+    """Ends the help text of a field with one that is made from a table."""
+
+    text: str
 
 
 Folder = Annotated[str, IsFolder()]
@@ -125,6 +132,22 @@ class Field:
         return format(number, "" if self.kind is int else "g")
 
 
+def listed(names: Sequence[str]) -> str:
+    """Return names as text.
+
+    Example:
+        >>> listed(["adamw", "novograd", "lars"])
+        '`adamw`, `novograd` and `lars`'
+    """
+    *others, last = [f"`{name}`" for name in names]
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def notes(table: Mapping[str, Any]) -> str:
+    """Return what the entries of a table say of their names, such as "`momentum` is SGD with …"."""
+    return ", ".join(f"`{name}` {one.note}" for name, one in table.items() if one.note)
+
+
 def _bound(mark: Any) -> Any:
     return getattr(mark, type(mark).__name__.lower())
 
@@ -148,7 +171,7 @@ def fields_of(settings: Any) -> tuple[Field, ...]:
                     Field(
                         name=name,
                         group=title,
-                        help=helps.get(name, ""),
+                        help=_ended(helps.get(name, ""), marks),
                         kind=kind,
                         optional=optional,
                         marks=marks,
@@ -156,6 +179,11 @@ def fields_of(settings: Any) -> tuple[Field, ...]:
                     )
                 )
     return tuple(found)
+
+
+def _ended(text: str, marks: Sequence[Any]) -> str:
+    ends = [mark.text for mark in marks if isinstance(mark, HelpEnd)]
+    return "; ".join([text.removesuffix("."), *ends]) + "." if ends else text
 
 
 def _split_hint(hint: Any) -> tuple[Any, list[Any], bool]:

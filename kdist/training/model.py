@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..data import ImageData
 from ..errors import UserError
-from ..optimizers.factory import l2_factor, make_optimizer
+from ..optimizers.schedules import make_schedule
+from ..optimizers.table import l2_factor, make_optimizer
 from ..runs.run_folder import RunFolder
 from .config import TrainConfig
 from .networks import NETWORKS
 from .plan import TrainPlan
 from .preprocessing import preprocessing, seen_shape
-from .schedule import run_schedule
 
 if TYPE_CHECKING:
     import keras
@@ -44,7 +44,6 @@ def make_model(
             classifier_activation="softmax",
         )
     )
-    steps = plan.steps_per_epoch(len(data.train_images))
     loss: Any = "sparse_categorical_crossentropy"
     if config.label_smoothing:
         loss = keras.losses.CategoricalCrossentropy(label_smoothing=config.label_smoothing)
@@ -52,7 +51,7 @@ def make_model(
         model.compile(
             make_optimizer(
                 config.optimizer,
-                run_schedule(config, plan.learning_rate, steps_per_epoch=steps),
+                run_schedule(config, plan, data),
                 momentum=config.momentum,
                 wd=config.wd,
                 ema_momentum=config.ema_momentum,
@@ -64,6 +63,19 @@ def make_model(
             steps_per_execution="auto",
         )
     return model
+
+
+def run_schedule(config: TrainConfig, plan: TrainPlan, data: ImageData) -> Any:
+    """Make the learning rate schedule of a run, or return the rate itself if it is constant."""
+    return make_schedule(
+        config.schedule,
+        plan.learning_rate,
+        epochs=config.epochs,
+        steps_per_epoch=plan.steps_per_epoch(len(data.train_images)),
+        warmup_epochs=config.warmup_epochs,
+        decay_epochs=config.decay_epochs,
+        decay_rate=config.decay_rate,
+    )
 
 
 def save_stock_model(model: "keras.Model", folder: RunFolder) -> str | None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import UserError
-from ..scaling import scale_learning_rate
+from ..optimizers.scaling import scale_learning_rate
 from .config import TrainConfig
 
 

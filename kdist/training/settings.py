@@ -11,9 +11,10 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Gt, Le, Lt
 
 from ..data.datasets import MOST_IMAGES, DatasetName
-from ..optimizers.factory import OptimizerName
-from ..scaling import Rule
-from .fields import Folder, Repeatable, field_names, folder_names
+from ..optimizers.scaling import Rule
+from ..optimizers.schedules import ScheduleName
+from ..optimizers.table import OPTIMIZERS, WITH_MOMENTUM, WITH_WEIGHT_DECAY, OptimizerName
+from .fields import Folder, HelpEnd, Repeatable, field_names, folder_names, listed, notes
 from .networks import NetworkName
 from .precision import Precision
 
@@ -73,8 +74,7 @@ class Model:
             `whitened_net`.
         stem_pool: Halve the images' height and width after the first convolution of the WideResNet.
         dropout: Fraction of the activations to drop inside each block of the WideResNet.
-        wd: Factor of the L2 penalty on every kernel (of `cifar10_net`, of its two dense layers);
-            weight decay with AdamW, NovoGrad and LARS.
+        wd: Factor of the L2 penalty on every kernel (of `cifar10_net`, of its two dense layers).
     """
 
     network: NetworkName = "wide_resnet"
@@ -83,7 +83,7 @@ class Model:
     channels: Channels = 64
     stem_pool: bool = False
     dropout: Share = 0.01
-    wd: Annotated[float, Ge(0)] = 5e-6
+    wd: Annotated[float, Ge(0), HelpEnd(f"weight decay with {listed(WITH_WEIGHT_DECAY)}")] = 5e-6
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -127,8 +127,8 @@ class Optimization:
     Attributes:
         base_lr: Learning rate for one replica.
         lr_rule: How the learning rate scales with the replicas; `auto` uses the optimizer's rule.
-        optimizer: Optimizer; `momentum` is SGD with momentum 0.9.
-        momentum: Nesterov momentum of SGD, or momentum of LARS; the optimizer's by default.
+        optimizer: Optimizer.
+        momentum: Momentum (SGD's is Nesterov's), by default the optimizer's own.
         label_smoothing: Fraction of each label that is spread over all classes.
         ema_momentum: Momentum per step of a moving average of the weights, which is validated and
             saved instead of them.
@@ -144,12 +144,12 @@ class Optimization:
 
     base_lr: Annotated[float, Gt(0)] = 0.01
     lr_rule: Rule = "linear"
-    optimizer: OptimizerName = "sgd"
-    momentum: Share | None = None
+    optimizer: Annotated[OptimizerName, HelpEnd(notes(OPTIMIZERS))] = "sgd"
+    momentum: Annotated[Share | None, HelpEnd(f"for {listed(WITH_MOMENTUM)} only")] = None
     label_smoothing: Share = 0.0
     ema_momentum: Share | None = None
     ema_warmup: bool = False
-    schedule: Literal["constant", "cosine", "linear", "exponential", "lab"] = "constant"
+    schedule: ScheduleName = "constant"
     decay_epochs: Annotated[float, Gt(0)] | None = None
     decay_rate: Annotated[float, Gt(0), Lt(1)] = 0.1
     warmup_epochs: Annotated[float, Ge(0)] = 0.0

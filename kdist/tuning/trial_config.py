@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ..scaling import scale_learning_rate
+from ..optimizers.scaling import scale_learning_rate
 from ..training.config import TrainConfig
 
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
-from ..scaling import scale_learning_rate
+from ..optimizers.scaling import scale_learning_rate
 from .code_errors import reason_of
 
 if TYPE_CHECKING:

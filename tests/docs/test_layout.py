@@ -23,13 +23,17 @@ def named_in_layout():
     return [re.findall(r"`(\w+)(?:/|\.py)`", row) for row in rows]
 
 
+def import_rules():
+    rules = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return rules["tool"]["importlinter"]["contracts"][0]
+
+
 def python_files(*folders):
     return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
 def test_the_table_has_the_order_of_the_import_rules():
-    rules = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    layers = rules["tool"]["importlinter"]["contracts"][0]["layers"]
+    layers = import_rules()["layers"]
     floors = {name: i for i, layer in enumerate(layers) for name in layer.split(" | ")}
     named = named_in_layout()
     assert {name for row in named for name in row} == set(floors)
@@ -41,12 +45,14 @@ def test_the_table_has_the_order_of_the_import_rules():
 def test_there_are_few_rooms_on_few_floors():
     """A package or a flat module is a room, a floor higher than what it imports.
 
-    The last row of the table is the ground, on which all rooms stand.
+    The last row of the table is the ground, on which all rooms stand. Entries that only import, as
+    `kdist` itself does, are no rooms.
     """
     graph = grimp.build_graph("kdist", exclude_type_checking_imports=True, cache_dir=None)
     *_, ground = named_in_layout()
     imported = collections.defaultdict(set)
-    for module in graph.modules - {"kdist", "kdist.__main__"}:
+    entries = {f"kdist.{name}" for name in import_rules()["exhaustive_ignores"]}
+    for module in graph.modules - {"kdist", *entries}:
         room = module.split(".")[1]
         found = graph.find_modules_directly_imported_by(module) - {"kdist"}
         imported[room] |= {one.split(".")[1] for one in found} - {room, *ground}
@@ -58,6 +64,14 @@ def test_there_are_few_rooms_on_few_floors():
     rooms = set(imported) - set(ground)
     assert len(rooms) <= MOST_ROOMS, sorted(rooms)
     assert max(map(floor, rooms)) <= MOST_FLOORS, sorted((floor(room), room) for room in rooms)
+
+
+def test_entries_only_import_and_are_for_users_alone():
+    graph = grimp.build_graph("kdist", exclude_type_checking_imports=True, cache_dir=None)
+    for name in import_rules()["exhaustive_ignores"]:
+        assert not graph.find_modules_that_directly_import(f"kdist.{name}")
+        kinds = {type(line) for line in ast.parse((ROOT / "kdist" / f"{name}.py").read_text()).body}
+        assert not kinds & {ast.FunctionDef, ast.ClassDef}
 
 
 def test_files_are_short():

@@ -30,14 +30,8 @@ def names_in_stubs():
 def public_names():
     modules = {f"kdist.{name}" for name in MODULES}
     names = set(names_in_stubs()) - modules
-    for module in (kdist.callbacks, kdist.models):
+    for module in (kdist.callbacks, kdist.models, kdist.scaling, kdist.schedules):
         names |= {f"{module.__name__}.{name}" for name in module.__all__}
-    functions = ast.parse((ROOT / "kdist" / "scaling.py").read_text()).body
-    names |= {
-        f"kdist.scaling.{one.name}"
-        for one in functions
-        if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")
-    }
     # Documented where it lives.
     return (names - {"kdist.scale_learning_rate"}) | {"kdist.errors.UserError"}
 

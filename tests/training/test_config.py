@@ -114,6 +114,12 @@ def test_the_defaults_are_the_labs():
         ({"augmentation": "crop", "shift": 0.1}, "shift=0.1 does nothing with augmentation=crop"),
         ({"augmentation": "towers", "whole_pixels": True}, "pass augmentation=shift"),
         ({"augmentation": "course", "augment": False}, "augment=False turns off what"),
+        ({"schedule": "exponential"}, "schedule=exponential needs decay_epochs"),
+        ({"decay_epochs": 3}, "decay_epochs=3.0 does nothing with schedule=constant"),
+        ({"schedule": "lab", "decay_rate": 0.5}, "decay_rate=0.5 does nothing with schedule=lab"),
+        ({"schedule": "exponential", "decay_epochs": 0}, "decay_epochs has to be above 0"),
+        ({"decay_rate": 1.0}, "decay_rate has to be above 0 and below 1"),
+        ({"ema_warmup": True}, "ema_warmup=True does nothing without a moving average"),
     ],
 )
 def test_values_out_of_range_are_refused(values, words):

@@ -42,15 +42,14 @@ TIMES = {"seconds", "images_per_sec", "images_per_sec_per_replica", "seconds_per
 
 def small_model(config, data, strategy, plan):
     """Dropout, batch norm, momentum and averages, in a tenth of the WideResNet's time."""
-    from kdist.optimizers.factory import make_optimizer
-    from kdist.training.schedule import run_schedule
+    from kdist.optimizers.table import make_optimizer
+    from kdist.training.model import run_schedule
 
     layers = [keras.Input(data.image_shape), keras.layers.Flatten(), keras.layers.Dense(8)]
     layers += [keras.layers.BatchNormalization(), keras.layers.Dropout(0.3)]
     layers += [keras.layers.Dense(10, activation="softmax")]
     model = strategy.build(lambda: keras.Sequential(layers))
-    steps = plan.steps_per_epoch(len(data.train_images))
-    rate = run_schedule(config, plan.learning_rate, steps_per_epoch=steps)
+    rate = run_schedule(config, plan, data)
     options = {name: getattr(config, name) for name in ("momentum", "wd", "ema_momentum")}
     with strategy.scope():
         optimizer = make_optimizer(config.optimizer, rate, **options)

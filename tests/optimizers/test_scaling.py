@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kdist import scaling
 from kdist.errors import UserError
+from kdist.optimizers import scaling as rules_of_scaling
 from kdist.scaling import scale_learning_rate
 
 rates = st.floats(min_value=1e-8, max_value=1e3)
@@ -78,7 +79,7 @@ def test_an_unknown_rule_is_refused_by_naming_the_known_ones(rule):
 
 
 def test_the_examples_in_the_docstring():
-    assert doctest.testmod(scaling).failed == 0
+    assert doctest.testmod(rules_of_scaling).failed == 0
 
 
 def test_scaling_does_not_import_a_framework():

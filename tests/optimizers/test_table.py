@@ -2,7 +2,7 @@ import kdist.optimizers
 import keras
 import pytest
 from kdist.errors import UserError
-from kdist.optimizers.factory import OPTIMIZERS, check_momentum, l2_factor, make_optimizer
+from kdist.optimizers.table import OPTIMIZERS, check_momentum, l2_factor, make_optimizer
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

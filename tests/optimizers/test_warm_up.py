@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kdist.errors import UserError
-from kdist.schedules.warm_up import WarmUp, lab_schedule
+from kdist.schedules import WarmUp, lab_schedule
 
 
 @given(st.floats(1e-4, 1), st.integers(0, 20), st.floats(0, 1), st.integers(0, 60))

@@ -6,7 +6,9 @@ import keras
 
 from ..arguments import as_integer, is_real_within, positive_integer, real_number
 from ..errors import UserError
-from .lab import LAB_EPOCHS
+from .lab_epochs import LAB_EPOCHS
+
+__all__ = ["WarmUp", "lab_schedule"]
 
 
 @keras.saving.register_keras_serializable(package="kdist")

@@ -1,0 +1,67 @@
+"""The schedules of `kdist train --schedule`. To add one, add its name and its case here."""
+
+from typing import Any, Literal
+
+from ..errors import UserError
+
+ScheduleName = Literal["constant", "cosine", "linear", "exponential", "lab"]
+
+_MOST = 2**31 - 1  # steps that TensorFlow takes; no training has as many
+
+
+def make_schedule(
+    name: ScheduleName,
+    learning_rate: float,
+    *,
+    epochs: int,
+    steps_per_epoch: int,
+    warmup_epochs: float,
+    decay_epochs: float | None,
+    decay_rate: float,
+) -> Any:
+    """Make the learning rate schedule of a run, or return the rate itself if it is constant.
+
+    Args:
+        name: Which.
+        learning_rate: The full rate, scaled to the replicas.
+        epochs: Of the run, with the warm-up.
+        steps_per_epoch: Optimizer steps per epoch.
+        warmup_epochs: Epochs over which the rate rises from 0; may be a fraction.
+        decay_epochs: Epochs after which `"exponential"` lowers the rate.
+        decay_rate: Factor by which it does so.
+
+    Raises:
+        UserError: The warm-up leaves no step to train at the full rate.
+    """
+    import keras
+
+    from .warm_up import WarmUp, lab_schedule
+
+    warmup_steps = round(warmup_epochs * steps_per_epoch)
+    steps = epochs * steps_per_epoch - warmup_steps
+    if steps <= 0:
+        raise UserError(
+            f"warmup_epochs={warmup_epochs:g} is {warmup_steps} of the run's"
+            f" {epochs * steps_per_epoch} steps and leaves none to train at the full"
+            " learning rate: lower it, or raise epochs"
+        )
+    schedule: Any = learning_rate
+    match name:
+        case "lab":
+            return lab_schedule(
+                learning_rate, steps_per_epoch=steps_per_epoch, warmup_epochs=warmup_epochs
+            )
+        case "cosine":
+            schedule = keras.optimizers.schedules.CosineDecay(learning_rate, steps)
+        case "linear":
+            schedule = keras.optimizers.schedules.PolynomialDecay(
+                learning_rate, steps, end_learning_rate=0.0
+            )
+        case "exponential":
+            schedule = keras.optimizers.schedules.ExponentialDecay(
+                learning_rate,
+                decay_steps=max(1, round(min((decay_epochs or 1) * steps_per_epoch, _MOST))),
+                decay_rate=decay_rate,
+                staircase=True,
+            )
+    return WarmUp(schedule, steps=warmup_steps) if warmup_steps else schedule

@@ -1,6 +1,0 @@
-"""Learning rate schedules."""
-
-import lazy_loader
-
-# Keras is imported when a schedule is first used.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
