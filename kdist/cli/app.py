@@ -33,7 +33,7 @@ from .last_resort import DEBUG, end_output, one_line, take_debug, unexpected
 from .launch import keep_program, launch
 from .launched import CommandWithWorkers
 from .report import report
-from .sweep import app as sweep_app
+from .sweep.app import app as sweep_app
 from .train import train
 from .tune import tune
 
