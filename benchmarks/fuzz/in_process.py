@@ -60,10 +60,10 @@ def prepare(home: Path) -> None:
     for name in ("kdist.report.page", "scipy.stats", "wandb"):
         importlib.import_module(name)  # now, as a case has little time
     from kdist.charts.figure import Figure
-    from kdist.data import sources
+    from kdist.data import fashion_mnist_sources
 
     # They take a while, and are the same each time or drawn by the cases in processes.
-    sources.read_sample = functools.cache(sources.read_sample)
+    fashion_mnist_sources.read_sample = functools.cache(fashion_mnist_sources.read_sample)
     Figure.pngs = lambda *_, **__: {}  # type: ignore[method-assign]
     Figure.png = lambda *_, **__: b""  # type: ignore[method-assign]
 

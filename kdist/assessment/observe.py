@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..data.datasets import DATASETS
 from .facts import Facts, Images
 
 
@@ -180,7 +181,11 @@ class _Loaded:
 
             return load_data
 
-        sets = {"CIFAR-10": keras.datasets.cifar10, "Fashion-MNIST": keras.datasets.fashion_mnist}
+        sets = {
+            one.title: getattr(keras.datasets, name)
+            for name, one in DATASETS.items()
+            if hasattr(keras.datasets, name)
+        }
         before = {name: module.load_data for name, module in sets.items()}
         ImageData.__post_init__ = post_init  # type: ignore[assignment, method-assign]
         for name, module in sets.items():

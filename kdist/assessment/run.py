@@ -139,8 +139,7 @@ class _Runner:
 
 def _sizes(dataset: DatasetName) -> dict[str, Any]:
     one = DATASETS[dataset]
-    name = "CIFAR-10" if dataset == "cifar10" else "Fashion-MNIST"
-    return {"name": name, "training": one.training_images, "test": one.test_images}
+    return {"name": one.title, "training": one.training_images, "test": one.test_images}
 
 
 def _start(

@@ -6,28 +6,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..data.course_targets import CourseTargets
+from ..data.datasets import DATASETS
 from .facts import Epoch
 
 GENERATIONS = (1, 2)
 EPOCHS_RUNNING = 2
-CIFAR10 = "CIFAR-10"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Targets:
-    """What the accuracies have to be in two epochs running, and when.
-
-    Attributes:
-        validation: The validation accuracy has to be at least this.
-        training: The training accuracy has to be at least this; `None` for any.
-        is_strict: Whether equal is not enough.
-        seconds: Of training, validation included, until the second of the epochs has ended.
-    """
-
-    validation: float
-    training: float | None = None
-    is_strict: bool = False
-    seconds: float
+class Targets(CourseTargets):
+    """What the accuracies have to be in two epochs running, and when."""
 
     def __str__(self) -> str:
         sign = ">" if self.is_strict else "≥"
@@ -59,30 +47,20 @@ class Targets:
         return None
 
 
-# The course's, by generation.
-_OF_CIFAR10 = {
-    1: Targets(training=0.75, validation=0.25, is_strict=True, seconds=240),
-    2: Targets(validation=0.75, seconds=300),
-}
-# Fashion-MNIST is easier: as far from the best as these are from CIFAR-10's.
-_OF_FASHION_MNIST = {
-    1: Targets(training=0.8, validation=0.8, is_strict=True, seconds=120),
-    2: Targets(validation=0.85, seconds=120),
-}
-
-
 def targets_of(generation: int, data: str) -> Targets:
     """Return the targets of a generation of the course on a data set.
 
     Args:
         generation: 1 or 2.
-        data: Name of the data set.
+        data: Title of the data set; one that is not in `DATASETS` has the targets of the first.
 
     Example:
         >>> targets_of(2, "CIFAR-10")
         Targets(validation=0.75, training=None, is_strict=False, seconds=300)
     """
-    return (_OF_CIFAR10 if data == CIFAR10 else _OF_FASHION_MNIST)[generation]
+    known = {one.title: one for one in DATASETS.values()}
+    chosen = known.get(data, next(iter(known.values())))
+    return Targets(**dataclasses.asdict(chosen.targets[generation]))
 
 
 def accuracy(values: Mapping[str, float], prefix: str = "") -> float | None:

@@ -46,7 +46,7 @@ def train(
     ] = False,
     settings: Annotated[TrainOptions, Parameter(name="*")] = _NONE_GIVEN,
 ) -> int:
-    """Train a network on Fashion-MNIST or CIFAR-10, or a model of yours on your data."""
+    """Train a network on one of the data sets, or a model of yours on your data."""
     chosen = with_model(model, read_files(recipe, config), given(settings))
     if resume is not None and config_from_wandb:
         raise UserError("--resume has the run's own settings: remove --config-from-wandb")

@@ -1,14 +1,14 @@
 from .augmentation import random_flip_and_shift as random_flip_and_shift
 from .batches import evaluation_batches as evaluation_batches
 from .batches import training_batches as training_batches
+from .cifar10_sources import cifar10 as cifar10
 from .color_jitter import ColorJitter as ColorJitter
 from .color_jitter import RandomBrightness as RandomBrightness
 from .color_jitter import RandomContrast as RandomContrast
+from .fashion_mnist_sources import fashion_mnist as fashion_mnist
 from .image_data import ImageData as ImageData
 from .random_affine import RandomAffine as RandomAffine
 from .random_crop import RandomCrop as RandomCrop
 from .random_crop import center_crop as center_crop
 from .random_flip import RandomHorizontalFlip as RandomHorizontalFlip
-from .sources import cifar10 as cifar10
-from .sources import fashion_mnist as fashion_mnist
 from .standardization import Standardization as Standardization

@@ -143,9 +143,10 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def notes(table: Mapping[str, Any]) -> str:
+def notes(table: Mapping[str, Any], attribute: str = "note") -> str:
     """Return what the entries of a table say of their names, such as "`momentum` is SGD with …"."""
-    return ", ".join(f"`{name}` {one.note}" for name, one in table.items() if one.note)
+    said = {name: getattr(one, attribute) for name, one in table.items()}
+    return ", ".join(f"`{name}` {note}" for name, note in said.items() if note)
 
 
 def _bound(mark: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from ..data.datasets import MOST_IMAGES, DatasetName
+from ..data.datasets import DATASETS, MOST_IMAGES, DatasetName
 from ..optimizers.scaling import Rule
 from ..optimizers.schedules import ScheduleName
 from ..optimizers.table import OPTIMIZERS, WITH_MOMENTUM, WITH_WEIGHT_DECAY, OptimizerName
@@ -38,9 +38,8 @@ class Data:
     """Data.
 
     Attributes:
-        dataset: Data set; `fashion_mnist` falls back to the embedded sample if unavailable.
-        data_dir: Folder with the files of the data set: the four of Fashion-MNIST, or the six of
-            CIFAR-10 or their archive.
+        dataset: Data set.
+        data_dir: Folder with the files of the data set.
         subset: Train on this many images only (the first ones), and test on at most as many.
         augment: Randomly change the training images.
         augmentation: How they are changed, beside flips: `shift`ed by a fraction of their size;
@@ -52,8 +51,8 @@ class Data:
         whole_pixels: Shift by whole pixels (the largest shift is rounded), which does not blur.
     """
 
-    dataset: DatasetName = "fashion_mnist"
-    data_dir: Folder | None = None
+    dataset: Annotated[DatasetName, HelpEnd(notes(DATASETS))] = "fashion_mnist"
+    data_dir: Annotated[Folder | None, HelpEnd(notes(DATASETS, "files_note"))] = None
     subset: Count | None = None
     augment: bool = True
     augmentation: Augmentation = "shift"

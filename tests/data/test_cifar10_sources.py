@@ -3,7 +3,7 @@
 import pytest
 from cifar10_made import MADE, VERSIONS, assert_is_made, fill, pack
 from kdist.data.cifar10_files import PYTHON
-from kdist.data.sources import find_cifar10
+from kdist.data.cifar10_sources import find_cifar10
 from kdist.errors import UserError
 
 

@@ -3,19 +3,27 @@
 import typing
 
 import pytest
+from kdist.assessment.targets import GENERATIONS
 from kdist.data.datasets import DATASETS, DatasetName, check_data_dir, needs_no_download
 from kdist.errors import UserError
 from kdist.training.config import TrainConfig
+from kdist.training.recipes import read_recipe
 
 
-def test_every_name_has_an_entry():
-    assert set(DATASETS) == set(typing.get_args(DatasetName))
+def test_every_entry_is_a_choice_with_targets_of_each_generation_and_a_recipe():
+    assert typing.get_args(DatasetName) == tuple(DATASETS)
+    for name, one in DATASETS.items():
+        assert set(one.targets) == set(GENERATIONS)
+        option, recipe, *_ = one.recipe
+        assert option == "--recipe"
+        assert TrainConfig.from_dict(read_recipe(recipe) | {"dataset": name})
 
 
 def test_the_full_set_has_as_many_images_as_its_files():
-    from kdist.data.cifar10_files import VERSIONS
+    from kdist.data.cifar10_files import NAME, VERSIONS
     from kdist.data.fashion_mnist_files import FILES
 
+    assert DATASETS["cifar10"].title == NAME
     assert DATASETS["fashion_mnist"].training_images == FILES[0].shape[0]
     for version in VERSIONS:
         training = version.images * (len(version.files) - 1)
@@ -25,9 +33,9 @@ def test_the_full_set_has_as_many_images_as_its_files():
 @pytest.mark.parametrize("name", [name for name, one in DATASETS.items() if one.is_embedded])
 def test_an_embedded_set_has_its_images_and_no_folder(name):
     lines = []
-    assert len(DATASETS[name].load(None, lines.append).train_images) == (
-        DATASETS[name].training_images
-    )
+    data = DATASETS[name].load(None, lines.append)
+    assert len(data.train_images) == DATASETS[name].training_images
+    assert data.name == DATASETS[name].title
     assert len(lines) == 1
     assert needs_no_download(name, None)
     check_data_dir(name, None)

@@ -7,7 +7,8 @@ import kdist.data
 import numpy as np
 import pytest
 from kdist.data.fashion_mnist_files import missing_files, read_folder, read_sample
-from kdist.data.sources import DEBIAN, keras_datasets
+from kdist.data.fashion_mnist_sources import DEBIAN
+from kdist.data.sources import keras_datasets
 
 FOLDER = resources.files("kdist.data")
 

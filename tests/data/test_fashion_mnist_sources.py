@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from kdist.data import fashion_mnist
 from kdist.data.fashion_mnist_files import IdxFile
-from kdist.data.sources import find_fashion_mnist, keras_datasets
+from kdist.data.fashion_mnist_sources import find_fashion_mnist
+from kdist.data.sources import keras_datasets
 from kdist.errors import UserError
 
 RANDOM = np.random.default_rng(1)
