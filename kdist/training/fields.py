@@ -7,7 +7,7 @@ import operator
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import docstring_parser
 from annotated_types import Ge, Gt, Le, Lt
@@ -27,6 +27,23 @@ class Repeatable:
 
 
 @dataclasses.dataclass(frozen=True)
+class NotTimed:
+    """Marks a field without effect on speed, which a sweep that measures it does not take."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NotTuned:
+    """Marks a field that a search cannot vary, and says why."""
+
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class IdleInTrials(NotTuned):
+    """Marks a field that does nothing in a trial of a search, and says why."""
+
+
+@dataclasses.dataclass(frozen=True)
 class HelpEnd:
     """Ends the help text of a field with one that is made from a table."""
 
@@ -34,6 +51,7 @@ class HelpEnd:
 
 
 Folder = Annotated[str, IsFolder()]
+Mark = TypeVar("Mark")
 
 # Python refuses to write longer integers, which a command line can have as `0x…`.
 _MOST_BITS = 1000
@@ -205,9 +223,15 @@ def field_names(*groups: type) -> frozenset[str]:
     return frozenset(field.name for group in groups for field in dataclasses.fields(group))
 
 
+def marked(settings: type, kind: type[Mark]) -> dict[str, Mark]:
+    """Return the marks of a kind, by the names of the settings that have one."""
+    marks = {field.name: field.marks for field in fields_of(settings)}
+    return {name: one for name, of in marks.items() for one in of if isinstance(one, kind)}
+
+
 def folder_names(*groups: type) -> frozenset[str]:
     """Return the names of the settings in the groups that are paths of folders."""
-    return frozenset(f.name for group in groups for f in fields_of(group) if f.has(IsFolder))
+    return frozenset(name for group in groups for name in marked(group, IsFolder))
 
 
 def check_fields(settings: Any) -> None:

@@ -36,7 +36,7 @@ def make_model(
 
     model = strategy.build(
         lambda: NETWORKS[config.network].build(
-            config,
+            config.to_dict(),
             lambda: preprocessing(config, data).some_training_images(),
             input_shape=seen_shape(config, data.image_shape),
             classes=data.classes,

@@ -25,6 +25,5 @@ def model_name(settings: Mapping[str, Any]) -> str:
         path, _, function = settings["model"].rpartition(":")
         return f"{Path(path).stem}:{function}"
     known = {name: settings.get(name, getattr(Model, name)) for name in field_names(Model)}
-    # A folder may be of a later version.
-    network = {str(name): one for name, one in NETWORKS.items()}.get(str(known["network"]))
+    network = NETWORKS.get(str(known["network"]))  # none: a folder may be of a later version
     return str(known["network"]) if network is None else network.named(known)

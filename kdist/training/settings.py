@@ -2,7 +2,9 @@
 
 The command line, settings files and `docs/reference/settings.md` are generated from these classes.
 The group of a setting matters: only the groups in `SHAREABLE` are shown on a dashboard, those of
-`Output` may change when a run is repeated, and those of `Checkpoints` when it is resumed.
+`Output` may change when a run is repeated, and those of `Checkpoints` when it is resumed; those of
+`Stopping`, `OwnModel`, `Checkpoints` and `Output` are not tuned. What else sweeps and searches have
+to know of a setting are marks of its type, such as `NotTuned`.
 """
 
 import dataclasses
@@ -14,8 +16,20 @@ from ..data.datasets import DATASETS, MOST_IMAGES, DatasetName
 from ..optimizers.scaling import Rule
 from ..optimizers.schedules import ScheduleName
 from ..optimizers.table import OPTIMIZERS, WITH_MOMENTUM, WITH_WEIGHT_DECAY, OptimizerName
-from .fields import Folder, HelpEnd, Repeatable, field_names, folder_names, listed, notes
-from .networks import NetworkName
+from ..tracking.names import TRACKERS
+from .fields import (
+    Folder,
+    HelpEnd,
+    IdleInTrials,
+    NotTimed,
+    NotTuned,
+    Repeatable,
+    field_names,
+    folder_names,
+    listed,
+    notes,
+)
+from .networks import NETWORKS, NetworkName
 from .precision import Precision
 
 # No run has a million epochs, steps between two lines, or trials: a mistyped number is refused at
@@ -31,6 +45,15 @@ Width = Annotated[int, Ge(1), Le(200)]
 Channels = Annotated[int, Ge(1), Le(1024)]
 Share = Annotated[float, Ge(0), Lt(1)]
 Augmentation = Literal["shift", "crop", "towers", "course"]
+# Why a search does not vary a setting.
+_SAME_DATA = NotTuned("all trials use the same data")
+_ONE_NETWORK = NotTuned("each network has settings of its own: search one after the other")
+_ONE_STRATEGY = NotTuned("one strategy trains all trials")
+_LUCK = NotTuned("the best seed is the luckiest, not the best setting")
+_OF_THE_SEARCH = NotTuned("a search saves the models itself")
+_ALWAYS_VALIDATED = IdleInTrials("every trial is validated")
+_NOT_MEASURED = IdleInTrials("no trial measures it")
+_ONE_TARGET = IdleInTrials("the only target of a trial is --target-accuracy")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,9 +74,9 @@ class Data:
         whole_pixels: Shift by whole pixels (the largest shift is rounded), which does not blur.
     """
 
-    dataset: Annotated[DatasetName, HelpEnd(notes(DATASETS))] = "fashion_mnist"
-    data_dir: Annotated[Folder | None, HelpEnd(notes(DATASETS, "files_note"))] = None
-    subset: Count | None = None
+    dataset: Annotated[DatasetName, HelpEnd(notes(DATASETS)), _SAME_DATA] = "fashion_mnist"
+    data_dir: Annotated[Folder | None, HelpEnd(notes(DATASETS, "files_note")), _SAME_DATA] = None
+    subset: Annotated[Count | None, _SAME_DATA] = None
     augment: bool = True
     augmentation: Augmentation = "shift"
     shift: Share = 0.2
@@ -65,8 +88,7 @@ class Model:
     """Model.
 
     Attributes:
-        network: The network; `cifar10_net` is the one of TensorFlow's CIFAR-10 tutorial,
-            `whitened_net` that of the fastest trainings on CIFAR-10.
+        network: The network.
         depth: Layers of the WideResNet, 6n + 4.
         width: Widening factor of the WideResNet.
         channels: Channels of the first convolution of `resnet9`, of the first stage of
@@ -76,7 +98,7 @@ class Model:
         wd: Factor of the L2 penalty on every kernel (of `cifar10_net`, of its two dense layers).
     """
 
-    network: NetworkName = "wide_resnet"
+    network: Annotated[NetworkName, HelpEnd(notes(NETWORKS)), _ONE_NETWORK] = "wide_resnet"
     depth: Depth = 16
     width: Width = 10
     channels: Channels = 64
@@ -98,9 +120,9 @@ class OwnModel:
             `target_accuracy` and `patience` say; without it no target does.
     """
 
-    model: str | None = None
+    model: Annotated[str | None, NotTimed()] = None
     data: str | None = None
-    monitor: str | None = None
+    monitor: Annotated[str | None, NotTimed()] = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,7 +136,7 @@ class Batches:
         val_batch_size: Validation images per step and replica.
     """
 
-    replicas: Replicas | None = None
+    replicas: Annotated[Replicas | None, _ONE_STRATEGY] = None
     batch_size: BatchSize = 32
     val_batch_size: BatchSize = 32
 
@@ -166,7 +188,7 @@ class Execution:
 
     precision: Precision = "float32"
     xla: bool | None = None
-    seed: Annotated[int, Ge(0), Le(2**31 - 1)] = 0
+    seed: Annotated[int, Ge(0), Le(2**31 - 1), _LUCK] = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -183,7 +205,7 @@ class Stopping:
 
     epochs: Count = 40
     target_accuracy: Annotated[float, Gt(0), Lt(1)] = 0.85
-    target_train_accuracy: Annotated[float, Gt(0), Lt(1)] | None = None
+    target_train_accuracy: Annotated[float, Gt(0), Lt(1), _ONE_TARGET] | None = None
     patience: Count = 2
     time_budget: Annotated[float, Gt(0)] | None = None
 
@@ -200,10 +222,10 @@ class Extras:
         save_model: Save the trained model in the run folder.
     """
 
-    validate: bool = True
-    noise_scale: bool = False
-    telemetry: Count | None = None
-    save_model: bool = True
+    validate: Annotated[bool, _ALWAYS_VALIDATED, NotTimed()] = True
+    noise_scale: Annotated[bool, _NOT_MEASURED] = False
+    telemetry: Annotated[Count | None, _NOT_MEASURED] = None
+    save_model: Annotated[bool, _OF_THE_SEARCH, NotTimed()] = True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -230,7 +252,7 @@ class Output:
     Attributes:
         run_dir: New folder for the run's files; `runs/<date>` by default.
         log_dir: Folder for TensorBoard's files; turns TensorBoard on.
-        track: Trackers (`wandb`, `tensorboard`, `csv`, `none`), separated by commas.
+        track: Trackers, separated by commas.
         track_batches: Also track the metrics within an epoch, every this many steps.
         log_model: Save the model of the best epoch as a W&B artifact.
         profile_batches: First and last training step to profile for TensorBoard, such as 10,20.
@@ -238,7 +260,7 @@ class Output:
 
     run_dir: Folder | None = None
     log_dir: Folder | None = None
-    track: Annotated[str, Repeatable()] | None = None
+    track: Annotated[str, Repeatable(), HelpEnd(f"any of {listed(TRACKERS)}")] | None = None
     track_batches: Count | None = None
     log_model: bool = False
     profile_batches: str | None = None

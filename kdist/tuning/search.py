@@ -9,7 +9,7 @@ from annotated_types import Ge, Le
 
 from ..errors import UserError
 from ..training.config import TrainConfig
-from ..training.fields import Folder, check_fields, field_names
+from ..training.fields import Folder, IdleInTrials, check_fields, field_names, marked
 from ..training.networks import without_idle
 from ..training.settings import FOLDERS, Count, Output, Replicas, Stopping
 from .objective import check_time_budget, find_objective, full_name
@@ -20,13 +20,7 @@ _MAY_CHANGE = ("max_trials", "max_failures", "devices", "port", "output")
 _MAY_CHANGE_IN_CONFIG = field_names(Output) - FOLDERS
 
 #: Settings that do nothing in a trial of the WideResNet.
-IDLE = {
-    "validate": "but every trial is validated",
-    "noise_scale": "which no trial measures",
-    "telemetry": "which no trial measures",
-    "target_train_accuracy": "but the only target of a trial is --target-accuracy",
-}
-
+IDLE = {name: f"but {mark.why}" for name, mark in marked(TrainConfig, IdleInTrials).items()}
 
 #: The settings that a search uses with the user's own `build(hp)`.
 _OF_ANY_MODEL = (

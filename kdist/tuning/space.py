@@ -11,20 +11,14 @@ from typing import Any
 from ..arguments import as_integer, as_real
 from ..errors import UserError
 from ..training.config import TrainConfig
-from ..training.fields import field_names
+from ..training.fields import NotTuned, field_names, marked
 from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel, Stopping
 
 #: Settings that cannot be tuned, and why.
 NOT_TUNED = {
-    **dict.fromkeys(("dataset", "data_dir", "subset"), "all trials use the same data"),
-    "network": "each network has settings of its own: search one after the other",
-    "replicas": "one strategy trains all trials",
-    "seed": "the best seed is the luckiest, not the best setting",
-    "validate": "every trial is validated",
-    "noise_scale": "it only measures and does not change training",
-    "telemetry": "it only measures and does not change training",
+    **{name: mark.why for name, mark in marked(TrainConfig, NotTuned).items()},
     **dict.fromkeys(field_names(OwnModel), "a search is of one model"),
-    **dict.fromkeys({"save_model"} | field_names(Checkpoints), "a search saves the models itself"),
+    **dict.fromkeys(field_names(Checkpoints), "a search saves the models itself"),
     **dict.fromkeys(field_names(Stopping) - {"epochs"}, "it defines the target of the search"),
     **dict.fromkeys(field_names(Output) - FOLDERS, "it only tracks and does not change training"),
     **dict.fromkeys(field_names(Output) & FOLDERS, "the search has a folder of its own"),

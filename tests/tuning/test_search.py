@@ -25,7 +25,7 @@ from kdist.tuning.search_folder import SearchFolder
         ({"devices": 2}, "devices=2 is for several trials at once: pass --per-trial"),
         ({"port": 4000}, "port=4000 does nothing without --per-trial"),
         ({"config": TrainConfig(validate=False)}, "received validate, but every trial is"),
-        ({"config": TrainConfig(noise_scale=True)}, "received noise_scale, which no trial"),
+        ({"config": TrainConfig(noise_scale=True)}, "received noise_scale, but no trial meas"),
         ({"per_trial": 3, "devices": 2}, "per_trial=3 is more than devices=2"),
         ({"per_trial": 1, "config": TrainConfig(replicas=2)}, "remove --replicas"),
         ({"config": TrainConfig(run_dir="x")}, "received run_dir"),

@@ -8,7 +8,7 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 from ...training.config import TrainConfig
-from ...training.fields import field_names
+from ...training.fields import NotTimed, field_names, marked
 from ...training.settings import FOLDERS, Batches, Checkpoints, Output, Stopping
 from ..integers import parse_integer
 from ..options import given, options_of, read_files, with_model
@@ -23,7 +23,7 @@ OWN_FOLDERS = FOLDERS & field_names(Output)
 # Settings that have no effect on speed, or that a sweep which measures it decides.
 NOT_TIMED = (
     field_names(Batches, Checkpoints, Stopping)
-    | {"validate", "save_model", "model", "monitor"}
+    | frozenset(marked(TrainConfig, NotTimed))
     | OWN_FOLDERS
 )
 MOST_ROUNDS = 1000  # each is a training of every setting
