@@ -17,11 +17,11 @@ from .batch_norm.recalibrate import recalibrate_batch_norm as recalibrate_batch_
 from .check.run import check_model as check_model
 from .distribute.gathering import gather as gather
 from .distribute.gathering import sum_gradients as sum_gradients
-from .distribute.made_outside import load_model as load_model
 from .distribute.mirrored_strategy import MirroredStrategy as MirroredStrategy
 from .distribute.multi_worker_strategy import (
     MultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy,
 )
+from .distribute.saved_models import load_model as load_model
 from .finders.batch_size import find_batch_size as find_batch_size
 from .finders.learning_rate import find_learning_rate as find_learning_rate
 from .finders.memory import estimate_memory as estimate_memory

@@ -12,13 +12,13 @@ from ..errors import UserError
 from .batches import Batches, batches_of, call_data, training_part
 from .causes.data import check_data
 from .causes.table import find_causes
-from .comparison import Difference, compare
+from .comparison import Compared, Difference, compare
 from .evidence import Evidence, rounded_training
 from .finding import Finding
 from .options import CheckOptions
 from .precision import Precision
 from .record import Record
-from .result import CheckResult, Compared
+from .result import CheckResult
 from .training import Plan, Trained, kdist_strategy, stock_strategy, train
 
 _FALLBACK_BATCH = 8

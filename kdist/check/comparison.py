@@ -1,6 +1,7 @@
 """Compare two trainings: what differs by more than rounding, by how much, from which step on."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,26 @@ class Difference:
     gap: float
     tolerance: float
     largest: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compared:
+    """One training, compared with that on one replica of stock Keras.
+
+    Attributes:
+        name: What trained, such as `2 replicas of kdist`.
+        differences: What differs, in the order in which it was computed.
+        error: Why the training failed, in a line; empty if it did not.
+    """
+
+    name: str
+    differences: Sequence[Difference] = ()
+    error: str = ""
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether it has trained, and nothing differs."""
+        return not self.differences and not self.error
 
 
 def compare(

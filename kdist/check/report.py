@@ -1,11 +1,10 @@
-"""The text of a `CheckResult`."""
+"""The lines of which the text of a `CheckResult` consists."""
 
 import math
 import textwrap
 
-from .comparison import Difference
+from .comparison import Compared, Difference
 from .finding import Finding
-from .result import CheckResult, Compared
 
 _MOST_SHOWN = 3
 _WIDTH = 96
@@ -22,28 +21,11 @@ _KINDS = {
 }
 
 
-def report_text(result: CheckResult) -> str:
-    """Return what a user reads: equal or not, from where on, why, and how to fix it."""
-    lines = ["equal" if result.equal else "NOT EQUAL"]
-    lines[0] += f": {result.compared}"
-    lines += _wrapped("  ", f"{result.batches}; {result.precision}")
-    for one in result.trainings:
-        lines += _training_lines(one)
-    if result.stock is not None:
-        lines += _training_lines(result.stock, shown=1)
-    for number, cause in enumerate(result.causes, 1):
-        lines += _cause_lines(number, cause)
-    failed = [one for one in result.trainings if not one.is_equal]
-    if failed and not result.causes:
-        lines += ["", *_unknown_lines(failed[0])]
-    lines += [line for note in result.notes for line in _wrapped("note: ", note)]
-    return "\n".join(lines)
-
-
-def _training_lines(compared: Compared, shown: int = _MOST_SHOWN) -> list[str]:
+def training_lines(compared: Compared, shown: int = _MOST_SHOWN) -> list[str]:
+    """Say how a training compares: equal, or from which step on what differs."""
     head = f"  {compared.name}: "
     if compared.error:
-        return _wrapped(head + "fails: ", compared.error)
+        return wrapped(head + "fails: ", compared.error)
     if not compared.differences:
         return [head + "equal"]
     begins = compared.differences[0]
@@ -57,20 +39,22 @@ def _training_lines(compared: Compared, shown: int = _MOST_SHOWN) -> list[str]:
     return lines
 
 
-def _cause_lines(number: int, cause: Finding) -> list[str]:
+def cause_lines(number: int, cause: Finding) -> list[str]:
+    """Describe a cause: what it is, where, what shows it, and how to fix it."""
     kind = "cause" if cause.level == "fault" else "note"
-    lines = ["", *_wrapped(f"  {kind} {number}: ", cause.text)]
+    lines = ["", *wrapped(f"  {kind} {number}: ", cause.text)]
     lines += [f"    in {cause.line}"] if cause.line else []
-    lines += _wrapped("    shown by: ", cause.shown_by)
-    return lines + _wrapped("    fix: ", cause.fix)
+    lines += wrapped("    shown by: ", cause.shown_by)
+    return lines + wrapped("    fix: ", cause.fix)
 
 
-def _unknown_lines(compared: Compared) -> list[str]:
+def unknown_lines(compared: Compared) -> list[str]:
+    """Say where to look for a cause that is not known."""
     if not compared.differences:
         return ["  cause: not known"]
     begins = compared.differences[0]
     begin = f"not known. It begins at {_step(begins.step)} with {_quantity(begins)}: "
-    return _wrapped("  cause: ", begin + _HINTS[begins.kind])
+    return wrapped("  cause: ", begin + _HINTS[begins.kind])
 
 
 _HINTS = {
@@ -100,7 +84,8 @@ def _number(value: float) -> str:
     return f"{value:.1g}" if math.isfinite(value) else "all (NaN, infinite, or of another shape)"
 
 
-def _wrapped(head: str, text: str) -> list[str]:
+def wrapped(head: str, text: str) -> list[str]:
+    """Break a text into lines, those after the first indented a little more."""
     indent = " " * (len(head) - len(head.lstrip()) + 2)
     return textwrap.wrap(
         head + text,

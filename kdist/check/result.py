@@ -5,28 +5,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .comparison import Difference
+from .comparison import Compared, Difference
 from .finding import Finding
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Compared:
-    """One training, compared with that on one replica of stock Keras.
-
-    Attributes:
-        name: What trained, such as `2 replicas of kdist`.
-        differences: What differs, in the order in which it was computed.
-        error: Why the training failed, in a line; empty if it did not.
-    """
-
-    name: str
-    differences: Sequence[Difference] = ()
-    error: str = ""
-
-    @property
-    def is_equal(self) -> bool:
-        """Whether it has trained, and nothing differs."""
-        return not self.differences and not self.error
+from .report import cause_lines, training_lines, unknown_lines, wrapped
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,9 +71,19 @@ class CheckResult:
         }
 
     def __str__(self) -> str:
-        from .report import report_text
-
-        return report_text(self)
+        lines = [f"{'equal' if self.equal else 'NOT EQUAL'}: {self.compared}"]
+        lines += wrapped("  ", f"{self.batches}; {self.precision}")
+        for one in self.trainings:
+            lines += training_lines(one)
+        if self.stock is not None:
+            lines += training_lines(self.stock, shown=1)
+        for number, cause in enumerate(self.causes, 1):
+            lines += cause_lines(number, cause)
+        failed = [one for one in self.trainings if not one.is_equal]
+        if failed and not self.causes:
+            lines += ["", *unknown_lines(failed[0])]
+        lines += [line for note in self.notes for line in wrapped("note: ", note)]
+        return "\n".join(lines)
 
 
 def _compared_dict(compared: Compared) -> dict[str, Any]:

@@ -1,96 +1,20 @@
-"""Models that were made outside a strategy's scope, or saved: made anew in it."""
+"""Models that were made outside a strategy's scope: made anew in it."""
 
 import contextlib
-import os
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from .. import _upstream, layers, optimizers
-from ..arguments import path_text
 from ..errors import UserError
 from ..optimizers import warm_up
 
-if TYPE_CHECKING:
-    from .exact_strategy import ExactStrategy
 
-_NOT_LOADED = "Skipping variable loading for optimizer"
-
-
-def load_model(
-    path: str | os.PathLike[str],
-    *,
-    strategy: "ExactStrategy | None" = None,
-    custom_objects: Mapping[str, Any] | None = None,
-    compile: bool = True,  # noqa: A002 - as keras.models.load_model
-    safe_mode: bool = True,
-) -> keras.Model:
-    """Open a `.keras` file in a strategy's scope, to be trained further on any number of replicas.
-
-    The weights, the optimizer's state and the compile settings are those of the file, whatever
-    number of replicas saved it. The batch norms are synchronized, as by `strategy.build`. What a
-    file does not have is the state of random draws, such as dropout's: `Checkpoint` saves it, too.
-
-    Args:
-        path: The file, saved by `model.save` with or without kdist.
-        strategy: The strategy; by default the one whose scope the call is in.
-        custom_objects: As for `keras.models.load_model`.
-        compile: Whether to compile the model as it was saved.
-        safe_mode: As for `keras.models.load_model`.
-
-    Returns:
-        The model.
-
-    Raises:
-        UserError: There is no strategy, or Keras cannot open the file.
-
-    Example:
-        ```python
-        strategy = kdist.MirroredStrategy(replicas=3)
-        model = kdist.load_model("model.keras", strategy=strategy)
-        model.fit(x, y, initial_epoch=5, epochs=10)
-        ```
-    """
-    place = Path(path_text("path", path))
-    chosen: Any = tf.distribute.get_strategy() if strategy is None else strategy
-    if not hasattr(chosen, "build"):
-        raise UserError(
-            "load_model was called without a strategy of kdist: pass strategy=, or call it inside"
-            " `with strategy.scope():`"
-        )
-    if place.suffix != ".keras" or not place.is_file():
-        raise UserError(f"{place} is no .keras file: pass one that model.save has written")
-    known = _kdist_classes() | dict(custom_objects or {})
-
-    def load() -> Any:
-        try:
-            with warnings.catch_warnings(record=True) as warned:
-                warnings.simplefilter("always")
-                model = keras.models.load_model(
-                    place, custom_objects=known, compile=compile, safe_mode=safe_mode
-                )
-        except Exception as error:  # whatever a damaged file or a user's own class raises
-            raise UserError(f"Keras cannot open {place}: {_first_line(error)}") from error
-        for one in warned:
-            if _NOT_LOADED in str(one.message):
-                raise UserError(
-                    f"the optimizer's state in {place} does not fit its compile settings"
-                    f" ({_first_line(one.message)}): if it was trained with another dtype policy,"
-                    " call keras.config.set_dtype_policy(...) first; or pass compile=False"
-                )
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-        return model
-
-    opened: keras.Model = chosen.build(load)
-    return opened
-
-
-def remake(model: keras.Model, strategy: "ExactStrategy") -> keras.Model:
+def remake(model: keras.Model, strategy: tf.distribute.Strategy) -> keras.Model:
     """Make a model anew in a strategy's scope, with its weights, optimizer and compile settings.
 
     Args:
@@ -116,7 +40,7 @@ def remake(model: keras.Model, strategy: "ExactStrategy") -> keras.Model:
         except UserWarning as error:
             raise _not_described(model, "it has a compile() of its own") from error
         except Exception as error:  # whatever a user's own from_config raises
-            raise _not_described(model, _first_line(error)) from error
+            raise _not_described(model, first_line(error)) from error
         pairs = _pairs(model, model.variables, made.variables)
         if model.compiled and model.optimizer is not None and model.optimizer.built:
             if not made.optimizer.built:  # one that scales the loss is not to be built twice
@@ -162,7 +86,7 @@ def _described(model: keras.Model) -> Any:
     try:
         return keras.saving.serialize_keras_object(model)
     except Exception as error:  # whatever a user's own get_config raises
-        raise _not_described(model, _first_line(error)) from error
+        raise _not_described(model, first_line(error)) from error
 
 
 def _pairs(model: keras.Model, own: Any, other: Any) -> list[tuple[Any, Any]]:
@@ -188,7 +112,7 @@ def _classes_of(model: keras.Model) -> dict[str, Any]:
         losses = keras.tree.flatten(getattr(model, "loss", None))
         parts += [*_upstream.optimizers_of(model), *losses, *model.metrics]
     named = [part if hasattr(part, "__name__") else type(part) for part in parts]
-    return _kdist_classes() | {one.__name__: one for one in named if not _is_of_keras(one)}
+    return kdist_classes() | {one.__name__: one for one in named if not _is_of_keras(one)}
 
 
 def _is_of_keras(thing: Any) -> bool:
@@ -196,7 +120,7 @@ def _is_of_keras(thing: Any) -> bool:
     return module.partition(".")[0] in ("keras", "builtins")
 
 
-def _kdist_classes() -> dict[str, Any]:
+def kdist_classes() -> dict[str, Any]:
     """The classes of kdist that a model may consist of."""
     return {
         name: getattr(package, name)
@@ -206,7 +130,7 @@ def _kdist_classes() -> dict[str, Any]:
     }
 
 
-def _first_line(error: Exception | Warning | str) -> str:
+def first_line(error: Exception | Warning | str) -> str:
     """The first line of an error, or of what Keras says that it has caused it."""
     text = str(error).rpartition("Exception encountered:")[2].strip()
     lines = text.splitlines() or [type(error).__name__]

@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from kdist.check.comparison import compare, gap, tolerance
+from kdist.check.comparison import Compared, compare, gap, tolerance
 from kdist.check.finding import Finding
 from kdist.check.options import CheckOptions
 from kdist.check.precision import Precision
 from kdist.check.record import Item, Record, kept
 from kdist.check.record_file import read_record, write_record
-from kdist.check.result import CheckResult, Compared
+from kdist.check.result import CheckResult
 from kdist.errors import UserError
 
 WIDE = Precision(level="float64", asked="float64")

@@ -3,6 +3,7 @@
 import ast
 import collections
 import functools
+import graphlib
 import itertools
 import re
 import tomllib
@@ -64,6 +65,13 @@ def test_there_are_few_rooms_on_few_floors():
     rooms = set(imported) - set(ground)
     assert len(rooms) <= MOST_ROOMS, sorted(rooms)
     assert max(map(floor, rooms)) <= MOST_FLOORS, sorted((floor(room), room) for room in rooms)
+
+
+def test_no_files_import_each_other_in_a_circle():
+    """Not even for types alone, or inside functions."""
+    graph = grimp.build_graph("kdist", cache_dir=None)
+    imported = {one: graph.find_modules_directly_imported_by(one) for one in graph.modules}
+    assert graphlib.TopologicalSorter(imported).prepare() is None  # else a CycleError names one
 
 
 def test_entries_only_import_and_are_for_users_alone():

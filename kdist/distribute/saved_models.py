@@ -1,0 +1,85 @@
+"""`load_model`: opens a `.keras` file in a strategy's scope."""
+
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from ..arguments import path_text
+from ..errors import UserError
+from .exact_strategy import ExactStrategy
+from .made_outside import first_line, kdist_classes
+
+_NOT_LOADED = "Skipping variable loading for optimizer"
+
+
+def load_model(
+    path: str | os.PathLike[str],
+    *,
+    strategy: ExactStrategy | None = None,
+    custom_objects: Mapping[str, Any] | None = None,
+    compile: bool = True,  # noqa: A002 - as keras.models.load_model
+    safe_mode: bool = True,
+) -> keras.Model:
+    """Open a `.keras` file in a strategy's scope, to be trained further on any number of replicas.
+
+    The weights, the optimizer's state and the compile settings are those of the file, whatever
+    number of replicas saved it. The batch norms are synchronized, as by `strategy.build`. What a
+    file does not have is the state of random draws, such as dropout's: `Checkpoint` saves it, too.
+
+    Args:
+        path: The file, saved by `model.save` with or without kdist.
+        strategy: The strategy; by default the one whose scope the call is in.
+        custom_objects: As for `keras.models.load_model`.
+        compile: Whether to compile the model as it was saved.
+        safe_mode: As for `keras.models.load_model`.
+
+    Returns:
+        The model.
+
+    Raises:
+        UserError: There is no strategy, or Keras cannot open the file.
+
+    Example:
+        ```python
+        strategy = kdist.MirroredStrategy(replicas=3)
+        model = kdist.load_model("model.keras", strategy=strategy)
+        model.fit(x, y, initial_epoch=5, epochs=10)
+        ```
+    """
+    place = Path(path_text("path", path))
+    chosen: Any = tf.distribute.get_strategy() if strategy is None else strategy
+    if not hasattr(chosen, "build"):
+        raise UserError(
+            "load_model was called without a strategy of kdist: pass strategy=, or call it inside"
+            " `with strategy.scope():`"
+        )
+    if place.suffix != ".keras" or not place.is_file():
+        raise UserError(f"{place} is no .keras file: pass one that model.save has written")
+    known = kdist_classes() | dict(custom_objects or {})
+
+    def load() -> Any:
+        try:
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                model = keras.models.load_model(
+                    place, custom_objects=known, compile=compile, safe_mode=safe_mode
+                )
+        except Exception as error:  # whatever a damaged file or a user's own class raises
+            raise UserError(f"Keras cannot open {place}: {first_line(error)}") from error
+        for one in warned:
+            if _NOT_LOADED in str(one.message):
+                raise UserError(
+                    f"the optimizer's state in {place} does not fit its compile settings"
+                    f" ({first_line(one.message)}): if it was trained with another dtype policy,"
+                    " call keras.config.set_dtype_policy(...) first; or pass compile=False"
+                )
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        return model
+
+    opened: keras.Model = chosen.build(load)
+    return opened
