@@ -82,7 +82,7 @@ def accuracy(
 
     experiment = AccuracySweep(
         train=train,
-        workers=parse_whole_numbers("--workers", sweep.workers),
+        workers=sweep.worker_counts(),
         batch_sizes=batches,
         lr_rules=rules,
         replicas=counts,

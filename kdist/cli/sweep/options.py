@@ -11,6 +11,7 @@ from ...training.config import TrainConfig
 from ...training.fields import NotTimed, field_names, marked
 from ...training.settings import FOLDERS, Batches, Checkpoints, Output, Stopping
 from ..integers import parse_integer
+from ..lists import parse_whole_numbers
 from ..options import given, options_of, read_files, with_model
 
 if TYPE_CHECKING:
@@ -47,6 +48,14 @@ class SweepOptions:
     fresh: Annotated[bool, Parameter(negative=())] = False
     retry_failed: Annotated[bool, Parameter(negative=())] = False
     workers: str = "1"
+
+    def worker_counts(self) -> list[int]:
+        """Return the numbers of workers.
+
+        Raises:
+            UserError: They are no numbers.
+        """
+        return parse_whole_numbers("--workers", self.workers)
 
 
 def integer(text: str, *, least: int = 1, most: int) -> Parameter:

@@ -59,7 +59,7 @@ def scaling(
     from ...sweep.machine import replica_counts
     from ...sweep.scaling import MODES, ScalingSweep
 
-    workers = parse_whole_numbers("--workers", sweep.workers)
+    workers = sweep.worker_counts()
     chosen = parse_names("--modes", modes, MODES)
     if global_batch is not None and "strong" not in chosen:
         raise UserError(

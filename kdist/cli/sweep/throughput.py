@@ -38,7 +38,7 @@ def throughput(
 
     experiment = ThroughputSweep(
         train=train,
-        workers=parse_whole_numbers("--workers", sweep.workers),
+        workers=sweep.worker_counts(),
         batch_sizes=batches,
         replicas=counts,
         epochs=epochs,
