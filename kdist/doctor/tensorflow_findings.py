@@ -1,10 +1,11 @@
 """What the facts of TensorFlow mean: imports, GPUs, libraries, and the all-reduce."""
 
 import importlib.metadata
+import math
 import re
 from collections.abc import Mapping
 
-from .finding import Finding
+from .finding import Finding, State
 from .nvidia import Driver
 from .tensorflow_facts import DRIVER, LIBRARIES
 from .tensorflow_process import TensorFlowFacts
@@ -17,6 +18,8 @@ _HIDES = "CUDA_VISIBLE_DEVICES"
 # another cause.
 _SLOW_BYTES_PER_SECOND = 3e9
 _LAST_LINES = 3
+_OTHER_BACKENDS = ("jax", "torch", "openvino")
+_USE_TENSORFLOW = "set KERAS_BACKEND=tensorflow, or change it in ~/.keras/keras.json"
 
 
 def find_imports(found: TensorFlowFacts) -> list[Finding]:
@@ -26,13 +29,14 @@ def find_imports(found: TensorFlowFacts) -> list[Finding]:
     findings = [Finding("import tensorflow", "good", "works")]
     if why := found.errors.get("keras"):
         remedy = "pip install --force-reinstall keras"
+        if any(f"No module named '{name}" in why for name in _OTHER_BACKENDS):
+            remedy = _USE_TENSORFLOW
         return [*findings, Finding("import keras", "broken", why, remedy)]
     backend = found.facts.get("keras", {}).get("backend")
     if backend is None:
         return findings
     if backend != "tensorflow":
-        remedy = "set KERAS_BACKEND=tensorflow, or change it in ~/.keras/keras.json"
-        return [*findings, Finding("import keras", "broken", f"uses {backend}", remedy)]
+        return [*findings, Finding("import keras", "broken", f"uses {backend}", _USE_TENSORFLOW)]
     return [*findings, Finding("import keras", "good", "uses TensorFlow")]
 
 
@@ -63,10 +67,13 @@ def find_tensorflow_gpus(
     count, listed = len(seen), len(driver.gpus)
     if not driver.present and not seen:
         return Finding(name, "absent", "none")
-    if _HIDES in environment and count < max(listed, 1):
-        value = environment[_HIDES]
-        text = f"{count}, as {_HIDES}={value!r}"
-        return Finding(name, "absent" if not count else "good", text, f"unset {_HIDES} for all")
+    if _HIDES in environment:
+        shown = shown_gpus(environment[_HIDES], listed)
+        if shown <= count < max(listed, 1):
+            text = f"{count}, as {_HIDES}={environment[_HIDES]!r}"
+            state: State = "good" if count else "absent"
+            return Finding(name, state, text, f"unset {_HIDES} for all")
+        listed = shown
     if seen and count >= listed:
         return Finding(name, "good", f"{count}: {', '.join(dict.fromkeys(seen))}")
     if found.build("is_cuda_build") is False:
@@ -82,6 +89,25 @@ def find_tensorflow_gpus(
     said = _reason(found.messages)
     remedy = "see the lines of the GPU driver and the libraries"
     return Finding(name, "broken", f"{text}{f': {said}' if said else ''}", remedy)
+
+
+def shown_gpus(value: str, listed: int) -> int:
+    """Return how many GPUs a `CUDA_VISIBLE_DEVICES` shows: those before the first invalid one.
+
+    Args:
+        value: Of the variable.
+        listed: The machine's GPUs; 0 if unknown.
+
+    Example:
+        >>> shown_gpus("0,1,-1", 8), shown_gpus("0,9", 8), shown_gpus("", 8)
+        (2, 1, 0)
+    """
+    names = [name.strip() for name in value.split(",")]
+    valid = [
+        bool(name) and name != "-1" and not (name.isdecimal() and int(name) >= (listed or math.inf))
+        for name in names
+    ]
+    return [*valid, False].index(False)
 
 
 def _missing(found: TensorFlowFacts) -> list[str]:

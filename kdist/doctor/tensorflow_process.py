@@ -114,7 +114,8 @@ def _read_stages(
 def _pass_on(process: "subprocess.Popen[str]", lines: "queue.Queue[str]") -> None:
     with process.stdout or io.StringIO() as stream:
         for line in stream:
-            lines.put(line)
+            if line.startswith('{"stage": '):  # not what a module prints that Python itself imports
+                lines.put(line)
     lines.put("")
 
 

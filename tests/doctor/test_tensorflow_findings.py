@@ -39,6 +39,9 @@ def test_imports():
     assert [one.state for one in good] == ["good", "good"]
     jax = find_imports(facts(keras={"backend": "jax"}))[1]
     assert (jax.state, "KERAS_BACKEND=tensorflow" in jax.remedy) == ("broken", True)
+    absent = facts()
+    absent.errors["keras"] = "ModuleNotFoundError: No module named 'torch'"
+    assert "KERAS_BACKEND=tensorflow" in find_imports(absent)[1].remedy
 
 
 @pytest.mark.parametrize(
@@ -97,6 +100,38 @@ GPUS = {
         "broken",
         "libcudnn.so.9 missing",
         "pip install 'kdist[cuda]'",
+    ),
+    "shown, but no cuDNN": (
+        facts(libraries=NO_CUDNN),
+        TWO_GPUS,
+        {"CUDA_VISIBLE_DEVICES": "0,1"},
+        "broken",
+        "libcudnn.so.9 missing",
+        "pip install 'kdist[cuda]'",
+    ),
+    "one of two shown, but no cuDNN": (
+        facts(libraries=NO_CUDNN),
+        TWO_GPUS,
+        {"CUDA_VISIBLE_DEVICES": "1"},
+        "broken",
+        "libcudnn.so.9 missing",
+        "pip install 'kdist[cuda]'",
+    ),
+    "one of two that are shown": (
+        facts(gpus=["H100"]),
+        TWO_GPUS,
+        {"CUDA_VISIBLE_DEVICES": "GPU-1a,GPU-2b"},
+        "broken",
+        "1 of 2",
+        "driver",
+    ),
+    "a number that no GPU has": (
+        facts(),
+        TWO_GPUS,
+        {"CUDA_VISIBLE_DEVICES": "2,0"},
+        "absent",
+        "0, as CUDA_VISIBLE_DEVICES='2,0'",
+        "unset",
     ),
     "another reason": (
         facts(messages="E0000 00:00:1.2 3 cuda_platform.cc:51] failed call to cuInit: INTERNAL\n"),
@@ -203,7 +238,8 @@ LINE = "print(json.dumps({'stage': '%s', 'facts': {'replicas': int(sys.argv[1])}
 
 
 def test_facts_of_all_stages(tmp_path):
-    text = "".join(LINE % name for name in STAGES) + "print('a message', file=sys.stderr)\n"
+    text = "print('a word of sitecustomize.py')\nprint('{}')\n"
+    text += "".join(LINE % name for name in STAGES) + "print('a message', file=sys.stderr)\n"
     found = read_facts(3, command=program(tmp_path, text), limits=LIMITS)
     assert found.facts == {name: {"replicas": 3} for name in STAGES}
     assert found.errors == {}
