@@ -198,7 +198,8 @@ def _judge_gpu(gpu: Gpu, capabilities: Sequence[str]) -> Finding:
         text += f", {size(gpu.total - gpu.used)} free of {size(gpu.total)}"
     if gpu.capability:
         text += f", compute capability {gpu.capability}"
-    built = sorted(int(part.rpartition("_")[2]) for part in capabilities)
+    # Such as `sm_80`, `compute_90`, and `sm_90a`, which only works on a GPU of just that.
+    built = sorted(int(n) for part in capabilities for n in re.findall(r"_(\d+)", part))
     own = int(gpu.capability.replace(".", "")) if gpu.capability else None
     if built and own is not None and own < built[0]:
         least = f"{built[0] // 10}.{built[0] % 10}"

@@ -72,7 +72,11 @@ def as_json(findings: Sequence[Finding], private: Mapping[str, str] | None = Non
     report = {
         "system": platform.platform(),
         "findings": [
-            {name: anonymous(text, words) for name, text in dataclasses.asdict(one).items()}
+            {
+                **dataclasses.asdict(one),
+                "text": anonymous(one.text, words),
+                "remedy": anonymous(one.remedy, words),
+            }
             for one in findings
         ],
     }
@@ -82,10 +86,12 @@ def as_json(findings: Sequence[Finding], private: Mapping[str, str] | None = Non
 def private_words() -> dict[str, str]:
     """Return the names of user, home folder and machine, with what stands in their place."""
     words = {}
-    home = str(Path.home())
-    if len(home) > 1:
-        words[home] = "~"
-    with contextlib.suppress(KeyError, OSError):  # an id without a name, as in many containers
+    # An id without a name, as in many containers, may have neither.
+    with contextlib.suppress(RuntimeError):
+        home = str(Path.home())
+        if len(home) > 1:
+            words[home] = "~"
+    with contextlib.suppress(KeyError, OSError):
         words[getpass.getuser()] = "USER"
     words[socket.gethostname()] = "HOST"
     return words

@@ -8,6 +8,7 @@ from .machine import Machine
 
 _COMMAND = (sys.executable, "-m", "kdist.doctor.wandb_facts")
 _NAME = "W&B"
+_REINSTALL = "fix it, or pip install --force-reinstall wandb"
 _OFFLINE = "set WANDB_MODE=offline, and send the runs later with `wandb sync`"
 
 
@@ -20,8 +21,12 @@ def find_wandb(machine: Machine) -> Finding:
     lines = ended.text.splitlines() if ended is not None else []
     if ended is None or ended.code != 0 or not lines:
         why = lines[-1].partition("Error: ")[2] or lines[-1] if lines else "no output"
-        return Finding(_NAME, "broken", why, "fix it, or pip install --force-reinstall wandb")
-    return judge_wandb(**json.loads(lines[-1]))
+        return Finding(_NAME, "broken", why, _REINSTALL)
+    # After the answer there may be what W&B says as it ends.
+    answer = next((line for line in reversed(lines) if line.startswith("{")), "")
+    if not answer:
+        return Finding(_NAME, "broken", lines[-1], _REINSTALL)
+    return judge_wandb(**json.loads(answer))
 
 
 def judge_wandb(*, asked: str, mode: str, host: str, error: str = "") -> Finding:

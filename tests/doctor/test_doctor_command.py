@@ -10,7 +10,7 @@ import pytest
 from fake_machine import fake_machine
 from kdist.doctor.finding import Finding
 from kdist.doctor.run import examine_machine
-from kdist.doctor.screen import anonymous, as_json, count_line, screen_lines
+from kdist.doctor.screen import anonymous, as_json, count_line, private_words, screen_lines
 from kdist.doctor.tensorflow_process import TensorFlowFacts
 from kdist.errors import UserError
 
@@ -43,6 +43,18 @@ def test_json_has_no_private_names():
     ]
     assert report["findings"][1]["remedy"] == "fix [it] on HOST"
     assert anonymous("nothing", private) == "nothing"
+    states = [one["state"] for one in json.loads(as_json(FINDINGS, {"good": "USER"}))["findings"]]
+    assert states == ["good", "broken", "slow"]  # also of a user of that name
+
+
+def test_a_user_without_home_and_name(monkeypatch):
+    def fail():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", fail)
+    monkeypatch.setattr("getpass.getuser", lambda: "ada")
+    monkeypatch.setattr("socket.gethostname", lambda: "node7")
+    assert private_words() == {"ada": "USER", "node7": "HOST"}
 
 
 def test_a_number_of_replicas_that_cannot_be(tmp_path):

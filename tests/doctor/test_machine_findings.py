@@ -178,7 +178,8 @@ ANSWERS = {
 @pytest.mark.parametrize("name", ANSWERS)
 def test_wandb(name, tmp_path):
     facts, state, text = ANSWERS[name]
-    printed = f"a word of wandb's\n{json.dumps(facts | {'host': 'api.wandb.ai'})}\n"
+    answer = json.dumps(facts | {"host": "api.wandb.ai"})
+    printed = f"a word of wandb's\n{answer}\nits last word\n"
     found = find_wandb(fake_machine(tmp_path, commands={"": (0, printed)}))
     assert found.state == state == judge_wandb(**facts, host="api.wandb.ai").state
     assert text in found.text
@@ -190,6 +191,8 @@ def test_wandb_that_hangs_or_fails(tmp_path):
     error = "kdist.errors.UserError: WANDB_MODE has to be one of online\n"
     found = find_wandb(fake_machine(tmp_path, commands={"": (1, f"Traceback\n{error}")}))
     assert (found.state, found.text) == ("broken", "WANDB_MODE has to be one of online")
+    found = find_wandb(fake_machine(tmp_path, commands={"": (0, "no answer\n")}))
+    assert (found.state, found.text) == ("broken", "no answer")
 
 
 def test_commands_end_in_time(tmp_path):

@@ -104,7 +104,7 @@ def test_values_that_a_gpu_does_not_tell():
 )
 def test_gpus_that_tensorflow_is_not_compiled_for(capability, state):
     gpus = parse_gpus(f"0, A GPU, 550.1, 8000, 0, {capability}\n")
-    (finding,) = find_gpus(gpus, capabilities=["sm_60", "sm_70", "sm_80", "sm_89", "compute_90"])
+    (finding,) = find_gpus(gpus, capabilities=["sm_60", "sm_80", "sm_90a", "compute_90"])
     assert finding.state == state
 
 
