@@ -118,6 +118,16 @@ def test_memory_without_a_limit(tmp_path):
     assert available_memory(root) == 48 * GIB
 
 
+@pytest.mark.parametrize(("limit", "expected"), [("max", 8), ("0", 0), (str(GIB), 1)])
+def test_swap_of_a_container(limit, expected, tmp_path):
+    files = {
+        "proc/self/cgroup": "0::/",
+        "proc/meminfo": meminfo(swapped=8),
+        "sys/fs/cgroup/memory.swap.max": limit,
+    }
+    assert swap(machine(tmp_path, files)) == expected * GIB
+
+
 def test_memory_of_nothing(tmp_path):
     assert total_memory(tmp_path) is None
     assert available_memory(tmp_path) is None
