@@ -1,8 +1,10 @@
 """The cluster as TensorFlow reads it from `TF_CONFIG`, and a worker's place in it."""
 
 import json
+import random
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..errors import UserError
 from .machines import LOOPBACK, Machines
@@ -12,6 +14,8 @@ RANK, LOCAL_RANK, WORLD_SIZE = "KDIST_RANK", "KDIST_LOCAL_RANK", "KDIST_WORLD_SI
 RESTART_COUNT = "KDIST_RESTART_COUNT"
 NOTES = "KDIST_LAUNCH_NOTES"
 """A folder that the workers of all restarts have, and nobody else."""
+_FIRST_OWN_PORT = 20_000  # above those of most services
+_PORTS_OF_CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def worker_addresses(machines: Machines, *, workers: int) -> list[str]:
@@ -39,15 +43,32 @@ def worker_addresses(machines: Machines, *, workers: int) -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback interface on which nobody listens."""
-    sockets = [socket.socket() for _ in range(count)]
+    """Return ports of the loopback interface on which nobody listens.
+
+    Workers listen seconds later. Meanwhile connections get ports of the system's range, so these
+    are below it.
+    """
+    draw = random.SystemRandom()  # launches that begin at one time take different ones
+    sockets: list[socket.socket] = []
     try:
-        for one in sockets:
-            one.bind((LOOPBACK, 0))
+        while len(sockets) < count:
+            one = socket.socket()
+            sockets.append(one)
+            try:
+                one.bind((LOOPBACK, draw.randrange(_FIRST_OWN_PORT, _first_port_of_connections())))
+            except (OSError, ValueError):  # in use, or there are none below the range
+                one.bind((LOOPBACK, 0))
         return [one.getsockname()[1] for one in sockets]
     finally:
         for one in sockets:
             one.close()
+
+
+def _first_port_of_connections() -> int:
+    try:
+        return int(_PORTS_OF_CONNECTIONS.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return _FIRST_OWN_PORT  # none below it
 
 
 def check_port_is_free(port: int) -> None:

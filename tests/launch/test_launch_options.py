@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kdist.cli.launch import keep_program
 from kdist.errors import UserError
+from kdist.launch import cluster
 from kdist.launch.cluster import (
     check_port_is_free,
     free_ports,
@@ -110,9 +111,17 @@ def test_a_port_in_use_is_refused():
     check_port_is_free(port)
 
 
-def test_free_ports_differ():
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [("32768 60999", 20_000, 32_767), ("1024 60999", 1, 65_535), ("", 1, 65_535)],
+)
+def test_free_ports_are_below_those_of_connections(monkeypatch, tmp_path, text, least, most):
+    range_file = tmp_path / "range"
+    range_file.write_text(text)
+    monkeypatch.setattr(cluster, "_PORTS_OF_CONNECTIONS", range_file)
     ports = free_ports(20)
     assert len({*ports}) == 20
+    assert all(least <= port <= most for port in ports)
 
 
 _JOB = {"SLURM_JOB_NODELIST": "node[1-2]", "SLURM_NODEID": "1", "SLURM_JOB_ID": "4711"}
