@@ -23,6 +23,7 @@ import numpy as np
 
 KINDS = ("SIGKILL", "SIGSTOP", "exception", "SIGTERM")
 WORKERS, STEPS = 2, 25
+_SHOWN_LINES = 30  # of a training that failed
 _PROGRAM = Path(__file__).with_name("killed_training.py")
 
 
@@ -78,7 +79,7 @@ def measure(
             )
             seconds = training.kill(kind, worker, step, delay=draw.uniform(0, 0.02))
             code = training.finish()
-            problem = f"exit code {code}" if code else _difference(here, whole)
+            problem = training.last_lines(code) if code else _difference(here, whole)
             yield Kill(kind=kind, worker=worker, step=step, problem=problem, seconds=seconds)
 
 
@@ -136,6 +137,11 @@ class _Training:
             pass
         self._log.close()
         return self._process.wait()
+
+    def last_lines(self, code: int) -> str:
+        """Return the exit code and the end of the output, to see why there is one."""
+        lines = Path(self._log.name).read_text(encoding="utf-8").splitlines()
+        return "\n    ".join([f"exit code {code}", *lines[-_SHOWN_LINES:]])
 
     def _lines(self) -> Iterator[str]:
         for line in self._process.stdout or ():
