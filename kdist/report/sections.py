@@ -124,9 +124,8 @@ def _sweep_settings(sweep: SweepRecord) -> dict[str, str]:
 
 
 def _shared_cores(sweep: SweepRecord) -> str:
-    most = max((row["replicas"] for row in sweep.done), default=1)
     known = isinstance(sweep.machine.get("devices"), list)
-    warning = shared_cores_warning(dict(sweep.machine), int(most)) if known else None
+    warning = shared_cores_warning(dict(sweep.machine), sweep.done) if known else None
     return f" {warning}" if warning else ""
 
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ..analysis.groups import Row
 from ..errors import UserError
 from ..performance.hardware import machine as describe
 
@@ -40,13 +41,21 @@ def on_cpu(about: dict[str, Any]) -> bool:
     return all(str(device).startswith("CPU") for device in about.get("devices", ()))
 
 
-def shared_cores_warning(about: dict[str, Any], replicas: int) -> str | None:
-    """The warning for figures of up to `replicas` replicas that are parts of a CPU, else `None`."""
-    if replicas == 1 or not on_cpu(about):
+def shared_cores_warning(about: dict[str, Any], rows: Sequence[Row]) -> str | None:
+    """The warning for figures of several replicas that are parts of a CPU, else `None`.
+
+    Args:
+        about: What `machine` found.
+        rows: Of the points.
+    """
+    most = max((row["replicas"] for row in rows), default=1)
+    if most == 1 or not on_cpu(about):
         return None
+    alone = all(row["replicas"] == (row["workers"] or 1) for row in rows)
+    several = "Workers are processes" if alone else "Replicas are logical CPUs"
     return (
-        "Replicas are logical CPUs that share this machine's cores: these figures do not measure a"
-        " speed-up, only the overhead of a step on several replicas."
+        f"{several} that share this machine's cores: these figures do not measure a speed-up, only"
+        f" the overhead of a step on several {'workers' if alone else 'replicas'}."
     )
 
 

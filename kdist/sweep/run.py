@@ -122,7 +122,7 @@ def _show(
 ) -> None:
     """Show tables, and write rows, charts and the summary."""
     ended = done(outcome.rows)
-    warning = shared_cores_warning(about, max(row["replicas"] for row in outcome.rows))
+    warning = shared_cores_warning(about, outcome.rows)
     summary = {
         "points_left": outcome.left,
         "warning": warning,

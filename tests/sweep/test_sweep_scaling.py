@@ -120,8 +120,14 @@ def test_one_round_has_no_spread(here):
 
 
 def test_one_replica_alone_warrants_no_warning():
-    assert shared_cores_warning(MACHINE, 1) is None
-    assert "do not measure a speed-up" in shared_cores_warning(MACHINE, 2)
+    assert shared_cores_warning(MACHINE, [{"replicas": 1, "workers": 1}]) is None
+    for replicas, workers, words in (
+        (2, 1, "Replicas are logical CPUs that share this machine's cores: these figures do not"),
+        (4, 2, "the overhead of a step on several replicas"),
+        (2, 2, "Workers are processes that share this machine's cores"),
+    ):
+        row = {"replicas": replicas, "workers": workers}
+        assert words in shared_cores_warning(MACHINE, [row])
 
 
 @pytest.mark.parametrize(
