@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from ..distribute.tensorflow_logging import quiet_stderr
 from ..errors import UserError
 from ..launch.cluster import bound_port
 from ..launch.machines import LOOPBACK
@@ -186,7 +187,8 @@ def visible_gpus() -> list[str]:
     """Return the visible GPUs, by their names in `CUDA_VISIBLE_DEVICES`."""
     import tensorflow as tf
 
-    found = len(tf.config.list_physical_devices("GPU"))
+    with quiet_stderr():  # without a GPU, CUDA complains
+        found = len(tf.config.list_physical_devices("GPU"))
     named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     return (named or [str(index) for index in range(found)])[:found]
 
