@@ -14,12 +14,20 @@ def seed_digest() -> str:
 
 
 def seed_state() -> list[Any]:
-    """Return what decides the next seeds, as values that JSON can hold."""
+    """Return what decides the next seeds, as values that JSON can hold.
+
+    Before a seed was set there is nothing to decide them.
+    """
+    if not hasattr(context.context(), "_rng"):
+        return [None, None]
     return [context.global_seed(), context.context()._rng.getstate()]
 
 
 def set_seed_state(state: list[Any]) -> None:
     """Draw the seeds from now on that another worker draws, from its `seed_state`."""
-    seed, (version, numbers, gauss) = state
+    seed, generator = state
+    if generator is None:
+        return
+    version, numbers, gauss = generator
     tf.random.set_seed(seed)
     context.context()._rng.setstate((version, tuple(numbers), gauss))

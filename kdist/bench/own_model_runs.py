@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from ..user_model.compiled_model import checked_model
-from ..user_model.data import UserData
+from ..user_model.data import UserData, first_samples
 from ..user_model.functions import load_functions
 from .keras_training import Epoch, stock_strategy
 from .workload import Workload
@@ -50,4 +50,4 @@ def _first_steps(training: Any, batch: int, steps: int) -> Any:
         return training.take(steps)
     if not isinstance(training, tuple):
         return training
-    return keras.tree.map_structure(lambda array: array[: batch * steps], training)
+    return first_samples(training, batch * steps)

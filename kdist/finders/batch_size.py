@@ -36,7 +36,8 @@ class BatchSizeTry:
 
     def __str__(self) -> str:
         if not self.result.works:
-            return f"batch {self.batch_size}: not enough {self.result.why}"
+            how = f" ({self.result.how})" if self.result.how else ""
+            return f"batch {self.batch_size}: not enough {self.result.why}{how}"
         text = f"batch {self.batch_size}: works"
         if self.result.peak is not None:
             text += f", {self.result.peak / 2**20:,.0f} MiB per replica"
@@ -148,12 +149,9 @@ def find_batch_size(
 
     largest = search_largest(works, start=first, most=last)
     if largest is None:
-        raise TrainingError(
-            "one sample per replica is too much for the memory: make the model or its inputs"
-            " smaller, or use fewer replicas"
-        )
-    failed = {one.result.why for one in tries if not one.result.works}
-    limit = "memory" if "memory" in failed else "data" if failed else "most"
+        raise _not_one(tries[-1].result)
+    failed = [one for one in tries if not one.result.works]
+    limit = min(failed, key=lambda one: one.batch_size).result.why if failed else "most"
     safe = largest if limit != "memory" else max(int(largest * (1 - spare)), 1)
     return BatchSize(batch_size=safe, largest=largest, limit=limit, tries=tuple(tries))
 
@@ -162,6 +160,20 @@ def free_memory() -> int | None:
     """Return the bytes of memory for the model of a try on the CPU; `None` if unknown."""
     free = available_memory()
     return None if free is None else max(free - _RUNTIME_BYTES, 0)
+
+
+def _not_one(result: TrialResult) -> TrainingError:
+    """The error if not even one sample works."""
+    if result.why == "data":
+        return TrainingError(
+            "the training data have fewer samples than one per replica: return more, or use fewer"
+            " replicas"
+        )
+    how = f" (the last try ended with {result.how})" if result.how else ""
+    return TrainingError(
+        f"one sample per replica is too much for the memory{how}: make the model or its inputs"
+        " smaller, or use fewer replicas"
+    )
 
 
 def _checked_margin(margin: object) -> float:

@@ -6,16 +6,22 @@ In a process of its own, so that running out of memory ends nothing else.
 import contextlib
 import dataclasses
 import json
-import re
-import resource
+import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from ..signals import end_with_parent
+from .process_memory import limit_memory, memory_now, reset_peak
+
 _WARM_UP_SAMPLES = 8
 # The kernel ends this process first, should the machine run out of memory all the same.
 _FIRST_TO_END = "1000"
+# A thread needs memory for its stack: Python and the C++ library say so where there is none.
+_NO_THREAD = ("can't start new thread", "Resource temporarily unavailable")
+LIMITED = "kdist: the memory of this try is limited"
+"""What a try with a limit says first: from then on, a crash is one of an allocation."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,29 +56,38 @@ class TrialResult:
         peak: Bytes per replica at most; `None` if unknown.
         seconds: Of a step, the median without the first; `None` without a second one.
         replicas: How many there were.
+        how: For a process that crashed without memory, by which signal, and what it said last.
     """
 
     works: bool
     why: str = ""
+    how: str = ""
     peak: int | None = None
     seconds: float | None = None
     replicas: int = 1
 
 
 def main() -> None:
-    """Run the try that the argument describes, and print the result as a line of JSON."""
+    """Run the try of the first argument, and write the result as a line of JSON to stdout.
+
+    The second argument is the process that waits for it.
+    """
+    end_with_parent(int(sys.argv[2]))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_END, encoding="ascii")
+    # Whatever else is printed, by programs that the user's code starts and at exit too, goes to
+    # stderr.
+    result = os.dup(1)
+    os.dup2(2, 1)
     from ..errors import UserError
 
-    trial = Trial(**json.loads(sys.argv[1]))
     answer: dict[str, Any]
-    with contextlib.redirect_stdout(sys.stderr):
-        try:
-            answer = dataclasses.asdict(run_trial(trial))
-        except UserError as error:
-            answer = {"error": str(error)}
-    print(json.dumps(answer), flush=True)
+    try:
+        answer = dataclasses.asdict(run_trial(Trial(**json.loads(sys.argv[1]))))
+    except UserError as error:
+        answer = {"error": str(error)}
+    with open(result, "w", encoding="utf-8") as stream:
+        stream.write(json.dumps(answer) + "\n")
 
 
 def run_trial(trial: Trial) -> TrialResult:
@@ -82,29 +97,25 @@ def run_trial(trial: Trial) -> TrialResult:
         UserError: The user's functions fail, or their data cannot have this batch size.
     """
     from ..distribute.mirrored_strategy import MirroredStrategy
-    from ..performance.out_of_memory import is_out_of_memory
     from ..user_model.functions import load_functions
-    from .short_fit import full_batches, has_full_batch
 
     functions = load_functions(trial.model, trial.data)
     strategy = MirroredStrategy(replicas=trial.replicas)
     replicas: int = strategy.num_replicas_in_sync
     global_batch = trial.batch_size * replicas
-    data = functions.load_data(global_batch)
-    if not (data.has_arrays or functions.takes_batch):
-        data = full_batches(data, global_batch)
-    if not has_full_batch(data, global_batch):
+    data = _full_batches(functions, global_batch)
+    if data is None:
         return TrialResult(works=False, why="data", replicas=replicas)
-    if data.has_arrays:
-        data = full_batches(data, global_batch)
     _warm_up(strategy)
+    reset_peak()
     before = memory_now()
     try:
         # CUDA reserves far more addresses than it uses.
-        limit_memory(trial.memory if strategy.devices[0].startswith("CPU") else None)
+        if limit_memory(trial.memory if strategy.devices[0].startswith("CPU") else None):
+            print(LIMITED, file=sys.stderr, flush=True)
         seconds = _train(functions, strategy, data, global_batch, trial.steps)
     except Exception as error:
-        if not (is_out_of_memory(error) or is_out_of_memory_below(error)):
+        if not _is_of_memory(error):
             raise
         return TrialResult(works=False, why="memory", replicas=replicas)
     peak = _peak(strategy, before)
@@ -116,12 +127,32 @@ def run_trial(trial: Trial) -> TrialResult:
     )
 
 
-def is_out_of_memory_below(error: BaseException) -> bool:
-    """Whether an error was raised because of another that says that memory ran out."""
+def _full_batches(functions: Any, global_batch: int) -> Any:
+    """The training data in full batches; `None` if they have not as many samples as one."""
+    from ..user_model.data import NoSamplesError
+    from .short_fit import full_batches, has_full_batch
+
+    try:
+        data = functions.load_data(global_batch)
+    except NoSamplesError:
+        if functions.takes_batch:  # as of `batch(batch_size, drop_remainder=True)`
+            return None
+        raise
+    if not (data.has_arrays or functions.takes_batch):
+        data = full_batches(data, global_batch)
+    if not has_full_batch(data, global_batch):
+        return None
+    return full_batches(data, global_batch) if data.has_arrays else data
+
+
+def _is_of_memory(error: BaseException) -> bool:
+    """Whether an error, or one that it was raised because of, says that memory ran out."""
     from ..performance.out_of_memory import is_out_of_memory
 
+    if is_out_of_memory(error) or any(words in str(error) for words in _NO_THREAD):
+        return True
     cause = error.__cause__ or error.__context__
-    return cause is not None and (is_out_of_memory(cause) or is_out_of_memory_below(cause))
+    return cause is not None and _is_of_memory(cause)
 
 
 def _train(functions: Any, strategy: Any, data: Any, batch: int, steps: int) -> list[float]:
@@ -138,7 +169,8 @@ def _train(functions: Any, strategy: Any, data: Any, batch: int, steps: int) -> 
             began = time.perf_counter()
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
-            float(logs["loss"])  # the step is done
+            for value in keras.tree.flatten(logs):
+                float(value)  # the step is done
             seconds.append(time.perf_counter() - began)
 
     model = build_model(functions, strategy)
@@ -159,35 +191,6 @@ def _warm_up(strategy: Any) -> None:
     samples = _WARM_UP_SAMPLES * strategy.num_replicas_in_sync
     x, y = np.zeros((samples, 4), "float32"), np.zeros((samples, 1), "float32")
     strategy.build(build).fit(x, y, batch_size=samples, epochs=1, verbose=0)
-
-
-def memory_now() -> dict[str, int]:
-    """Return the bytes of this process, as Linux counts them: `VmRSS`, `VmHWM`, `VmData`."""
-    try:
-        text = Path("/proc/self/status").read_text(encoding="utf-8")
-    except OSError:
-        return {}
-    return {name: int(kib) * 1024 for name, kib in re.findall(r"^(Vm\w+):\s+(\d+) kB$", text, re.M)}
-
-
-def limit_memory(more: int | None) -> None:
-    """Let this process allocate so many bytes more: beyond, an allocation fails at once.
-
-    The limit is that of the data segment (`setrlimit`, `RLIMIT_DATA`), which since Linux 4.7
-    counts all private memory that can be written. TensorFlow then raises an error, long before the
-    machine has to swap or to end programs.
-
-    Args:
-        more: `None` for no limit.
-    """
-    used = memory_now().get("VmData")
-    if more is None or used is None:
-        return
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = used + more
-    if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
 
 
 def _peak(strategy: Any, before: dict[str, int]) -> int | None:

@@ -11,13 +11,14 @@ import tempfile
 from collections.abc import Sequence
 
 from ..errors import TrainingError, UserError
-from .trial import Trial, TrialResult
+from .trial import LIMITED, Trial, TrialResult
 
 _PROGRAM = (sys.executable, "-m", "kdist.finders.trial")
-# What a program does that gets no memory: it is killed, ends itself, or crashes.
-_OUT_OF_MEMORY = {signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS}
+# What a program does of which an allocation fails: it ends itself, or crashes.
+_CRASHES = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS}
 _WORDS = ("bad_alloc", "MemoryError", "out of memory", "OOM when allocating", "Cannot allocate")
-_LAST_CHARACTERS = 500
+_TRACEBACK = "Traceback (most recent call last):"
+_LAST_CHARACTERS = 6000
 INSIDE = "KDIST_FINDER"
 """Set within a try, so that a script which starts one when it is imported does not start more."""
 
@@ -30,7 +31,7 @@ def run_in_process(
     Args:
         trial: It.
         timeout: Seconds after which it is ended.
-        program: What is run, before the try as JSON.
+        program: What is run, before the try as JSON and the number of this process.
 
     Raises:
         UserError: The user's functions fail.
@@ -42,7 +43,7 @@ def run_in_process(
         )
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(  # noqa: S603 - this package's own program
-            [*program, json.dumps(dataclasses.asdict(trial))],
+            [*program, json.dumps(dataclasses.asdict(trial)), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -74,9 +75,25 @@ def _result(trial: Trial, code: int, output: str, said: str) -> TrialResult:
         if "error" in answer:
             raise UserError(answer["error"])
         return TrialResult(**answer)
-    if -code in _OUT_OF_MEMORY or any(word in said for word in _WORDS):
-        return TrialResult(works=False, why="memory")
-    last = said.strip()[-_LAST_CHARACTERS:]
-    raise TrainingError(
-        f"a try of batch size {trial.batch_size} ended with exit code {code}: {last}"
-    )
+    how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+    last = said.strip().removeprefix(LIMITED).strip()
+    if _is_of_memory(code, said):
+        words = f"{how}: {last.splitlines()[-1]}" if last else how
+        return TrialResult(works=False, why="memory", how="" if code >= 0 else words)
+    last = last[max(last.rfind(_TRACEBACK), 0) :][-_LAST_CHARACTERS:]
+    raise TrainingError(f"a try of batch size {trial.batch_size} ended with {how}: {last}")
+
+
+def _is_of_memory(code: int, said: str) -> bool:
+    """Whether a process has ended for want of memory.
+
+    The kernel kills it, or C++ ends it, or it raises an error before its own search for one. It may
+    crash for any other reason, too: what it says decides, or that its memory was limited.
+    """
+    if code == -signal.SIGKILL:
+        return True
+    if -code in _CRASHES:
+        return LIMITED in said or any(word in said for word in _WORDS)
+    # What was printed before its error is not about it.
+    last = said.strip().rpartition("\n")[2]
+    return any(word in last for word in _WORDS)

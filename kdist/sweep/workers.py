@@ -13,7 +13,7 @@ from ..errors import UserError
 from ..launch.attempt import Outcome
 from ..launch.options import LaunchOptions
 from ..launch.run import launch
-from .worker import end_with
+from ..signals import end_with_parent
 
 FIRST_ERROR = "kdist sweep: the first error of a worker:"
 """A line of `errors.log`; the error of the worker that failed first stands behind it."""
@@ -24,7 +24,7 @@ _WORKER = "kdist.sweep.worker"
 def main() -> None:
     """Train on as many workers as the file says, and end with the code of the first that failed."""
     order: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    end_with(order["parent"])
+    end_with_parent(order["parent"])
     try:
         code = launch(
             ["-m", _WORKER, sys.argv[1]], LaunchOptions(workers=order["workers"]), report=_report

@@ -14,6 +14,10 @@ ARRAYS = ("x", "y", "sample_weight")
 _LOADERS = ("torch", "grain")  # packages whose loaders Keras takes
 
 
+class NoSamplesError(UserError):
+    """The data function has returned data without samples."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UserData:
     """Training and validation data.
@@ -121,6 +125,16 @@ def checked_data(data: Any) -> UserData:
     return UserData(training=training, validation=validation)
 
 
+def first_samples(arrays: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+    """Return the first samples of (x, y) or (x, y, sample_weight), of which y may be `None`."""
+    import keras
+
+    def first(array: Any) -> Any:
+        return None if array is None else array[:count]
+
+    return tuple(keras.tree.map_structure(first, one) for one in arrays)
+
+
 _NEITHER = object()
 
 
@@ -174,7 +188,7 @@ def _check_batches(data: Any, name: str) -> None:
             " .repeat(), as they are read once per epoch"
         )
     if cardinality == 0:
-        raise UserError(f"the data function returned {name} data without samples: return some")
+        raise NoSamplesError(f"the data function returned {name} data without samples: return some")
 
 
 def _samples(data: Any) -> int | None:
@@ -222,4 +236,4 @@ def _check_samples(arrays: Any, name: str) -> None:
             f"the data function returned {name} with {numbers} samples: return as many of each"
         )
     if 0 in counts:
-        raise UserError(f"the data function returned {name} without samples: return some")
+        raise NoSamplesError(f"the data function returned {name} without samples: return some")

@@ -194,8 +194,8 @@ def test_a_signal_while_the_process_starts_ends_it(process, monkeypatch, number)
 
 
 def test_a_run_is_killed_with_its_sweep():
-    child = "import sys, time; from kdist.sweep.worker import end_with; "
-    child += "end_with(int(sys.argv[1])); print('works', flush=True); time.sleep(600)"
+    child = "import sys, time; from kdist.signals import end_with_parent; "
+    child += "end_with_parent(int(sys.argv[1])); print('works', flush=True); time.sleep(600)"
     sweep = "import os, subprocess, sys; "
     sweep += "subprocess.run([sys.executable, '-c', sys.argv[1], str(os.getpid())])"
     parent = subprocess.Popen([sys.executable, "-c", sweep, child], stdout=subprocess.PIPE)
@@ -211,7 +211,7 @@ def test_a_run_that_a_signal_cut_short_is_not_measured(tmp_path, monkeypatch, ca
     """As from a program that frees memory: to the run alone, not to its sweep."""
     result = types.SimpleNamespace(interrupted=number is not None, signal=number)
     monkeypatch.setattr("kdist.training.run.train", lambda *_, **__: result)
-    monkeypatch.setattr("kdist.sweep.worker.end_with", lambda parent: None)
+    monkeypatch.setattr("kdist.sweep.worker.end_with_parent", lambda parent: None)
     order = tmp_path / "order.json"
     order.write_text('{"config": {}, "ablate": [], "parent": 1}')
     monkeypatch.setattr("sys.argv", ["worker", str(order)])
