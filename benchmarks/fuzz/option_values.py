@@ -58,6 +58,8 @@ FIND: dict[str, Mapping[str, Any]] = {
         "--most": ODD_NUMBERS,
         "--steps": ODD_NUMBERS,
         "--batch-size": ODD_NUMBERS,
+        "--monitor": ODD_TEXTS,
+        "--optimizer": ODD_TEXTS,
         "--output": ODD_PATHS,
     },
     "memory": {"--batch-size": ODD_NUMBERS, "--measure": None},

@@ -93,6 +93,13 @@ def rate(
     least: Annotated[float, Parameter(help="First learning rate.")] = 1e-6,
     most: Annotated[float, Parameter(help="Last learning rate.")] = 10.0,
     steps: Annotated[int, Parameter(help="Steps between them.", converter=parse_integer)] = 200,
+    monitor: Annotated[
+        str, Parameter(help="The loss, by the name under which training reports it.")
+    ] = "loss",
+    optimizer: Annotated[
+        str | None,
+        Parameter(help="Attribute of the model with the optimizer, if it has several."),
+    ] = None,
     seed: Seed = 0,
     output: Annotated[
         str, Parameter(help="Folder for learning-rate.csv and learning-rate.png.")
@@ -118,6 +125,8 @@ def rate(
             least=least,
             most=most,
             steps=steps,
+            monitor=monitor,
+            optimizer=optimizer,
             seed=seed,
         )
         paths = write_curve(curve, folder, of=model.rpartition(":")[2])

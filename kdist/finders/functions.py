@@ -17,8 +17,8 @@ def as_functions(build: Function, data: Any) -> UserFunctions:
 
     Args:
         build: A function that returns a compiled model, or `"FILE.py:FUNCTION"`.
-        data: A function that returns the data; for a `build` from a file also its name there, or
-            `"FILE.py:FUNCTION"`.
+        data: A function that returns the data, or its name in the module of `build`; for a `build`
+            from a file also `"FILE.py:FUNCTION"`.
 
     Raises:
         UserError: One is neither, or the file has no such function.
@@ -30,10 +30,13 @@ def as_functions(build: Function, data: Any) -> UserFunctions:
             f"build has to be a function that returns a compiled model, or 'FILE.py:FUNCTION',"
             f" received {type(build).__name__}"
         )
+    if isinstance(data, str):
+        data = getattr(inspect.getmodule(build), data, data)
     if not callable(data):
         raise UserError(
             "data has to be a function that returns (x, y), (x_val, y_val) or a"
-            f" tf.data.Dataset, received {type(data).__name__}: write data=lambda: ..."
+            f" tf.data.Dataset, or the name of one beside build, received {_shown(data)}: write"
+            " data=lambda: ..."
         )
     return UserFunctions(
         files=tuple(dict.fromkeys([_file(build), _file(data)])),
@@ -71,3 +74,7 @@ def _file(function: Callable[..., Any]) -> str:
         return inspect.getsourcefile(function) or "<unknown>"
     except TypeError:  # an object that can be called, or one written in C
         return "<unknown>"
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if isinstance(value, str) else type(value).__name__

@@ -1,20 +1,26 @@
 """`find_learning_rate`: the learning rate range test."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 
+from .. import _upstream
 from ..arguments import positive_integer
 from ..distribute.mirrored_strategy import MirroredStrategy
+from ..errors import TrainingError, UserError
+from ..user_model.functions import UserFunctions
 from .functions import Function, as_functions
 from .rate_curve import LossAverage, RateCurve, check_range, rates_of
 from .short_fit import build_model, fit_steps
 
+_BATCH = 32
+
 
 def find_learning_rate(
     build: Function,
-    data: Any,
+    data: Any = "data",
     *,
     batch_size: int | None = None,
     replicas: int | None = None,
@@ -23,21 +29,24 @@ def find_learning_rate(
     steps: int = 200,
     smoothing: float = 0.95,
     divergence: float = 4.0,
+    monitor: str = "loss",
+    optimizer: str | None = None,
     seed: int | None = 0,
 ) -> RateCurve:
     """Train a new model with a rising learning rate, and say with which its loss falls best.
 
     The rate rises by the same factor at each step, from `least` to `most`. The test ends when the
-    running average of the loss is `divergence` times as high as it once was. The losses are those
-    of single batches, and the same on any number of replicas with the same global batch. The rate
-    is for that global batch, see `kdist.scale_learning_rate`.
+    running average of the loss is `divergence` times as high as it once was, by more than a
+    hundredth of the first loss. The losses are those of single batches, and the same on any number
+    of replicas with the same global batch. The rate is for that global batch, see
+    `kdist.scale_learning_rate`.
 
     Args:
         build: A function that returns a compiled model, or `"FILE.py:FUNCTION"`. Its optimizer
             stays, only its learning rate or schedule is replaced.
         data: A function that returns `(x, y), (x_val, y_val)`, `(x, y), None`, a `tf.data.Dataset`
             or a `keras.utils.PyDataset`; with a parameter `batch_size`, it gets the global batch.
-            Validation data are not used.
+            Validation data are not used. Also its name in the file of `build`.
         batch_size: Samples per replica and step, by default 32. Data with batches of their own
             keep them.
         replicas: As for `kdist.MirroredStrategy`.
@@ -46,14 +55,19 @@ def find_learning_rate(
         steps: Steps from `least` to `most`, at least 10.
         smoothing: Decay of the running average of the loss.
         divergence: When the test ends.
-        seed: Of initial weights and of all draws, set by `keras.utils.set_random_seed`; `None`
-            leaves them as they are.
+        monitor: The loss, by the name under which training reports it: a `train_step` of your own
+            may have several.
+        optimizer: The attribute of the model with the optimizer whose rate rises, such as
+            `"d_optimizer"`; by default its only one.
+        seed: Of the data's draws, of initial weights and of all draws, set by
+            `keras.utils.set_random_seed`; `None` leaves them as they are.
 
     Returns:
         The curve, with its `suggestion`.
 
     Raises:
         UserError: An argument is out of range, or a function fails.
+        TrainingError: The loss is no number at the first step.
 
     Source: Smith 2017, "Cyclical Learning Rates for Training Neural Networks", section 3.3, who
     lets the rate rise linearly; by a factor and with a running average it is Gugger 2018, "How Do
@@ -65,22 +79,63 @@ def find_learning_rate(
         print(curve.suggestion, curve.is_sure)
         ```
     """
-    batch = positive_integer("batch_size", batch_size or 32, hint="pass samples per replica")
     check_range(least=least, most=most, steps=steps)
-    rates = rates_of(least, most, steps)
     average = LossAverage(smoothing=smoothing, divergence=divergence)
-    functions = as_functions(build, data)
+    if batch_size is not None:
+        positive_integer("batch_size", batch_size, hint="pass samples per replica")
+    if seed is not None:
+        keras.utils.set_random_seed(seed)
+    return range_test(
+        as_functions(build, data),
+        rates_of(least, most, steps),
+        average,
+        batch_size=batch_size,
+        replicas=replicas,
+        monitor=monitor,
+        optimizer=optimizer,
+        seed=seed,
+    )
+
+
+def range_test(
+    functions: UserFunctions,
+    rates: Sequence[float],
+    average: LossAverage,
+    *,
+    batch_size: int | None,
+    replicas: int | None,
+    monitor: str = "loss",
+    optimizer: str | None = None,
+    seed: int | None,
+) -> RateCurve:
+    """Train a new model, with another learning rate at each step.
+
+    Args:
+        functions: They make the model and its data.
+        rates: The learning rates.
+        average: The running average of the losses.
+        batch_size: As for `find_learning_rate`, as all that follow.
+        replicas: As there.
+        monitor: As there.
+        optimizer: As there.
+        seed: As there.
+    """
     strategy = MirroredStrategy(replicas=replicas)
-    global_batch = batch * strategy.num_replicas_in_sync
+    global_batch = (batch_size or _BATCH) * strategy.num_replicas_in_sync
     loaded = functions.load_data(global_batch)
     functions.check_batch(loaded, batch_size)
     if seed is not None:
         keras.utils.set_random_seed(seed)
     model = build_model(functions, strategy)
     with strategy.scope():
-        model.optimizer.learning_rate = RisingRate(least, most, len(rates))
-    test = RangeTest(average)
+        given = set_given_rate(_optimizer_of(model, optimizer), rates[0])
+    test = RangeTest(average, rates=rates, given=given, monitor=monitor)
     fit_steps(model, loaded, global_batch=global_batch, steps=len(rates), callbacks=[test])
+    if not math.isfinite(test.losses[0]):
+        raise TrainingError(
+            f"{monitor} is {test.losses[0]} at the first step, before a learning rate has had any"
+            " effect: look for values in the data that are no numbers, or that are too large"
+        )
     return RateCurve(
         rates=rates[: len(test.losses)],
         losses=test.losses,
@@ -89,38 +144,76 @@ def find_learning_rate(
     )
 
 
-class RisingRate(keras.optimizers.schedules.LearningRateSchedule):
-    """A learning rate that rises by the same factor at each step.
+def _optimizer_of(model: keras.Model, name: str | None) -> keras.optimizers.Optimizer:
+    """The optimizer whose rate rises: the only one, or that of an attribute."""
+    found = _upstream.optimizers_of(model)
+    # A compile() of the model's own leaves Keras's default beside them, which nothing uses.
+    names = [key for key, value in vars(model).items() if any(value is one for one in found)]
+    if name is None and len(found) == 1:
+        return found[0]
+    if name is None or name not in names:
+        received = f"received optimizer {name!r}" if name else "a range test is of one of them"
+        raise UserError(
+            f"the model has {len(found)} optimizers, in the attributes {', '.join(names)}, and"
+            f" {received}: pass the attribute of one as optimizer (--optimizer)"
+        )
+    chosen: keras.optimizers.Optimizer = getattr(model, name)
+    return chosen
+
+
+def set_given_rate(optimizer: keras.optimizers.Optimizer, rate: float) -> "GivenRate":
+    """Replace the rate or the schedule of an optimizer; returns what sets it from then on."""
+    given = GivenRate(rate)
+    optimizer.learning_rate = given
+    return given
+
+
+class GivenRate(keras.optimizers.schedules.LearningRateSchedule):
+    """The learning rate that was set last, whatever steps the optimizer has taken.
+
+    An optimizer counts no step that it leaves out for the scale of a float16 loss, and that of a
+    model from a file has counted others.
 
     Args:
-        least: That of the first step.
-        most: That of the last one.
-        steps: How many there are.
+        rate: The first.
     """
 
-    def __init__(self, least: float, most: float, steps: int) -> None:
-        self.least, self.most, self.steps = least, most, steps
+    def __init__(self, rate: float) -> None:
+        self._rate = keras.Variable(rate, trainable=False, dtype=keras.config.floatx())
 
-    def __call__(self, step: Any) -> Any:
-        """Return the learning rate of a step, counted from 0."""
-        growth = math.log(self.most / self.least) / (self.steps - 1)
-        return self.least * keras.ops.exp(growth * keras.ops.cast(step, keras.config.floatx()))
+    def __call__(self, step: Any) -> Any:  # noqa: ARG002
+        """Return the learning rate."""
+        import tensorflow as tf
+
+        return tf.identity(self._rate.value)  # a variable of several replicas is no argument
+
+    def set(self, rate: float) -> None:
+        """Set the rate of the steps that follow."""
+        self._rate.assign(rate)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments."""
-        return {"least": self.least, "most": self.most, "steps": self.steps}
+        return {"rate": float(keras.ops.convert_to_numpy(self._rate))}
 
 
 class RangeTest(keras.callbacks.Callback):
-    """Records the loss of each batch, and ends the training when it explodes.
+    """Sets the rate of each batch, records its loss, and ends the training when that explodes.
 
     Args:
         average: The running average of the losses.
+        rates: Of the batches.
+        given: Where they are set.
+        monitor: The name of the loss.
     """
 
-    def __init__(self, average: LossAverage) -> None:
+    def __init__(
+        self, average: LossAverage, *, rates: Sequence[float], given: GivenRate, monitor: str
+    ) -> None:
         super().__init__()
         self._average = average
+        self._rates = rates
+        self._given = given
+        self._monitor = monitor
         self.losses: list[float] = []
         self.smoothed: list[float] = []
         self.diverged = False
@@ -128,10 +221,16 @@ class RangeTest(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Let the metrics be those of this batch alone: Keras averages over the epoch."""
         self.model.reset_metrics()
+        self._given.set(self._rates[len(self.losses)])
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Record the loss."""
-        self.losses.append(float(logs["loss"]))
+        if self._monitor not in logs:
+            raise UserError(
+                f"training reports {', '.join(logs) or 'nothing'}, but no {self._monitor}: pass"
+                " the name of the loss as monitor (--monitor)"
+            )
+        self.losses.append(float(logs[self._monitor]))
         smoothed, self.diverged = self._average.add(self.losses[-1])
         self.smoothed.append(smoothed)
         if self.diverged:

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import keras
 
@@ -13,17 +12,19 @@ from ..callbacks.gradient_noise_scale import GradientNoiseScale
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import TrainingError, UserError
 from ..performance.links import Link, choose_link
+from ..user_model.functions import UserFunctions
 from .advice import Advice, Measurements, advise, reasons
 from .batch_size import BatchSizeTry, find_batch_size, free_memory
 from .functions import Function, as_functions, function_name
-from .learning_rate import find_learning_rate
-from .rate_curve import RateCurve
-from .short_fit import build_model, fit_steps
+from .learning_rate import range_test, set_given_rate
+from .rate_curve import LossAverage, RateCurve, check_range, rates_of
+from .short_fit import batched_anew, build_model, fit_steps
 from .trial import Trial
 from .trial_process import run_in_process
 
 _NOISE_STEPS = 100
 _RATE_BATCH = 64
+_LEAST_RATE, _MOST_RATE = 1e-6, 10.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,8 +48,7 @@ class Plan:
         lines = [str(self.advice), *reasons(self.measurements, self.advice, self.link)]
         if not self.curve.is_sure:
             lines.append(
-                "the range test is not clear (its loss did not fall and then rise again, or its"
-                " rules disagree): try half and twice the learning rate, too"
+                f"the learning rate is unsure ({self.curve.doubt}): try half and twice as much, too"
             )
         return lines
 
@@ -100,15 +100,24 @@ def plan_replicas(
     """
     count = positive_integer("replicas", replicas, hint="pass how many there will be")
     chosen = choose_link(link)
+    check_range(least=_LEAST_RATE, most=_MOST_RATE, steps=steps)
     seconds = _seconds(build, data, batch_size, announce)
     rate_batch = batch_size or min(_RATE_BATCH, max(seconds))
+    if seed is not None:
+        keras.utils.set_random_seed(seed)
+    functions = batched_anew(as_functions(build, data))
     announce(f"learning rate range test with batches of {rate_batch}")
-    curve = find_learning_rate(
-        build, data, batch_size=rate_batch, replicas=1, steps=steps, seed=seed
+    curve = range_test(
+        functions,
+        rates_of(_LEAST_RATE, _MOST_RATE, steps),
+        LossAverage(smoothing=0.95, divergence=4.0),
+        batch_size=rate_batch,
+        replicas=1,
+        seed=seed,
     )
     announce(f"gradient noise scale over {_NOISE_STEPS} steps")
-    measured = _measure(build, data, curve.suggestion, rate_batch, seconds)
-    if (samples := _samples(build, data, rate_batch)) is not None:
+    measured = _measure(functions, curve.suggestion, rate_batch, seconds)
+    if (samples := functions.load_data(rate_batch).samples()) is not None:
         fitting = {b: s for b, s in measured.seconds.items() if b * count <= samples}
         if not fitting:
             raise UserError(
@@ -156,14 +165,12 @@ def _seconds(
 
 
 def _measure(
-    build: Function, data: Any, rate: float, batch: int, seconds: dict[int, float]
+    functions: UserFunctions, rate: float, batch: int, seconds: dict[int, float]
 ) -> Measurements:
-    functions = as_functions(build, data)
     strategy = MirroredStrategy(replicas=1)
     model = build_model(functions, strategy)
     with strategy.scope():
-        # A schedule would go on from its own rate.
-        model.optimizer.learning_rate = ConstantRate(rate)
+        set_given_rate(model.optimizer, rate)
     loaded = functions.load_data(batch)
     noise = GradientNoiseScale(every=1, verbose=0)
     try:
@@ -182,26 +189,3 @@ def _measure(
         gradient_bytes=sum(4.0 * math.prod(weight.shape) for weight in weights),
         small_collectives=2 * len(batch_norms(model)),
     )
-
-
-def _samples(build: Function, data: Any, batch: int) -> int | None:
-    return as_functions(build, data).load_data(batch).samples()
-
-
-class ConstantRate(keras.optimizers.schedules.LearningRateSchedule):
-    """The same learning rate at each step, in place of any schedule.
-
-    Args:
-        rate: It.
-    """
-
-    def __init__(self, rate: float) -> None:
-        self.rate = rate
-
-    def __call__(self, step: Any) -> Any:  # noqa: ARG002
-        """Return the learning rate."""
-        return keras.ops.convert_to_tensor(self.rate, keras.config.floatx())
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments."""
-        return {"rate": self.rate}

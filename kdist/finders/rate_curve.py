@@ -16,6 +16,8 @@ _APART = 10.0
 # A smaller fall of the average may be chance.
 _FALL = 0.02
 _FEWEST_STEPS = 10
+# Next to what the loss was at first, a smaller rise is no explosion, however near to zero it was.
+_RISE = 0.01
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,16 +63,25 @@ class RateCurve:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the loss fell, then rose again, and both rules agree within a factor of 10.
+        """Whether the loss fell, then rose again, and both rules agree within a factor of 10."""
+        return not self.doubt
 
-        It has risen again if it exploded, or lost half of what it had fallen.
+    @property
+    def doubt(self) -> str:
+        """Why the suggestion is unsure; empty if it is not.
+
+        The loss has to fall, and to rise again: to explode, or to lose half of what it had fallen.
         """
         first, last = self.smoothed[self._known[0]], self.smoothed[self._known[-1]]
         lowest = min(self.smoothed[i] for i in self._known)
-        fell = first - lowest > _FALL * abs(first)
-        rose = self.diverged or last - lowest > (first - lowest) / 2
+        if not first - lowest > _FALL * abs(first):
+            return "the loss did not fall with any learning rate"
+        if not (self.diverged or last - lowest > (first - lowest) / 2):
+            return f"the loss still fell or stayed low at {self.rates[-1]:.2g}, the largest rate"
         ratio = self.steepest / self.suggestion
-        return fell and rose and 1 / _APART <= ratio <= _APART
+        if not 1 / _APART <= ratio <= _APART:
+            return "it is more than a factor of 10 from where the loss fell fastest"
+        return ""
 
     @property
     def _known(self) -> range:
@@ -129,7 +140,8 @@ class LossAverage:
 
     Args:
         smoothing: Decay at each step, at least 0 and below 1.
-        divergence: The loss has exploded once the average is so many times its minimum, or NaN.
+        divergence: The loss has exploded once the average is so many times its minimum and has
+            risen by a hundredth of the first loss, or is NaN.
 
     Raises:
         UserError: An argument is out of range.
@@ -152,6 +164,7 @@ class LossAverage:
         self._sum = 0.0
         self._steps = 0
         self._least = math.inf
+        self._first = 0.0
 
     def add(self, loss: float) -> tuple[float, bool]:
         """Add the loss of a step; returns the average, and whether the loss has exploded."""
@@ -160,7 +173,9 @@ class LossAverage:
         average = self._sum / (1 - self._smoothing**self._steps)
         if not math.isfinite(average):
             return average, True
+        if self._steps == 1:
+            self._first = abs(average)
         self._least = min(self._least, average)
         # A loss may be negative, such as a log-likelihood's.
-        limit = self._least + (self._divergence - 1) * abs(self._least)
-        return average, average > limit
+        rise = max((self._divergence - 1) * abs(self._least), _RISE * self._first)
+        return average, average > self._least + rise

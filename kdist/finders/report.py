@@ -27,11 +27,8 @@ def batch_lines(found: BatchSize) -> list[str]:
 
 def rate_lines(curve: RateCurve) -> list[str]:
     """Say which learning rate to use."""
-    how = (
-        "the loss fell, and then rose again"
-        if curve.is_sure
-        else "unsure: the loss did not fall and then rise again, or the two rules disagree"
-    )
+    doubt = curve.doubt
+    how = f"unsure: {doubt}" if doubt else "the loss fell, and then rose again"
     return [
         f"suggested learning rate: {curve.suggestion:.2g}, a tenth of that at the lowest loss"
         f" ({curve.at_minimum:.2g})",

@@ -1,5 +1,7 @@
 """`fit_steps`: train a user's model for a number of steps, one at a time."""
 
+import dataclasses
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +9,7 @@ import keras
 
 from ..errors import UserError
 from ..user_model.compiled_model import checked_model
-from ..user_model.data import UserData
+from ..user_model.data import UserData, first_samples
 from ..user_model.functions import UserFunctions
 
 if TYPE_CHECKING:
@@ -59,7 +61,10 @@ def fit_steps(
         callbacks: Further ones; one may end the training sooner.
     """
     arguments = UserData(training=data.training).fit_arguments(batch=global_batch)
-    model.fit(**arguments, epochs=steps, verbose=0, callbacks=[*callbacks, StopAfter(steps)])
+    with warnings.catch_warnings():
+        # Keras says so where it does not know the number of batches, after the first epoch.
+        warnings.filterwarnings("ignore", "Your input ran out of data")
+        model.fit(**arguments, epochs=steps, verbose=0, callbacks=[*callbacks, StopAfter(steps)])
 
 
 def full_batches(data: UserData, global_batch: int) -> UserData:
@@ -76,8 +81,7 @@ def full_batches(data: UserData, global_batch: int) -> UserData:
 
     if data.has_arrays:
         count = (data.samples() or 0) // global_batch * global_batch
-        arrays = [keras.tree.map_structure(lambda a: a[:count], one) for one in data.training]
-        return UserData(training=tuple(arrays))
+        return UserData(training=first_samples(data.training, count))
     if isinstance(data.training, tf.data.Dataset):
         return UserData(training=data.training.unbatch().batch(global_batch, drop_remainder=True))
     raise UserError(
@@ -86,12 +90,30 @@ def full_batches(data: UserData, global_batch: int) -> UserData:
     )
 
 
+def batched_anew(functions: UserFunctions) -> UserFunctions:
+    """Return functions whose data have any batch size: those of a `tf.data.Dataset` are made anew.
+
+    Raises:
+        UserError: When the data are loaded, if they have batches of another kind.
+    """
+    if functions.takes_batch:
+        return functions
+
+    def data(batch_size: int) -> UserData:
+        loaded = functions.load_data(batch_size)
+        return loaded if loaded.has_arrays else full_batches(loaded, batch_size)
+
+    return dataclasses.replace(functions, make_data=data, takes_batch=True)
+
+
 def has_full_batch(data: UserData, global_batch: int) -> bool:
     """Whether the training data have as many samples as a batch."""
     if data.has_arrays:
         return (data.samples() or 0) >= global_batch
+    if getattr(data.training, "num_batches", None) == 0:
+        return False
     batch = next(iter(data.training), None)
-    return batch is not None and len(keras.tree.flatten(batch)[0]) >= global_batch
+    return batch is not None and int(keras.tree.flatten(batch)[0].shape[0]) >= global_batch
 
 
 def batch_specs(data: UserData, batch: int) -> tuple[Any, ...]:
@@ -111,6 +133,10 @@ def batch_specs(data: UserData, batch: int) -> tuple[Any, ...]:
         training = (training,)
 
     def spec(one: Any) -> Any:
+        if one is None:  # no targets
+            return None
+        if hasattr(one, "to_numpy"):  # pandas
+            one = one.to_numpy()
         dtype = tf.as_dtype(one.dtype)
         if dtype.is_floating:  # as Keras converts it
             dtype = tf.as_dtype(keras.config.floatx())

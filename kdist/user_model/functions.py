@@ -93,7 +93,7 @@ class UserFunctions:
         """
         if given is None or data.has_arrays or self.takes_batch:
             return
-        name = self.make_data.__name__
+        name = getattr(self.make_data, "__name__", "data")
         raise UserError(
             f"received --{option} {given}, but {self.files[-1]}: {name}() returns batches of its"
             " own, which are the global batches on any number of replicas: remove the option, or"

@@ -95,7 +95,7 @@ def test_plan_measures_and_advises(monkeypatch):
     monkeypatch.setattr(
         plan, "run_in_process", lambda trial: TrialResult(works=True, seconds=0.01, peak=2**20)
     )
-    monkeypatch.setattr(plan, "find_learning_rate", lambda *_, **__: CURVE)
+    monkeypatch.setattr(plan, "range_test", lambda *_, **__: CURVE)
     monkeypatch.setattr(plan, "_NOISE_STEPS", 4)
     said = []
     found = plan_replicas(MODEL, replicas=4, batch_size=16, announce=said.append)
@@ -108,6 +108,34 @@ def test_plan_measures_and_advises(monkeypatch):
     assert found.advice.learning_rate == pytest.approx(4 * CURVE.suggestion)
     assert found.lines()[0].startswith("on 4 replicas: batch 16 each")
     assert said[0].startswith("batch 16: works")
+
+
+def test_plan_of_data_with_batches_of_their_own(monkeypatch, tmp_path):
+    """They are batched anew, by all parts: of 20 samples, 2 batches of 8."""
+    path = tmp_path / "batched.py"
+    path.write_text(BATCHED)
+    monkeypatch.setattr(plan, "run_in_process", lambda trial: TrialResult(works=True, seconds=1.0))
+    monkeypatch.setattr(plan, "_NOISE_STEPS", 4)
+    found = plan_replicas(f"{path}:build", replicas=2, batch_size=8, steps=12)
+    assert found.measurements.rate_batch == 8
+    assert found.advice.global_batch == 16
+    assert len(found.curve.losses) > 2
+
+
+BATCHED = """
+import keras, numpy as np, tensorflow as tf
+
+
+def build():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+
+def data():
+    x = np.random.default_rng(0).normal(size=(20, 3)).astype("float32")
+    return tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(5), None
+"""
 
 
 def test_plan_compares_the_batches_that_were_tried(monkeypatch):

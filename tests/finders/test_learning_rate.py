@@ -1,8 +1,9 @@
 import keras
 import numpy as np
 import pytest
-from kdist.errors import UserError
-from kdist.finders.learning_rate import RisingRate, find_learning_rate
+import tensorflow as tf
+from kdist.errors import TrainingError, UserError
+from kdist.finders.learning_rate import find_learning_rate
 from kdist.finders.rate_curve import rates_of
 
 STEPS = 24
@@ -78,14 +79,98 @@ def test_a_schedule_is_replaced_and_each_step_is_seen():
     assert not found.diverged
 
 
-def test_the_rising_rate():
-    rate = RisingRate(1e-6, 10.0, 50)
-    values = [float(rate(step)) for step in range(50)]
-    np.testing.assert_allclose(values, np.geomspace(1e-6, 10.0, 50), rtol=1e-4)
-    assert RisingRate(**rate.get_config()).most == 10.0
+def test_an_optimizer_that_has_counted_steps_begins_at_the_least_rate():
+    def trained():
+        model = model_with(0.1)()
+        model.optimizer.build(model.trainable_variables)
+        model.optimizer.iterations.assign(1000)
+        return model
+
+    options = {"batch_size": 60, "replicas": 2, "least": 1e-4, "most": 1e-2, "steps": STEPS}
+    found = find_learning_rate(trained, data, **options)
+    np.testing.assert_allclose(
+        found.losses, find_learning_rate(model_with(0.1), data, **options).losses, rtol=1e-6
+    )
 
 
-@pytest.mark.parametrize("wrong", [{"batch_size": 0.5}, {"steps": 3}, {"least": 1.0, "most": 0.1}])
+class Two(keras.Model):
+    """Two optimizers, and a loss for each."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = (
+            keras.layers.Dense(2, kernel_initializer="ones", use_bias=False) for _ in range(2)
+        )
+
+    def compile(self):
+        super().compile()
+        self.slow, self.fast = keras.optimizers.SGD(0.0), keras.optimizers.SGD(0.1)
+
+    def train_step(self, batch):
+        x, y = batch
+        losses = {}
+        for name, layer in (("slow", self.one), ("fast", self.other)):
+            with tf.GradientTape() as tape:
+                losses[name] = keras.ops.mean(keras.ops.square(layer(x) - y))
+            weights = layer.trainable_variables
+            getattr(self, name).apply(tape.gradient(losses[name], weights), weights)
+        return losses
+
+
+def compiled_two():
+    model = Two()
+    model.compile()
+    return model
+
+
+@pytest.mark.filterwarnings("ignore:Two has its own train_step")
+def test_a_step_of_the_users_own_with_two_losses_and_two_optimizers():
+    options = {"batch_size": 60, "replicas": 1, "least": 1e-3, "most": 1e-1, "steps": STEPS}
+    with pytest.raises(UserError, match="3 optimizers, in the attributes .*slow, fast"):
+        find_learning_rate(compiled_two, data, monitor="slow", **options)
+    with pytest.raises(UserError, match="received optimizer 'one'"):
+        find_learning_rate(compiled_two, data, optimizer="one", **options)
+    with pytest.raises(UserError, match="reports fast, slow, but no loss: pass the name"):
+        find_learning_rate(compiled_two, data, optimizer="slow", **options)
+    slow, fast = (
+        find_learning_rate(compiled_two, data, monitor=name, optimizer="slow", **options)
+        for name in ("slow", "fast")
+    )
+    plain = find_learning_rate(model_with(0.1), data, **options)
+    np.testing.assert_allclose(slow.losses, plain.losses, rtol=1e-5)
+    assert fast.losses[5] < slow.losses[5]
+
+
+def test_a_loss_that_is_no_number():
+    def broken():
+        (x, y), _ = data()
+        return (x * np.nan, y), None
+
+    with pytest.raises(TrainingError, match="loss is nan at the first step"):
+        find_learning_rate(model_with(0.1), broken, replicas=1, steps=STEPS)
+
+
+def drawn():
+    return (np.random.normal(size=(20, 6)), np.random.normal(size=(20, 2))), None
+
+
+def build_beside():
+    return model_with(0.1)()
+
+
+def test_what_the_data_draw_is_seeded_and_they_may_be_named():
+    options = {"replicas": 1, "most": 1e-3, "steps": STEPS}
+    first, again, other = (
+        find_learning_rate(build_beside, "drawn", seed=seed, **options).losses for seed in (3, 3, 4)
+    )
+    assert first == again != other
+    with pytest.raises(UserError, match="name of one beside build, received 'nothing'"):
+        find_learning_rate(build_beside, "nothing", **options)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"batch_size": 0}, {"batch_size": 0.5}, {"steps": 3}, {"least": 1.0, "most": 0.1}]
+)
 def test_what_is_refused(wrong):
     with pytest.raises(UserError):
         find_learning_rate(model_with(0.1), data, **wrong)

@@ -7,6 +7,7 @@ import pytest
 from kdist.charts.learning_rate import learning_rate_figures
 from kdist.errors import UserError
 from kdist.finders.rate_curve import LossAverage, RateCurve, check_range, rates_of
+from kdist.finders.report import rate_lines
 
 
 def curve(loss, *, diverged=True, steps=201):
@@ -38,15 +39,20 @@ def test_the_lowest_and_the_steepest_rate():
 
 
 @pytest.mark.parametrize(
-    ("loss", "diverged"),
+    ("loss", "diverged", "why"),
     [
-        (lambda x: 2.0, False),  # learns nothing
-        (lambda x: 5 + x, True),  # only explodes
-        (lambda x: 2 - math.tanh(x + 2), False),  # was still falling
+        (lambda x: 2.0, False, "did not fall"),  # learns nothing
+        (lambda x: 5 + x, True, "did not fall"),  # only explodes
+        (lambda x: 2 - math.tanh(x + 2), False, "stayed low at 10, the largest rate"),
+        # Falls at once, and by a little more up to a rate that is far from there.
+        (lambda x: 1 + (x < -4) - 0.01 * x + (x > 0.5), True, "more than a factor of 10"),
     ],
 )
-def test_unsure(loss, diverged):
-    assert not curve(loss, diverged=diverged).is_sure
+def test_unsure(loss, diverged, why):
+    found = curve(loss, diverged=diverged)
+    assert not found.is_sure
+    assert why in found.doubt
+    assert rate_lines(found)[-1].endswith(f"unsure: {found.doubt}")
 
 
 def test_it_rose_again_without_exploding():
@@ -60,6 +66,12 @@ def test_a_loss_that_is_no_number_is_not_looked_at():
     short = RateCurve(rates=[1.0], losses=[math.nan], smoothed=[math.nan], diverged=True)
     assert short.at_minimum == 1.0
     assert not short.is_sure
+
+
+def test_a_loss_of_nearly_nothing_does_not_explode_by_rising_a_little():
+    average = LossAverage(smoothing=0.0, divergence=4)
+    ended = [average.add(loss)[1] for loss in (2.0, 1e-9, 0.0, 1e-8, 0.019, 0.021)]
+    assert ended == [False] * 5 + [True]
 
 
 def test_csv():
