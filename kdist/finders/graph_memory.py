@@ -21,8 +21,11 @@ _IN_PLACE = {
 }
 # Its last output is scratch memory for its gradient: cuDNN's, empty on the CPU.
 _RESERVES = "FusedBatchNormV3"
-# What they need inside depends on what they read.
-_LOOPS = ("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase")
+# What they need inside depends on what they read, or is another graph's.
+_CALLS = (
+    *("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"),
+    *("PartitionedCall", "StatefulPartitionedCall"),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,10 +63,16 @@ def steps_of(graph: Any) -> list[Step]:
         Step(
             operation.type,
             tuple(tensor.name for tensor in operation.inputs),
-            {tensor.name: _size(operation.type, tensor) for tensor in operation.outputs},
+            {tensor.name: _size(operation.type, tensor) for tensor in operation.outputs}
+            or {name_of_result(operation): 0},
         )
         for operation in graph.get_operations()
     ]
+
+
+def name_of_result(operation: Any) -> str:
+    """Return the name of an operation's first tensor, or its own if it only does something."""
+    return str(operation.outputs[0].name if operation.outputs else operation.name)
 
 
 def _size(kind: str, tensor: Any) -> int | None:
@@ -129,11 +138,11 @@ def _simulate(walk: list[Step], owner: dict[str, str], last: dict[str, int]) -> 
     for name, place in last.items():
         ends.setdefault(place, []).append(name)
     for place, step in enumerate(walk):
-        if step.kind in _LOOPS:
+        if step.kind in _CALLS:
             unknown += 1
         for name, size in step.outputs.items():
             if size is None:
-                unknown += step.kind not in _LOOPS
+                unknown += step.kind not in _CALLS
             elif owner[name] == name and step.kind != "ReadVariableOp":
                 taken = _taken(step, size, place, held, owner, last)
                 if taken is not None:

@@ -3,7 +3,8 @@
 from ..errors import UserError
 from .batch_size import free_memory
 from .functions import Function, function_name
-from .memory import MemoryEstimate, estimate_memory
+from .memory import MemoryEstimate, estimate_model, load_batch
+from .short_fit import batch_specs
 from .trial import Trial, TrialResult
 from .trial_process import run_in_process
 
@@ -18,20 +19,24 @@ def measure_memory(
     Args:
         build: As for `kdist.find_batch_size`.
         data: As for `kdist.find_batch_size`.
-        batch_size: Samples per step, at least 2; by default 32.
+        batch_size: Samples per step, at least 2; by default 32, or those of the data's own batches,
+            which are halved, too, if they are a `tf.data.Dataset`'s.
 
     Returns:
         The estimates of the half and of the whole batch, and what was measured.
 
     Raises:
-        UserError: A function fails, or the data have batches of their own.
+        UserError: A function fails, or the data have batches of their own that are no
+            `tf.data.Dataset`.
         TrainingError: A training fails for another reason than memory.
     """
-    whole = estimate_memory(build, data, batch_size=batch_size)
-    batches = (whole.batch_size // 2, whole.batch_size)
-    if batches[0] < 1:
+    functions, loaded, size = load_batch(build, data, batch_size)
+    if size < 2:
         raise UserError("half a batch is compared with a whole one: pass a batch of 2 or more")
-    half = estimate_memory(build, data, batch_size=batches[0])
+    batches = (size // 2, size)
+    half, whole = (
+        estimate_model(functions, batch_specs(loaded, batch), batch) for batch in batches
+    )
     first, second = (
         run_in_process(
             Trial(

@@ -14,10 +14,13 @@ from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
 from ..user_model.code_errors import reason_of
 from ..user_model.compiled_model import checked_model
+from ..user_model.data import UserData
 from ..user_model.functions import UserFunctions
 from .functions import Function, as_functions
-from .graph_memory import peak_bytes, steps_of
+from .graph_memory import name_of_result, peak_bytes, steps_of
 from .short_fit import batch_specs
+
+_BATCH = 32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,7 +55,8 @@ def estimate_memory(build: Function, data: Any, *, batch_size: int | None = None
     """Estimate the memory of a training per replica, without running a step.
 
     Weights and what the optimizer keeps are counted. The rest is read from the graph of a training
-    step: the most tensors that are needed at the same time, see `kdist.finders.graph_memory`.
+    step: the most tensors that are needed at the same time, see `kdist.finders.graph_memory`. A
+    `train_step` of the model's own is read as it is, the update of the weights included.
 
     It does not count what TensorFlow itself takes (about 0.6 GiB, on a GPU also CUDA's libraries),
     scratch memory of convolutions, batches that are read ahead, and what is lost between blocks of
@@ -68,8 +72,7 @@ def estimate_memory(build: Function, data: Any, *, batch_size: int | None = None
         The bytes.
 
     Raises:
-        UserError: A function fails, or the model has its own `train_step`, whose memory only a
-            training shows.
+        UserError: A function fails.
 
     Example:
         ```python
@@ -77,13 +80,27 @@ def estimate_memory(build: Function, data: Any, *, batch_size: int | None = None
         print(memory.total / 2**30)
         ```
     """
-    batch = positive_integer("batch_size", batch_size or 32, hint="pass samples per replica")
+    functions, loaded, batch = load_batch(build, data, batch_size)
+    return estimate_model(functions, batch_specs(loaded, batch), batch)
+
+
+def load_batch(
+    build: Function, data: Any, batch_size: int | None
+) -> tuple[UserFunctions, UserData, int]:
+    """Return the functions, the data and the samples of a batch, by default 32 or the data's own.
+
+    Args:
+        build: As for `estimate_memory`, as all that follow.
+        data: As there.
+        batch_size: As there.
+    """
+    if batch_size is not None:
+        positive_integer("batch_size", batch_size, hint="pass samples per replica")
     functions = as_functions(build, data)
     MirroredStrategy(replicas=1)  # a later one may still split the CPU
-    loaded = functions.load_data(batch)
+    loaded = functions.load_data(batch_size or _BATCH)
     functions.check_batch(loaded, batch_size)
-    batch = loaded.own_batch() or batch
-    return estimate_model(functions, batch_specs(loaded, batch), batch)
+    return functions, loaded, loaded.own_batch() or batch_size or _BATCH
 
 
 def estimate_model(functions: UserFunctions, specs: tuple[Any, ...], batch: int) -> MemoryEstimate:
@@ -95,21 +112,20 @@ def estimate_model(functions: UserFunctions, specs: tuple[Any, ...], batch: int)
         batch: Samples in them.
     """
     model = checked_model(functions.make_model(), function="build")
-    if "train_step" in _upstream.overridden_steps(model):
-        raise UserError(
-            f"{type(model).__name__} has its own train_step, whose memory no graph of Keras's"
-            " shows: measure it with kdist find batch"
-        )
     if batch_norms(model):
         convert_batch_norm(model, to="synchronized")  # as `strategy.build` does
-    graph, results = _trace(model, specs)
-    model.optimizer.build(model.trainable_variables)
+    if "train_step" in _upstream.overridden_steps(model):
+        graph, results = _trace_own_step(model, specs)
+    else:
+        graph, results = _trace(model, specs)
+        model.optimizer.build(model.trainable_variables)
     peak = peak_bytes(steps_of(graph), results)
     gradients = _bytes(model.trainable_variables)
+    kept = [variable for one in _upstream.optimizers_of(model) for variable in one.variables]
     return MemoryEstimate(
         batch_size=batch,
         weights=_bytes(model.variables),
-        optimizer=_bytes(model.optimizer.variables),
+        optimizer=_bytes(kept),
         gradients=gradients,
         activations=max(peak.peak - gradients, 0),
         unknown=peak.unknown,
@@ -126,12 +142,28 @@ def _trace(model: keras.Model, specs: tuple[Any, ...]) -> tuple[Any, list[str]]:
             loss = model.compute_loss(x=x, y=y, y_pred=outputs, sample_weight=sample_weight)
         return tape.gradient(loss, [weight.value for weight in model.trainable_variables])
 
+    concrete = _graph_function(step, specs)
+    return concrete.graph, [tensor.name for tensor in concrete.outputs]
+
+
+def _trace_own_step(model: keras.Model, specs: tuple[Any, ...]) -> tuple[Any, list[str]]:
+    """The graph of the model's own step, and the names of what it returns and does."""
+
+    def step(*batch: Any) -> Any:
+        return model.train_step(keras.utils.pack_x_y_sample_weight(*batch))
+
+    concrete = _graph_function(step, specs)
+    done = [name_of_result(operation) for operation in concrete.graph.control_outputs]
+    return concrete.graph, [tensor.name for tensor in concrete.outputs] + done
+
+
+def _graph_function(step: Any, specs: tuple[Any, ...]) -> Any:
+    import tensorflow as tf
+
     try:
-        concrete = tf.function(step, autograph=False).get_concrete_function(*specs)
+        return tf.function(step, autograph=False).get_concrete_function(*specs)
     except Exception as error:
         raise UserError(f"the model does not take the data: {reason_of(error)}") from error
-    names = [tensor.name for tensor in concrete.outputs]
-    return concrete.graph, names
 
 
 def _bytes(variables: Any) -> int:
