@@ -1,0 +1,145 @@
+"""`kdist find` on what keras.io's examples do: what it finds is what stock Keras gives."""
+
+import dataclasses
+import functools
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from kdist.errors import UserError
+from kdist.finders.batch_size import find_batch_size
+from kdist.finders.learning_rate import find_learning_rate
+from kdist.finders.memory import estimate_memory
+from kdist.finders.rate_curve import rates_of
+from kdist.finders.trial import run_trial
+from test_keras_io import EXAMPLES
+
+pytestmark = [
+    pytest.mark.usefixtures("float64", "without_graph_optimizer"),
+    pytest.mark.filterwarnings("ignore:.* has its own train_step"),
+]
+
+# The loss, the attribute of the optimizer whose rate rises, and the optimizers that train.
+SEVERAL = {
+    "gan": ("d_loss", "d_optimizer", ("d_optimizer", "g_optimizer")),
+    "simclr": (
+        "c_loss",
+        "contrastive_optimizer",
+        ("contrastive_optimizer", "probe_optimizer"),
+    ),
+    "wgan_gp": ("d_loss", "d_optimizer", ("d_optimizer", "g_optimizer")),
+}
+STEPS, LEAST, MOST = 10, 1e-4, 3e-3
+
+
+def settings(name):
+    return SEVERAL.get(name, ("loss", "optimizer", ("optimizer",)))
+
+
+def whole_batch(name):
+    """All samples as one batch, which Keras does not shuffle."""
+    module, _ = EXAMPLES[name]
+    data = module.data(module.SAMPLES)
+    return tf.data.Dataset.from_tensor_slices(data if len(data) > 1 else data[0]).batch(
+        module.SAMPLES
+    )
+
+
+@functools.cache
+def on_stock_keras(name):
+    """Losses with a rate that rises, bytes of the variables, of the optimizers and of gradients."""
+    _, make = EXAMPLES[name]
+    monitor, attribute, attributes = settings(name)
+    keras.utils.set_random_seed(0)
+    model = make()
+    model.run_eagerly = True
+    losses = []
+    for rate in rates_of(LEAST, MOST, STEPS):
+        getattr(model, attribute).learning_rate = rate
+        history = model.fit(whole_batch(name), shuffle=False, verbose=0).history
+        losses.append(history[monitor][0])
+    metrics = {id(one) for metric in model.metrics for one in metric.variables}
+    weights = [one for one in model.variables if id(one) not in metrics]
+    kept = [one for name in attributes for one in getattr(model, name).variables]
+    return losses, *(
+        sum(one.numpy().nbytes for one in some)
+        for some in (weights, kept, model.trainable_variables)
+    )
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_rate(name):
+    _, make = EXAMPLES[name]
+    monitor, attribute, _ = settings(name)
+    found = find_learning_rate(
+        make,
+        lambda: (whole_batch(name), None),
+        least=LEAST,
+        most=MOST,
+        steps=STEPS,
+        divergence=1e9,
+        monitor=monitor,
+        optimizer=attribute if name in SEVERAL else None,
+    )
+    assert found.rates == rates_of(LEAST, MOST, STEPS)
+    np.testing.assert_allclose(found.losses, on_stock_keras(name)[0], rtol=1e-6)
+    if name in SEVERAL:
+        with pytest.raises(UserError, match=f"3 optimizers, .*{attribute}"):
+            find_learning_rate(make, lambda: (whole_batch(name), None), steps=STEPS)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_memory(name):
+    _, make = EXAMPLES[name]
+    _, weights, kept, gradients = on_stock_keras(name)
+    small, large = (estimate_memory(make, data_of(name), batch_size=batch) for batch in (64, 128))
+    assert small.weights == large.weights == pytest.approx(weights, abs=100)
+    assert small.optimizer == pytest.approx(kept, abs=100)
+    assert small.gradients == gradients
+    # What a sample needs is the same in both, besides what is there in any batch.
+    assert 1.5 < large.activations / small.activations < 2.5
+
+
+def data_of(name):
+    module, _ = EXAMPLES[name]
+
+    def data():
+        arrays = module.data(128)
+        return (arrays if len(arrays) > 1 else (*arrays, None)), None
+
+    return data
+
+
+FILE = """
+import sys
+import {module}
+
+make = {module}.{make}
+
+
+def data():
+    arrays = {module}.data({module}.SAMPLES)
+    return (arrays if len(arrays) > 1 else (*arrays, None)), None
+"""
+
+
+def run_without_limit(trial):
+    return run_trial(dataclasses.replace(trial, memory=None))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_batch(name, tmp_path, monkeypatch):
+    """All samples are the largest batch; each try here, as a process of its own takes long."""
+    module, make = EXAMPLES[name]
+    path = tmp_path / f"{name}_file.py"
+    path.write_text(FILE.format(module=module.__name__, make=make.__name__))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    found = find_batch_size(
+        f"{path}:make", start=module.SAMPLES, steps=2, replicas=1, run=run_without_limit
+    )
+    assert (found.largest, found.limit) == (module.SAMPLES, "data")
+    works = [one for one in found.tries if one.result.works]
+    assert [one.batch_size for one in works] == [module.SAMPLES]
+    assert works[0].result.seconds > 0
