@@ -50,14 +50,18 @@ class Facts:
     Attributes:
         images: What was loaded; `None` if unknown.
         largest_step: Rows of the largest step, of all replicas.
-        rates: Learning rate by step of the optimizer, wherever it was looked at.
-        planned_peak: The largest rate of the schedule; `None` if the optimizer has none.
+        fits: Number of fits that have begun.
+        is_cut: Whether the training was ended before its last epoch.
+        rates: Learning rate by step, counted over all fits, wherever it was looked at.
+        planned_peak: The largest rate that is planned, as by the schedule; `None` if unknown.
         epochs: The complete epochs.
         error: Why the program failed, in a line; `None` if it did not.
     """
 
     images: Images | None = None
     largest_step: int = 0
+    fits: int = 0
+    is_cut: bool = False
     rates: Sequence[tuple[int, float]] = ()
     planned_peak: float | None = None
     epochs: Sequence[Epoch] = ()

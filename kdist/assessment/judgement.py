@@ -102,11 +102,13 @@ def _scaled(facts: Facts, alone: Facts, replicas: int) -> Line:
     if replicas == 1:
         return Line(requirement=requirement, passed=True, found="there is one only")
     if not peak or not base:
-        why = alone.error or "no rate was seen"
-        return Line(requirement=requirement, passed=False, found=f"unknown with one replica: {why}")
+        found = "unknown with one replica: no rate was seen"
+        if alone.error is not None:
+            found = f"unknown with one replica, for which it is run a second time: {alone.error}"
+        return Line(requirement=requirement, passed=False, found=found)
     ratio = peak / base
-    rules = {"linear": float(replicas), "square root": replicas**0.5}
-    rule = next((name for name, k in rules.items() if abs(ratio / k - 1) <= _SAME_RATE), None)
+    rules = _rules(replicas)
+    rule = scaling_rule(facts, alone, replicas)
     return Line(
         requirement=requirement,
         passed=rule is not None,
@@ -114,6 +116,25 @@ def _scaled(facts: Facts, alone: Facts, replicas: int) -> Line:
         + (f" ({rule} rule)" if rule else f", expected {replicas} ({rules['square root']:.3g} with"
            " the square root rule)"),
     )  # fmt: skip
+
+
+def _rules(replicas: int) -> dict[str, float]:
+    return {"linear": float(replicas), "square root": replicas**0.5}
+
+
+def scaling_rule(facts: Facts, alone: Facts, replicas: int) -> str | None:
+    """Return the rule by which the rate grows with the replicas; `None` if by none.
+
+    Args:
+        facts: What a training did.
+        alone: What the same program plans to do with one replica.
+        replicas: Number of replicas.
+    """
+    if not facts.peak or not alone.peak:
+        return None
+    ratio = facts.peak / alone.peak
+    rules = _rules(replicas).items()
+    return next((name for name, k in rules if abs(ratio / k - 1) <= _SAME_RATE), None)
 
 
 def _warmed_up(facts: Facts, alone: Facts) -> Line:

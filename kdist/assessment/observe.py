@@ -21,6 +21,8 @@ from typing import Any
 from ..data.datasets import DATASETS
 from .facts import Facts, Images
 
+_WRONG_ARGUMENTS = 2
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Order:
@@ -31,6 +33,8 @@ class Order:
         replicas: Number of replicas of a strategy that names none.
         generation: Of the assessment.
         rehearse: Whether to find the learning rates alone, without training.
+        fits: Number of fits that are rehearsed.
+        values: What a rehearsed fit says that it has logged in each epoch.
         images: What the program trains on, if it may not be seen.
     """
 
@@ -38,11 +42,9 @@ class Order:
     replicas: int
     generation: int
     rehearse: bool = False
+    fits: int = 1
+    values: dict[str, float] = dataclasses.field(default_factory=dict)
     images: dict[str, Any] | None = None
-
-
-class _Rehearsed(BaseException):
-    """Ends a program whose learning rates are known; nothing that it does catches this."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -66,15 +68,20 @@ def observe(order: Order, program: Sequence[str]) -> int:
     _divide_cpu(order.replicas)
     path = Path(order.facts)
     loaded = _Loaded(Images(**order.images) if order.images else None)
+    from .hooked_fit import Enough, observed_fit, rehearsed_fit
     from .observer import Observer
 
     observer = Observer(path, generation=order.generation, images=loaded.images)
+    if order.rehearse:
+        hooked = rehearsed_fit(path, fits=order.fits, values=order.values)
+    else:
+        hooked = observed_fit(observer)
     error, code = None, 0
-    with _default_replicas(order.replicas), loaded.watched(), _hooked_fit(order, observer):
+    with _default_replicas(order), loaded.watched(), hooked:
         try:
             _run(program)
-        except _Rehearsed:
-            return 0
+        except Enough:
+            pass
         except SystemExit as end:
             if end.code not in (None, 0):
                 error = f"it ends with {_exit_text(end.code)}"
@@ -84,12 +91,14 @@ def observe(order: Order, program: Sequence[str]) -> int:
             error, code = traceback.format_exception_only(failure)[-1].strip(), 1
     if not order.rehearse:
         observer.facts(error).write(path)
-    elif error is not None:
+    elif error is not None and not path.exists():
         Facts(error=error).write(path)
     return code
 
 
 def _exit_text(code: Any) -> str:
+    if code == _WRONG_ARGUMENTS:
+        return f"exit code {code} (it is run without arguments)"
     return f"exit code {code}" if isinstance(code, int) else f"the message {code}"
 
 
@@ -123,24 +132,40 @@ def _divide_cpu(replicas: int) -> None:
 
 
 @contextlib.contextmanager
-def _default_replicas(replicas: int) -> Iterator[None]:
-    """Make kdist's strategy have so many replicas where its caller names none."""
+def _default_replicas(order: Order) -> Iterator[None]:
+    """Make kdist's strategy have so many replicas where its caller names none.
+
+    Where the rates of one replica are looked up, strategies have one whatever their caller names.
+    """
+    import tensorflow as tf
+
     from ..distribute.mirrored_strategy import MirroredStrategy
 
-    original: Any = MirroredStrategy.__init__
+    is_alone = order.rehearse and order.replicas == 1
+    of_kdist: Any = MirroredStrategy.__init__
+    of_stock: Any = tf.distribute.MirroredStrategy.__init__
 
-    @functools.wraps(original)
+    @functools.wraps(of_kdist)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        given = inspect.signature(original).bind(self, *args, **kwargs).arguments
-        if given.get("devices") is None and given.get("replicas") is None:
-            kwargs["replicas"] = replicas
-        original(self, *args, **kwargs)
+        given = inspect.signature(of_kdist).bind(self, *args, **kwargs).arguments
+        is_named = given.get("devices") is not None or given.get("replicas") is not None
+        if is_alone or not is_named:
+            given |= {"devices": None, "replicas": order.replicas}
+        of_kdist(**given)
+
+    @functools.wraps(of_stock)
+    def stock_init(self: Any, devices: Any = None, *args: Any, **kwargs: Any) -> None:
+        if is_alone and type(self) is tf.distribute.MirroredStrategy and devices:
+            devices = [*devices][:1]
+        of_stock(self, devices, *args, **kwargs)
 
     MirroredStrategy.__init__ = init  # type: ignore[method-assign]
+    tf.distribute.MirroredStrategy.__init__ = stock_init
     try:
         yield
     finally:
-        MirroredStrategy.__init__ = original  # type: ignore[method-assign]
+        MirroredStrategy.__init__ = of_kdist  # type: ignore[method-assign]
+        tf.distribute.MirroredStrategy.__init__ = of_stock
 
 
 class _Loaded:
@@ -196,68 +221,6 @@ class _Loaded:
             ImageData.__post_init__ = check  # type: ignore[method-assign]
             for name, module in sets.items():
                 module.load_data = before[name]
-
-
-@contextlib.contextmanager
-def _hooked_fit(order: Order, observer: Any) -> Iterator[None]:
-    """Add a callback to every fit; or take only its learning rates, and end the program."""
-    import keras
-
-    from .planned_rates import rehearse, schedule_peak
-
-    signature = inspect.signature(keras.Model.fit)
-
-    def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(model, *args, **kwargs)
-        bound.apply_defaults()
-        given = bound.arguments
-        steps = _steps_per_epoch(given)
-        if order.rehearse:
-            rates = rehearse(
-                model, _callbacks(given["callbacks"]), epochs=given["epochs"], steps=steps
-            )
-            Facts(rates=rates).write(Path(order.facts))
-            raise _Rehearsed
-        observer.begin(model, schedule_peak(model, steps * given["epochs"]))
-        if isinstance(given["callbacks"], keras.callbacks.CallbackList):
-            given["callbacks"].append(observer)
-        else:
-            given["callbacks"] = [*_callbacks(given["callbacks"]), observer]
-        del given["self"]
-        return super(keras.Model, model).fit(**given)
-
-    def evaluate(model: Any, *args: Any, **kwargs: Any) -> Any:
-        observer.watch(model)  # a step that is traced before `fit` is not traced again
-        return super(keras.Model, model).evaluate(*args, **kwargs)
-
-    keras.Model.fit, keras.Model.evaluate = fit, evaluate
-    try:
-        yield
-    finally:
-        del keras.Model.fit, keras.Model.evaluate
-
-
-def _callbacks(given: Any) -> list[Any]:
-    if given is None:
-        return []
-    if hasattr(given, "callbacks"):  # a list of Keras's own kind
-        return [*given.callbacks]
-    return [*given] if isinstance(given, list | tuple) else [given]
-
-
-def _steps_per_epoch(given: dict[str, Any]) -> int:
-    """The steps of an epoch, as far as the arguments of `fit` say."""
-    if given["steps_per_epoch"]:
-        return int(given["steps_per_epoch"])
-    x = given["x"]
-    try:
-        number = len(x)
-    except TypeError:
-        return 1
-    if hasattr(x, "shape") or isinstance(x, list | tuple):
-        first = x if hasattr(x, "shape") else x[0]
-        return -(-len(first) // (given["batch_size"] or 32))
-    return max(1, number)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,9 @@ class Observer(keras.callbacks.Callback):
         generation: Of the assessment, whose targets depend on the images that are loaded.
         images: Returns what the program has loaded.
         clock: Returns the time in seconds, from any origin.
+
+    Attributes:
+        is_decided: Whether nothing more has to be known.
     """
 
     def __init__(
@@ -43,7 +46,9 @@ class Observer(keras.callbacks.Callback):
         self._rates: list[tuple[int, float]] = []
         self._epochs: list[Epoch] = []
         self._planned_peak: float | None = None
-        self._validated = self._looks = 0
+        self._validated = self._looks = self._fits = 0
+        self._step = self._steps_before = 0
+        self._is_cut = self.is_decided = False
 
     def begin(self, model: keras.Model, planned_peak: float | None) -> None:
         """Watch a model that is about to be trained.
@@ -53,7 +58,11 @@ class Observer(keras.callbacks.Callback):
             planned_peak: The largest rate of its schedule; `None` if it has none.
         """
         self.watch(model)
-        self._planned_peak = planned_peak
+        self._fits += 1
+        # A model of its own, or one that is compiled again, counts its steps from 0.
+        self._steps_before = self._step - _iterations(model)
+        peaks = [p for p in (self._planned_peak, planned_peak) if p is not None]
+        self._planned_peak = max(peaks, default=None)
         if self._began is None:
             self._began = self._clock()
 
@@ -72,6 +81,8 @@ class Observer(keras.callbacks.Callback):
         return Facts(
             images=self._images(),
             largest_step=self._counts.largest,
+            fits=self._fits,
+            is_cut=self._is_cut,
             rates=self._rates,
             planned_peak=self._planned_peak,
             epochs=self._epochs,
@@ -87,11 +98,10 @@ class Observer(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Look at the learning rate."""
         super().on_train_batch_begin(batch, logs)
-        optimizer = self.model.optimizer
-        step = int(optimizer.iterations.numpy())
+        step = self._steps_before + _iterations(self.model)
         self._looks += 1
         if step < _EVERY_STEP or self._looks % _THEN_EVERY == 0:
-            self._rates.append((step, rate_of(optimizer)))
+            self._rates.append((step, rate_of(self.model.optimizer)))
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Count the rows of the validation from here."""
@@ -106,6 +116,7 @@ class Observer(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Record the epoch, and end the training if nothing more has to be known."""
         super().on_epoch_end(epoch, logs)
+        self._step = self._steps_before + _iterations(self.model)
         values = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
         began = self._clock() if self._began is None else self._began
         self._epochs.append(
@@ -118,10 +129,15 @@ class Observer(keras.callbacks.Callback):
             )
         )
         facts = self.facts()
-        facts.write(self._path)
         targets = targets_of(self._generation, facts.images.name if facts.images else "")
         if _is_decided(facts, targets):
-            self.model.stop_training = True
+            self.is_decided = self.model.stop_training = True
+            self._is_cut = epoch + 1 < (self.params or {}).get("epochs", 0)
+        self.facts().write(self._path)
+
+
+def _iterations(model: keras.Model) -> int:
+    return int(model.optimizer.iterations.numpy())
 
 
 def _is_number(value: Any) -> bool:

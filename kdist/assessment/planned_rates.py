@@ -40,7 +40,8 @@ def schedule_peak(model: keras.Model, steps: int) -> float | None:
 
 def _rate_setting(optimizer: Any) -> Any:
     """The rate as the optimizer is saved with it: a number, or a description of a schedule."""
-    return optimizer.get_config().get("learning_rate")
+    inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
+    return inner.get_config().get("learning_rate")
 
 
 def _looked_at(steps: int) -> Iterator[int]:
@@ -50,7 +51,7 @@ def _looked_at(steps: int) -> Iterator[int]:
 
 
 def rehearse(
-    model: keras.Model, callbacks: Sequence[Any], *, epochs: int, steps: int
+    model: keras.Model, callbacks: Sequence[Any], *, epochs: range, steps: int
 ) -> list[tuple[int, float]]:
     """Return the rates that a training would have, without its steps.
 
@@ -60,28 +61,33 @@ def rehearse(
     Args:
         model: A compiled model.
         callbacks: All callbacks of its fit.
-        epochs: Number of epochs.
+        epochs: The numbers of its epochs.
         steps: Steps per epoch.
+
+    Returns:
+        Steps, counted from 0, and the rate before each.
     """
     setters = [one for one in callbacks if _may_set_rates(one)]
     for one in setters:
-        one.set_params({"epochs": epochs, "steps": steps, "verbose": 0})
+        one.set_params({"epochs": epochs.stop, "steps": steps, "verbose": 0})
         one.set_model(model)
-    optimizer, rates, total = model.optimizer, [], min(epochs * steps, _MOST_STEPS)
+    optimizer, rates, total = model.optimizer, [], min(len(epochs) * steps, _MOST_STEPS)
     looked_at = set(_looked_at(total))
     with model.distribute_strategy.scope():
+        before = int(optimizer.iterations.numpy())
         _call(setters, "on_train_begin", {})
         for step in range(total):
-            epoch, batch = divmod(step, steps)
+            epoch, batch = epochs[step // steps], step % steps
             if not batch:
                 _call(setters, "on_epoch_begin", epoch, {})
             _call(setters, "on_train_batch_begin", batch, {})
             if step in looked_at or not batch:
-                optimizer.iterations.assign(step)
+                optimizer.iterations.assign(before + step)
                 rates.append((step, rate_of(optimizer)))
             _call(setters, "on_train_batch_end", batch, dict(_LOGS))
             if batch == steps - 1:
                 _call(setters, "on_epoch_end", epoch, dict(_LOGS))
+        optimizer.iterations.assign(before + total)
     return rates
 
 

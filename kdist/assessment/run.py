@@ -16,7 +16,7 @@ from ..runs.text import count
 from ..sweep.machine import machine, on_cpu
 from ..training.workers import worker_place
 from .facts import Facts, read_facts
-from .judgement import Line, has_passed, judge
+from .judgement import Line, has_passed, judge, scaling_rule
 from .options import AssessOptions
 from .recipe import recipe_command
 from .targets import targets_of
@@ -79,7 +79,11 @@ def assess(
         alone = Facts()
         if facts.epochs and replicas > 1:
             announce("Looking up its learning rates with one replica")
-            alone = runner.observe(1, rehearse=True)
+            alone = runner.observe(1, rehearsed=facts)
+            if facts.is_cut and alone.peak and scaling_rule(facts, alone, replicas) is None:
+                announce(f"Looking up those that were to come, with {count(replicas, 'replica')}")
+                planned = runner.observe(replicas, rehearsed=facts)
+                facts = dataclasses.replace(facts, planned_peak=planned.peak)
         elif facts.epochs:
             alone = dataclasses.replace(facts, error=None)
     name = facts.images.name if facts.images else ""
@@ -101,8 +105,14 @@ class _Runner:
     start: Start
     on_cpu: bool
 
-    def observe(self, replicas: int, *, rehearse: bool = False) -> Facts:
-        """Run it on a number of replicas, and return what it did."""
+    def observe(self, replicas: int, *, rehearsed: Facts | None = None) -> Facts:
+        """Run it on a number of replicas, and return what it did.
+
+        Args:
+            replicas: Their number.
+            rehearsed: The training whose learning rates alone are looked up.
+        """
+        rehearse = rehearsed is not None
         facts = self.folder / f"facts-{replicas}{'-rehearsed' * rehearse}.json"
         dataset = self.options.dataset if self.options.script else None
         order = {
@@ -110,6 +120,7 @@ class _Runner:
             "replicas": replicas,
             "generation": self.options.generation,
             "rehearse": rehearse,
+            **({} if rehearsed is None else _as_observed(rehearsed)),
             "images": None if dataset is None else _sizes(dataset),
         }
         code = self.start(order, self._program(replicas), self._environment(replicas), not rehearse)
@@ -135,6 +146,11 @@ class _Runner:
             named = visible or [str(index) for index in range(replicas)]
             environment[_GPUS] = ",".join(named[:replicas])
         return environment
+
+
+def _as_observed(facts: Facts) -> dict[str, Any]:
+    """The order to rehearse a training."""
+    return {"fits": facts.fits, "values": dict(facts.epochs[-1].values)}
 
 
 def _sizes(dataset: DatasetName) -> dict[str, Any]:

@@ -64,13 +64,17 @@ def targets_of(generation: int, data: str) -> Targets:
 
 
 def accuracy(values: Mapping[str, float], prefix: str = "") -> float | None:
-    """Return the accuracy of an epoch, whatever its metric is called.
+    """Return the accuracy of an epoch, whatever its metric is called; not that of the top 5.
 
     Example:
         >>> accuracy({"loss": 1.0, "sparse_categorical_accuracy": 0.5, "val_acc": 0.25})
         0.5
     """
     names = [name for name in values if name.startswith("val_") == bool(prefix)]
-    found = [name for name in names if name == f"{prefix}acc" or name.endswith("accuracy")]
+    found = [
+        name
+        for name in names
+        if (name == f"{prefix}acc" or name.endswith("accuracy")) and "top" not in name
+    ]
     value = values[found[0]] if found else None
     return None if value is None or math.isnan(value) else value

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import pytest
 from kdist.assessment.options import AssessOptions
 from kdist.assessment.run import assess
@@ -42,6 +43,35 @@ with strategy.scope():
 model.fit(x, y, 32, 40, 0, [WarmUpByHand()], validation_data=(x[:100], y[:100]))
 print("after the fit")
 """
+
+# Its strategy names two replicas, its first fit warms up, and it saves its model.
+TWO_FITS = (
+    STOCK.replace("tf.distribute.MirroredStrategy()", "kdist.MirroredStrategy(replicas=2)")
+    .replace("import keras\n", "from pathlib import Path\n\nimport kdist\nimport keras\n", 1)
+    .partition("model.fit(")[0]
+    + """
+
+class Saves(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.save(Path(__file__).with_name("model.keras"))
+
+
+data = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)
+model.optimizer.learning_rate = full / 4
+first = model.fit(data, epochs=1, validation_data=(x[:100], y[:100]), verbose=0)
+print("loss", first.history["loss"][0])
+model.optimizer.learning_rate = full
+model.fit(data, epochs=40, validation_data=(x[:100], y[:100]), callbacks=[Saves()], verbose=0)
+model.fit(data, epochs=3, verbose=0)
+print("after the last fit")
+"""
+)
+
+# The targets are met long before the rate is what it will be.
+LONG_WARM_UP = STOCK.replace(
+    "[WarmUpByHand()]",
+    "[keras.callbacks.LearningRateScheduler(lambda epoch, _: full * min(1.0, (1 + epoch) / 20))]",
+)
 
 CRASH = "print('begins')\nraise RuntimeError('no such GPU')\n"
 
@@ -119,6 +149,23 @@ def test_a_script_of_stock_tensorflow_passes(start, tmp_path):
     assert "after the fit" in start.output
     assert any("320, 320" in line for line in printed)
     assert any("from 0.005 to 0.1 in 19 steps" in line for line in printed)
+
+
+def test_a_script_that_fits_twice_passes(start, tmp_path):
+    """Its rates are those of both fits, and its file is the model that it has trained."""
+    (tmp_path / "two_fits.py").write_text(TWO_FITS)
+    names, printed = assessed(start, tmp_path / "two_fits.py", generation=2)
+    assert not set(names) - {"seconds"}, printed
+    assert "from 0.025 to 0.1 in 20 steps" in "\n".join(printed)
+    assert "after the last fit" not in start.output
+    assert keras.saving.load_model(tmp_path / "model.keras").optimizer.iterations.numpy() > 20
+
+
+def test_a_warm_up_that_is_longer_than_the_training_passes(start, tmp_path):
+    (tmp_path / "long.py").write_text(LONG_WARM_UP)
+    names, printed = assessed(start, tmp_path / "long.py", generation=2)
+    assert not set(names) - {"seconds"}, printed
+    assert any("at most 0.05 with one, 0.1 with 2" in line for line in printed)
 
 
 def test_several_workers_are_refused(monkeypatch):

@@ -101,6 +101,7 @@ def test_without_an_epoch_there_is_one_line():
         ({"val_accuracy": 0.5}, "", None),
         ({"accuracy": 0.4, "val_accuracy": 0.5}, "val_", 0.5),
         ({"acc": 0.4}, "", 0.4),
+        ({"sparse_top_k_categorical_accuracy": 0.9, "accuracy": 0.4}, "", 0.4),
         ({"categorical_accuracy": 0.4}, "", 0.4),
     ],
 )

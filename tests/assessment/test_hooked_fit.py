@@ -1,0 +1,102 @@
+"""What is seen of a fit, and what of one that is only rehearsed."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from kdist.assessment.facts import Images, read_facts
+from kdist.assessment.hooked_fit import Enough, observed_fit, rehearsed_fit, steps_per_epoch
+from kdist.assessment.observer import Observer
+from kdist.assessment.planned_rates import schedule_peak
+from keras.optimizers import SGD
+from keras.optimizers.schedules import PiecewiseConstantDecay
+
+X, Y = np.ones((40, 3)), np.zeros(40, int)
+BATCHES = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
+
+
+def model(rate=0.1, **options):
+    made = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, "softmax")])
+    made.compile(SGD(rate), "sparse_categorical_crossentropy", metrics=["accuracy"], **options)
+    return made
+
+
+class Reader(keras.utils.PyDataset):
+    def __len__(self):
+        return 7
+
+
+GIVEN = {"steps_per_epoch": None, "batch_size": None, "validation_split": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("x", "changes", "expected"),
+    [
+        (X, {}, 2),
+        (X, {"batch_size": 8}, 5),
+        (X, {"batch_size": 8, "validation_split": 0.5}, 3),
+        ({"one": X, "other": X}, {"batch_size": 8}, 5),
+        ([X, X], {"batch_size": 16}, 3),
+        (BATCHES, {}, 5),
+        (BATCHES, {"steps_per_epoch": 3}, 3),
+        (BATCHES.repeat(), {}, 1000),
+        (BATCHES.filter(lambda *_: True), {}, 1000),
+        (Reader(), {}, 7),
+        (iter([]), {}, 1000),
+    ],
+    ids=str,
+)
+def test_steps_of_an_epoch(x, changes, expected):
+    assert steps_per_epoch({**GIVEN, "x": x, **changes}) == expected
+
+
+def test_a_schedule_inside_an_optimizer_that_scales_the_loss():
+    made = model()
+    schedule = PiecewiseConstantDecay([3], [0.1, 0.4])
+    made.compile(keras.optimizers.LossScaleOptimizer(SGD(schedule)), "mse")
+    assert schedule_peak(made, 10) == pytest.approx(0.4)
+
+
+def observer(path):
+    found = Images(name="Fashion-MNIST", training=40, test=40)
+    return Observer(path, generation=2, images=lambda: found)
+
+
+def test_a_list_of_callbacks_of_kerass_own_kind(tmp_path):
+    made, watches = model(), observer(tmp_path / "facts.json")
+    with observed_fit(watches):
+        callbacks = keras.callbacks.CallbackList(add_history=True, model=made)
+        made.fit(X, Y, 8, callbacks=callbacks, verbose=0)
+    (epoch,) = read_facts(tmp_path / "facts.json").epochs
+    assert list(epoch.rows) == [40]
+
+
+def test_steps_are_counted_over_all_fits_and_the_last_is_not_begun(tmp_path):
+    watches = observer(tmp_path / "facts.json")
+    with observed_fit(watches), pytest.raises(Enough):
+        model(0.1).fit(X, Y, 8, verbose=0)
+        model(0.2).fit(X, Y, 8, epochs=4, validation_data=(X, Y), verbose=0)
+        model(0.3).fit(X, Y, 8, verbose=0)
+    facts = read_facts(tmp_path / "facts.json")
+    assert [step for step, _ in facts.rates] == list(range(5 * len(facts.epochs)))
+    assert facts.rates[4][1] == pytest.approx(0.1)
+    assert facts.rates[5][1] == pytest.approx(0.2)
+    assert facts.fits == 2
+    assert facts.is_cut == (len(facts.epochs) < 5)
+
+
+def test_fits_that_are_rehearsed(tmp_path):
+    path, made = tmp_path / "facts.json", model(PiecewiseConstantDecay([2], [0.1, 0.4]))
+    before = made.get_weights()
+    with rehearsed_fit(path, fits=2, values={"accuracy": 0.5}), pytest.raises(Enough):
+        history = made.fit(BATCHES, epochs=3, initial_epoch=1)
+        assert history.history == {"accuracy": [0.5, 0.5]}
+        made.save(tmp_path / "model.keras")
+        made.fit(BATCHES)
+    for one, other in zip(before, made.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    rates = read_facts(path).rates
+    assert [step for step, _ in rates] == list(range(15))
+    assert [rate for _, rate in rates] == pytest.approx([0.1] * 3 + [0.4] * 12)
+    assert not (tmp_path / "model.keras").exists()
+    assert "fit" not in vars(keras.Model)
