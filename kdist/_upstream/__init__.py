@@ -55,6 +55,7 @@ from .internals import (
     use_global_seed,
 )
 from .iterators import release_in_background
+from .kept_seeds import kept_seeds
 from .keras_version import warn_of_unknown_keras
 from .patches.fit_hooks import is_inferring_shapes
 from .patches.worker_callbacks import is_of_the_chief
@@ -151,6 +152,7 @@ __all__ = [
     "is_of_the_chief",
     "is_overwritten",
     "is_started",
+    "kept_seeds",
     "layer_states",
     "local_copy",
     "loss_tracker",

@@ -23,8 +23,9 @@ class Batches:
     """Samples of a few batches, the last of an epoch smaller where the data allow it.
 
     Attributes:
-        arrays: What a batch consists of, `(x,)`, `(x, y)` or `(x, y, sample_weight)`, or what the
-            data themselves give; all samples along the first axes.
+        arrays: What a batch consists of, as `fit` passes it to a step: `x`, `(x, y)` or
+            `(x, y, sample_weight)`, or what the data themselves give; all samples along the first
+            axes.
         samples: Their number.
         batch_size: Samples per global batch.
         is_fixed: Whether every batch has this size, so that none is smaller.
@@ -90,7 +91,7 @@ def batches_of(data: Any, options: CheckOptions, processes: int = 1) -> Batches:
                 f" of {size} samples: remove it, or write def data(batch_size):"
             )
     else:
-        arrays, size, fixed = _as_arrays(data), 0, False
+        arrays, size, fixed = _as_passed(_as_arrays(data)), 0, False
     samples = _count(arrays)
     size = size or options.batch_size or _chosen_size(options.replicas, processes)
     size = min(size, max(1, samples // 2))
@@ -126,7 +127,9 @@ def first_batches(data: Any, count: int) -> list[Any]:
         source = data
     found = []
     for batch in source:
-        found.append(_as_arrays(batch))
+        # `fit` packs the arrays of a `PyDataset` into tuples, and leaves what other data give.
+        is_alone = isinstance(data, keras.utils.PyDataset) and hasattr(batch, "shape")
+        found.append(_as_arrays((batch,) if is_alone else batch))
         if len(found) == count:
             break
     return found
@@ -162,6 +165,8 @@ def _as_arrays(data: Any) -> Any:
 
     def convert(leaf: Any) -> Any:
         array = leaf.numpy() if isinstance(leaf, tf.Tensor) else np.asarray(leaf)
+        if array.dtype == object:
+            array = _as_text(array)
         if array.dtype == object or not array.ndim:
             if isinstance(leaf, tf.Tensor) and not array.ndim:
                 raise UserError(
@@ -173,7 +178,25 @@ def _as_arrays(data: Any) -> Any:
             )
         return array
 
-    return keras.tree.map_structure(convert, data)
+    # As Keras does: TensorFlow would stack the arrays of a list.
+    return keras.tree.lists_to_tuples(keras.tree.map_structure(convert, data))
+
+
+def _as_text(array: Any) -> Any:
+    """Texts in an array of their own type; other objects as they are."""
+    kinds = {type(value) for value in array.flat}
+    if kinds and (kinds <= {str, np.str_} or kinds <= {bytes, np.bytes_}):
+        return np.array(array.tolist())
+    return array
+
+
+def _as_passed(arrays: Any) -> Any:
+    """Arrays as `fit` passes them on: in Keras's floats, and one alone without a tuple around."""
+    arrays = keras.tree.map_structure(
+        lambda a: a.astype(keras.config.floatx()) if a.dtype.kind == "f" else a, arrays
+    )
+    is_alone = isinstance(arrays, tuple) and len(arrays) == 1
+    return arrays[0] if is_alone and not isinstance(arrays[0], tuple) else arrays
 
 
 def _is_batch(data: list[Any]) -> bool:

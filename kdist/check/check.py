@@ -1,5 +1,7 @@
 """`Check`: the trainings of one check, made in order, compared and explained."""
 
+import dataclasses
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -119,7 +121,7 @@ class Check:
             plan = self.plan(asked)
             one = train(plan, name="one replica of stock Keras", scored=self._options.scored)
             if not one.record.error:
-                return plan, one
+                return dataclasses.replace(plan, evaluates=not one.record.unevaluated), one
             if one.record.is_refused:
                 break
             self._reason = self._reason or f"in float64 it fails ({one.record.error.rstrip('.')})"
@@ -173,13 +175,12 @@ def make_strategies(options: CheckOptions) -> list[tf.distribute.Strategy]:
 
 def as_build(build: Callable[..., Any]) -> Callable[[], Any]:
     """Return a function without arguments, for one that may take hyperparameters."""
-    import inspect
-
     try:
-        parameters = inspect.signature(build).parameters.values()
+        given = inspect.signature(build).parameters.values()
     except ValueError:
         return build
-    if not any(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters):
+    positional = [p for p in given if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if not any(p.default is p.empty or p.name == "hp" for p in positional):
         return build
 
     def with_hyperparameters() -> Any:
@@ -237,6 +238,8 @@ def notes_on(record: Record, batches: Batches) -> list[str]:
     import numpy as np
 
     notes = []
+    if record.unevaluated:
+        notes.append(f"evaluate is not compared, as it fails on one replica: {record.unevaluated}")
     if batches.last == batches.batch_size:
         why = "the data have batches of a fixed size" if batches.is_fixed else "there are too few"
         notes.append(f"no batch was uneven, as {why}" + " samples" * (not batches.is_fixed))

@@ -79,7 +79,12 @@ def _checked(model: str, data: str, options: CheckOptions, workers: int | None) 
         if workers is None:
             return []
         record = train_on_workers(
-            workers, model=model, data=data, options=options, asked=plan.asked
+            workers,
+            model=model,
+            data=data,
+            options=options,
+            asked=plan.asked,
+            evaluates=plan.evaluates,
         )
         return [Trained(record=record)]
 

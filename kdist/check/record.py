@@ -68,6 +68,7 @@ class Record:
         line: Line of the user's file in which it failed, as `my_model.py:12`.
         last_step: The last step that ended.
         is_scored: Whether the model was evaluated and asked for predictions after training.
+        unevaluated: Why it could not be evaluated, in a line; empty if it could, or was not to be.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Record:
     line: str = ""
     last_step: int = 0
     is_scored: bool = True
+    unevaluated: str = ""
 
     def add(self, step: int, kind: Kind, named: dict[str, Any]) -> None:
         """Add what a step has computed.

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import _upstream
 from .check import Check
 from .options import CheckOptions
 from .result import CheckResult
@@ -26,7 +27,8 @@ def check_model(
     same seed, in float64 if the model allows, each epoch with an uneven last batch. Weights, the
     optimizer's state, losses and metrics after every step are compared, and `evaluate` and
     `predict` after training. If they differ, experiments look for the cause, such as a layer that
-    computes with the mean of its batch.
+    computes with the mean of its batch. Keras's settings and all random numbers of the program
+    are afterwards as before.
 
     Args:
         build: A function that returns a compiled `keras.Model`; it may take KerasTuner's `hp`.
@@ -63,4 +65,5 @@ def check_model(
         synchronize=synchronize,
         stock=stock,
     )
-    return Check(build, data, options).result()
+    with _upstream.kept_seeds():
+        return Check(build, data, options).result()

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import linecache
+import re
 import sysconfig
 import textwrap
 import traceback
@@ -18,13 +19,17 @@ _LIBRARIES = tuple(
     }
     | {str(Path(__file__).resolve().parents[1])}
 )
+_HERE = Path(__file__).resolve().parent
 # pytest's own and the like; a model in a test is the user's.
 _LAUNCHERS = ("<frozen ", "<string>", "<stdin>")
+# AutoGraph's copy of a user's function.
+_GENERATED = "__autograph_generated_file"
+_PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def is_of_user(path: str) -> bool:
     """Whether a file is of the user, not of Python, a library or kdist."""
-    if not path or path.startswith(_LAUNCHERS):
+    if not path or path.startswith(_LAUNCHERS) or Path(path).name.startswith(_GENERATED):
         return False
     return not str(Path(path).resolve()).startswith(_LIBRARIES)
 
@@ -38,11 +43,19 @@ def line_at(path: str, number: int) -> str:
 def line_of_error(error: BaseException) -> str:
     """Return the innermost line of the user's program that an exception has passed; empty if none.
 
-    Exceptions that TensorFlow makes anew have the line in their text only.
+    Those that TensorFlow raises while a graph runs have the lines in their text only.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if is_of_user(frame.filename)]
-    return line_at(own[-1].filename, own[-1].lineno or 0) if own else ""
+    passed = [(frame.filename, frame.lineno or 0) for frame in frames]
+    told = [(path, int(number)) for path, number in _PLACE.findall(str(error))]
+    # After the lines of check itself, which the user's program has called.
+    begins = [at for at, (path, _) in enumerate(told) if Path(path).parent == _HERE]
+    told = told[begins[-1] :] if begins else told
+    for places in (passed, told):
+        own = [place for place in places if is_of_user(place[0])]
+        if own:
+            return line_at(*own[-1])
+    return ""
 
 
 def line_of_operation(operation: Any) -> str:
@@ -61,6 +74,27 @@ def line_of_definition(definition: Any) -> str:
     except (OSError, TypeError):
         return ""
     return line_at(path, number) if path and is_of_user(path) else ""
+
+
+def line_of_global(function: Callable[..., Any], value: Any) -> str:
+    """Return the line that makes a global of a function's module; empty if it is none.
+
+    Args:
+        function: The function, perhaps a wrapper of it.
+        value: The object.
+    """
+    module = inspect.getmodule(inspect.unwrap(function))
+    names = {name for name, one in vars(module).items() if one is value} if module else set()
+    try:
+        path = inspect.getsourcefile(module) or "" if module else ""
+        tree = ast.parse("".join(linecache.getlines(path)))
+    except (TypeError, SyntaxError):
+        return ""
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if any(isinstance(one, ast.Name) and one.id in names for one in targets):
+            return line_at(path, node.lineno)
+    return ""
 
 
 def calls_in(definition: Any, matches: Callable[[ast.Call], bool]) -> list[str]:

@@ -34,6 +34,7 @@ class Plan:
         synchronize: Whether kdist makes the model with `strategy.build`.
         asked: The floats that Keras is set to.
         on_cpu: Whether GPUs are too few, so that all trainings are on the CPU.
+        evaluates: Whether the model can be evaluated, as far as is known.
     """
 
     build: Callable[[], keras.Model]
@@ -43,6 +44,7 @@ class Plan:
     synchronize: bool = True
     asked: Literal["float64", "float32"] = "float64"
     on_cpu: bool = False
+    evaluates: bool = True
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -173,12 +175,31 @@ def _fit(
         record.add(after, "copies", copies if strategy is None else copies_of(model, strategy))
         if not record.is_scored:
             return
-        scores = model.evaluate(plan.batches.dataset(), verbose=0, return_dict=True)
-        record.add(after, "evaluate", scores)
+        if plan.evaluates:
+            _evaluate(plan, strategy, model, record, after)
         if _upstream.has_call(model):
             outputs = keras.tree.flatten(model.predict(plan.batches.inputs(), verbose=0))
             predicted = {f"output {index}": np.asarray(out) for index, out in enumerate(outputs)}
             record.add(after, "predictions", predicted)
+
+
+def _evaluate(
+    plan: Plan,
+    strategy: tf.distribute.Strategy | None,
+    model: keras.Model,
+    record: Record,
+    step: int,
+) -> None:
+    try:
+        scores = model.evaluate(plan.batches.dataset(), verbose=0, return_dict=True)
+    except Exception as error:
+        if strategy is not None:
+            raise
+        # Such as a GAN, which has a `train_step`, but neither `call` nor `test_step`.
+        where = line_of_error(error)
+        record.unevaluated = f"{where}: " * bool(where) + reason_of(error)
+    else:
+        record.add(step, "evaluate", scores)
 
 
 @contextlib.contextmanager

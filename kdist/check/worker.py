@@ -1,5 +1,6 @@
 """The process of a worker of `kdist check --workers`: `python -m kdist.check.worker TASK`."""
 
+import dataclasses
 import sys
 
 from ..errors import handle_failure
@@ -29,7 +30,7 @@ def _train(task: WorkerTask) -> None:
 
     functions = load_functions(task.model, task.data)
     check = Check(functions.build, functions.make_data, task.options, strategies=())
-    plan = check.plan(task.asked)
+    plan = dataclasses.replace(check.plan(task.asked), evaluates=task.evaluates)
     trained = train(plan, strategy, name=f"{strategy.workers} workers of kdist")
     if strategy.is_chief:
         save(task.record, trained.record)

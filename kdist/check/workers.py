@@ -27,6 +27,7 @@ class WorkerTask:
         data: The function that returns the data, as on the command line.
         options: Of the check.
         asked: The floats that Keras is set to.
+        evaluates: Whether the model can be evaluated.
         record: Where the chief writes what it has computed.
     """
 
@@ -34,6 +35,7 @@ class WorkerTask:
     data: str
     options: CheckOptions
     asked: str
+    evaluates: bool
     record: str
 
     def to_json(self) -> str:
@@ -48,7 +50,7 @@ class WorkerTask:
 
 
 def train_on_workers(
-    workers: int, *, model: str, data: str, options: CheckOptions, asked: str
+    workers: int, *, model: str, data: str, options: CheckOptions, asked: str, evaluates: bool
 ) -> Record:
     """Train on several workers with one replica each, started as `kdist launch` does.
 
@@ -58,6 +60,7 @@ def train_on_workers(
         data: The function that returns the data.
         options: Of the check.
         asked: The floats that Keras is set to.
+        evaluates: Whether the model can be evaluated.
 
     Returns:
         What the chief has recorded; if a worker fails, its error.
@@ -65,7 +68,14 @@ def train_on_workers(
     name = f"{workers} workers of kdist"
     with tempfile.TemporaryDirectory(prefix="kdist-check-") as folder:
         path = Path(folder) / "record.npz"
-        task = WorkerTask(model=model, data=data, options=options, asked=asked, record=str(path))
+        task = WorkerTask(
+            model=model,
+            data=data,
+            options=options,
+            asked=asked,
+            evaluates=evaluates,
+            record=str(path),
+        )
         # With a buffer, to which the launcher passes on what workers print.
         printed, errors = (io.TextIOWrapper(io.BytesIO(), errors="replace") for _ in range(2))
         with redirect_stdout(printed), redirect_stderr(errors):

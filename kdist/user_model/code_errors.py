@@ -15,6 +15,7 @@ _PLACES = re.compile(
     r"\s|$|Exception encountered when calling|Could not automatically infer|Graph execution error"
     r"|Detected at node|<stack traces|File \""
 )
+_LINES = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def reason_of(error: BaseException, *, plain: tuple[type[BaseException], ...] = ()) -> str:
@@ -61,4 +62,8 @@ def _line_of(error: BaseException, path: str) -> int | None:
         return error.lineno  # which has no frame in the file
     frames = traceback.extract_tb(error.__traceback__)
     found = [frame for frame in frames if Path(frame.filename).resolve() == own]
-    return found[-1].lineno if found else None
+    if found:
+        return found[-1].lineno
+    # What TensorFlow calls, such as a generator, has its lines in the text only.
+    told = [int(line) for file, line in _LINES.findall(str(error)) if Path(file).resolve() == own]
+    return told[-1] if told else None
