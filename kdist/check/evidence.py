@@ -1,8 +1,8 @@
 """`Evidence`: a training that differs, and the experiments that show why."""
 
 import functools
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -11,7 +11,14 @@ from .. import _upstream
 from ..distribute.mirrored_strategy import MirroredStrategy
 from .batches import Batches
 from .comparison import AFTER_TRAINING, Difference, compare
-from .layer_calls import LayerCall, Mixing, kept_variables, mixing_layers, observe_calls
+from .layer_calls import (
+    LayerCall,
+    Mixing,
+    gap_of_halves,
+    kept_variables,
+    mixing_layers,
+    observe_calls,
+)
 from .precision import Precision, keras_in
 from .record import Kind, Record
 from .step_graph import StepGraph, trace_step
@@ -103,10 +110,15 @@ class Evidence:
         )
 
     @functools.cached_property
-    def is_one_object(self) -> bool:
-        """Whether `build` returns the same model twice."""
-        with keras_in(self.plan.asked):
-            return self.plan.build() is self.plan.build()
+    def shared_parts(self) -> list[Any]:
+        """What has variables and is in the models of two calls of `build`: made once, outside."""
+        try:
+            with keras_in(self.plan.asked):
+                first, second = (_parts_of(self.plan.build()) for _ in range(2))
+        except Exception:  # as the part belongs to the first model
+            return []
+        known = set(map(id, second))
+        return [part for part in first if id(part) in known and part.variables]
 
     def differences_with(
         self, change: Callable[[keras.Model], None], *, on_one: bool = True
@@ -181,6 +193,19 @@ class Evidence:
                 self.one.model, self.calls, size, _FACTOR * self.precision.weights_tolerance
             )
 
+    def gap_of_halves(self, names: Sequence[str]) -> float:
+        """By how much the rows of layers change if they get half of a batch; 0 if by rounding.
+
+        Args:
+            names: Of the layers.
+        """
+        calls = [call for call in self.calls if call.layer.name in names]
+        if not calls:
+            return 0.0
+        with keras_in(self.plan.asked), kept_variables(self.one.model):
+            gap = max(gap_of_halves(call, self.plan.batches.batch_size) for call in calls)
+        return gap if gap > _FACTOR * self.precision.weights_tolerance else 0.0
+
     @functools.cached_property
     def loss_kind(self) -> Literal["", "mean", "sum", "neither"]:
         """What the loss of two halves of a batch makes of that of the whole: mean, sum, neither.
@@ -222,6 +247,15 @@ class Evidence:
     def has_custom_step(self) -> bool:
         """Whether the model has a `train_step` of the user's."""
         return self.one.model is not None and bool(_upstream.overridden_steps(self.one.model))
+
+
+def _parts_of(model: keras.Model) -> list[Any]:
+    return [
+        model,
+        *_upstream.flatten_layers(model),
+        *_upstream.optimizers_of(model),
+        *model.metrics,
+    ]
 
 
 def rounded_training(plan: Plan, precision: Precision, *, scored: bool = True) -> Record:

@@ -100,7 +100,7 @@ def mixing_layers(
         for call in calls:
             if id(call.layer) in found or _is_synchronized(call.layer):
                 continue
-            gap = _gap_of_halves(call, rows)
+            gap = gap_of_halves(call, rows)
             if gap > tolerance:
                 line = _mixing_line(call, rows)
                 found[id(call.layer)] = Mixing(layer=call.layer, gap=gap, line=line)
@@ -119,8 +119,13 @@ def _is_synchronized(layer: keras.layers.Layer) -> bool:
     return not line_of_definition(type(layer).call)
 
 
-def _gap_of_halves(call: LayerCall, rows: int) -> float:
-    """By how much the rows of the first half differ from the same rows of the whole batch."""
+def gap_of_halves(call: LayerCall, rows: int) -> float:
+    """Return by how much the rows of the first half differ from the same rows of the whole batch.
+
+    Args:
+        call: Of a layer.
+        rows: Samples of the batch.
+    """
     half = rows // 2
     gathered: list[Any] = []
 

@@ -82,6 +82,8 @@ class CheckResult:
         failed = [one for one in self.trainings if not one.is_equal]
         if failed and not self.causes:
             lines += ["", *unknown_lines(failed[0])]
+        if self.causes and not self.equal:
+            lines += ["", "  Fix this, then check again: one cause can hide another."]
         lines += [line for note in self.notes for line in wrapped("note: ", note)]
         return "\n".join(lines)
 

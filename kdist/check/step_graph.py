@@ -1,6 +1,7 @@
 """`StepGraph`: the operations of a training step, with the user's lines that made them."""
 
 import dataclasses
+import itertools
 import random
 from typing import Any
 
@@ -98,14 +99,15 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def differing_constants(one: StepGraph, other: StepGraph) -> list[Any]:
-    """Return constants of the user's lines that are not the same in two traces of one step."""
+    """Return constants of the user's lines that are not the same in two traces of one step.
+
+    Where the traces have other operations from some place on, only those before it are compared.
+    """
     pairs = zip(one.operations, other.operations, strict=False)
     return [
         b
-        for a, b in pairs
-        if a.type == b.type == "Const"
-        and a.get_attr("value") != b.get_attr("value")
-        and line_of_operation(b)
+        for a, b in itertools.takewhile(lambda pair: pair[0].type == pair[1].type, pairs)
+        if a.type == "Const" and a.get_attr("value") != b.get_attr("value") and line_of_operation(b)
     ]
 
 

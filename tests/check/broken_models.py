@@ -83,6 +83,20 @@ class PythonNoise(layers.Layer):
         return x * random.uniform(0.5, 1.5) if training else x
 
 
+class DropsPath(layers.Layer):
+    """Does not use its weights in every other trace, so that replicas have other gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(8)
+        self.is_dropped = True
+
+    def call(self, x, training=False):
+        if training:
+            self.is_dropped = random.random() < 2 and not self.is_dropped
+        return x if training and self.is_dropped else x + self.dense(x)
+
+
 class CountedCalls(layers.Layer):
     def __init__(self):
         super().__init__()
@@ -335,6 +349,10 @@ def made_once():
     return MADE[0]
 
 
+ONE_LAYER = layers.Dense(8, name="one_layer")
+ONE_OPTIMIZER = keras.optimizers.Adam(0.01)
+
+
 def norm_in_condition():
     norm = layers.BatchNormalization(synchronized=True, name="conditional")
     norm.build((None, 8))
@@ -399,6 +417,9 @@ BROKEN = {
     ),
     "stateful draws": Broken(**of_layer(StatefulNoise), cause="stateful_draws", line="tf.random"),
     "python draws": Broken(**of_layer(PythonNoise), cause="python_draws", line="random.uniform"),
+    "path dropped by Python": Broken(
+        **of_layer(DropsPath), cause="python_draws", line="random.random() < 2"
+    ),
     "counter": Broken(**of_layer(CountedCalls), cause="python_attribute", line="self.calls"),
     "fraction of a counter": Broken(
         **of_layer(FadingNoise), cause="python_draws", line="self.calls"
@@ -466,6 +487,16 @@ BROKEN = {
         build=random_weights, cause="build_without_seed", line="default_rng()"
     ),
     "made once": Broken(build=made_once, cause="module_level_model", line="def made_once"),
+    "layer made once": Broken(
+        build=lambda: compiled(behind_hidden(ONE_LAYER)),
+        cause="module_level_model",
+        line="ONE_LAYER = layers.Dense",
+    ),
+    "optimizer made once": Broken(
+        build=lambda: compiled(behind_hidden(), ONE_OPTIMIZER),
+        cause="module_level_model",
+        line="ONE_OPTIMIZER = keras",
+    ),
     "noise of NumPy": Broken(
         **of_layer(UnseededNoise), cause="draws_without_seed", line="default_rng()"
     ),

@@ -3,11 +3,25 @@
 import keras
 import pytest
 import tensorflow as tf
-from broken_models import BROKEN, CenteredByAll, X, Y, behind_hidden, compiled, data
+from broken_models import (
+    BROKEN,
+    Broken,
+    Centered,
+    CenteredByAll,
+    Largest,
+    X,
+    Y,
+    behind_hidden,
+    compiled,
+    data,
+    norm,
+    unseeded_data,
+)
 from kdist import check_model
 from kdist.check.check import Check
 from kdist.check.options import CheckOptions
 from kdist.errors import UserError
+from keras import layers
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 
@@ -25,6 +39,24 @@ def test_the_cause_is_named_with_its_line(name):
     assert {cause.name for cause in result.causes} == {broken.cause}, result
     assert any(broken.line in cause.line for cause in result.causes), result
     keras.backend.clear_session()
+
+
+def test_several_mistakes_are_named_at_once():
+    """Plain batch norm too, though without it as much differs."""
+    broken = Broken(
+        build=lambda: compiled(behind_hidden(norm(), Centered()), metrics=[Largest()]),
+        data=unseeded_data,
+        cause="",
+        options={"synchronize": False},
+    )
+    result = check(broken)
+    assert [cause.name for cause in result.causes] == [
+        "data_without_seed",
+        "unsynchronized_batch_norm",
+        "mixing_layer",
+        "metric_state",
+    ], result
+    assert "one cause can hide another" in str(result)
 
 
 def test_the_fix_makes_the_model_equal():
@@ -51,6 +83,21 @@ def test_the_fix_makes_the_model_equal():
 def test_what_does_not_train_on_one_replica_is_an_error(build, given, message):
     with pytest.raises((UserError, ZeroDivisionError), match=message):
         check_model(build, given, replicas=(2,), steps=2, stock=False)
+
+
+class Fails(layers.Layer):
+    """In the graph, of which TensorFlow only tells the lines in its message."""
+
+    def call(self, x):
+        tf.debugging.assert_less(tf.reduce_max(x), -tf.ones((), x.dtype), message="too large")
+        return x
+
+
+def test_an_error_of_a_graph_has_the_line_of_the_user():
+    with pytest.raises(UserError, match=r"test_check_broken\.py:\d+: tf\.debugging\.assert_less"):
+        check_model(
+            lambda: compiled(behind_hidden(Fails())), data, replicas=(2,), steps=2, stock=False
+        )
 
 
 def test_a_model_in_place_of_its_function_is_refused():

@@ -1,24 +1,41 @@
 """Causes in the function that makes the model."""
 
 import ast
+from typing import Any
+
+import keras
 
 from ..evidence import Evidence
 from ..finding import Finding
-from ..source_lines import calls_in, first, line_of_definition, name_of_call
+from ..source_lines import calls_in, first, line_of_definition, line_of_global, name_of_call
 
 
 def module_level_model(evidence: Evidence) -> Finding | None:
-    """`build` returns a model that was made once, so that it is trained again and again."""
-    if not evidence.is_one_object:
+    """`build` returns a model that was made once, or a part of it was, such as a layer."""
+    if not evidence.shared_parts:
         return None
+    first, *_ = evidence.shared_parts
+    is_model = isinstance(first, keras.Model) and first.compiled
+    what = "the same model" if is_model else f"a model with the same {_described(first)}"
+    it = "the model, its layers and its optimizer" if is_model else "it"
     return Finding(
         name="module_level_model",
-        text="build returns the same model each time, so every training continues the one before,"
-        " and its variables are not in the strategy's scope",
-        shown_by="two calls of build returned one object",
-        fix="make the model, its layers and its optimizer inside the function",
-        line=line_of_definition(evidence.plan.build),
+        text=f"build returns {what} each time, so every training continues the one before, and the"
+        " variables are not in the strategy's scope",
+        shown_by="two calls of build, compared",
+        fix=f"make {it} inside the function",
+        line=line_of_global(evidence.plan.build, first) or line_of_definition(evidence.plan.build),
     )
+
+
+def _described(part: Any) -> str:
+    kinds = {
+        keras.layers.Layer: "layer",
+        keras.optimizers.Optimizer: "optimizer",
+        keras.metrics.Metric: "metric",
+    }
+    kind = next(word for base, word in kinds.items() if isinstance(part, base))
+    return f"{kind} {part.name} ({type(part).__name__})"
 
 
 def build_without_seed(evidence: Evidence) -> Finding | None:

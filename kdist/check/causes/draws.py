@@ -1,8 +1,11 @@
 """Causes in random draws."""
 
+import ast
+
+from ... import _upstream
 from ..evidence import Evidence
 from ..finding import Finding
-from ..source_lines import calls_in, first, line_of_definition, line_of_operation
+from ..source_lines import calls_in, first, line_of_definition, line_of_operation, name_of_call
 from ..step_graph import differing_constants, rows_of_draws
 from .build import draws_unseeded
 
@@ -61,7 +64,7 @@ def python_while_tracing(evidence: Evidence) -> list[Finding]:
     constants = differing_constants(one, other)
     if not one.drew and not any(map(_is_fraction, constants)):
         return []
-    lines = dict.fromkeys(map(line_of_operation, constants)) or {"": None}
+    lines = dict.fromkeys(map(line_of_operation, constants)) or {_drawing_line(evidence): None}
     return [
         Finding(
             name="python_draws",
@@ -79,6 +82,17 @@ def python_while_tracing(evidence: Evidence) -> list[Finding]:
         )
         for line in lines
     ]
+
+
+def _drawing_line(evidence: Evidence) -> str:
+    """A line of a layer or a model that draws, where no number of the step comes from it."""
+    model = evidence.one.model
+    kinds = dict.fromkeys(type(one) for one in [*_upstream.flatten_layers(model), model])
+    return first(line for kind in kinds for line in calls_in(kind, _draws_in_python))
+
+
+def _draws_in_python(call: ast.Call) -> bool:
+    return name_of_call(call).startswith(("random.", "np.random.", "numpy.random."))
 
 
 def _is_fraction(operation: object) -> bool:

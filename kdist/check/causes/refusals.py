@@ -2,6 +2,7 @@
 
 from ..evidence import Evidence
 from ..finding import Finding
+from .draws import python_while_tracing
 
 
 def refused(evidence: Evidence) -> Finding | None:
@@ -19,16 +20,21 @@ def refused(evidence: Evidence) -> Finding | None:
     )
 
 
-def crashed(evidence: Evidence) -> Finding | None:
+def crashed(evidence: Evidence) -> list[Finding]:
     """The training fails on several replicas, though not on one."""
     record = evidence.received.record
     if not record.error or record.is_refused:
-        return None
-    return Finding(
-        name="crashed",
-        text=f"it trains on one replica, but on {record.replicas} it fails: {record.error}",
-        shown_by="its error",
-        fix="see the error: such as a tensor that is kept from one step to the next, or a size"
-        " that is written as a number",
-        line=record.line,
-    )
+        return []
+    if evidence.traces is not None and evidence.traces[0].drew:
+        # With other draws the replicas compute other things, which TensorFlow cannot combine.
+        return python_while_tracing(evidence)
+    return [
+        Finding(
+            name="crashed",
+            text=f"it trains on one replica, but on {record.replicas} it fails: {record.error}",
+            shown_by="its error",
+            fix="see the error: such as a tensor that is kept from one step to the next, or a size"
+            " that is written as a number",
+            line=record.line,
+        )
+    ]

@@ -1,5 +1,6 @@
 """`find_causes`: all causes that experiments show, those first that explain the others."""
 
+import warnings
 from collections.abc import Callable
 
 from ..evidence import Evidence
@@ -66,11 +67,13 @@ def find_causes(evidence: Evidence) -> list[Finding]:
     Args:
         evidence: A training that differs from that on one replica.
     """
-    for group in CAUSES:
-        found: list[Finding] = []
-        for cause in group:
-            finding = cause(evidence)
-            found += finding if isinstance(finding, list) else [finding] if finding else []
-        if found:
-            return found
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the trainings have given them before
+        for group in CAUSES:
+            found: list[Finding] = []
+            for cause in group:
+                finding = cause(evidence)
+                found += finding if isinstance(finding, list) else [finding] if finding else []
+            if found:
+                return found
     return []

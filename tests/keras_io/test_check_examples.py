@@ -1,0 +1,86 @@
+"""`check` finds keras.io's examples equal, and names what is put wrong in them."""
+
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import text_lstm
+import variational_autoencoder
+import wgan_gp
+from kdist import check_model
+from keras import layers, ops
+from test_keras_io import EXAMPLES
+
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
+
+# They have a `train_step`, but nothing that Keras could evaluate.
+UNEVALUATED = {"gan", "variational_autoencoder", "wgan_gp"}
+
+
+def check(module, make, data=None, **options):
+    data = data or (lambda: module.data(module.SAMPLES))
+    return check_model(make, data, **{"replicas": (2,), "steps": 2, "stock": False, **options})
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_equal(name):
+    module, make = EXAMPLES[name]
+    result = check(module, make)
+    result.assert_equal()
+    assert result.causes == []
+    assert result.precision.startswith("float64")
+    assert any("evaluate is not compared" in note for note in result.notes) == (name in UNEVALUATED)
+
+
+def cause_of(result):
+    assert not result.equal
+    (cause,) = result.causes
+    return cause
+
+
+def test_batch_norms_that_are_not_synchronized(monkeypatch):
+    def plain(**options):
+        return layers.BatchNormalization(**{**options, "synchronized": False})
+
+    changed = SimpleNamespace(**{**vars(layers), "BatchNormalization": plain})
+    monkeypatch.setattr(wgan_gp, "layers", changed)
+    found = cause_of(check(wgan_gp, wgan_gp.make, synchronize=False))
+    assert found.name == "unsynchronized_batch_norm"
+
+
+class OwnWeights(variational_autoencoder.VariationalAutoencoder):
+    """Divides the sum over the images by a sum of its own, as if some had no weight."""
+
+    def train_step(self, images):
+        with tf.GradientTape() as tape:
+            mean, log_variance, latent = self.encoder(images, training=True)
+            errors = keras.losses.binary_crossentropy(images, self.decoder(latent, training=True))
+            known = ops.mean(images, axis=(1, 2, 3))
+            loss = ops.sum(ops.sum(errors, axis=(1, 2)) * known) / ops.sum(known)
+        gradients = tape.gradient(loss, self.trainable_weights)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_weights, strict=True))
+        return {"loss": loss}
+
+
+def test_a_sum_in_the_loss_that_is_divided_by_hand():
+    def make():
+        model = OwnWeights(variational_autoencoder.encoder(), variational_autoencoder.decoder())
+        model.compile(optimizer=keras.optimizers.Adam(0.01))
+        return model
+
+    found = cause_of(check(variational_autoencoder, make))
+    assert found.name == "neither_mean_nor_sum"
+    assert "/ ops.sum(known)" in found.line
+
+
+def test_data_without_a_seed():
+    def data():
+        texts, labels = text_lstm.data(text_lstm.SAMPLES)
+        order = np.random.default_rng().permutation(len(texts))
+        return texts[order], labels[order]
+
+    found = cause_of(check(text_lstm, text_lstm.make, data))
+    assert found.name == "data_without_seed"
+    assert "default_rng()" in found.line
