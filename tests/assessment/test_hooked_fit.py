@@ -12,7 +12,10 @@ from keras.optimizers import SGD
 from keras.optimizers.schedules import PiecewiseConstantDecay
 
 X, Y = np.ones((40, 3)), np.zeros(40, int)
-BATCHES = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
+
+
+def batches():
+    return tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
 
 
 def model(rate=0.1, **options):
@@ -30,24 +33,24 @@ GIVEN = {"steps_per_epoch": None, "batch_size": None, "validation_split": 0.0}
 
 
 @pytest.mark.parametrize(
-    ("x", "changes", "expected"),
+    ("make", "changes", "expected"),
     [
-        (X, {}, 2),
-        (X, {"batch_size": 8}, 5),
-        (X, {"batch_size": 8, "validation_split": 0.5}, 3),
-        ({"one": X, "other": X}, {"batch_size": 8}, 5),
-        ([X, X], {"batch_size": 16}, 3),
-        (BATCHES, {}, 5),
-        (BATCHES, {"steps_per_epoch": 3}, 3),
-        (BATCHES.repeat(), {}, 1000),
-        (BATCHES.filter(lambda *_: True), {}, 1000),
-        (Reader(), {}, 7),
-        (iter([]), {}, 1000),
+        (lambda: X, {}, 2),
+        (lambda: X, {"batch_size": 8}, 5),
+        (lambda: X, {"batch_size": 8, "validation_split": 0.5}, 3),
+        (lambda: {"one": X, "other": X}, {"batch_size": 8}, 5),
+        (lambda: [X, X], {"batch_size": 16}, 3),
+        (batches, {}, 5),
+        (batches, {"steps_per_epoch": 3}, 3),
+        (lambda: batches().repeat(), {}, 1000),
+        (lambda: batches().filter(lambda *_: True), {}, 1000),
+        (Reader, {}, 7),
+        (lambda: iter([]), {}, 1000),
     ],
-    ids=str,
+    ids=range(11),
 )
-def test_steps_of_an_epoch(x, changes, expected):
-    assert steps_per_epoch({**GIVEN, "x": x, **changes}) == expected
+def test_steps_of_an_epoch(make, changes, expected):
+    assert steps_per_epoch({**GIVEN, "x": make(), **changes}) == expected
 
 
 def test_a_schedule_inside_an_optimizer_that_scales_the_loss():
@@ -89,10 +92,10 @@ def test_fits_that_are_rehearsed(tmp_path):
     path, made = tmp_path / "facts.json", model(PiecewiseConstantDecay([2], [0.1, 0.4]))
     before = made.get_weights()
     with rehearsed_fit(path, fits=2, values={"accuracy": 0.5}), pytest.raises(Enough):
-        history = made.fit(BATCHES, epochs=3, initial_epoch=1)
+        history = made.fit(batches(), epochs=3, initial_epoch=1)
         assert history.history == {"accuracy": [0.5, 0.5]}
         made.save(tmp_path / "model.keras")
-        made.fit(BATCHES)
+        made.fit(batches())
     for one, other in zip(before, made.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
     rates = read_facts(path).rates
