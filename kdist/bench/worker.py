@@ -3,12 +3,11 @@
 import importlib.metadata
 import json
 import os
-import re
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
+from ..performance.process_memory import memory_now
 from .driver import STARTED
 from .workload import Unavailable
 from .workloads import WORKLOADS
@@ -64,6 +63,5 @@ def _versions() -> dict[str, str]:
 def peak_mib() -> float | None:
     """Return the peak resident memory of this process in MiB, if Linux shows it."""
     # Not `ru_maxrss`, which a child process inherits from its parent.
-    status = Path("/proc/self/status")
-    peak = re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(), re.M) if status.exists() else None
-    return int(peak[1]) / 1024 if peak else None
+    peak = memory_now().get("VmHWM")
+    return None if peak is None else peak / 2**20

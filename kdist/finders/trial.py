@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ..performance.process_memory import limit_memory, memory_now, reset_peak
 from ..signals import end_with_parent
-from .process_memory import limit_memory, memory_now, reset_peak
 
 _WARM_UP_SAMPLES = 8
 # The kernel ends this process first, should the machine run out of memory all the same.

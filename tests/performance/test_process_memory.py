@@ -3,7 +3,7 @@ import subprocess
 import sys
 
 import pytest
-from kdist.finders.process_memory import limit_memory, memory_now, reset_peak
+from kdist.performance.process_memory import limit_memory, memory_now, reset_peak
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux counts it")
 SIZE = 2**27
@@ -20,7 +20,7 @@ def test_a_peak_that_is_over_is_forgotten():
 
 
 LIMITED = """
-from kdist.finders.process_memory import limit_memory
+from kdist.performance.process_memory import limit_memory
 assert limit_memory(2**26)
 small = bytearray(2**25)
 try:
