@@ -4,7 +4,7 @@ import dataclasses
 import os
 
 from ..arguments import path_text
-from ..data.datasets import DatasetName, check_data_dir
+from ..data.datasets import DATASETS, DatasetName, check_data_dir
 from ..errors import UserError
 from ..training.fields import check_fields
 from ..training.settings import Replicas
@@ -41,6 +41,11 @@ class AssessOptions:
                 f" {' or '.join(map(str, GENERATIONS))}"
             )
         check_data_dir(self.dataset or "cifar10", self.data_dir)
+        if self.script is None and self.dataset is not None and not DATASETS[self.dataset].recipe:
+            raise UserError(
+                f"received dataset={self.dataset}, for which kdist has no recipe that passes: pass"
+                " a script, or another data set"
+            )
         if self.script is not None:
             script = path_text("the script", self.script)
             if not os.path.isfile(script):

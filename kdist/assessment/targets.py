@@ -52,13 +52,13 @@ def targets_of(generation: int, data: str) -> Targets:
 
     Args:
         generation: 1 or 2.
-        data: Title of the data set; one that is not in `DATASETS` has the targets of the first.
+        data: Title of the data set; one without targets in `DATASETS` has those of the first.
 
     Example:
         >>> targets_of(2, "CIFAR-10")
         Targets(validation=0.75, training=None, is_strict=False, seconds=300)
     """
-    known = {one.title: one for one in DATASETS.values()}
+    known = {one.title: one for one in DATASETS.values() if one.targets}
     chosen = known.get(data, next(iter(known.values())))
     return Targets(**dataclasses.asdict(chosen.targets[generation]))
 

@@ -4,9 +4,9 @@ Its name as a setting, the help, the largest batch, and how `kdist assess` judge
 follow from the entry.
 """
 
+import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import UserError
@@ -21,7 +21,7 @@ Folder = str | os.PathLike[str]
 # NumPy is imported by the functions: the command line asks for the names alone.
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Dataset:
     """A data set that can be chosen by its name.
 
@@ -32,8 +32,10 @@ class Dataset:
         load: Returns the images, from a folder or, if that is `None`, from where it finds them; it
             calls its second argument with a line that names their source.
         is_embedded: Whether it comes with kdist. Then it has no folder, and is loaded at once.
-        targets: What the course's assessment asks for, by its generation.
-        recipe: Options of `kdist train` that meet them, for `kdist assess` without a script.
+        targets: What the course's assessment asks for, by its generation; without them, what it
+            asks for on the first data set.
+        recipe: Options of `kdist train` that meet them, for `kdist assess` without a script;
+            without them, `kdist assess` asks for a script.
         note: What the help says of its name, if that does not say enough.
         files_note: What the help says of its files in `data_dir`.
     """
@@ -43,8 +45,8 @@ class Dataset:
     test_images: int
     load: Callable[[Folder | None, Announce], "ImageData"]
     is_embedded: bool = False
-    targets: Mapping[int, CourseTargets]
-    recipe: tuple[str, ...]
+    targets: Mapping[int, CourseTargets] = dataclasses.field(default_factory=dict)
+    recipe: tuple[str, ...] = ()
     note: str = ""
     files_note: str = ""
 

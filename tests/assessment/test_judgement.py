@@ -3,9 +3,12 @@
 import dataclasses
 
 import pytest
+from kdist.assessment import options
 from kdist.assessment.facts import Epoch, Facts, Images, read_facts
 from kdist.assessment.judgement import has_passed, judge
 from kdist.assessment.targets import accuracy, targets_of
+from kdist.data.datasets import DATASETS
+from kdist.errors import UserError
 
 NAMES = ("targets", "seconds", "replicas", "scaled", "warm-up", "parts", "metrics")
 TARGETS = targets_of(2, "CIFAR-10")
@@ -114,3 +117,14 @@ def test_facts_and_back(tmp_path):
     assert read_facts(path) == Facts()
     GOOD.write(path)
     assert read_facts(path) == GOOD
+
+
+def test_a_data_set_without_a_recipe_is_assessed_with_a_script_alone(monkeypatch):
+    bare = dataclasses.replace(DATASETS["cifar10"], title="CIFAR-100", targets={}, recipe=())
+    monkeypatch.setattr(
+        options, "DATASETS", {"fashion_mnist": DATASETS["fashion_mnist"], "cifar10": bare}
+    )
+    with pytest.raises(UserError, match="received dataset=cifar10, for which kdist has no recipe"):
+        options.AssessOptions(dataset="cifar10")
+    assert options.AssessOptions(dataset="cifar10", script=__file__).dataset == "cifar10"
+    assert targets_of(1, "CIFAR-100") == targets_of(1, "Fashion-MNIST")
