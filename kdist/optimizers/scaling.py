@@ -11,8 +11,10 @@ from .table import OPTIMIZERS, RULES_OF_OTHERS
 Rule = Literal["linear", "sqrt", "none", "auto"]
 RULES: tuple[str, ...] = typing.get_args(Rule)
 
-_RULE_OF: dict[str, str] = {name: one.rule for name, one in OPTIMIZERS.items()}
-_RULE_OF |= RULES_OF_OTHERS
+_RULE_OF: dict[str, str] = {
+    **RULES_OF_OTHERS,
+    **{name: one.rule for name, one in OPTIMIZERS.items()},
+}
 
 
 def scale_learning_rate(

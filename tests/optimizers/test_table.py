@@ -2,18 +2,25 @@ import kdist.optimizers
 import keras
 import pytest
 from kdist.errors import UserError
-from kdist.optimizers.table import OPTIMIZERS, check_momentum, l2_factor, make_optimizer
+from kdist.optimizers.scaling import rule_for
+from kdist.optimizers.table import (
+    OPTIMIZERS,
+    RULES_OF_OTHERS,
+    check_momentum,
+    l2_factor,
+    make_optimizer,
+)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_name_makes_its_optimizer_and_decays_once(name):
     optimizer = make_optimizer(name, 0.1, momentum=None, wd=0.01)
-    kind = {"sgd": "SGD", "momentum": "SGD", "adam": "Adam", "adamw": "AdamW"}.get(name)
-    source = keras.optimizers if kind else kdist.optimizers
-    kind = kind or {"novograd": "NovoGrad", "lars": "LARS"}[name]
-    assert type(optimizer) is getattr(source, kind)
-    own = optimizer.weight_decay or getattr(optimizer, "weight_decay_rate", 0)
-    assert sorted([own, l2_factor(name, 0.01)]) == [0, 0.01]
+    own = {one: getattr(kdist.optimizers, one) for one in dir(kdist.optimizers)}
+    classes = {one.lower(): kind for one, kind in {**vars(keras.optimizers), **own}.items()}
+    of_name = {"momentum": "sgd"}.get(name, name)
+    assert type(optimizer) is classes[of_name]
+    decay = optimizer.weight_decay or getattr(optimizer, "weight_decay_rate", 0)
+    assert sorted([decay, l2_factor(name, 0.01)]) == [0, 0.01]
 
 
 @pytest.mark.parametrize(
@@ -38,3 +45,10 @@ def test_a_momentum_that_would_be_ignored_is_refused(name):
 def test_an_unknown_name_is_refused():
     with pytest.raises(UserError, match="optimizer has to be one of"):
         make_optimizer("sdg", 0.1, momentum=None, wd=0)
+
+
+def test_an_optimizer_has_the_rule_of_its_entry_and_no_other():
+    assert {name: rule_for(name) for name in OPTIMIZERS} == {
+        n: o.rule for n, o in OPTIMIZERS.items()
+    }
+    assert not RULES_OF_OTHERS.keys() & OPTIMIZERS.keys()
