@@ -165,8 +165,8 @@ def nothing_left(run: RunRecord, config: TrainConfig) -> str | None:
         return None
     epochs = int(run.fact("epochs") or 0)
     if run.summary.get("reached_target") or epochs < run.settings["epochs"]:
-        why = "its target was reached" if run.summary.get("reached_target") else "its time was up"
-        return f"{run.path} stopped after epoch {epochs}, as {why}: nothing is left to train"
+        why = _why_stopped(run)
+        return f"{run.path} stopped after epoch {epochs}{why}: nothing is left to train"
     if config.epochs <= epochs:
         return (
             f"{run.path} is finished after {epochs} epochs: nothing is left to train; --epochs with"
@@ -200,3 +200,9 @@ def _check_free(folder: Path) -> None:
     with explain_write_errors(checkpoints, hint=hint):
         if checkpoints.exists():
             FolderLock(checkpoints).release()
+
+
+def _why_stopped(run: RunRecord) -> str:
+    if run.summary.get("reached_target"):
+        return ", as its target was reached"
+    return ", as its time was up" if run.settings.get("time_budget") is not None else ""

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdist.errors import UserError
 from kdist.training.config import TrainConfig
-from kdist.tuning.search import Search
+from kdist.training.fields import field_names
+from kdist.training.settings import Stopping
+from kdist.tuning.search import IDLE, Search
 from kdist.tuning.space import DEFAULT_SPACE, NOT_TUNED, Choice, Range, SearchSpace
 from kdist.tuning.trial_config import trial_config
 
@@ -136,3 +138,10 @@ def test_a_network_is_searched_in_the_settings_that_it_has():
         Search(space={"network": ["resnet9"]})
     with pytest.raises(UserError, match="depth contains 10: depth=10 does nothing with network"):
         Search(space={"depth": [10]}, config=TrainConfig(network="resnet9"))
+
+
+def test_what_stops_a_run_stops_its_trials_or_is_refused():
+    """A new one is listed here once `stop_of_trial` heeds it, or is marked `IdleInTrials`."""
+    heeded = {"epochs", "target_accuracy", "patience", "time_budget"}
+    assert not heeded & IDLE.keys()
+    assert field_names(Stopping) == heeded | (IDLE.keys() & field_names(Stopping))
