@@ -1,12 +1,11 @@
 """Which options the commands of `kdist` have, by their `--help`: the only part that asks it."""
 
 import functools
-import os
+import io
 import re
-import subprocess
-import sys
 
 from kdist.cli.app import app
+from rich.console import Console
 
 COMMANDS = tuple(name for name in app if not name.startswith("-"))
 KINDS = {name: [kind for kind in app[name] if not kind.startswith("-")] for name in COMMANDS}
@@ -41,12 +40,6 @@ def all_options():
 
 
 def _help(command):
-    wide = {**os.environ, "COLUMNS": "250", "NO_COLOR": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "kdist", *command, "--help"],
-        capture_output=True,
-        text=True,
-        env=wide,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    shown = io.StringIO()
+    app([*command, "--help"], console=Console(file=shown, width=250), exit_on_error=False)
+    return shown.getvalue()
