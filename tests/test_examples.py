@@ -1,3 +1,4 @@
+import json
 import math
 import re
 import signal
@@ -14,6 +15,19 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 STEP = re.compile(
     r"^step (\d+), loss = (\d\.\d\d) \(\d+\.\d examples/sec; \d+\.\d{3} sec/batch\)$", re.M
 )
+
+
+# Commands of `kdist` in one process, as each that is started imports TensorFlow.
+COMMANDS = """
+import json, sys
+from kdist.cli import main
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["kdist", *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, (arguments, end.code)
+"""
 
 
 def run(name, *arguments):
@@ -136,16 +150,16 @@ def test_lab3_large_batch(tmp_path):
 def test_my_model(tmp_path):
     """By `kdist train` and `kdist tune`, with both of its data functions."""
     assert "my_model.py" in [path.name for path in EXAMPLES.iterdir()]
-    own = [sys.executable, "-m", "kdist", "{}", str(EXAMPLES / "my_model.py") + ":build"]
-    trained = [*own, "--epochs", "3", "--replicas", "2", "--monitor", "val_accuracy"]
+    model = str(EXAMPLES / "my_model.py") + ":build"
+    trained = ["train", model, "--epochs", "3", "--replicas", "2", "--monitor", "val_accuracy"]
     trained += ["--data", "batches", "--run-dir", str(tmp_path / "run")]
-    searched = [*own, "--epochs", "1", "--replicas", "1", "--max-trials", "1"]
+    searched = ["tune", model, "--epochs", "1", "--replicas", "1", "--max-trials", "1"]
     searched += ["--output", str(tmp_path / "search")]
-    for name, command in (("train", trained), ("tune", searched)):
-        done = subprocess.run(
-            [part.replace("{}", name) for part in command], capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
+    commands = json.dumps([trained, searched])
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS, commands], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
     epochs = (tmp_path / "run" / "history.csv").read_text().splitlines()
     losses = [float(line.split(",")[epochs[0].split(",").index("loss")]) for line in epochs[1:]]
     assert losses[2] < losses[0]
