@@ -20,6 +20,7 @@ from kdist.training import parts, resume_run
 from kdist.training import run as training_run
 from kdist.training.config import TrainConfig
 from kdist.training.run import train
+from small_network import small_model
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
@@ -38,23 +39,6 @@ SETTINGS = {
     "checkpoint_every": 1e-9,  # after every step
 }
 TIMES = {"seconds", "images_per_sec", "images_per_sec_per_replica", "seconds_per_step"}
-
-
-def small_model(config, data, strategy, plan):
-    """Dropout, batch norm, momentum and averages, in a tenth of the WideResNet's time."""
-    from kdist.optimizers.table import make_optimizer
-    from kdist.training.model import run_schedule
-
-    layers = [keras.Input(data.image_shape), keras.layers.Flatten(), keras.layers.Dense(8)]
-    layers += [keras.layers.BatchNormalization(), keras.layers.Dropout(0.3)]
-    layers += [keras.layers.Dense(10, activation="softmax")]
-    model = strategy.build(lambda: keras.Sequential(layers))
-    rate = run_schedule(config, plan, data)
-    options = {name: getattr(config, name) for name in ("momentum", "wd", "ema_momentum")}
-    with strategy.scope():
-        optimizer = make_optimizer(config.optimizer, rate, **options)
-        model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
-    return model
 
 
 class KilledError(Exception):

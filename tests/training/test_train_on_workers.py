@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -13,22 +14,22 @@ import pytest
 from kdist.errors import UserError
 from kdist.runs.run_folder import RunFolder
 from kdist.sweep.run import sweep
-from kdist.training import TrainConfig, resume_run, train
+from kdist.training import TrainConfig, parts, resume_run, train
 from kdist.training.restarts import after_restart, note_run
 from kdist.training.workers import OtherWorkersFolder, WorkerPlace, worker_place
 from kdist.tuning import Search, tune
+from small_network import STAND_IN, small_model
 
 SECONDS = 600  # no test takes as long
 SETTINGS = {
     "dataset": "sample",
     "subset": 100,
-    "depth": 10,
-    "width": 1,
     "batch_size": 24,  # of two replicas, with an uneven last batch
     "val_batch_size": 50,
-    "dropout": 0.1,
 }
 
+
+OWN_MODEL = Path(__file__).parents[2] / "examples" / "my_model.py"
 
 # `kdist train`, of which worker 1 is killed in its second epoch, unless it was started again.
 KILLED = """
@@ -57,11 +58,12 @@ main()
 """
 
 
-def start(*launched, program=("-m", "kdist"), **settings):
+def start(*launched, **settings):
+    """Launch a program, and its command, with settings of a run."""
     given = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-    command = [sys.executable, "-m", "kdist", "launch", "--workers", "2", *launched, *program]
+    command = [sys.executable, "-m", "kdist", "launch", "--workers", "2", *map(str, launched)]
     return subprocess.Popen(
-        [*command, "train", *given],
+        [*command, *given],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -74,12 +76,12 @@ def columns(folder):
     return [[float(row[name]) for name in (*names, "global_batch")] for row in rows]
 
 
-def test_two_workers_give_what_two_replicas_give(tmp_path):
+def test_two_workers_give_what_two_replicas_give(tmp_path, monkeypatch):
     """Also where one of them is killed, and both are started again."""
-    (tmp_path / "killed.py").write_text(KILLED)
+    (tmp_path / "killed.py").write_text(STAND_IN + KILLED)
+    monkeypatch.setattr(parts, "make_model", small_model)
     process = start(
-        *("--max-restarts", "1"),
-        program=(str(tmp_path / "killed.py"),),
+        *("--max-restarts", "1", tmp_path / "killed.py", "train"),
         **SETTINGS,
         epochs=2,
         checkpoint_every=0.001,
@@ -111,7 +113,8 @@ def test_two_workers_give_what_two_replicas_give(tmp_path):
 
 
 def test_a_signal_ends_all_workers_after_the_epoch(tmp_path):
-    process = start(**SETTINGS, epochs=1000, run_dir=tmp_path / "run")
+    program = ("-m", "kdist", "train", f"{OWN_MODEL}:build")
+    process = start(*program, epochs=1000, run_dir=tmp_path / "run")
     assert process.stdout is not None
     for line in process.stdout:
         if "Epoch 1/1000" in line:
