@@ -42,6 +42,21 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+# Tests of several processes, which take half a minute and more.
+LONGEST = (
+    "test_workers.py",
+    "test_train_on_workers.py",
+    "test_killed_process.py",
+    "test_examples.py",
+    "test_package.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """The longest first: begun last, they would leave the other core idle."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
 @pytest.fixture
 def float64():
     """Keras in float64, so that rounding cannot hide a difference between replica counts."""
