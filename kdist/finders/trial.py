@@ -56,7 +56,8 @@ class TrialResult:
         peak: Bytes per replica at most; `None` if unknown.
         seconds: Of a step, the median without the first; `None` without a second one.
         replicas: How many there were.
-        how: For a process that crashed without memory, by which signal, and what it said last.
+        how: For a process that crashed without a word of memory, by which signal, and what it said
+            last.
     """
 
     works: bool

@@ -16,7 +16,10 @@ from .trial import LIMITED, Trial, TrialResult
 _PROGRAM = (sys.executable, "-m", "kdist.finders.trial")
 # What a program does of which an allocation fails: it ends itself, or crashes.
 _CRASHES = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS}
-_WORDS = ("bad_alloc", "MemoryError", "out of memory", "OOM when allocating", "Cannot allocate")
+_WORDS = (
+    *("bad_alloc", "MemoryError", "out of memory", "OOM when allocating", "Cannot allocate"),
+    "Unable to allocate",
+)
 _TRACEBACK = "Traceback (most recent call last):"
 _LAST_CHARACTERS = 6000
 INSIDE = "KDIST_FINDER"
@@ -78,8 +81,11 @@ def _result(trial: Trial, code: int, output: str, said: str) -> TrialResult:
     how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
     last = said.strip().removeprefix(LIMITED).strip()
     if _is_of_memory(code, said):
-        words = f"{how}: {last.splitlines()[-1]}" if last else how
-        return TrialResult(works=False, why="memory", how="" if code >= 0 else words)
+        if code >= 0 or _says_so(said):
+            how = ""
+        elif last:
+            how += ": " + last.splitlines()[-1].strip()
+        return TrialResult(works=False, why="memory", how=how)
     last = last[max(last.rfind(_TRACEBACK), 0) :][-_LAST_CHARACTERS:]
     raise TrainingError(f"a try of batch size {trial.batch_size} ended with {how}: {last}")
 
@@ -93,7 +99,10 @@ def _is_of_memory(code: int, said: str) -> bool:
     if code == -signal.SIGKILL:
         return True
     if -code in _CRASHES:
-        return LIMITED in said or any(word in said for word in _WORDS)
+        return LIMITED in said or _says_so(said)
     # What was printed before its error is not about it.
-    last = said.strip().rpartition("\n")[2]
-    return any(word in last for word in _WORDS)
+    return _says_so(said.strip().rpartition("\n")[2])
+
+
+def _says_so(said: str) -> bool:
+    return any(word in said for word in _WORDS)

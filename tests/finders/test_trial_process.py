@@ -24,7 +24,8 @@ def run_program(text, **options):
     ("text", "how"),
     [
         ("os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
-        ("print('std::bad_alloc', file=sys.stderr); os.abort()", "SIGABRT: std::bad_alloc"),
+        ("print('std::bad_alloc', file=sys.stderr); os.abort()", ""),
+        (f"print('{LIMITED}\\n  what', file=sys.stderr); os.abort()", "SIGABRT: what"),
         (f"print('{LIMITED}', file=sys.stderr); os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
         ("raise MemoryError", ""),
     ],
