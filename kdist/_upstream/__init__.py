@@ -29,6 +29,7 @@ from .hooks import AutoSteps, FitObserver, StrategyHooks, hooks_of, is_chief
 from .inner_graphs import inner_graphs
 from .internals import (
     call_model,
+    compile_arguments,
     compute_loss,
     computes_stock_metrics,
     copy_keras_attributes,
@@ -120,6 +121,7 @@ __all__ = [
     "build_for_fit",
     "call_model",
     "check_no_inner_graph",
+    "compile_arguments",
     "compute_loss",
     "computes_stock_metrics",
     "copy_batches",

@@ -192,6 +192,12 @@ def strategy_of(model: keras.Model) -> tf.distribute.Strategy | None:
     return model._distribute_strategy
 
 
+def compile_arguments(model: keras.Model) -> dict[str, Any]:
+    """Return what Keras's `compile` was called with, and keeps to describe the model."""
+    kept = getattr(model, "_compile_config", None)
+    return {} if kept is None else dict(kept.config)
+
+
 def distribute(variables: Iterable[keras.Variable], strategy: tf.distribute.Strategy) -> None:
     """Copy variables that were made outside the scope to every replica, with their values."""
     for variable in variables:

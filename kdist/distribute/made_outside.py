@@ -1,6 +1,7 @@
 """Models that were made outside a strategy's scope: made anew in it."""
 
 import contextlib
+import inspect
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ import tensorflow as tf
 from .. import _upstream, layers, optimizers
 from ..errors import UserError
 from ..optimizers import warm_up
+
+_LAMBDA = "<lambda>"
 
 
 def remake(model: keras.Model, strategy: tf.distribute.Strategy) -> keras.Model:
@@ -30,12 +33,16 @@ def remake(model: keras.Model, strategy: tf.distribute.Strategy) -> keras.Model:
     if _upstream.strategy_of(model) is strategy and model.variables:
         return model
     description, made = _described(model), None
+    parts = _parts_of(model)
+    _check_lambdas(model, description, parts)
     with strategy.scope(), _policy_of(model), warnings.catch_warnings():
         # Keras warns so where `compile` is the model's own, and takes the model for compiled.
         warnings.filterwarnings("error", r"`compile\(\)` was not called as part of model loading")
         try:
             made = keras.saving.deserialize_keras_object(
-                description, custom_objects=_classes_of(model), safe_mode=False
+                description,
+                custom_objects=kdist_classes() | {part.__name__: part for part in parts},
+                safe_mode=False,
             )
         except UserWarning as error:
             raise _not_described(model, "it has a compile() of its own") from error
@@ -84,9 +91,16 @@ def _policy_of(model: keras.Model) -> Iterator[None]:
 
 def _described(model: keras.Model) -> Any:
     try:
-        return keras.saving.serialize_keras_object(model)
+        return _serialized(model)
     except Exception as error:  # whatever a user's own get_config raises
         raise _not_described(model, first_line(error)) from error
+
+
+def _serialized(thing: Any) -> Any:
+    with warnings.catch_warnings():
+        # Keras warns of opening a lambda from a file, of others; this one is the caller's own.
+        warnings.filterwarnings("ignore", "The object being serialized includes a `lambda`")
+        return keras.saving.serialize_keras_object(thing)
 
 
 def _pairs(model: keras.Model, own: Any, other: Any) -> list[tuple[Any, Any]]:
@@ -105,14 +119,54 @@ def _not_described(model: keras.Model, why: str) -> UserError:
     )
 
 
-def _classes_of(model: keras.Model) -> dict[str, Any]:
+def _parts_of(model: keras.Model) -> list[Any]:
     """The classes and functions that a model consists of, which need not be registered."""
     parts = [model, *_upstream.flatten_layers(model)]
     if model.compiled:
-        losses = keras.tree.flatten(getattr(model, "loss", None))
-        parts += [*_upstream.optimizers_of(model), *losses, *model.metrics]
-    named = [part if hasattr(part, "__name__") else type(part) for part in parts]
-    return kdist_classes() | {one.__name__: one for one in named if not _is_of_keras(one)}
+        parts += [*_upstream.optimizers_of(model), _upstream.compile_arguments(model)]
+    return [one for one in _classes_within(parts) if not _is_of_keras(one)]
+
+
+def _check_lambdas(model: keras.Model, description: Any, parts: list[Any]) -> None:
+    """Reject a lambda whose description lacks what it uses, such as an imported module."""
+    for one in parts:
+        if one.__name__ != _LAMBDA or not inspect.getclosurevars(one).globals:
+            continue
+        if _serialized(one) in _nodes(description):
+            used = ", ".join(inspect.getclosurevars(one).globals)
+            why = f"a lambda in it uses {used}, as only a function that is written with def may"
+            raise _not_described(model, why)
+
+
+def _nodes(description: Any) -> Iterator[Any]:
+    """All parts of a description, each before its own."""
+    yield description
+    if isinstance(description, dict | list | tuple):
+        inner = description.values() if isinstance(description, dict) else description
+        for one in inner:
+            yield from _nodes(one)
+
+
+def _classes_within(parts: list[Any]) -> Iterator[Any]:
+    """The classes of Keras's kind and the functions in parts and in what they consist of.
+
+    Such as a function that a metric is made of, or an activation, or a regularizer's class.
+    """
+    waiting, seen = list(parts), set()
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, dict):
+            waiting.extend(part.values())
+        elif isinstance(part, list | tuple):
+            waiting.extend(part)
+        elif inspect.isfunction(part):
+            yield part
+        elif hasattr(type(part), "get_config") and not isinstance(part, type):
+            yield type(part)
+            waiting.extend(vars(part).values())
 
 
 def _is_of_keras(thing: Any) -> bool:

@@ -175,6 +175,57 @@ def test_models_of_all_kinds_are_made_anew(strategies, kind):
         np.testing.assert_allclose(made.predict(X, verbose=0), model.predict(X, verbose=0))
 
 
+def bent(x):
+    """An activation that nobody has registered."""
+    return keras.ops.tanh(x) + 0.1 * x
+
+
+def error(y_true, y_pred):
+    """A metric that nobody has registered."""
+    return keras.ops.abs(y_true - y_pred)
+
+
+class Half(keras.regularizers.Regularizer):
+    def __call__(self, weights):
+        return 0.05 * keras.ops.sum(weights**2)
+
+    def get_config(self):
+        return {}
+
+
+class Falling(keras.optimizers.schedules.LearningRateSchedule):
+    def __init__(self, first):
+        self.first = first
+
+    def __call__(self, step):
+        return self.first / (1 + keras.ops.cast(step, "float64"))
+
+    def get_config(self):
+        return {"first": self.first}
+
+
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_what_its_parts_are_made_of_need_not_be_registered(strategies, epochs):
+    def make_one():
+        keras.utils.set_random_seed(1)
+        hidden = keras.layers.Dense(3, activation=bent, kernel_regularizer=Half())
+        outputs = keras.layers.Dense(1, activation="sigmoid")
+        model = keras.Sequential([keras.Input((4,)), hidden, outputs])
+        optimizer = keras.optimizers.SGD(Falling(0.1), momentum=0.9)
+        model.compile(optimizer, weighted, metrics=[error])
+        return model
+
+    model = make_one()
+    if epochs:
+        fit(model, epochs=epochs)
+    made = strategies[2].build(model)
+    history, expected = (
+        one.fit(X, Y, batch_size=BATCH, shuffle=False, verbose=0).history for one in (made, model)
+    )
+    assert history["error"] == pytest.approx(expected["error"], abs=1e-6)
+    assert_equal(made, model)
+
+
 class Undescribed(keras.Model):
     def __init__(self, layer):
         super().__init__()
@@ -208,9 +259,18 @@ def own_compile():
     return model
 
 
+def with_lambdas():
+    """Of which one needs nothing, and one what only this module has."""
+    double = keras.layers.Lambda(lambda x: 2 * x)
+    model = keras.Sequential([keras.Input((4,)), double, keras.layers.Dense(1)])
+    model.compile("sgd", lambda y_true, y_pred: weighted(y_true, y_pred))
+    return model
+
+
 @pytest.mark.parametrize(
     ("make_one", "why"),
     [
+        (with_lambdas, "a lambda in it uses weighted, as only"),
         (lambda: Undescribed(keras.layers.Dense(1)), "no configuration"),
         (forgetful, "variables"),
         (own_compile, r"it has a compile\(\) of its own"),
