@@ -106,6 +106,7 @@ def plan_replicas(
     if seed is not None:
         keras.utils.set_random_seed(seed)
     functions = batched_anew(as_functions(build, data))
+    seconds = _filled(seconds, functions.load_data(rate_batch).samples(), replicas=count)
     announce(f"learning rate range test with batches of {rate_batch}")
     curve = range_test(
         functions,
@@ -117,14 +118,6 @@ def plan_replicas(
     )
     announce(f"gradient noise scale over {_NOISE_STEPS} steps")
     measured = _measure(functions, curve.suggestion, rate_batch, seconds)
-    if (samples := functions.load_data(rate_batch).samples()) is not None:
-        fitting = {b: s for b, s in measured.seconds.items() if b * count <= samples}
-        if not fitting:
-            raise UserError(
-                f"the data have {samples} samples, fewer than a batch of {count} replicas: pass a"
-                " smaller batch_size, or fewer replicas"
-            )
-        measured = dataclasses.replace(measured, seconds=fitting)
     advice = advise(measured, replicas=count, link=chosen, rule=rule)
     return Plan(advice=advice, measurements=measured, curve=curve, link=chosen)
 
@@ -162,6 +155,17 @@ def _seconds(
             " pass a smaller batch_size"
         )
     return {batch_size: result.seconds}
+
+
+def _filled(seconds: dict[int, float], samples: int | None, *, replicas: int) -> dict[int, float]:
+    """The batch sizes of which all replicas have one, as far as the number of samples is known."""
+    filled = {b: s for b, s in seconds.items() if samples is None or b * replicas <= samples}
+    if not filled:
+        raise UserError(
+            f"the data have {samples} samples, fewer than a batch of {replicas} replicas: pass a"
+            " smaller batch_size, or fewer replicas"
+        )
+    return filled
 
 
 def _measure(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from kdist.cli.find import app
+from kdist.errors import UserError
 from kdist.finders import batch_size, measure_memory, memory, plan
 from kdist.finders.advice import Advice, Measurements
 from kdist.finders.batch_size import BatchSize, BatchSizeTry
@@ -120,6 +121,13 @@ def test_plan_of_data_with_batches_of_their_own(monkeypatch, tmp_path):
     assert found.measurements.rate_batch == 8
     assert found.advice.global_batch == 16
     assert len(found.curve.losses) > 2
+
+
+def test_plan_says_at_once_that_the_data_are_too_few(monkeypatch):
+    monkeypatch.setattr(plan, "run_in_process", lambda trial: TrialResult(works=True, seconds=1.0))
+    monkeypatch.setattr(plan, "range_test", lambda *_, **__: pytest.fail("trains"))
+    with pytest.raises(UserError, match="samples, fewer than a batch of 9999 replicas"):
+        plan_replicas(MODEL, replicas=9999, batch_size=8)
 
 
 BATCHED = """
