@@ -5,6 +5,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from .. import _upstream
+
 # Operations whose output is their first input: nothing is copied.
 _ALIASES = {
     *("Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient"),
@@ -21,11 +23,8 @@ _IN_PLACE = {
 }
 # Its last output is scratch memory for its gradient: cuDNN's, empty on the CPU.
 _RESERVES = "FusedBatchNormV3"
-# What they need inside depends on what they read, or is another graph's.
-_CALLS = (
-    *("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"),
-    *("PartitionedCall", "StatefulPartitionedCall"),
-)
+# What they need inside depends on what they read.
+_LOOPS = ("While", "StatelessWhile", "Case", "StatelessCase")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,7 +34,7 @@ class PeakBytes:
     Attributes:
         peak: Bytes of all tensors that are needed at the same time, at most.
         unknown: Operations whose memory is not counted: their shape is not known before they run,
-            or they call other graphs, as loops do.
+            or they are loops.
     """
 
     peak: int
@@ -50,24 +49,42 @@ class Step:
         kind: The operation's type.
         inputs: Names of tensors.
         outputs: Bytes of tensors by their name; `None` where unknown.
+        within: Bytes that it needs besides, at most: those of the graph that it calls.
+        unknown: Operations there whose memory is not counted.
     """
 
     kind: str
     inputs: tuple[str, ...]
     outputs: Mapping[str, int | None]
+    within: int = 0
+    unknown: int = 0
 
 
 def steps_of(graph: Any) -> list[Step]:
     """Return the operations of a `tf.Graph`, in the order in which they were made."""
-    return [
-        Step(
-            operation.type,
-            tuple(tensor.name for tensor in operation.inputs),
-            {tensor.name: _size(operation.type, tensor) for tensor in operation.outputs}
-            or {name_of_result(operation): 0},
-        )
-        for operation in graph.get_operations()
-    ]
+    return [_step(operation) for operation in graph.get_operations()]
+
+
+def _step(operation: Any) -> Step:
+    called = [_called(graph) for graph in _upstream.inner_graphs(operation)]
+    return Step(
+        operation.type,
+        tuple(tensor.name for tensor in operation.inputs),
+        {tensor.name: _size(operation.type, tensor) for tensor in operation.outputs}
+        or {name_of_result(operation): 0},
+        within=max((one.peak for one in called), default=0),
+        unknown=sum(one.unknown for one in called),
+    )
+
+
+def _called(graph: Any) -> PeakBytes:
+    """What a graph that is called needs besides what it is given and what it returns."""
+    does = [name_of_result(operation) for operation in graph.control_outputs]
+    # Its caller has the inputs until it is done.
+    ends = {tensor.name: tensor for tensor in (*graph.inputs, *graph.outputs)}
+    found = peak_bytes(steps_of(graph), [*ends, *does])
+    outside = sum(_size(tensor.op.type, tensor) or 0 for tensor in ends.values())
+    return PeakBytes(peak=max(found.peak - outside, 0), unknown=found.unknown)
 
 
 def name_of_result(operation: Any) -> str:
@@ -138,11 +155,10 @@ def _simulate(walk: list[Step], owner: dict[str, str], last: dict[str, int]) -> 
     for name, place in last.items():
         ends.setdefault(place, []).append(name)
     for place, step in enumerate(walk):
-        if step.kind in _CALLS:
-            unknown += 1
+        unknown += step.unknown + (step.kind in _LOOPS)
         for name, size in step.outputs.items():
             if size is None:
-                unknown += step.kind not in _CALLS
+                unknown += step.kind not in _LOOPS
             elif owner[name] == name and step.kind != "ReadVariableOp":
                 taken = _taken(step, size, place, held, owner, last)
                 if taken is not None:
@@ -150,7 +166,7 @@ def _simulate(walk: list[Step], owner: dict[str, str], last: dict[str, int]) -> 
                 else:
                     held[name] = size
                     now += size
-        peak = max(peak, now)
+        peak = max(peak, now + step.within)
         for name in ends.get(place, ()):
             now -= held.pop(name, 0)
     return PeakBytes(peak=peak, unknown=unknown)

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from kdist.errors import UserError
 from kdist.finders import measure_memory
-from kdist.finders.graph_memory import Step, peak_bytes
+from kdist.finders.graph_memory import Step, peak_bytes, steps_of
 from kdist.finders.memory import estimate_memory
 from kdist.finders.report import measured_lines, memory_lines
 from kdist.finders.trial import TrialResult
@@ -183,19 +183,20 @@ def test_the_datas_own_batches_are_halved_to_be_measured(monkeypatch):
     assert half == estimate_memory(own, regression(), batch_size=8)
 
 
-def test_a_graph_that_is_called_is_not_counted():
+def test_a_graph_that_is_called_is_counted():
+    """Two tensors of 100 numbers at a time, of 10 that it is given and 1 that it returns."""
+
     @tf.function
     def inner(x):
-        return x @ tf.ones((1024, 512))
+        large = tf.tile(x, [10])
+        return tf.reduce_sum(tf.cumsum(large))
 
-    def build():
-        inputs = keras.Input((1024,))
-        model = keras.Model(inputs, keras.layers.Lambda(inner, output_shape=(512,))(inputs))
-        model.compile("sgd", "mse")
-        model.train_step = lambda data: {"loss": keras.ops.mean(model(data[0]))}
-        return model
-
-    assert estimate_memory(build, regression(), batch_size=4).unknown
+    graph = tf.function(lambda x: inner(x) + 1.0).get_concrete_function(tf.TensorSpec([10])).graph
+    (call,) = (step for step in steps_of(graph) if "PartitionedCall" in step.kind)
+    assert 800 <= call.within < 900
+    assert call.unknown == 0
+    (result,) = (tensor.name for tensor in graph.outputs)
+    assert 840 <= peak_bytes(steps_of(graph), [result]).peak < 960
 
 
 def test_what_is_refused():
