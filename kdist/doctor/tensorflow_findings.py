@@ -205,6 +205,9 @@ def _numbers(version: str) -> tuple[int, ...]:
 def find_all_reduce(found: TensorFlowFacts) -> Finding:
     """Is the sum over all devices right, and how long does it take?"""
     name = "all-reduce"
+    backend = found.facts.get("keras", {}).get("backend", "tensorflow")
+    if "keras" in found.errors or backend != "tensorflow":
+        return Finding(name, "absent", "not timed: see the line of Keras")
     if why := found.errors.get("all_reduce"):
         return Finding(
             name, "broken", why, "see the lines of NCCL and peer access; NCCL_DEBUG=INFO"

@@ -218,6 +218,14 @@ def test_an_all_reduce_that_hangs():
     assert find_all_reduce(found).state == "broken"
 
 
+def test_no_all_reduce_without_keras():
+    absent, other = facts(), facts(keras={"backend": "jax"})
+    absent.errors["keras"] = "ModuleNotFoundError: No module named 'torch'"
+    for found in (absent, other):
+        found.errors["all_reduce"] = "ModuleNotFoundError: No module named 'torch'"
+        assert find_all_reduce(found).state == "absent"
+
+
 def test_loading_libraries(tmp_path):
     assert load("libc.so.6", []) == "found"
     assert load("libthere-is-none.so.1", [tmp_path]) == ""
