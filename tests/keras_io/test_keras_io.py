@@ -1,7 +1,5 @@
 """What keras.io's examples do gives the same model on several replicas as on stock Keras."""
 
-import functools
-
 import adversarial
 import gan
 import kdist
@@ -59,15 +57,15 @@ def train(name, strategy):
     return model.get_weights(), history
 
 
-@functools.cache
-def on_stock_keras(name):
-    return train(name, tf.distribute.get_strategy())
+# Each once, as a step takes long to trace; on three replicas, which divide no batch evenly, one
+# that compares the rows of a batch with each other and one of several optimizer steps in one.
+ON_THREE = ("simclr", "wgan_gp")
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_several_replicas_give_what_stock_keras_gives(name, replicas):
-    expected_weights, expected_history = on_stock_keras(name)
+def test_several_replicas_give_what_stock_keras_gives(name):
+    expected_weights, expected_history = train(name, tf.distribute.get_strategy())
+    replicas = 3 if name in ON_THREE else 2
     strategy = kdist.MirroredStrategy([f"/cpu:{i}" for i in range(replicas)])
     weights, history = train(name, strategy)
     for expected, got in zip(expected_weights, weights, strict=True):
