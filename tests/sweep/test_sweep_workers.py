@@ -30,7 +30,7 @@ TINY = {"dataset": "sample", "subset": 96, "depth": 10, "width": 1, "val_batch_s
 
 def accuracy(**values):
     settings = {"train": {**TINY, "target_accuracy": 0.9}, "batch_sizes": [24], "seeds": 1}
-    settings |= {"lr_rules": ["linear"], "replicas": [1], "base_lr": 0.1, "base_batch": 24}
+    settings |= {"lr_rules": ["linear"], "replicas": [1], "base_lr": 0.01, "base_batch": 24}
     return AccuracySweep(**{**settings, **values})
 
 
@@ -52,7 +52,7 @@ def test_a_point_has_the_replicas_of_all_workers_a_run_those_of_one():
     assert (point.axes["global_batch"], point.axes["replicas"], point.config["replicas"]) == (
         *(48, 2, 1),
     )
-    assert point.config["base_lr"] == pytest.approx(0.2)  # linear, of the global batch
+    assert point.config["base_lr"] == pytest.approx(0.02)  # linear, of the global batch
 
 
 def test_what_is_compiled_by_default_is_so_on_one_replica_alone():
@@ -234,6 +234,6 @@ def test_workers_train_the_model_of_as_many_replicas(tmp_path):
     runs = (tmp_path / "point" / "run", tmp_path / "alone")
     models = [keras.models.load_model(folder / "model.keras") for folder in runs]
     for got, expected in zip(*(model.get_weights() for model in models), strict=True):
-        np.testing.assert_allclose(got, expected, atol=1e-5)
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
     output = (tmp_path / "point" / "output.log").read_text()
     assert all(line.startswith("[0] ") for line in output.splitlines()), output
