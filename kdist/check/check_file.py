@@ -56,11 +56,14 @@ def check_file(
     if workers or 0 < len(visible_gpus(os.environ)) < max(options.replicas):
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # too few: all trainings are on the CPU
     result = _checked(model, data, options, workers)
-    print(result)
-    if output is not None:
-        hint = "pass another --json"
-        with explain_write_errors(output, hint=hint), folder_for_files(output.parent):
-            atomic_write(output, json.dumps(result.to_dict(), indent=2, allow_nan=False) + "\n")
+    try:  # the file first: nobody may read what is printed to its end
+        if output is not None:
+            hint = "pass another --json"
+            text = json.dumps(result.to_dict(), indent=2, allow_nan=False) + "\n"
+            with explain_write_errors(output, hint=hint), folder_for_files(output.parent):
+                atomic_write(output, text)
+    finally:
+        print(result)
     equal: bool = result.equal
     return equal
 
