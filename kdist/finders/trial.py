@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..performance.process_memory import limit_memory, memory_now, reset_peak
+from ..performance.process_memory import limit_memory, memory_now, peak_since, reset_peak
 from ..signals import end_with_parent
 
 _WARM_UP_SAMPLES = 8
@@ -119,7 +119,7 @@ def run_trial(trial: Trial) -> TrialResult:
         if not _is_of_memory(error):
             raise
         return TrialResult(works=False, why="memory", replicas=replicas)
-    peak = _peak(strategy, before)
+    peak = peak_since(before, strategy.devices)
     return TrialResult(
         works=True,
         peak=None if peak is None else peak // replicas,
@@ -192,20 +192,6 @@ def _warm_up(strategy: Any) -> None:
     samples = _WARM_UP_SAMPLES * strategy.num_replicas_in_sync
     x, y = np.zeros((samples, 4), "float32"), np.zeros((samples, 1), "float32")
     strategy.build(build).fit(x, y, batch_size=samples, epochs=1, verbose=0)
-
-
-def _peak(strategy: Any, before: dict[str, int]) -> int | None:
-    """Bytes at most, of all replicas: on GPUs as TensorFlow counts them."""
-    import tensorflow as tf
-
-    devices = strategy.devices
-    if devices[0].startswith("GPU"):
-        info = [tf.config.experimental.get_memory_info(device) for device in devices]
-        return sum(int(one["peak"]) for one in info)
-    now = memory_now()
-    if "VmHWM" not in now or "VmRSS" not in before:
-        return None
-    return max(now["VmHWM"] - before["VmRSS"], 0)
 
 
 def _median(values: list[float]) -> float | None:

@@ -3,6 +3,7 @@
 import contextlib
 import re
 import resource
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _RESET_PEAK = "5"
@@ -21,6 +22,24 @@ def reset_peak() -> None:
     """Let `VmHWM` begin anew: what was needed to make the data is not the training's."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text(_RESET_PEAK, encoding="ascii")
+
+
+def peak_since(before: Mapping[str, int], devices: Sequence[str]) -> int | None:
+    """Return the bytes that a training had at most, of all its replicas; `None` if unknown.
+
+    Args:
+        before: What `memory_now` said before it, after `reset_peak`.
+        devices: Of its strategy, such as `("GPU:0",)`; of GPUs TensorFlow counts the bytes.
+    """
+    if devices[0].startswith("GPU"):
+        import tensorflow as tf
+
+        info = [tf.config.experimental.get_memory_info(device) for device in devices]
+        return sum(int(one["peak"]) for one in info)
+    now = memory_now()
+    if "VmHWM" not in now or "VmRSS" not in before:
+        return None
+    return max(now["VmHWM"] - before["VmRSS"], 0)
 
 
 def limit_memory(more: int | None) -> bool:
