@@ -1,4 +1,4 @@
-"""Learning rate schedules, which are in `optimizers/`, where users import them from."""
+"""Learning rate schedules, for users to import; the code is in `optimizers/`."""
 
 from .optimizers.warm_up import WarmUp, lab_schedule
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 import keras
 import tensorflow as tf
+from tensorflow.python.distribute import values
 
 
 @dataclass
@@ -147,6 +148,15 @@ class FitObserver(abc.ABC):
 def hooks_of(model: keras.Model) -> StrategyHooks | None:
     """Return the strategy of a model if it has hooks."""
     strategy = model.distribute_strategy
+    return strategy if isinstance(strategy, StrategyHooks) else None
+
+
+def hooks_of_copies(variable: Any) -> StrategyHooks | None:
+    """Return the strategy whose replicas each have a copy of a variable, if it has hooks."""
+    value = getattr(variable, "value", None)
+    if not isinstance(value, values.DistributedVariable):
+        return None
+    strategy = value.distribute_strategy
     return strategy if isinstance(strategy, StrategyHooks) else None
 
 

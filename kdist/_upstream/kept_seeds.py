@@ -9,7 +9,8 @@ import tensorflow as tf
 from keras.src.backend.common import global_state
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
 from keras.src.utils.rng_utils import GLOBAL_RANDOM_SEED
-from tensorflow.python.eager import context
+
+from .drawn_seeds import seed_state, set_seed_state
 
 
 @contextlib.contextmanager
@@ -18,10 +19,7 @@ def kept_seeds() -> Iterator[None]:
     python, numpy = random.getstate(), np.random.get_state()
     names = (GLOBAL_RANDOM_SEED, GLOBAL_SEED_GENERATOR)
     of_keras = {name: global_state.get_global_attribute(name) for name in names}
-    seed = context.global_seed()
-    # Only a seed makes it.
-    drawn = getattr(context.context(), "_rng", None)
-    state = None if drawn is None else drawn.getstate()
+    of_tensorflow = seed_state()
     try:
         yield
     finally:
@@ -29,6 +27,5 @@ def kept_seeds() -> Iterator[None]:
         np.random.set_state(numpy)
         for name, value in of_keras.items():
             global_state.set_global_attribute(name, value)
-        tf.random.set_seed(seed)
-        if state is not None:
-            context.context()._rng.setstate(state)
+        tf.random.set_seed(of_tensorflow[0])  # also where there was none
+        set_seed_state(of_tensorflow)

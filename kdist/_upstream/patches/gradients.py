@@ -10,11 +10,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
-from tensorflow.python.distribute import values
 
 from ...errors import UserError
 from ..active_batch import ActiveBatch, active_batch, check_no_inner_graph
-from ..hooks import StrategyHooks, replica_hooks
+from ..hooks import hooks_of_copies, replica_hooks
 from ..internals import distribute, set_strategy
 from ..patching import TENSORFLOW, Patch
 from ..replica_local_variables import flatten_optimizers, replica_local_variables
@@ -87,15 +86,12 @@ def _check_loop(variables: Any) -> None:
     """
     if tf.executing_eagerly():
         return
-    for value in (getattr(variable, "value", None) for variable in variables or ()):
-        if isinstance(value, values.DistributedVariable) and isinstance(
-            value.distribute_strategy, StrategyHooks
-        ):
-            raise UserError(
-                "an optimizer is applied in a tf.function of your own, which runs on no replica of"
-                " the model's strategy: make it the train_step of the model and call fit, which"
-                " trains on all replicas, or call it by strategy.run"
-            )
+    if any(hooks_of_copies(variable) is not None for variable in variables or ()):
+        raise UserError(
+            "an optimizer is applied in a tf.function of your own, which runs on no replica of"
+            " the model's strategy: make it the train_step of the model and call fit, which"
+            " trains on all replicas, or call it by strategy.run"
+        )
 
 
 def _needs_local_variables(optimizer: Any) -> bool:

@@ -9,7 +9,7 @@ from keras.src.backend.common.variables import Variable
 from tensorflow.python.distribute import values
 
 from ..active_batch import active_batch
-from ..hooks import StrategyHooks
+from ..hooks import hooks_of_copies
 from ..patching import TENSORFLOW, Patch
 from .metrics import is_updating_metric
 
@@ -33,13 +33,8 @@ def _write(
 
 def _to_number(original: Callable[..., Any], variable: Any) -> Any:
     """Read the first replica's copy: all are equal."""
-    value = variable.value
-    if (
-        variable.ndim == 0
-        and isinstance(value, values.DistributedVariable)
-        and isinstance(value.distribute_strategy, StrategyHooks)
-    ):
-        return value.numpy().item()
+    if variable.ndim == 0 and hooks_of_copies(variable) is not None:
+        return variable.value.numpy().item()
     return original(variable)
 
 
