@@ -64,8 +64,8 @@ PATCHES = (
         owner=TensorFlowTrainer,
         name="_maybe_symbolic_build",
         replacement=_prepare,
-        why="Does not copy an optimizer that was made outside the scope to every replica, and loses"
-        " the batches that a temporary iterator has read ahead.",
+        why="Does not copy an optimizer made outside the scope to every replica, and loses"
+        " the batches that a temporary iterator has prefetched.",
         canary="test_a_generator_loses_batches_to_a_throw_away_iterator",
     ),
     Patch(

@@ -158,14 +158,14 @@ PATCHES = (
         owner=keras.metrics.MeanMetricWrapper,
         name="update_state",
         replacement=_update_wrapper,
-        why="Averages metric functions over replicas whose result is not a mean over samples.",
+        why="Averages metrics whose function is not a mean over samples over replicas.",
         canary="test_losses_and_metrics_that_are_not_means_are_averaged",
     ),
     Patch(
         owner=Variable,
         name="assign_add",
         replacement=_assign_add,
-        why="A metric that adds 1 per batch adds it on every replica.",
+        why="A metric that adds 1 per batch does so on every replica.",
         canary="test_a_metric_counts_a_batch_once_on_every_replica",
     ),
     Patch(

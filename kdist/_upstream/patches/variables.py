@@ -52,7 +52,7 @@ PATCHES = (
         owner=Variable,
         name="__float__",
         replacement=lambda original, variable: float(_to_number(original, variable)),
-        why="Raises a TypeError for a variable that every replica has a copy of, such as in"
+        why="Raises a TypeError for a variable with a copy on every replica, for example in"
         " `float(optimizer.learning_rate)`.",
         canary="test_a_scalar_variable_is_no_number",
     ),
@@ -60,7 +60,7 @@ PATCHES = (
         owner=Variable,
         name="__int__",
         replacement=lambda original, variable: int(_to_number(original, variable)),
-        why="The same, such as in `int(optimizer.iterations)`.",
+        why="The same, for example in `int(optimizer.iterations)`.",
         canary="test_a_scalar_variable_is_no_number",
     ),
 )

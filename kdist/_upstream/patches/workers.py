@@ -136,7 +136,7 @@ PATCHES = (
         owner=EpochIterator,
         name="_enumerate_iterator",
         replacement=_count_batches,
-        why="Does not say how many steps of an execution have batches.",
+        why="Does not say how many steps of an execution have a batch.",
         canary="test_collectives_take_their_keys_when_the_step_is_called",
     ),
     Patch(
@@ -151,7 +151,7 @@ PATCHES = (
             owner=TensorFlowTrainer,
             name=name,
             replacement=_named(name),
-            why="Does not say what a worker that waits is doing.",
+            why="Does not say what a waiting worker is doing.",
             canary="test_batches_of_workers_are_not_compared",
         )
         for name in ("fit", "evaluate", "predict")
