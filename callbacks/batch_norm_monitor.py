@@ -1,4 +1,4 @@
-"""`BatchNormMonitor`: how well batch norms' moving statistics fit, epoch by epoch."""
+"""`BatchNormMonitor`: how well batch norms' moving statistics fit the data, epoch by epoch."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -41,28 +41,28 @@ class BatchNormMonitor(ResumableCallback):
       this worker's replicas and those of replica 0, which are the ones saved. 0 on one replica.
     * `loss_in_training_mode` and `loss_in_inference_mode`: the model's loss on the batch.
 
-    If a gap or the difference between the losses is above its threshold, it prints one line with
-    the worst layer and the likely cause: moving statistics that lag, were never updated or differ
+    If a gap or the difference between the losses is above its threshold, it prints a line with the
+    worst layer and the likely cause: moving statistics that lag, were never updated or differ
     between replicas, replicas whose data differ, or a batch per replica that is too small.
 
     No variable of the model changes: not moving statistics, seeds or Keras metrics. (A raw
-    `tf.Variable` that a layer assigns to may change.) In training mode dropout is on, so
-    `loss_in_training_mode` and the statistics after a dropout include its noise, and the losses
-    differ by more than batch norm explains. Batch norms that are not synchronized normalize each
+    `tf.Variable` that a layer assigns to may change.) In training mode dropout is active, so
+    `loss_in_training_mode` and the statistics after a dropout layer include its noise, and the
+    losses differ by more than batch norm explains. Unsynchronized batch norms normalize each
     replica's rows separately, as in training; inference uses the moving statistics of replica 0.
 
     Args:
-        batch: One batch as `fit` takes them, `(x, y)` or `(x, y, sample_weight)`, of arrays or
-            nested arrays. Take it from the training data, with as many samples as the global batch
-            used in training: the statistics of fewer samples are noisier, and the number of samples
-            decides which causes are considered.
+        batch: One batch as `fit` takes it, `(x, y)` or `(x, y, sample_weight)`, of arrays or nested
+            arrays. Take it from the training data, with as many samples as the global batch used in
+            training: the statistics of fewer samples are noisier, and the number of samples decides
+            which causes are considered.
         gap_threshold: Print a line if `batch_norm_gap` is above this. The default, 0.5, is half a
             standard deviation, or a variance off by a factor of 1.65. The statistics of 16 values
             are off by 0.2 to 0.3 by chance.
         replica_gap_threshold: Print a line if `batch_norm_replica_gap` is above this. The default,
             0.1, is more than chance explains with 16 values per replica and momentum 0.9 or more.
-        lag_threshold: Moving statistics lag if their initial values still have more weight than
-            this in them, `momentum ** steps`. The default, 0.1, is reached after 230 steps with
+        lag_threshold: Moving statistics count as lagging while the weight of their initial values,
+            `momentum ** steps`, is above this. The default, 0.1, is reached after 230 steps with
             Keras's momentum 0.99.
         loss_threshold: Print a line if the loss in inference mode exceeds the loss in training mode
             by more than this fraction of the latter. Dropout makes the excess smaller.

@@ -1,4 +1,4 @@
-"""`Checkpoint`: save a training so that it can be killed anywhere and resumed exactly."""
+"""`Checkpoint`: save training so that it can be killed at any point and resumed exactly."""
 
 import os
 import time
@@ -15,39 +15,40 @@ from .resumable import ResumableCallback
 
 
 class Checkpoint(ResumableCallback, _upstream.FitObserver):
-    """Saves a training as it proceeds, and resumes it exactly where it was killed.
+    """Saves training as it proceeds, and resumes it exactly where it was killed.
 
-    Run the same program again, and `fit` continues: weights, optimizer, metrics, history, random
-    numbers, place in the data and the state of callbacks are those of the training that was never
-    interrupted. On the same machine, with the same versions, replicas and threads, they are equal
-    bit for bit; on another number of replicas up to rounding.
+    Run the same program again, and `fit` continues: the weights, the optimizer, metrics, the
+    history, random numbers, the place in the data and the state of callbacks are those of a run
+    that was never interrupted. On the same machine, with the same versions, replicas and threads,
+    they are equal bit for bit; on another number of replicas, they are equal up to rounding.
 
-    A checkpoint is one file, in the safetensors format, that a thread writes from a copy. It is
-    there as a whole or not at all; its name has its SHA-256, and of a damaged one the one before
-    is taken. Weights with a NaN or an infinity are never saved. Beside the times asked for, a
-    training is saved at the end of an epoch, unless epochs are so short that saving would take
-    more than 1 % of the time, and always at the end of the last.
+    A checkpoint is one file in the safetensors format, which a thread writes from a copy. The file
+    is written completely or not at all. Its name contains its SHA-256; if it is damaged, the
+    checkpoint before it is used. Weights with a NaN or an infinity are never saved. Besides the
+    times that you set, training is saved at the end of each epoch, unless epochs are so short that
+    saving would take more than 1 % of the time, and always at the end of the last epoch.
 
-    Of several workers, all have this callback. The chief alone uses the folder, and sends the
-    others what they restore; after a signal to any of them, all are ended after the same step.
+    With several workers, all of them need this callback. Only the chief uses the folder, and sends
+    the others what they restore; after a signal to any worker, all of them end after the same step.
 
     Args:
-        folder: Where the checkpoints are, of this training alone; made where it is missing.
-        every_seconds: Seconds from one save to the next; None for none by time.
-        every_steps: Steps from one save to the next; None for none by steps.
-        keep: How many checkpoints are kept.
-        resume: `"auto"` continues from the newest checkpoint and begins where there is none;
-            `"must"` requires one; `"never"` requires a folder without any.
-        preemption: True saves after SIGTERM, at the end of the step, and ends the process with
-            status 143, also where that was the last step: what follows `fit` runs when the program
-            is run again. A second signal ends it at once. For other signals pass their names, such
-            as `["SIGTERM", "SIGUSR1"]`; False leaves signals alone.
-        on_nonfinite: What happens when weights are NaN or infinite. `"stop"` raises
+        folder: Folder for the checkpoints of this training only; created if it does not exist.
+        every_seconds: Seconds from one save to the next; None to not save by time.
+        every_steps: Steps from one save to the next; None to not save by steps.
+        keep: Number of checkpoints to keep.
+        resume: `"auto"` continues from the newest checkpoint, or starts from the beginning if there
+            is none; `"must"` requires a checkpoint; `"never"` requires a folder without
+            checkpoints.
+        preemption: With True, a SIGTERM makes it save at the end of the step, and end the process
+            with exit code 143. This also holds in the last step: the code after `fit` then runs
+            when the program is run again. A second signal ends the process at once. To handle other
+            signals, pass their names, such as `["SIGTERM", "SIGUSR1"]`; False leaves signals alone.
+        on_nonfinite: What to do when weights are NaN or infinite. `"stop"` raises
             `kdist.checkpoints.NonFiniteWeightsError`, which names the step and the first such
             variable. `"rollback"` restores the newest checkpoint and continues with the next
-            batches; it stops after three times from the same checkpoint.
-        rollback_rate: Factor on the learning rate at each rollback.
-        verbose: 0 prints nothing but what went wrong.
+            batches; it stops after three rollbacks to the same checkpoint.
+        rollback_rate: Factor by which the learning rate is multiplied at each rollback.
+        verbose: 0 prints problems only.
         clock: Returns the time in seconds, from any origin.
 
     Raises:
@@ -111,13 +112,13 @@ class Checkpoint(ResumableCallback, _upstream.FitObserver):
         self._flush()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Restore what the beginning of an epoch has reset."""
+        """Restore what the beginning of the epoch has reset."""
         super().on_epoch_begin(epoch, logs)
         if self._fit is not None:
             self._fit.epoch_begins(epoch)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Save where that is due."""
+        """Save if a save is due."""
         super().on_train_batch_end(batch, logs)
         if self._fit is not None:
             self._fit.step_ends(self.steps_done(batch), logs or {})

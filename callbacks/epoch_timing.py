@@ -14,8 +14,8 @@ class EpochTiming(ResumableCallback):
     """Counts images, steps and seconds of every epoch's training part.
 
     The time runs from the start of an epoch's first step to the end of its last step. Validation
-    and other callbacks' work at the end of an epoch are excluded. A subclass reads `rate`, `steps`
-    and `epoch_seconds` in its `on_epoch_end`, after calling `super().on_epoch_end`.
+    and the work of other callbacks at the end of an epoch are excluded. A subclass reads `rate`,
+    `steps` and `epoch_seconds` in its `on_epoch_end`, after calling `super().on_epoch_end`.
 
     Args:
         total_images: Images in one epoch; counted by default.
@@ -70,7 +70,7 @@ class EpochTiming(ResumableCallback):
         super().__init__(verbose=verbose)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the images, steps and seconds so far, of an epoch that has begun too."""
+        """Return the images, steps and seconds so far, including those of an unfinished epoch."""
         images, seconds = 0, 0.0
         if self.meter.started and self.total_images is None:
             images, seconds = self._images_seen() - self._images_before, self.meter.running_seconds

@@ -1,4 +1,4 @@
-"""`GradientNoiseScale`: how large a global batch is still worth it."""
+"""`GradientNoiseScale`: how large a global batch still pays off."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,12 +24,13 @@ class GradientNoiseScale(ResumableCallback):
 
     It is estimated by comparing the gradient norms of parts of a batch with that of the whole
     batch. With several replicas the parts are the replicas' own gradients, which each step computes
-    anyway. With one replica they are the gradients of the two halves of a batch, computed in
-    addition every `every` steps. After each epoch it prints `Gradient noise scale: 1,210 images`,
-    and adds `gradient_noise_scale` to `logs`, NaN while the noise is too large for an estimate.
+    anyway. With one replica they are the gradients of the two halves of a batch, which are computed
+    separately every `every` steps. After each epoch it prints `Gradient noise scale: 1,210 images`,
+    and adds `gradient_noise_scale` to `logs`; it is NaN while the noise is too large for an
+    estimate.
 
-    The model has to be made under `kdist.MirroredStrategy` (`replicas=1` works too) and use Keras's
-    own `train_step`.
+    The model has to be created under `kdist.MirroredStrategy` (`replicas=1` works too) and use
+    Keras's own `train_step`.
 
     Args:
         smoothing: Decay of the running averages at each measurement, at least 0 and below 1.
@@ -41,8 +42,8 @@ class GradientNoiseScale(ResumableCallback):
         noise_scale: The noise scale after the last epoch, in samples.
 
     Raises:
-        UserError: If an argument is out of range, or, when training begins, if the model is not
-            made under `kdist.MirroredStrategy` or has its own `train_step`.
+        UserError: If an argument is out of range, or, when training begins, if the model was not
+            created under `kdist.MirroredStrategy` or has its own `train_step`.
 
     Example:
         ```python
@@ -79,7 +80,7 @@ class GradientNoiseScale(ResumableCallback):
         self._has_trained = False  # a step of this fit
 
     def get_state(self) -> dict[str, Any]:
-        """Return what was measured so far, amid an epoch too."""
+        """Return what was measured so far, also in the middle of an epoch."""
         if self._has_trained:
             self._read()
         return super().get_state()

@@ -18,8 +18,8 @@ class PrintThroughput(EpochTiming):
     """Prints the images per second of every epoch, as `Images/sec: 1332.0`.
 
     The time runs from the start of an epoch's first step to the end of its last step. Validation
-    and other callbacks' work at the end of an epoch are excluded. The first epoch of a fit also
-    includes TensorFlow's tracing and the devices' warm-up, so the summary at the end skips it:
+    and the work of other callbacks at the end of an epoch are excluded. The first epoch of a fit
+    also includes TensorFlow's tracing and the devices' warm-up, so the summary at the end skips it:
     `Images/sec after the first epoch: 1332.0 (666.0 per replica, 0.0961 seconds per step)`.
 
     These values are added to `logs`, so the history and every later callback in the list, such as
@@ -30,11 +30,12 @@ class PrintThroughput(EpochTiming):
     any kind of data works, including a `tf.data.Dataset` of unknown size. A callback that calls
     `model.evaluate` at the end of an epoch resets Keras's count: put it after this one.
 
-    With `every=10` there is also a line every 10 steps, at once, as TensorFlow's CIFAR-10 tutorial
-    prints it: `step 120, loss = 1.83 (2140.3 examples/sec; 0.060 sec/batch)`. Steps are counted
-    from the first one of the training, also by a resumed one. The loss is the mean over all images
-    since the line before, of all replicas, and the time that of the training steps alone. Such a
-    line ends that of a progress bar; pass `verbose=0` or `2` to `fit` to have none.
+    With `every=10` it also prints a line every 10 steps, immediately, in the format of TensorFlow's
+    CIFAR-10 tutorial: `step 120, loss = 1.83 (2140.3 examples/sec; 0.060 sec/batch)`. Steps are
+    counted from the first step of training, also in a resumed run. The loss is the mean over the
+    images of all replicas since the previous line, and the time is that of the training steps only.
+    Such a line interrupts Keras's progress bar; pass `verbose=0` or `2` to `fit` to turn the bar
+    off.
 
     Args:
         total_images: Images in one epoch. By default they are counted, which is not possible for a
@@ -44,8 +45,8 @@ class PrintThroughput(EpochTiming):
             divided by the float32 rate that a matrix multiplication reaches on these devices,
             measured for about one second when training begins. NaN for a model whose operations
             cannot be counted.
-        every: Steps from one such line to the next; `None` for none. With several steps per
-            execution, a line follows the execution in which its step is.
+        every: Steps from one such line to the next; `None` for no such lines. With several steps
+            per execution, a line is printed after the execution that contains its step.
         verbose: 0 prints nothing and only fills `logs`.
         clock: Returns the time in seconds, from any origin.
 
@@ -107,7 +108,7 @@ class PrintThroughput(EpochTiming):
         self._first_step = self._steps_before = None
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Note the losses of an epoch that was resumed in its middle."""
+        """Note the losses of an epoch that was resumed in the middle."""
         starts = not self.meter.started
         super().on_train_batch_begin(batch, logs)
         if starts and self.every:
@@ -146,7 +147,7 @@ class PrintThroughput(EpochTiming):
             logs.update(values)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Print the rate of all epochs but the first."""
+        """Print the rate of all epochs except the first."""
         if self.warm_steps:
             rate = self.warm_meter.images_per_second
             self.print_line(

@@ -44,18 +44,19 @@ class SaveTrainingData(EpochTiming):
 
     A fit that begins at epoch 0 overwrites the file. One that begins later (`initial_epoch`,
     `keras.callbacks.BackupAndRestore`) adds rows to the file: the rows of epochs that are trained
-    again are replaced, and `seconds` continues from the last row kept. One that is resumed by
-    `set_state`, as by `Checkpoint`, has the rows so far from there, whatever became of the file.
+    again are replaced, and `seconds` continues from the last row kept. A fit that is resumed by
+    `set_state`, for example by `Checkpoint`, takes the earlier rows from there, whatever happened
+    to the file.
 
     Args:
         path: The file. Its folder has to exist.
         total_images: Images in one epoch; counted by default.
-        verbose: 1 prints at the end where the file is.
+        verbose: 1 prints the file's path at the end.
         clock: Returns the time in seconds, from any origin.
 
     Raises:
-        UserError: If the file cannot be written, before training or later, or a resumed run finds a
-            file that `SaveTrainingData` did not write.
+        UserError: If the file cannot be written, before training or later, or if a resumed run
+            finds a file that `SaveTrainingData` did not write.
 
     Example:
         ```python

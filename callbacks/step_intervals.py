@@ -26,12 +26,12 @@ class StepTotals(NamedTuple):
         return StepTotals(*(a + b for a, b in zip(self, other, strict=True)))
 
     def minus(self, other: Self) -> "StepTotals":
-        """Return the sums over these steps but for others among them."""
+        """Return the sums over these steps, excluding some of them."""
         return StepTotals(*(a - b for a, b in zip(self, other, strict=True)))
 
 
 class StepIntervals:
-    """Cuts the totals of epochs into intervals, which may begin in one epoch and end in another.
+    """Divides the totals of epochs into intervals, which may begin in one epoch and end in another.
 
     Args:
         carried: Totals of an interval that has begun; none by default.
@@ -62,11 +62,11 @@ class StepIntervals:
 
 
 def step_line(step: int, totals: StepTotals) -> str:
-    """Return the line about the steps up to one, as TensorFlow's CIFAR-10 tutorial prints it.
+    """Return the line about some steps, in the format of TensorFlow's CIFAR-10 tutorial.
 
     Args:
         step: The number of the last of them.
-        totals: Of the steps since the line before.
+        totals: Totals of the steps since the previous line.
 
     Example:
         >>> step_line(120, StepTotals(steps=10, images=1284, seconds=0.6, loss=18.3, weight=10))

@@ -13,12 +13,13 @@ from ..distribute.step_telemetry import RawMeasurement, StepTelemetry
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LayerNorms:
-    """Norms of a layer's trainable weights, all of them taken as one vector.
+    """Norms of a layer's trainable weights, taken together as one vector.
 
     Attributes:
         weight_norm: Euclidean norm of the weights before the step's update.
-        gradient_norm: That of the global batch's gradient.
-        update_norm: That of the update, the difference of the weights after and before it.
+        gradient_norm: Norm of the global batch's gradient.
+        update_norm: Norm of the update, which is the difference between the weights after and
+            before it.
     """
 
     weight_norm: float
@@ -33,14 +34,14 @@ class LayerNorms:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepMeasurement:
-    """What one training step had.
+    """What was measured in one training step.
 
     Attributes:
         step: The step, from 1, over all epochs.
         weights: Histograms by weight, such as `conv1/kernel`, before the step's update.
-        gradients: The same of the global batch's gradients.
-        outputs: Histograms by layer, in the order in which the step calls them; all calls of a
-            layer together.
+        gradients: The same for the global batch's gradients.
+        outputs: Histograms by layer, in the order in which the step calls the layers; all calls of
+            a layer are combined.
         layers: Norms by layer.
         total: The norms of the whole model.
     """
@@ -75,7 +76,7 @@ class NonFiniteLayer:
     Attributes:
         step: The step, from 1, over all epochs.
         layer: The layer; `None` if all layers were finite, and only the loss was not.
-        part: `"weights"`, if an earlier update made them so, or `"outputs"`.
+        part: `"weights"` if an earlier update made the weights non-finite, or `"outputs"`.
         is_searched: Whether the outputs of layers were checked in this step.
     """
 

@@ -26,10 +26,10 @@ class StopAtAccuracy(ResumableCallback):
     Args:
         target: The accuracy to beat in `val_accuracy`, at least 0 and below 1; or a mapping from
             names in `logs` to targets, such as `{"val_accuracy": 0.85, "accuracy": 0.9}`, all of
-            which have to be beaten in the same epoch. None for no target, only a time budget.
+            which have to be beaten in the same epoch. None for no target and only a time budget.
         patience: How many validated epochs in a row have to beat the target, at least 1.
-        validation_freq: The `validation_freq` of `fit`; of a list, its first entry. Before that
-            epoch, a missing `val_…` metric is not an error.
+        validation_freq: The `validation_freq` of `fit`; if that is a list, its first entry. Before
+            that epoch, a missing `val_…` metric is not an error.
         time_budget: Seconds of training, validation included, after which training stops at the
             end of the epoch whether the target is met or not; None for no limit.
         verbose: 0 prints nothing.
@@ -108,7 +108,7 @@ class StopAtAccuracy(ResumableCallback):
         self._began = self.clock() - self.seconds
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Count the seconds, which a run that is resumed amid an epoch continues."""
+        """Count the seconds, so that a run resumed in the middle of an epoch continues them."""
         super().on_train_batch_end(batch, logs)
         self.seconds = self.clock() - self._began
 

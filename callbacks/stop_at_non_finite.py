@@ -18,9 +18,9 @@ class NonFinite:
 
     Attributes:
         epoch: The epoch, from 1.
-        step: The step in the epoch, from 1; of several steps per execution, the last.
+        step: The step in the epoch, from 1; with several steps per execution, the last of them.
         first_step: The first step of the execution.
-        name: Of the loss.
+        name: Name of the loss.
         value: NaN or an infinity.
     """
 
@@ -39,19 +39,19 @@ class NonFinite:
 class StopAtNonFinite(ResumableCallback):
     """Stops training at the batch whose loss is NaN or infinite.
 
-    Weights that are not finite never recover. When it stops training, it prints
-    `Training stopped: loss was nan in epoch 3, step 41: lower the learning rate`. Keras then ends
-    the epoch; its validation is cut to one batch, and its `val_…` values become NaN, so that no
-    later callback takes them for those of a model.
+    Weights that are not finite never recover. When it stops training, it prints `Training stopped:
+    loss was nan in epoch 3, step 41: lower the learning rate`. Keras then ends the epoch; its
+    validation is cut to one batch, and its `val_…` values become NaN, so that no later callback
+    mistakes them for real results.
 
-    It costs no wait for a device: it looks at the values that Keras has read for its callbacks
-    anyway, after every execution. Of several steps per execution these are the last one's.
+    It never waits for a device: it looks at the values that Keras reads for its callbacks anyway
+    after every execution. With several steps per execution, these are the values of the last step.
 
     Put it before other callbacks, so that they see the NaN too.
 
     Args:
-        names: Values in `logs` to look at. By default `loss`, or, where a model's own `train_step`
-            returns none, all whose names end in `loss`; it warns if there is none of these.
+        names: Values in `logs` to look at. By default `loss`, or, if a model's own `train_step`
+            does not return it, all values whose names end in `loss`; it warns if there are none.
         verbose: 0 prints nothing.
 
     Attributes:
@@ -86,7 +86,7 @@ class StopAtNonFinite(ResumableCallback):
         self._is_training = self._has_told = self._has_warned = False
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Forget what the previous fit had."""
+        """Forget the state of the previous fit."""
         super().on_train_begin(logs)
         self.found = None
         self._is_training, self._has_told = True, False
@@ -107,20 +107,20 @@ class StopAtNonFinite(ResumableCallback):
                 return
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Cut the validation of a model that is of no use."""
+        """Cut short the validation of a useless model."""
         super().on_test_begin(logs)
         if self._is_training and self.found is not None:
             self.model.stop_evaluating = True
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Say where training stopped, and drop the values of the validation."""
+        """Print where training stopped, and drop the values of the validation."""
         super().on_epoch_end(epoch, logs)
         if self.found is not None and logs is not None:
             logs.update({name: math.nan for name in logs if name.startswith("val_")})
         self._tell()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Say where training stopped, if no epoch has ended since."""
+        """Print where training stopped, if no epoch has ended since."""
         self._tell()
         self._is_training = False
         super().on_train_end(logs)

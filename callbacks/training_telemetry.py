@@ -18,39 +18,42 @@ _LOGGED = ("gradient_norm", "weight_norm", "update_ratio")
 class TrainingTelemetry(ResumableCallback):
     """Measures weights, gradients and layers' outputs while a model trains.
 
-    Every `every_steps` steps, and in the first step, the step itself measures on its devices:
+    In the first step and then every `every_steps` steps, the step itself measures on its devices:
 
-    * histograms of the weights and of the global batch's gradients: those that all replicas share,
-      after the sum over replicas, before the optimizer clips them, and without the loss scale of
-      mixed precision;
+    * histograms of the weights and of the global batch's gradients, that is, the gradients after
+      the sum over replicas, before the optimizer clips them, and without the loss scale of mixed
+      precision;
     * by layer, the norms of weights and gradients and the update ratio, |update| / |weights|. A
-      ratio near 0.001 is common; 0.1 is a learning rate that is too high, 0.00001 one too low;
+      ratio near 0.001 is common; 0.1 means that the learning rate is too high, 0.00001 that it is
+      too low;
     * histograms of the outputs of layers over the global batch (the activations) and their share of
       zeros: a ReLU whose outputs are all zeros is dead.
 
-    All are those of one replica with the same global batch; histograms and shares have the same
-    counts to the last sample, but for outputs that rounding moves over the edge of a bin.
+    All values equal those of one replica with the same global batch; histograms and shares have
+    exactly the same counts, except for outputs that rounding moves across the edge of a bin.
 
-    In every step it checks the loss. The first time that it is NaN or infinite, it finds the first
-    layer whose weights were, or, in a step that is measured and with `find_nonfinite` in any step,
-    whose outputs were, and prints `First value that is not finite: outputs of conv2, in step 41`.
-    Training continues; `StopAtNonFinite` stops it.
+    It checks the loss in every step. The first time that the loss is NaN or infinite, it finds the
+    first layer with weights that are not finite, or with such outputs (in measured steps, or in any
+    step with `find_nonfinite`), and prints `First value that is not finite: outputs of conv2, in
+    step 41`. Training continues; `StopAtNonFinite` stops it.
 
     After an epoch it prints one line, and adds `gradient_norm`, `weight_norm` and `update_ratio` of
     the whole model to `logs`, as of the last measured step. `kdist.tracking.tracking` with
     `telemetry=` writes all of it to TensorBoard and W&B.
 
-    The model has to be made under `kdist.MirroredStrategy` (`replicas=1` works too). Its own
-    `train_step` may use several optimizers in its attributes. Layers inside a loop, such as the
-    cell of an RNN, are not measured: their outer layer is. With gradient accumulation, steps that
-    update the weights are measured; the gradients are those of the step alone.
+    The model has to be created under `kdist.MirroredStrategy` (`replicas=1` works too). A custom
+    `train_step` may use several optimizers that are attributes of the model. Layers inside a loop,
+    such as the cell of an RNN, are not measured, but their outer layer is. With gradient
+    accumulation, only steps that update the weights are measured; the gradients are those of that
+    step alone.
 
     Args:
         every_steps: Steps between measurements. One costs about as much as a step, so the default
             adds about 1 %.
         outputs: Whether to measure the outputs of layers.
         find_nonfinite: Whether to check the outputs in every step whose loss is not finite. Each
-            step has to keep them until its loss is known: about 5 % of a step's time on a CPU.
+            step then has to keep them until its loss is known, which costs about 5 % of a step's
+            time on a CPU.
         on_measurement: Called with every `StepMeasurement`, on the chief if there are several
             workers.
         verbose: 0 prints nothing and only fills `logs` and attributes.
@@ -60,7 +63,7 @@ class TrainingTelemetry(ResumableCallback):
         nonfinite: Where the loss was first not finite, a `NonFiniteLayer`; `None` if it never was.
 
     Raises:
-        UserError: If an argument is invalid, or, when training begins, if the model is not made
+        UserError: If an argument is invalid, or, when training begins, if the model was not created
             under `kdist.MirroredStrategy` or has no weights yet.
 
     Example:
@@ -106,10 +109,10 @@ class TrainingTelemetry(ResumableCallback):
         self._next_due = self._at_most = 0
 
     def listen(self, listener: Callable[[StepMeasurement], None]) -> None:
-        """Call `listener` with every measurement of the fit, too; for trackers.
+        """Also call `listener` with every measurement of the fit; for trackers.
 
         Args:
-            listener: Takes a `StepMeasurement`; forgotten when training ends.
+            listener: Takes a `StepMeasurement`; removed when training ends.
         """
         self._listeners.append(listener)
 

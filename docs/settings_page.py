@@ -20,8 +20,8 @@ def page(classes=(TrainConfig, Search)):
         "",
         "Every setting is an option of the command line (`base_lr` is `--base-lr`) and a name in a"
         " settings file.",
-        "Those of `kdist train` are taken by `kdist sweep` and `kdist tune` too, but for those that"
-        " they decide themselves; the last table is for `kdist tune`.",
+        "`kdist sweep` and `kdist tune` take the settings of `kdist train`, too, except for those"
+        " that they set themselves; the last table is for `kdist tune`.",
     ]
     for settings in classes:
         fields = [f for f in fields_of(settings) if f.name not in ("config", "space", "model")]

@@ -28,24 +28,24 @@ def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.appl
     classifier_activation: str | Callable[..., Any] | None = None,
     name: str = "cifar10_net",
 ) -> Any:
-    """Build the network of TensorFlow's CIFAR-10 tutorial, from AlexNet's time, for small images.
+    """Build the network of TensorFlow's CIFAR-10 tutorial, similar to AlexNet, for small images.
 
-    Two 5x5 convolutions with 64 filters and ReLU; after the first 3x3 max pooling of stride 2, then
-    local response normalization, after the second first the normalization, then the pooling; dense
+    Two 5x5 convolutions with 64 filters and ReLU, the first followed by 3x3 max pooling with stride
+    2 and then local response normalization, the second by normalization and then pooling; dense
     layers with 384 and 192 units and ReLU; a dense classifier. For images of 24x24x3 and 10 classes
     it has 1,068,298 parameters in 10 variables.
 
-    Weights start from truncated normal distributions, of deviation 0.05 (convolutions), 0.04 (dense
-    layers) and 1/192 (classifier); biases from 0.1, those of the first convolution and of the
-    classifier from 0. Under a mixed precision policy the classifier computes in the policy's
-    variable dtype. The images are channels last.
+    Weights are initialized from truncated normal distributions, with standard deviations 0.05
+    (convolutions), 0.04 (dense layers) and 1/192 (classifier); biases start at 0.1, those of the
+    first convolution and of the classifier at 0. Under a mixed precision policy the classifier
+    computes in the policy's variable dtype. The images are channels last.
 
     Args:
         input_shape: Shape of one image, `(height, width, channels)`. The tutorial crops 24x24 of
             CIFAR-10's 32x32 pixels.
         classes: Number of classes ≥ 1.
-        normalization: "lrn" is `kdist.layers.LocalResponseNormalization`, as in the tutorial, of
-            radius 4; "batch" puts batch norms in its places, with momentum 0.9; `None` nothing.
+        normalization: "lrn" is `kdist.layers.LocalResponseNormalization`, with radius 4, as in the
+            tutorial; "batch" uses batch norms in its place, with momentum 0.9; `None` uses nothing.
         weight_decay: L2 penalty ≥ 0 of the kernels of the two dense layers: `weight_decay *
             sum(square(kernel))` is added to the loss. The tutorial writes 0.002 as 0.004 times
             `tf.nn.l2_loss`, half of the sum.

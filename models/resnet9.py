@@ -1,4 +1,4 @@
-"""The small residual network of the speed records on CIFAR-10."""
+"""The small residual network of the CIFAR-10 speed records."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def ResNet9(  # noqa: N802 - named as a class, as the functions of keras.applica
     each a 3x3 convolution and 2x2 max pooling, the first and the third followed by a residual block
     of two 3x3 convolutions; global max pooling and a dense classifier. Each convolution is followed
     by batch norm and the activation, and neither has a bias. For 10 classes, `width=64` has
-    6,573,120 trainable parameters; 16 has a sixteenth of the computation.
+    6,573,120 trainable parameters; `width=16` needs a sixteenth of the computation.
 
-    It reaches 0.94 on CIFAR-10 in 24 epochs of 512 images, with Nesterov momentum 0.9, a rate that
-    rises to a peak and falls to 0, label smoothing, `RandomCrop(32, padding=4,
-    padding_mode="reflect")` and flips. Layer names depend only on the arguments. Under a mixed
-    precision policy the logits are scaled in the policy's variable dtype.
+    It reaches an accuracy of 0.94 on CIFAR-10 in 24 epochs with batches of 512 images, Nesterov
+    momentum 0.9, a learning rate that rises to a peak and falls to 0, label smoothing,
+    `RandomCrop(32, padding=4, padding_mode="reflect")` and flips. Layer names depend only on the
+    arguments. Under a mixed precision policy the logits are scaled in the policy's variable dtype.
 
     Args:
         width: Channels ≥ 1 of the first convolution.
@@ -49,11 +49,11 @@ def ResNet9(  # noqa: N802 - named as a class, as the functions of keras.applica
             `(channels, height, width)` with `data_format="channels_first"`. Height and width are at
             least 8, or `None` if they vary.
         classes: Number of classes ≥ 1.
-        activation: Of all convolutions: "relu", "gelu", "celu", or a function.
+        activation: Activation of all convolutions: "relu", "gelu", "celu", or a function.
         weight_decay: L2 penalty ≥ 0: `weight_decay * sum(square(kernel))` of every kernel is added
             to the loss.
-        logit_scale: Factor > 0 of the logits, as a temperature.
-        classifier_activation: Activation of the scaled logits; `None` gives these.
+        logit_scale: Factor > 0 of the logits, an inverse temperature.
+        classifier_activation: Activation of the scaled logits; `None` returns the logits.
         data_format: "channels_last" or "channels_first"; `None` uses Keras's own setting.
         batch_norm: As in `WideResNet`.
         name: Name of the model.

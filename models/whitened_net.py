@@ -1,4 +1,4 @@
-"""The network of the fastest trainings on CIFAR-10, whose first layer whitens its input."""
+"""The network of the fastest training runs on CIFAR-10, whose first layer whitens its input."""
 
 from __future__ import annotations
 
@@ -37,13 +37,14 @@ def WhitenedNet(  # noqa: N802 - named as a class, as the functions of keras.app
 ) -> Any:
     """Build a small convolutional network that learns fast, after Jordan's airbench.
 
-    A frozen 2x2 convolution that whitens the patches of its input, with a bias that learns; three
+    A frozen 2x2 convolution that whitens the patches of its input, with a trainable bias; three
     stages of two 3x3 convolutions with `width`, `4 * width` and `4 * width` channels, the first
     followed by 2x2 max pooling, both by batch norm and the activation; global max pooling and a
-    dense classifier, whose logits are scaled. Convolutions pass their input on in the beginning: as
-    many of their filters as there are input channels start as the identity (a Dirac delta). Batch
-    norms have no gamma, and instead of beta a `ScaledBias`, which learns `bias_factor ** 2` times
-    as fast. For 10 classes of 32x32x3 images, `width=64` has 1,971,352 parameters that are trained.
+    dense classifier, whose logits are scaled. At the start, convolutions pass their input through:
+    as many of their filters as there are input channels are initialized as the identity (a Dirac
+    delta). Batch norms have no gamma, and instead of beta a `ScaledBias`, which learns `bias_factor
+    ** 2` times as fast. For 10 classes of 32x32x3 images, `width=64` has 1,971,352 trainable
+    parameters.
 
     The images are channels last. Under a mixed precision policy the logits are scaled in the
     policy's variable dtype.
@@ -54,11 +55,11 @@ def WhitenedNet(  # noqa: N802 - named as a class, as the functions of keras.app
         classes: Number of classes ≥ 1.
         whitening: Kernel of the first convolution, `(2, 2, channels, filters)`, from
             `whitening_kernel`. `None` leaves it random.
-        activation: Of all convolutions.
-        weight_decay: L2 penalty ≥ 0 of every kernel that is trained.
+        activation: Activation of all convolutions.
+        weight_decay: L2 penalty ≥ 0 on every trainable kernel.
         bias_factor: Factor > 0 of the biases of batch norms; 1 lets them learn as fast as the rest.
-        logit_scale: Factor > 0 of the logits, as a temperature.
-        classifier_activation: Activation of the scaled logits; `None` gives these.
+        logit_scale: Factor > 0 of the logits, an inverse temperature.
+        classifier_activation: Activation of the scaled logits; `None` returns the logits.
         name: Name of the model.
 
     Returns:
@@ -138,14 +139,15 @@ def whitening_kernel(images: npt.ArrayLike) -> npt.NDArray[np.float32]:
     """Return the kernel of a 2x2 convolution that whitens the patches of images.
 
     Its filters are the eigenvectors of the patches' second moments, each divided by the square root
-    of its eigenvalue, and the same with the other sign: the outputs of the first half are
-    uncorrelated, and have variance 1 where the patches vary much.
+    of its eigenvalue, and the same filters with the opposite sign. The outputs of the first half
+    are uncorrelated, and have variance 1 in the directions in which the patches vary much.
 
     Args:
-        images: Standardized, `(images, height, width, channels)`; some thousand are enough.
+        images: Standardized images, `(images, height, width, channels)`; a few thousand are enough.
 
     Returns:
-        `(2, 2, channels, 8 * channels)`, the filters of the largest eigenvalues first.
+        The kernel, `(2, 2, channels, 8 * channels)`, with the filters of the largest eigenvalues
+        first.
 
     Raises:
         UserError: There are no such images.

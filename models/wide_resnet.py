@@ -21,7 +21,7 @@ SMALLEST_DEPTH = 10
 def default_batch_norm(*, name: str, axis: int) -> Any:
     """Make the default batch norm of a `WideResNet`.
 
-    Momentum is 0.9 instead of Keras's 0.99: an epoch of a small data set has about a hundred steps,
+    Momentum is 0.9 instead of Keras's 0.99: an epoch on a small data set has about a hundred steps,
     and with 0.99 the moving statistics still lag behind the weights when the first epochs are
     validated. Epsilon is 1e-5, as usual in residual networks and the smallest that cuDNN accepts.
     """
@@ -62,8 +62,9 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
             `(channels, height, width)` with `data_format="channels_first"`. Height and width are
             at least 4 (8 with `stem_pool`), or `None` if they vary.
         classes: Number of classes ≥ 1.
-        stem_pool: Also halve height and width after the first convolution, by 2x2 max pooling. This
-            takes a quarter of the computation and is enough resolution for 28x28 images.
+        stem_pool: Also halve height and width after the first convolution, by 2x2 max pooling. The
+            model then needs a quarter of the computation, and the resolution is still enough for
+            28x28 images.
         dropout: Fraction of the activations between a block's convolutions to drop, in [0, 1); with
             0 there are no dropout layers.
         weight_decay: L2 penalty ≥ 0: `weight_decay * sum(square(kernel))` of every kernel (not of

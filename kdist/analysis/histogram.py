@@ -21,12 +21,12 @@ _EDGES = np.concatenate([-_LIMITS[::-1], _LIMITS])
 class Histogram:
     """How many values are in each of the fixed bins.
 
-    The edges are those numbers `m · 2**e` whose `m` is 1, 1.125, 1.25 … 1.875, of both signs, as
+    The edges are the numbers `m · 2**e` with `m` in 1, 1.125, 1.25 … 1.875, of both signs, much as
     TensorFlow 1 had edges at powers of 1.1. They do not depend on the values, so that histograms of
     parts of a batch add up to that of the whole batch.
 
     Attributes:
-        counts: One per bin in ascending order, int64; without values that are not finite.
+        counts: One per bin in ascending order, int64; excludes values that are not finite.
         nonfinite: Number of values that are NaN or infinite.
     """
 
@@ -54,22 +54,22 @@ class Histogram:
 
     @property
     def size(self) -> int:
-        """Number of values, with those that are not finite."""
+        """Number of values, including those that are not finite."""
         return int(self.counts.sum()) + self.nonfinite
 
     @property
     def zero_fraction(self) -> float:
-        """Share of zeros, of 0 to 1; NaN without values.
+        """Share of zeros, from 0 to 1; NaN without values.
 
         Numbers below 2**-126, which TensorFlow's kernels flush to zero, are zeros.
         """
         return int(self.counts[len(self.counts) // 2]) / self.size if self.size else float("nan")
 
     def condensed(self, bins: int = 64) -> tuple[np.ndarray, np.ndarray]:
-        """Return counts and edges of at most so many bins from the smallest value to the largest.
+        """Return counts and edges of at most `bins` bins from the smallest value to the largest.
 
-        The edges are those of the fixed bins that are next to evenly spaced ones, so the counts are
-        exact; without finite values both arrays are empty.
+        The edges are those of the fixed bins that are closest to evenly spaced ones, so the counts
+        are exact; without finite values both arrays are empty.
 
         Args:
             bins: The largest number of bins.

@@ -38,8 +38,8 @@ def convert_batch_norm(model: keras.Model, *, to: str) -> keras.Model:
     groups is the largest, at most 32, that leaves at least 16 channels in each; masked positions
     count.
 
-    For a file that opens without kdist, save after `to="stock"`. Under a strategy, new variables
-    are made in the scope that the model was made in.
+    To save a file that opens without kdist, convert with `to="stock"` first. Under a strategy, new
+    variables are created in the scope in which the model was created.
 
     Args:
         model: A Functional, Sequential or subclassed model; for `to="group"` it has to be built. A

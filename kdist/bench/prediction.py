@@ -23,7 +23,7 @@ class Prediction:
         scaling: `weak` keeps the batch per replica, `strong` the global batch.
         depth: Layers of the measured network.
         width: Its widening factor.
-        batch_size: Images of the measured step; with a model of yours, the samples of its global
+        batch_size: Images of the measured step; with your own model, the samples of its global
             batch.
 
     Raises:

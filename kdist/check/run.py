@@ -23,24 +23,24 @@ def check_model(
     """Check that a model is the same on several replicas, and if not, find out why.
 
     It is trained on one replica of stock Keras and on each number of replicas of kdist, on logical
-    CPUs if there are too few GPUs: from the same initial weights, on the same samples, with the
-    same seed, in float64 if the model allows, each epoch with an uneven last batch. Weights, the
+    CPUs if there are too few GPUs. All runs have the same initial weights, samples and seed, use
+    float64 if the model allows it, and have an uneven last batch in each epoch. Weights, the
     optimizer's state, losses and metrics after every step are compared, and `evaluate` and
     `predict` after training. If they differ, experiments look for the cause, such as a layer that
-    computes with the mean of its batch. Keras's settings and all random numbers of the program
-    are afterwards as before.
+    uses the mean of its batch. Afterwards, Keras's settings and the state of all random generators
+    of the program are restored.
 
     Args:
         build: A function that returns a compiled `keras.Model`; it may take KerasTuner's `hp`.
-        data: A function that returns the data, or they themselves: arrays `(x, y)` or
-            `(x, y, sample_weight)`, `(train, validation)`, a `tf.data.Dataset` or a
+        data: A function that returns the data, or the data itself: arrays `(x, y)` or `(x, y,
+            sample_weight)`, `(train, validation)`, a `tf.data.Dataset` or a
             `keras.utils.PyDataset`. Only training data are used.
         replicas: Numbers of replicas of kdist.
         steps: Training steps, in two epochs if there are at least 4.
         batch_size: Samples per global batch of arrays; by default at least 8, divisible by all
             numbers of replicas. Data in batches keep theirs.
-        seed: The seed of all trainings.
-        synchronize: Make the model by `strategy.build(build)`; `False` makes it in
+        seed: The seed of all training runs.
+        synchronize: Create the model by `strategy.build(build)`; `False` creates it in
             `strategy.scope()`, where batch norms stay as they are.
         stock: Train under `tf.distribute.MirroredStrategy` too, to show what it would give.
 

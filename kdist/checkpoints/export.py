@@ -48,19 +48,19 @@ def export_model(
     Args:
         generation: The checkpoint.
         path: The file, which ends in `.keras`.
-        model: A model that was built, to be given the weights; made from the checkpoint by
-            default, which a model with a class of its own may not allow. The file of a model made
-            from the checkpoint opens without kdist, unless it has other layers of `kdist.layers`
-            than batch norms.
-        averaged: Whether to take the averages of the weights where the optimizer keeps them, as
-            `fit` does at its end.
+        model: A built model that gets the weights. By default the model is created from the
+            checkpoint, which may not be possible for a custom model class. The file of a model
+            created from the checkpoint opens without kdist, unless it has layers of `kdist.layers`
+            other than batch norms.
+        averaged: Whether to use the averages of the weights if the optimizer keeps them, as `fit`
+            does at its end.
 
     Returns:
-        The model, not compiled unless it was given so.
+        The model, compiled only if `model` was.
 
     Raises:
-        UserError: The checkpoint is damaged, the model cannot be made from it or is another one,
-            or the file cannot be written.
+        UserError: The checkpoint is damaged, the model cannot be created from it or is a different
+            one, or the file cannot be written.
 
     Example:
         ```python

@@ -73,16 +73,16 @@ def newest_generation(
 class CheckpointStore:
     """Writes and reads the generations of one run.
 
-    A generation is committed by a rename, once its content is on the disk. Older ones are removed
-    only after that. Used as a context manager, it holds the folder until the block ends.
+    A generation is committed by a rename once its content is on disk. Older ones are removed only
+    after that. As a context manager, the store locks the folder until the block ends.
 
     Args:
-        folder: Made where it is missing.
-        keep: How many generations are kept, at least 1.
+        folder: The folder; created if it does not exist.
+        keep: Number of generations to keep, at least 1.
         announce: Called with one line for each thing that the user should know.
 
     Raises:
-        UserError: Another process uses the folder, or it cannot take files.
+        UserError: Another process uses the folder, or it is not writable.
 
     Example:
         ```python
@@ -134,7 +134,7 @@ class CheckpointStore:
     def newest(self) -> Found | None:
         """Return the newest whole generation with its arrays and state; `None` without any.
 
-        Damaged ones are named in a line each, and removed once a newer one is committed.
+        A line names each damaged one; it is removed once a newer one is committed.
 
         Raises:
             UserError: There are generations, and all of them are damaged; or the newest whole one
@@ -147,16 +147,16 @@ class CheckpointStore:
     ) -> Generation:
         """Write a generation, then remove those beyond `keep`.
 
-        Where the disk is full, the oldest are removed to make room, but never the newest.
+        If the disk is full, the oldest are removed to make room, but never the newest.
 
         Args:
             epoch: The epoch that the run is in, counted from 0.
             batch: Steps of this epoch that were trained.
-            arrays: By name.
+            arrays: Arrays by name.
             state: A value that JSON can hold.
 
         Raises:
-            OSError: It cannot be written; the newest generation is as it was.
+            OSError: It cannot be written; the newest generation is unchanged.
         """
         while True:
             try:
@@ -172,13 +172,13 @@ class CheckpointStore:
         return generation
 
     def check_room(self, size: int) -> None:
-        """Check at the start that the disk can take a generation.
+        """Check at the start that a generation fits on the disk.
 
         Args:
             size: Its bytes.
 
         Raises:
-            UserError: It cannot, whatever older generations are removed.
+            UserError: It does not, even if older generations are removed.
         """
         removable = self._removable()
         room = shutil.disk_usage(self.folder).free + sum(

@@ -17,24 +17,24 @@ def assess(
     /,
     *,
     generation: Annotated[
-        int, Parameter(help="Of the assessment: 1 or 2.", converter=parse_integer)
+        int, Parameter(help="Generation of the assessment: 1 or 2.", converter=parse_integer)
     ] = 1,
     replicas: Annotated[
         int | None,
         Parameter(
-            help="Replicas that the script is to use; by default every GPU, else the CPU in two.",
+            help="Replicas for the script; by default every GPU, or the CPU split in two.",
             converter=parse_integer,
         ),
     ] = None,
     dataset: Annotated[
         DatasetName | None,
         Parameter(
-            help="Data set; by default CIFAR-10 where it is found, else the sample. Of a script:"
-            " what it trains on, if it loads the images itself."
+            help="Data set; by default CIFAR-10 if it is found, or else the sample. For a script:"
+            " the data set that it trains on, if it loads the images itself."
         ),
     ] = None,
     data_dir: Annotated[
-        str | None, Parameter(help="Folder of the data set of kdist's own recipe.")
+        str | None, Parameter(help="Folder of the data set for kdist's own recipe.")
     ] = None,
 ) -> int:
     """Say line by line whether a script passes the course's assessment."""

@@ -25,18 +25,20 @@ _NONE_GIVEN = _OPTIONS()
 def bench(
     model: Annotated[
         str | None,
-        Parameter(help="FILE.py:FUNCTION with a build() of yours, to compare that model alone."),
+        Parameter(help="FILE.py:FUNCTION, your own build(), to compare only that model."),
     ] = None,
     /,
     *,
     data: Annotated[
         str | None,
-        Parameter(help="Function that returns its data, in that file or FILE.py:FUNCTION; `data`."),
+        Parameter(
+            help="Function that returns its data, in that file or FILE.py:FUNCTION; default: data."
+        ),
     ] = None,
     steps: Annotated[
         int | None,
         Parameter(
-            help="Steps of a turn with your model, at most; 20 by default.",
+            help="Maximum steps per turn with your model; 20 by default.",
             converter=parse_integer,
             validator=Number(gte=1, lte=1_000_000),
         ),
@@ -44,14 +46,16 @@ def bench(
     replicas: Annotated[
         int | None,
         Parameter(
-            help="Replicas of your model beside one; every GPU by default, else two.",
+            help="Replicas to compare with one, for your model; every GPU by default, or two.",
             converter=parse_integer,
             validator=Number(gte=2, lte=64),
         ),
     ] = None,
     quick: Annotated[
         bool | None,
-        Parameter(help="Run the most compared only, in under five minutes.", negative=()),
+        Parameter(
+            help="Run only the most important comparisons, in under five minutes.", negative=()
+        ),
     ] = None,
     rounds: Annotated[
         int | None,
@@ -69,11 +73,11 @@ def bench(
     ] = None,
     predict: Annotated[
         str | None,
-        Parameter(help="Measure a step and predict it on so many replicas: 8,64,512."),
+        Parameter(help="Measure a step and predict its time on more replicas: 8,64,512."),
     ] = None,
     prediction: Annotated[PredictionOptions, Parameter(name="*")] = _NONE_GIVEN,
 ) -> None:
-    """Benchmark kdist against stock Keras and PyTorch, interleaved; or a model of yours."""
+    """Benchmark kdist against stock Keras and PyTorch, interleaved, or with your own model."""
     from ..bench import run as bench_run
 
     run: dict[str, Any] = {"quick": quick, "rounds": rounds, "output": output}

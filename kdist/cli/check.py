@@ -12,7 +12,7 @@ _DEFAULT = CheckOptions()
 
 
 def check(
-    model: Annotated[str, Parameter(help="FILE.py:FUNCTION with a build() of yours.")],
+    model: Annotated[str, Parameter(help="FILE.py:FUNCTION, your own build().")],
     /,
     *,
     data: Annotated[
@@ -24,7 +24,7 @@ def check(
     workers: Annotated[
         int | None,
         Parameter(
-            help="Also train on so many processes of this machine, all on the CPU.",
+            help="Also train in this many processes on this machine, all on the CPU.",
             converter=parse_integer,
         ),
     ] = None,
@@ -41,12 +41,12 @@ def check(
         _DEFAULT.seed
     ),
     synchronize: Annotated[
-        bool, Parameter(help="Make the model by strategy.build, which synchronizes batch norms.")
+        bool, Parameter(help="Create the model by strategy.build, which synchronizes batch norms.")
     ] = _DEFAULT.synchronize,
     stock: Annotated[
         bool, Parameter(help="Also train under TensorFlow's own MirroredStrategy.")
     ] = _DEFAULT.stock,
-    json: Annotated[str | None, Parameter(help="File for the result.")] = None,
+    json: Annotated[str | None, Parameter(help="Write the result to this file.")] = None,
 ) -> int:
     """Check that your model is the same on several replicas, and if not, find out why."""
     options = CheckOptions(

@@ -12,7 +12,7 @@ def checkpoints(
     /,
     *,
     verify: Annotated[
-        bool, Parameter(help="Check every byte by its SHA-256, not the length alone.", negative=())
+        bool, Parameter(help="Check every byte by the SHA-256, not only the length.", negative=())
     ] = False,
     export: Annotated[
         str | None, Parameter(help="Save the newest model as this .keras file, without training.")

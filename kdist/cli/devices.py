@@ -13,7 +13,7 @@ def devices(
     replicas: Annotated[
         int | None,
         Parameter(
-            help="As for train; every GPU, else the CPU by default.", converter=parse_integer
+            help="As for train; by default every GPU, or else the CPU.", converter=parse_integer
         ),
     ] = None,
 ) -> None:

@@ -14,14 +14,14 @@ def doctor(
     replicas: Annotated[
         int | None,
         Parameter(
-            help="Of the all-reduce; every GPU, else two logical CPUs by default.",
+            help="For the all-reduce; by default every GPU, or else two logical CPUs.",
             converter=parse_integer,
         ),
     ] = None,
-    run_dir: Annotated[str, Parameter(help="Folder of runs, whose disk is examined.")] = "runs",
+    run_dir: Annotated[str, Parameter(help="Folder of your runs; its disk is examined.")] = "runs",
     json: Annotated[
         bool,
-        Parameter(help="Print JSON for a bug report, without names of users.", negative=()),
+        Parameter(help="Print JSON for a bug report, without user names.", negative=()),
     ] = False,
 ) -> int:
     """Say whether this machine is ready for training, and how to fix what is not."""

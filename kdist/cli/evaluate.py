@@ -22,7 +22,7 @@ def evaluate(
     replicas: Annotated[
         int | None,
         Parameter(
-            help="As for train; every GPU, else the CPU by default.", converter=parse_integer
+            help="As for train; by default every GPU, or else the CPU.", converter=parse_integer
         ),
     ] = None,
     val_batch_size: Annotated[
@@ -32,16 +32,16 @@ def evaluate(
         ),
     ] = None,
     averaged: Annotated[
-        bool, Parameter(help="Evaluate the averages of the weights.", negative=())
+        bool, Parameter(help="Evaluate the averaged weights.", negative=())
     ] = False,
     views: Annotated[
-        Views, Parameter(help="mirror: predict each image and its mirror image, and average.")
+        Views, Parameter(help="mirror: average the predictions for an image and its mirror image.")
     ] = "none",
     watch: Annotated[
         float | None,
         Parameter(
-            help="Look for new checkpoints every so many seconds, evaluate each, and end with the"
-            " run."
+            help="Look for new checkpoints every this many seconds, evaluate each, and end with"
+            " the run."
         ),
     ] = None,
 ) -> None:

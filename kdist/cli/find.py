@@ -16,7 +16,7 @@ from .integers import parse_integer
 
 app = App(
     name="find",
-    help="Find batch size, learning rate and memory for a model of yours, and a plan for more"
+    help="Find batch size, learning rate and memory for your own model, and a plan for more"
     " replicas.",
 )
 
@@ -30,13 +30,16 @@ Data = Annotated[
 ]
 Replicas = Annotated[
     int | None,
-    Parameter(help="As for train; every GPU, else the CPU by default.", converter=parse_integer),
+    Parameter(help="As for train; by default every GPU, or else the CPU.", converter=parse_integer),
 ]
 BatchSize = Annotated[
     int | None,
     Parameter(help="Samples per step and replica, by default 32.", converter=parse_integer),
 ]
-Seed = Annotated[int, Parameter(help="Of initial weights and all draws.", converter=parse_integer)]
+Seed = Annotated[
+    int,
+    Parameter(help="Seed of the initial weights and all random draws.", converter=parse_integer),
+]
 
 
 @app.command
@@ -54,11 +57,11 @@ def batch(
     ] = 65536,
     margin: Annotated[float, Parameter(help="Fraction of the largest batch to leave free.")] = 0.05,
     steps: Annotated[
-        int, Parameter(help="Steps that each try trains.", converter=parse_integer)
+        int, Parameter(help="Training steps of each try.", converter=parse_integer)
     ] = 3,
     memory_gib: Annotated[
         float | None,
-        Parameter(help="Memory for a try on the CPU, in GiB; by default what is free."),
+        Parameter(help="Memory for a try on the CPU, in GiB; by default all that is free."),
     ] = None,
 ) -> None:
     """Find the largest batch size per replica that fits into the memory."""
@@ -93,19 +96,17 @@ def rate(
     least: Annotated[float, Parameter(help="First learning rate.")] = 1e-6,
     most: Annotated[float, Parameter(help="Last learning rate.")] = 10.0,
     steps: Annotated[int, Parameter(help="Steps between them.", converter=parse_integer)] = 200,
-    monitor: Annotated[
-        str, Parameter(help="The loss, by the name under which training reports it.")
-    ] = "loss",
+    monitor: Annotated[str, Parameter(help="Name under which training reports the loss.")] = "loss",
     optimizer: Annotated[
         str | None,
-        Parameter(help="Attribute of the model with the optimizer, if it has several."),
+        Parameter(help="Attribute of the model that holds the optimizer, if there are several."),
     ] = None,
     seed: Seed = 0,
     output: Annotated[
         str, Parameter(help="Folder for learning-rate.csv and learning-rate.png.")
     ] = "runs/find",
 ) -> None:
-    """Train with a rising learning rate, and say with which the loss falls best."""
+    """Train with a rising learning rate, and suggest the rate at which the loss falls best."""
     _check(model, data, replicas, batch_size)
     path_text("--output", output)
     from ..finders.rate_curve import check_range
@@ -141,10 +142,10 @@ def memory(
     data: Data = "data",
     batch_size: BatchSize = None,
     measure: Annotated[
-        bool, Parameter(help="Train a few steps beside the estimate.", negative=())
+        bool, Parameter(help="Also train a few steps, and compare with the estimate.", negative=())
     ] = False,
 ) -> None:
-    """Estimate the memory of a training per replica before it runs."""
+    """Estimate the memory that training needs per replica, before it runs."""
     _check(model, data, None, batch_size)
     if measure and batch_size == 1:
         raise UserError("--measure compares two batch sizes: pass a --batch-size of 2 or more")
@@ -164,7 +165,9 @@ def plan(
     *,
     replicas: Annotated[
         int,
-        Parameter(help="How many there will be; one is enough here.", converter=parse_integer),
+        Parameter(
+            help="Number of replicas to plan for; one is enough here.", converter=parse_integer
+        ),
     ],
     data: Data = "data",
     batch_size: Annotated[
@@ -174,16 +177,16 @@ def plan(
             converter=parse_integer,
         ),
     ] = None,
-    link: Annotated[str, Parameter(help=f"Between replicas: {', '.join(LINKS)}.")] = "pcie",
+    link: Annotated[str, Parameter(help=f"Link between replicas: {', '.join(LINKS)}.")] = "pcie",
     lr_rule: Annotated[
-        str, Parameter(help=f"Scales the learning rate: {', '.join(RULES)}.")
+        str, Parameter(help=f"Rule that scales the learning rate: {', '.join(RULES)}.")
     ] = "auto",
     steps: Annotated[
         int, Parameter(help="Steps of the learning rate range test.", converter=parse_integer)
     ] = 200,
     seed: Seed = 0,
 ) -> None:
-    """Say which batch, learning rate and warm-up suit more replicas, and how much faster it is."""
+    """Plan batch size, learning rate and warm-up for more replicas, and predict the speed-up."""
     _check(model, data, None, batch_size)
     positive_integer("--replicas", replicas, hint="pass how many there will be")
     from ..finders.rate_curve import check_range

@@ -35,46 +35,44 @@ def launch(
     port: Annotated[
         int | None,
         Parameter(
-            help="Of the first worker on each machine; 29400 by default, a free one on a single"
-            " machine, with --slurm one that depends on the job.",
+            help="Port of the first worker on each machine; by default 29400, on a single machine a"
+            " free port, with --slurm one that depends on the job.",
             converter=parse_integer,
         ),
     ] = None,
     max_restarts: Annotated[
         int,
         Parameter(
-            help="How often all workers are started again after one has failed.",
+            help="How often to restart all workers after one has failed.",
             converter=parse_integer,
         ),
     ] = _DEFAULT.max_restarts,
     grace: Annotated[
-        float, Parameter(help="Seconds from a signal until workers that still run are killed.")
+        float, Parameter(help="Seconds after a signal until workers still running are killed.")
     ] = _DEFAULT.grace,
     heartbeat_seconds: Annotated[
         float | None,
         Parameter(
-            help="A worker that is not heard of for so long is lost, and ends all; 10 by default."
+            help="A worker not heard from for this long is lost, and all end; 10 by default."
         ),
     ] = None,
     hang_seconds: Annotated[
         float | None,
         Parameter(
-            help="When no step has ended for so long, all workers print their stacks and who is"
+            help="When no step has ended for this long, all workers print their stacks and who is"
             " behind, and end; 600 by default, 0 for never."
         ),
     ] = None,
     start_timeout: Annotated[
         float | None,
-        Parameter(
-            help="Seconds until a worker no longer waits for others to start; 600 by default."
-        ),
+        Parameter(help="Seconds that a worker waits for the others to start; 600 by default."),
     ] = None,
-    log_dir: Annotated[str | None, Parameter(help="Folder for a log file of each worker.")] = None,
+    log_dir: Annotated[str | None, Parameter(help="Folder for the workers' log files.")] = None,
     test: Annotated[
         bool,
         Parameter(
             help="Run no program, but check the workers: do they reach each other, how fast, and"
-            " do they train one model?",
+            " do they train the same model?",
             negative=(),
         ),
     ] = False,

@@ -13,7 +13,7 @@ from .integers import parse_integer
 
 ConfigFile = Annotated[
     str | None,
-    Parameter(help="Settings file, TOML or JSON. Options on the command line win."),
+    Parameter(help="Settings file, TOML or JSON. Options on the command line override it."),
 ]
 Recipe = Annotated[
     str | None,
@@ -23,8 +23,8 @@ Recipe = Annotated[
 OwnModelName = Annotated[
     str | None,
     Parameter(
-        help="FILE.py:FUNCTION with a build() of yours that returns a compiled model; by default"
-        " that of --network."
+        help="FILE.py:FUNCTION, your own build() that returns a compiled model; by default the"
+        " one of --network."
     ),
 ]
 

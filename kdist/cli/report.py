@@ -16,13 +16,13 @@ def report(
     /,
     *,
     output: Annotated[
-        str, Parameter(help="HTML file; the charts go beside it as PNG files.")
+        str, Parameter(help="HTML file; the charts are put beside it as PNG files.")
     ] = "report.html",
     baseline: Annotated[
         str | None,
         Parameter(
-            help="Run to compare the settings of the others with, by name or folder; the first by"
-            " default."
+            help="Run with whose settings the others are compared, by name or folder; by default"
+            " the first."
         ),
     ] = None,
 ) -> None:

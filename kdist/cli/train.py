@@ -38,7 +38,7 @@ def train(
         str | None,
         Parameter(
             help="Folder of a run to continue from its newest checkpoint, with its own settings;"
-            " also on other --replicas, and with more --epochs."
+            " also with other --replicas, and with more --epochs."
         ),
     ] = None,
     config_from_wandb: Annotated[
@@ -46,7 +46,7 @@ def train(
     ] = False,
     settings: Annotated[TrainOptions, Parameter(name="*")] = _NONE_GIVEN,
 ) -> int:
-    """Train a network on one of the data sets, or a model of yours on your data."""
+    """Train a network on one of the data sets, or your own model on your own data."""
     chosen = with_model(model, read_files(recipe, config), given(settings))
     if resume is not None and config_from_wandb:
         raise UserError("--resume has the run's own settings: remove --config-from-wandb")

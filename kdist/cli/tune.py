@@ -44,7 +44,7 @@ _TRIAL = _TRIAL_OPTIONS()
 def tune(
     model: Annotated[
         str | None,
-        Parameter(help="FILE.py:FUNCTION with a build(hp) of yours; by default that of --network."),
+        Parameter(help="FILE.py:FUNCTION, your own build(hp); by default the one of --network."),
     ] = None,
     /,
     *,
@@ -54,8 +54,8 @@ def tune(
     workers: Annotated[
         int | None,
         Parameter(
-            help="Trials at once, each on its share of the GPUs, or of the cores: sets --per-trial"
-            " and --devices.",
+            help="Trials at a time, each on its share of the GPUs or cores: sets --per-trial and"
+            " --devices.",
             converter=parse_integer,
             validator=Number(gte=1, lte=MOST_WORKERS),
         ),

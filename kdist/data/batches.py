@@ -39,14 +39,14 @@ def training_batches(
 ) -> Any:
     """Make shuffled, augmented and standardized batches; one iteration is one epoch.
 
-    Order and augmentation differ from epoch to epoch. Batch k of epoch e depends on `seed`, e and k
-    alone: not on the number of replicas, nor on what was iterated over before.
+    Order and augmentation differ from epoch to epoch. Batch k of epoch e depends only on `seed`, e
+    and k, not on the number of replicas or on earlier iterations.
 
-    Within `model.fit` the epoch is the one that is trained, also for other iterations over the same
-    data, such as those of a callback. Outside, each iteration that begins is the epoch after that
-    of the one before, from 0 on. With `steps_per_epoch`, or behind `repeat`, one iterator gives
-    several epochs: they are counted in the same way, from `initial_epoch` on, and other iterations
-    over the data during `fit` are counted too.
+    Within `model.fit`, the epoch is the one being trained, also for other iterations over the same
+    data, such as those of a callback. Outside `fit`, each new iteration is the next epoch, starting
+    with 0. With `steps_per_epoch`, or after `repeat`, one iterator gives several epochs: they are
+    counted in the same way, starting with `initial_epoch`, and other iterations over the data
+    during `fit` are counted, too.
 
     Args:
         images: (images, height, width, channels), kept in memory unchanged.
@@ -54,14 +54,14 @@ def training_batches(
         batch_size: The global batch: images per step, over all replicas. The last batch of an
             epoch has the remaining images.
         seed: Determines every epoch; `tf.random.set_seed` does not.
-        standardization: Called with a float32 batch of `images`, not scaled; returns float32.
-        augment: True flips and shifts the images as `random_flip_and_shift` does, before
-            standardization; for this they are stored as `RandomVariants` does. A list of
+        standardization: Called with an unscaled float32 batch of `images`; returns float32.
+        augment: True flips and shifts the images like `random_flip_and_shift`, before
+            standardization; for this, they are stored in the way of `RandomVariants`. A list of
             `RandomCrop`, `RandomHorizontalFlip`, `RandomAffine`, `RandomBrightness`,
-            `RandomContrast` and `ColorJitter`, or of functions like these, is applied in its order.
-            Each is called with a float32 batch, not scaled, and a `seed` of its own, two int64.
-        shift: Largest shift, as in `random_flip_and_shift`, of `augment=True`.
-        whole_pixels: Shift by whole pixels, as in `random_flip_and_shift`, with `augment=True`.
+            `RandomContrast` and `ColorJitter`, or of functions like these, is applied in order.
+            Each is called with an unscaled float32 batch and its own `seed` of two int64.
+        shift: Largest shift with `augment=True`, as in `random_flip_and_shift`.
+        whole_pixels: Shift by whole pixels with `augment=True`, as in `random_flip_and_shift`.
 
     Returns:
         A finite `tf.data.Dataset` of float32 images and int32 labels, or float32 ones if they are
@@ -69,7 +69,7 @@ def training_batches(
 
     Raises:
         UserError: If there are no images, the numbers of images and labels differ, or `batch_size`
-            is not an integer of at least 1; if `augment` is something else.
+            is not an integer of at least 1, or if `augment` is invalid.
 
     Example:
         >>> train = training_batches(data.train_images, data.train_labels, batch_size=128,
@@ -117,7 +117,7 @@ def evaluation_batches(
         images: As in `training_batches`.
         labels: As in `training_batches`.
         batch_size: As in `training_batches`.
-        standardization: As in `training_batches`, measured on the training images.
+        standardization: As in `training_batches`, computed from the training images.
 
     Returns:
         As `training_batches` does, in the order of the arrays.

@@ -23,8 +23,8 @@ def cifar10(
 
     The 50,000 training and 10,000 test images are read from the Keras cache (`$KERAS_HOME` or
     `~/.keras`), or from the archive of the Python version, which is downloaded into it (170 MB).
-    The Python version's files are pickles, which are read without unpickling: nothing in them is
-    run. One line says which source was used.
+    The Python version's files are pickles, which are read without unpickling, so nothing in them
+    can run. One line says which source was used.
 
     Args:
         data_dir: Folder with the six files of the Python version (`data_batch_1` … `test_batch`)
@@ -34,10 +34,10 @@ def cifar10(
         announce: Called with the line that names the source, and with one before a download.
 
     Raises:
-        UserError: If the set is neither found nor can be downloaded, if `data_dir` does not contain
-            it, or a file is unreadable, truncated, damaged or has the wrong checksum. No checksums
-            of single binary files were published: of these the size, the labels, and the number of
-            images of each class are checked.
+        UserError: If the data set is neither found nor can be downloaded, if `data_dir` does not
+            contain it, or a file is unreadable, truncated, damaged or has the wrong checksum. No
+            checksums of single binary files were published, so for these the size, the labels, and
+            the number of images of each class are checked.
 
     Example:
         ```python

@@ -24,10 +24,10 @@ _GRAY = np.array([[0.2989], [0.587], [0.114]], np.float32)
 
 
 class RandomBrightness:
-    """Adds a random number to all pixels of an image: one for `training_batches(augment=…)`.
+    """Adds a random number to all pixels of an image, for `training_batches(augment=…)`.
 
     The pixels are not limited to their former range, as in `tf.image.random_brightness`.
-    `tf.image.per_image_standardization` takes the number out again.
+    `tf.image.per_image_standardization` removes the number again.
 
     Args:
         max_delta: Largest number to add or subtract, in the images' own unit (0 to 255 in
@@ -57,7 +57,7 @@ class RandomBrightness:
 
 
 class RandomContrast:
-    """Multiplies each channel's distance from its mean: one for `training_batches(augment=…)`.
+    """Multiplies each channel's distance from its mean, for `training_batches(augment=…)`.
 
     The factor is the same for all channels of an image. The pixels are not limited to their former
     range, as in `tf.image.random_contrast`.
@@ -91,11 +91,12 @@ class RandomContrast:
 
 
 class ColorJitter:
-    """Changes brightness, contrast, saturation and hue: one for `training_batches(augment=…)`.
+    """Changes brightness, contrast, saturation and hue, for `training_batches(augment=…)`.
 
-    As `torchvision.transforms.ColorJitter`, with factors of its own for every image, but always in
+    Like `torchvision.transforms.ColorJitter`, with separate factors for every image, but always in
     this order. Brightness and contrast are blends with black and with the mean gray of the image,
-    saturation is a blend with its gray version. After each, pixels are limited to 0 to `most`.
+    saturation is a blend with its gray version. After each of these, pixels are clipped to 0 to
+    `most`.
 
     Args:
         brightness: The factor is from `1 - brightness`, but at least 0, to `1 + brightness`.

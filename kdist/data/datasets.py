@@ -36,7 +36,7 @@ class Dataset:
             asks for on the first data set.
         recipe: Options of `kdist train` that meet them, for `kdist assess` without a script;
             without them, `kdist assess` asks for a script.
-        note: What the help says of its name, if that does not say enough.
+        note: What the help text adds about its name, if that does not say enough.
         files_note: What the help says of its files in `data_dir`.
     """
 
@@ -85,7 +85,7 @@ DATASETS: Mapping[str, Dataset] = {
         targets=_OF_FASHION_MNIST,
         recipe=_FAST,
         note="falls back to the embedded sample if unavailable",
-        files_note="has four",
+        files_note="has four files",
     ),
     "cifar10": Dataset(
         title="CIFAR-10",
@@ -97,7 +97,7 @@ DATASETS: Mapping[str, Dataset] = {
             2: CourseTargets(validation=0.75, seconds=300),
         },
         recipe=("--recipe", "cifar10-fast"),
-        files_note="has six or an archive of them",
+        files_note="has six, or an archive of them",
     ),
     "sample": Dataset(
         title="Fashion-MNIST",

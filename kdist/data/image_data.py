@@ -16,16 +16,16 @@ class ImageData:
     """Training and test images with their labels.
 
     Args:
-        name: The data set, as `"Fashion-MNIST"`.
+        name: The name of the data set, such as `"Fashion-MNIST"`.
         source: Where it was read from.
         train_images: uint8, (images, height, width, channels).
         train_labels: Integers from 0 to classes - 1, (images,).
-        test_images: As `train_images`, of the same height, width and channels.
-        test_labels: As `train_labels`.
+        test_images: Like `train_images`, with the same height, width and channels.
+        test_labels: Like `train_labels`.
         class_names: The name of each label.
 
     Raises:
-        UserError: When types, shapes, counts and labels do not fit together.
+        UserError: If types, shapes, counts or labels do not match.
 
     Example:
         >>> data = kdist.data.fashion_mnist(sample=True)
@@ -84,13 +84,13 @@ class ImageData:
         """Take `n` training images, and at most `n` test images.
 
         Args:
-            n: Number of training images, from 1 to all of them. Where there are fewer test
-                images than `n`, all of them are kept.
-            seed: None takes the first ones; a number draws that many at random, without
-                repetition, the same ones for the same seed.
+            n: Number of training images, from 1 to all of them. If there are fewer test images than
+                `n`, all of them are kept.
+            seed: None takes the first images; a number draws images at random, without repetition,
+                the same ones for the same seed.
 
         Raises:
-            UserError: When `n` is less than 1 or more than there are training images.
+            UserError: If `n` is less than 1 or more than there are training images.
 
         Example:
             >>> kdist.data.fashion_mnist(sample=True).subset(512).train_images.shape

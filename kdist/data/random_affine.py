@@ -15,16 +15,16 @@ _CONSTANT = "CONSTANT"
 
 
 class RandomAffine:
-    """Rotates, shifts, scales and shears images: one for `training_batches(augment=…)`.
+    """Rotates, shifts, scales and shears images, for `training_batches(augment=…)`.
 
-    As `torchvision.transforms.RandomAffine`, with bilinear interpolation and numbers of their own
-    for every image: each is uniform within its bounds. An image is sheared first, then scaled,
+    Like `torchvision.transforms.RandomAffine`, with bilinear interpolation and separate random
+    numbers for every image, each uniform within its bounds. An image is sheared first, then scaled,
     rotated about its center, and shifted.
 
     Args:
         degrees: Largest rotation, in degrees, to either side.
         translate: Largest shift down or right, as fractions of height and width, or one for both.
-        scale: Smallest and largest factor of its size.
+        scale: Smallest and largest factor of the image's size.
         shear: Largest angle by which the image is sheared horizontally, in degrees.
         fill: Value of the pixels beyond the edge.
 

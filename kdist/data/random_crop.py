@@ -15,15 +15,15 @@ PADDING_MODES: tuple[str, ...] = typing.get_args(PaddingMode)
 
 
 class RandomCrop:
-    """Cuts a window out of each image, at a random place: one for `training_batches(augment=…)`.
+    """Cuts a window out of each image at a random place, for `training_batches(augment=…)`.
 
     All places have the same probability, and are independent for every image.
 
     Args:
         size: Height and width of the windows in pixels, or one number for both.
-        padding: Pixels to put around the images before, on each side; `RandomCrop(32, padding=4)`
-            shifts images of 32x32 pixels by at most 4.
-        padding_mode: What these pixels are: black ("constant"), as the nearest pixel inside
+        padding: Pixels to add on each side of the images first; `RandomCrop(32, padding=4)` shifts
+            images of 32x32 pixels by at most 4.
+        padding_mode: What these pixels are: black ("constant"), copies of the nearest pixel inside
             ("edge"), or the image mirrored, without ("reflect") or with ("symmetric") the pixel at
             its edge.
 
@@ -93,15 +93,15 @@ class RandomCrop:
 
 
 def center_crop(images: Any, size: int | Sequence[int]) -> Any:
-    """Cut the middle out of images, as for the evaluation of what `RandomCrop` has trained.
+    """Cut the center out of images, to evaluate models that were trained with `RandomCrop`.
 
     Args:
         images: (images, height, width, channels): a NumPy array or a tensor.
         size: Height and width in pixels, or one number for both.
 
     Returns:
-        The same kind and type of images, (images, *size, channels). Where an odd number of pixels
-        is cut off, one more is at the bottom and right.
+        The same kind and type of images, (images, *size, channels). If an odd number of pixels is
+        cut off, the bottom and right lose one more.
 
     Raises:
         UserError: `size` is out of range, or the images are smaller or of another shape.

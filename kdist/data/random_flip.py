@@ -8,7 +8,7 @@ from .per_image import as_images, draw
 
 
 class RandomHorizontalFlip:
-    """Mirrors each image with probability 1/2: one for `training_batches(augment=…)`.
+    """Mirrors each image with probability 1/2, for `training_batches(augment=…)`.
 
     Call arguments:
         images: float32, (images, height, width, channels).

@@ -33,7 +33,7 @@ def gather(rows: Any) -> Any:
 
     Values computed from all samples together (a contrastive loss, a sum, the root of a mean) are
     the same on any number of replicas if they are computed from gathered rows. Gradients flow
-    through it.
+    through this function.
 
     Args:
         rows: A tensor or nested structure of tensors, shape `(rows of this replica, ...)`, with one

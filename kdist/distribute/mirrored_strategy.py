@@ -22,8 +22,8 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
         devices: Device names as in TensorFlow, one per replica, e.g. `["GPU:0", "GPU:1"]`.
             `None` uses every visible GPU, or the CPU if there is none.
         replicas: Number of replicas, instead of `devices`: the first `replicas` visible GPUs, or
-            that many logical CPUs if there is no GPU, at most 8 or one per core. Splitting the CPU
-            has to happen before the first tensor, variable or dataset is made.
+            that many logical CPUs if there is no GPU, at most 8 or one per core. The CPU has to be
+            split before the first tensor, variable or dataset is created.
         cross_device_ops: How values are reduced over replicas, a `tf.distribute.CrossDeviceOps`.
             `None` uses `tf.distribute.ReductionToOneDevice` on CPUs, where TensorFlow's
             collectives fail in a second strategy of the process, and TensorFlow's default (NCCL)
@@ -35,7 +35,7 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
 
     Raises:
         UserError: Devices are unknown, repeated or too few; `draws` or the environment variable
-            `TF_CONFIG` is invalid; Keras has another backend than TensorFlow; or the CPU would
+            `TF_CONFIG` is invalid; Keras uses a backend other than TensorFlow; or the CPU would
             have to be split after TensorFlow has started.
 
     Example:

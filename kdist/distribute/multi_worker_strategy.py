@@ -35,9 +35,9 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
     """Synchronous training on the replicas of several workers: processes, on any machines.
 
     A `tf.distribute.MultiWorkerMirroredStrategy` with the promise of `MirroredStrategy`: the same
-    model on any number of workers and replicas. Every worker runs the same script; the model is
-    made, trained, evaluated and asked for predictions on all of them, with the same data. Batches
-    are global ones, and each worker trains on its part.
+    model on any number of workers and replicas. Every worker runs the same script; all of them
+    create, train and evaluate the model and make predictions with it, on the same data. Batches are
+    global, and each worker trains on its part.
 
     Without a cluster there is one worker, so that the same script runs on one machine.
 
@@ -45,11 +45,12 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         cluster_resolver: A `tf.distribute.cluster_resolver.ClusterResolver`. `None` uses the
             cluster in the environment variable `TF_CONFIG`, or else the tasks of a Slurm job step.
         communication_options: A `tf.distribute.experimental.CommunicationOptions`. Gradients are
-            sent in buckets of its `bytes_per_pack`, 4 MiB by default, while others are computed;
-            with one larger than all of them, at once after the backward pass. With a
-            `timeout_seconds`, a worker waits that long for the others. By default it does so
-            for a minute more than `hang_seconds`, and at least 600 seconds, where the workers
-            compare what they do, longer for one that saves, and without limit in a step.
+            sent in buckets of its `bytes_per_pack`, 4 MiB by default, while others are still being
+            computed; if a bucket is larger than all gradients together, they are sent at once after
+            the backward pass. With a `timeout_seconds`, a worker waits that long for the others. By
+            default, when the workers compare what they do, it waits for a minute more than
+            `hang_seconds`, but at least 600 seconds, and longer for a worker that is saving; within
+            a step it waits without limit.
         replicas: Number of replicas per worker, the same on all: the first `replicas` visible GPUs,
             or that many logical CPUs if there is no GPU. `None` uses every visible GPU, or the CPU
             if there is none.
@@ -58,9 +59,9 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             sum of them on the way, are rounded to two or three decimal digits, so the model depends
             on the number of replicas. `None` sends gradients as they are.
         draws: Random numbers of dropout, noise and augmentation, as in `MirroredStrategy`.
-        heartbeat_seconds: A worker that is not heard of for this long, as its process or machine
-            stands still, is lost, and ends all. `None` for `kdist launch --heartbeat-seconds`, or
-            10.
+        heartbeat_seconds: A worker that is not heard from for this long, because its process or
+            machine has frozen, is considered lost, and all workers end. `None` for `kdist launch
+            --heartbeat-seconds`, or 10.
         hang_seconds: When no step has ended for this long, every worker prints the stacks of its
             threads and who is behind, and ends with exit code 124; 0 for never. `None` for `kdist
             launch --hang-seconds`, or 600.

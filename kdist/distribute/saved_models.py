@@ -28,12 +28,12 @@ def load_model(
     """Open a `.keras` file in a strategy's scope, to be trained further on any number of replicas.
 
     The weights, the optimizer's state and the compile settings are those of the file, whatever
-    number of replicas saved it. The batch norms are synchronized, as by `strategy.build`. What a
-    file does not have is the state of random draws, such as dropout's: `Checkpoint` saves it, too.
+    number of replicas saved it. The batch norms are synchronized, as by `strategy.build`. A file
+    does not contain the state of random draws, such as dropout's; `Checkpoint` saves it, too.
 
     Args:
         path: The file, saved by `model.save` with or without kdist.
-        strategy: The strategy; by default the one whose scope the call is in.
+        strategy: The strategy; by default the one in whose scope this is called.
         custom_objects: As for `keras.models.load_model`.
         compile: Whether to compile the model as it was saved.
         safe_mode: As for `keras.models.load_model`.

@@ -11,14 +11,15 @@ class Evaluation:
     Attributes:
         epoch: The epoch that the model is from, counted from 1; `None` if unknown.
         step: Steps of this epoch that were trained; `None` for its end, or if unknown.
-        images: Number of images, each of which counts once; of a model of yours the samples, `None`
-            if nothing says how many they are.
-        accuracy: Share of the images whose most probable class is the right one, of 0 to 1; also
-            known as precision @ 1; `None` for a model of yours without this metric.
+        images: Number of images, each of which counts once; for your own model the number of
+            samples, or `None` if it is unknown.
+        accuracy: Share of the images whose most probable class is correct, from 0 to 1; also known
+            as precision @ 1; `None` for your own model without this metric.
         loss: The loss that the model is trained with, weight penalties included: `val_loss`.
-        weights: `"averaged"`, `"trained"`, or `"saved"` if it is unknown which of these a file has.
+        weights: `"averaged"`, `"trained"`, or `"saved"` if it is unknown which of these the file
+            contains.
         file: Name of the file.
-        metrics: The other metrics of a model of yours, by name.
+        metrics: The other metrics of your own model, by name.
     """
 
     epoch: int | None

@@ -14,16 +14,16 @@ Views = Literal["none", "mirror"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluateOptions:
-    """On what and how saved models are evaluated.
+    """How saved models are evaluated, and on which data.
 
     Attributes:
         dataset: Data set; by default that of the run.
         data_dir: Its folder, if it has one; by default that of the run.
-        replicas: Number of replicas; by default every GPU, else the CPU.
+        replicas: Number of replicas; by default every GPU, or the CPU if there is none.
         val_batch_size: Images per step and replica; by default the run's.
-        averaged: Whether to take the averages of the weights.
-        views: `"mirror"` takes the mean of the predictions for each image and its mirror image.
-        watch: Seconds between two looks for new checkpoints; `None` to look once.
+        averaged: Whether to use the averages of the weights.
+        views: `"mirror"` averages the predictions for each image and its mirror image.
+        watch: Seconds between checks for new checkpoints; `None` to check once.
 
     Raises:
         UserError: One of them is invalid.
@@ -47,7 +47,7 @@ class EvaluateOptions:
         self.config({})  # refuses a wrong value before anything is read
 
     def config(self, settings: Mapping[str, Any]) -> TrainConfig:
-        """Return a run's settings, but for the data and the devices that were asked for.
+        """Return a run's settings, with the data and devices that were asked for.
 
         Args:
             settings: Of the run; empty for a model that is not of a run.

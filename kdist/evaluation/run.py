@@ -30,18 +30,18 @@ def evaluate(
 ) -> list[Evaluation]:
     """Evaluate saved models on exactly all test images, on any number of replicas.
 
-    Of a run it takes the model that it has ended with, otherwise the newest whole checkpoint. With
-    `options.watch` it takes each checkpoint as it appears, and returns when the run has ended.
+    For a run, it evaluates the final model, or else the newest complete checkpoint. With
+    `options.watch`, it evaluates each checkpoint as it appears, and returns when the run has ended.
 
-    A run of a model of yours is evaluated on its validation data, by the loss and the metrics that
+    A run of your own model is evaluated on its validation data, with the loss and the metrics that
     the model is compiled with; its functions are loaded from where the run found them.
 
     Args:
-        path: The folder of a run of `kdist train`, or a `.keras` file. Data set and settings are
-            those of the run, also for a file in its folder.
-        options: On what and how they are evaluated.
+        path: The folder of a run of `kdist train`, or a `.keras` file. The data set and settings
+            are those of the run, also for a file in its folder.
+        options: How they are evaluated, and on which data.
         announce: Called with each line of the table.
-        sleep: Waits for so many seconds.
+        sleep: Waits for the given number of seconds.
 
     Returns:
         The evaluations, in the order of the lines.

@@ -45,10 +45,10 @@ class Advice:
         batch_size: Samples per replica and step.
         learning_rate: For the global batch.
         warmup_epochs: Epochs of linear warm-up.
-        speedup: How many times as fast the same loss is reached as on one replica, which has the
-            batch size that is best for it.
-        slowest: The least speed-up within what the measurements leave open.
-        fastest: The greatest.
+        speedup: How many times as fast the same loss is reached as on one replica with its own best
+            batch size.
+        slowest: The smallest speed-up that is consistent with the measurements.
+        fastest: The largest.
     """
 
     replicas: int

@@ -52,10 +52,10 @@ class BatchSize:
 
     Attributes:
         batch_size: What to use, per replica: the largest that works, less the margin.
-        largest: The largest per replica that works, to about 5 %.
-        limit: What ended the search: `"memory"`, `"data"` if a global batch is all samples, or
-            `"most"`.
-        tries: All that were tried, in their order.
+        largest: The largest batch size per replica that works, to about 5 %.
+        limit: What ended the search: `"memory"`, `"data"` if a global batch contains all samples,
+            or `"most"`.
+        tries: All tries, in order.
     """
 
     batch_size: int
@@ -78,35 +78,35 @@ def find_batch_size(
     announce: Callable[[BatchSizeTry], object] | None = None,
     run: Callable[[Trial], TrialResult] | None = None,
 ) -> BatchSize:
-    """Find the largest batch size per replica that fits into the memory.
+    """Find the largest batch size per replica that fits into memory.
 
-    It trains a new model for a few steps with `start` samples per replica, with twice as many, and
-    so on, and halves the interval between the last that works and the first that does not. Each try
-    is a process of its own, as TensorFlow cannot go on once its memory ran out, and a GPU's memory
-    is only given back when the process ends. So the functions have to be at the top level of a
-    file, and a script that calls this needs `if __name__ == "__main__":`.
+    It trains a new model for a few steps with `start` samples per replica, then with twice as many,
+    and so on, and bisects the interval between the largest that works and the smallest that does
+    not. Each try is a separate process, because TensorFlow cannot continue after running out of
+    memory, and a GPU's memory is freed only when the process ends. So the functions have to be at
+    the top level of a file, and a script that calls this needs `if __name__ == "__main__":`.
 
-    On GPUs a try may have all memory of the GPU: end other programs there, this process included,
-    if it has used TensorFlow. On the CPU it may have what is free when it begins, by the
+    On GPUs a try may use all memory of the GPU: end other programs there, including this process if
+    it has used TensorFlow. On the CPU it may use what is free when it begins, according to the
     container's limit or the machine's memory, without swap: it gets a limit (`RLIMIT_DATA`), so
-    that allocating more fails at once, and the kernel's killer of programs would end it before any
-    other.
+    that allocating more fails at once, and the kernel's out-of-memory killer would end it before
+    any other process.
 
     Args:
         build: A function that returns a compiled model, or `"FILE.py:FUNCTION"`.
         data: A function that returns the data, or its name, as for `kdist.find_learning_rate`.
-            Data with batches of their own are batched anew, or made by `data(batch_size)`.
+            Batched data are batched again, or created by `data(batch_size)`.
         replicas: As for `kdist.MirroredStrategy`.
-        start: The first batch size per replica that is tried.
-        most: The largest one that is tried.
-        margin: How much of the largest batch to leave free, as a fraction: memory also breaks into
-            pieces, and validation needs some.
+        start: The first batch size per replica to try.
+        most: The largest batch size to try.
+        margin: Fraction of the largest batch to leave free, because memory also becomes fragmented,
+            and validation needs some.
         steps: Steps of each try, at least 1.
-        memory: Bytes that a try may have besides what TensorFlow takes for itself, all replicas
-            together; on the CPU by default what is free.
+        memory: Bytes that a try may use for all replicas together, besides TensorFlow's own memory;
+            on the CPU, by default, what is free.
         timeout: Seconds after which a try is given up with an error.
-        announce: Called with each try when it has ended.
-        run: Runs a try; by default in a process.
+        announce: Called with each try after it has ended.
+        run: Runs a try; by default in its own process.
 
     Raises:
         UserError: An argument is out of range, or a function fails.

@@ -33,45 +33,44 @@ def find_learning_rate(
     optimizer: str | None = None,
     seed: int | None = 0,
 ) -> RateCurve:
-    """Train a new model with a rising learning rate, and say with which its loss falls best.
+    """Train a new model with a rising learning rate, and find where its loss falls best.
 
     The rate rises by the same factor at each step, from `least` to `most`. The test ends when the
-    running average of the loss is `divergence` times as high as it once was, by more than a
+    running average of the loss is `divergence` times its minimum, and above it by more than a
     hundredth of the first loss. The losses are those of single batches, and the same on any number
-    of replicas with the same global batch. The rate is for that global batch, see
+    of replicas with the same global batch. The suggested rate is for that global batch, see
     `kdist.scale_learning_rate`.
 
     Args:
-        build: A function that returns a compiled model, or `"FILE.py:FUNCTION"`. Its optimizer
-            stays, only its learning rate or schedule is replaced.
+        build: A function that returns a compiled model, or `"FILE.py:FUNCTION"`. Its optimizer is
+            kept; only the learning rate or schedule is replaced.
         data: A function that returns `(x, y), (x_val, y_val)`, `(x, y), None`, a `tf.data.Dataset`
-            or a `keras.utils.PyDataset`; with a parameter `batch_size`, it gets the global batch.
-            Validation data are not used. Also its name in the file of `build`.
-        batch_size: Samples per replica and step, by default 32. Data with batches of their own
-            keep them.
+            or a `keras.utils.PyDataset`; if it has a parameter `batch_size`, it gets the global
+            batch size. Validation data are not used. Or the function's name in the file of `build`.
+        batch_size: Samples per replica and step, by default 32. Batched data keep their batches.
         replicas: As for `kdist.MirroredStrategy`.
         least: The first learning rate.
         most: The last one.
         steps: Steps from `least` to `most`, at least 10.
         smoothing: Decay of the running average of the loss.
-        divergence: When the test ends.
-        monitor: The loss, by the name under which training reports it: a `train_step` of your own
-            may have several.
-        optimizer: The attribute of the model with the optimizer whose rate rises, such as
+        divergence: Factor by which the loss has to rise to end the test.
+        monitor: Name under which training reports the loss; a custom `train_step` may report
+            several.
+        optimizer: The attribute of the model that holds the optimizer whose rate rises, such as
             `"d_optimizer"`; by default its only one.
-        seed: Of the data's draws, of initial weights and of all draws, set by
-            `keras.utils.set_random_seed`; `None` leaves them as they are.
+        seed: Seed of the data, the initial weights and all other draws, set by
+            `keras.utils.set_random_seed`; `None` sets no seed.
 
     Returns:
         The curve, with its `suggestion`.
 
     Raises:
         UserError: An argument is out of range, or a function fails.
-        TrainingError: The loss is no number at the first step.
+        TrainingError: The loss is NaN or infinite at the first step.
 
-    Source: Smith 2017, "Cyclical Learning Rates for Training Neural Networks", section 3.3, who
-    lets the rate rise linearly; by a factor and with a running average it is Gugger 2018, "How Do
-    You Find A Good Learning Rate".
+    Source: Smith 2017, "Cyclical Learning Rates for Training Neural Networks", section 3.3, which
+    raises the rate linearly; raising it by a factor, and the running average, are from Gugger 2018,
+    "How Do You Find A Good Learning Rate".
 
     Example:
         ```python

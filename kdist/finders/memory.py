@@ -25,16 +25,16 @@ _BATCH = 32
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MemoryEstimate:
-    """The bytes that a replica needs to train, by what they are for.
+    """The bytes that a replica needs for training, by purpose.
 
     Attributes:
         batch_size: Samples per replica and step.
         weights: Trainable and other variables of the model.
-        optimizer: What the optimizer keeps, such as momentum.
+        optimizer: What the optimizer stores, such as momentum.
         gradients: One for each trainable weight.
-        activations: What is needed besides when most is needed: the batch, the outputs of layers
-            that the backward pass reads, and intermediate results. At that time some gradients may
-            not be there yet, which leaves their place to activations.
+        activations: What else is needed at the peak: the batch, the outputs of layers that the
+            backward pass reads, and intermediate results. At the peak some gradients may not exist
+            yet, so that activations can use their place.
         unknown: Operations of the step that are not counted, such as loops.
     """
 
@@ -52,21 +52,21 @@ class MemoryEstimate:
 
 
 def estimate_memory(build: Function, data: Any, *, batch_size: int | None = None) -> MemoryEstimate:
-    """Estimate the memory of a training per replica, without running a step.
+    """Estimate the memory that training needs per replica, without running a step.
 
-    Weights and what the optimizer keeps are counted. The rest is read from the graph of a training
-    step: the most tensors that are needed at the same time, see `kdist.finders.graph_memory`. A
-    `train_step` of the model's own is read as it is, the update of the weights included.
+    It counts the weights and what the optimizer stores. The rest is read from the graph of a
+    training step: the largest set of tensors that are needed at the same time, see
+    `kdist.finders.graph_memory`. A custom `train_step` is read as it is, including the update of
+    the weights.
 
-    It does not count what TensorFlow itself takes (about 0.6 GiB, on a GPU also CUDA's libraries),
-    scratch memory of convolutions, batches that are read ahead, and what is lost between blocks of
-    memory. `kdist find memory --measure` measures a training beside the estimate.
+    It does not count the memory of TensorFlow itself (about 0.6 GiB, on a GPU also CUDA's
+    libraries), scratch memory of convolutions, prefetched batches, and memory lost to
+    fragmentation. `kdist find memory --measure` also measures a training run.
 
     Args:
         build: A function that returns a compiled model, or `"FILE.py:FUNCTION"`.
         data: A function that returns the data, as for `kdist.find_learning_rate`.
-        batch_size: Samples per replica and step, by default 32. Data with batches of their own keep
-            them.
+        batch_size: Samples per replica and step, by default 32. Batched data keep their batches.
 
     Returns:
         The bytes.

@@ -29,13 +29,13 @@ _LEAST_RATE, _MOST_RATE = 1e-6, 10.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Advice, and what it rests on.
+    """Advice, and what it is based on.
 
     Attributes:
         advice: The settings.
-        measurements: On one replica.
-        curve: Of the range test.
-        link: The one that sums over replicas were predicted for.
+        measurements: What was measured on one replica.
+        curve: The curve of the range test.
+        link: The link for which sums over replicas were predicted.
     """
 
     advice: Advice
@@ -65,30 +65,30 @@ def plan_replicas(
     seed: int | None = 0,
     announce: Callable[[str], object] = lambda _: None,
 ) -> Plan:
-    """Say which batch size, learning rate and warm-up suit a number of replicas, and how fast.
+    """Plan batch size, learning rate and warm-up for a number of replicas, and predict the speed.
 
-    Everything is measured on one replica, such as on a machine with one GPU; no others are needed.
-    It finds the largest batch with the time of a step of each that it tries, the learning rate by
-    a range test, and the gradient noise scale by training at that rate. From these follow the batch
-    size per replica with which N replicas reach a loss soonest, and the learning rate for it.
+    Everything is measured on one replica, so a machine with one GPU is enough. It finds the largest
+    batch size, and the step time of each batch size that it tries; the learning rate by a range
+    test; and the gradient noise scale by training at that rate. These determine the batch size per
+    replica with which N replicas reach a given loss soonest, and the learning rate for it.
 
     Args:
         build: A function that returns a compiled model, or `"FILE.py:FUNCTION"`.
         data: A function that returns the data, or its name, as for `kdist.find_batch_size`.
-        replicas: How many there will be.
+        replicas: Number of replicas to plan for.
         batch_size: Samples per replica and step; by default the best of those that fit.
-        link: Between replicas: `"pcie"`, `"nvlink"` or `"ethernet"`.
-        rule: Scales the learning rate, as in `kdist.scale_learning_rate`.
+        link: Link between replicas: `"pcie"`, `"nvlink"` or `"ethernet"`.
+        rule: Rule that scales the learning rate, as in `kdist.scale_learning_rate`.
         steps: Steps of the range test.
-        seed: Of initial weights and of all draws; `None` leaves them as they are.
+        seed: Seed of the initial weights and all draws; `None` sets no seed.
         announce: Called with lines about the progress.
 
     Returns:
-        The plan: `plan.advice` has the settings, `plan.lines()` says how sure they are.
+        The plan: `plan.advice` has the settings, `plan.lines()` tells how certain they are.
 
     Raises:
         UserError: An argument is out of range, or a function fails.
-        TrainingError: Not even one sample fits into the memory.
+        TrainingError: Not even one sample fits into memory.
 
     Example:
         ```python

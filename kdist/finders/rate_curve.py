@@ -28,7 +28,7 @@ class RateCurve:
         rates: The learning rate of each step, increasing.
         losses: The loss of each step's batch.
         smoothed: Their running average.
-        diverged: Whether the test ended as the loss exploded.
+        diverged: Whether the test ended because the loss exploded.
     """
 
     rates: Sequence[float]
@@ -70,7 +70,8 @@ class RateCurve:
     def doubt(self) -> str:
         """Why the suggestion is unsure; empty if it is not.
 
-        The loss has to fall, and to rise again: to explode, or to lose half of what it had fallen.
+        The loss has to fall, and then to rise again: to explode, or to rise by at least half of its
+        fall.
         """
         first, last = self.smoothed[self._known[0]], self.smoothed[self._known[-1]]
         lowest = min(self.smoothed[i] for i in self._known)

@@ -17,17 +17,18 @@ class LocalResponseNormalization(keras.layers.Layer):
     """Normalizes each value by the squares of the same pixel's neighboring channels.
 
     `output = input / (bias + alpha * sum(input[..., i - depth_radius : i + depth_radius + 1] ** 2))
-    ** beta`. It equals `tf.nn.local_response_normalization`, several times as fast, and has the
-    same arguments and defaults. Each sample is normalized by itself, so it is the same on any
-    number of replicas.
+    ** beta`. It computes the same as `tf.nn.local_response_normalization`, several times as fast,
+    with the same arguments and defaults. Each sample is normalized by itself, so the result is the
+    same on any number of replicas.
 
     It computes in float32 at least: with float16 inputs, `alpha * sum` would be lost beside `bias`.
 
-    To open a `.keras` file with this layer, the program has to access
-    `kdist.layers.LocalResponseNormalization` first.
+    Before a program opens a `.keras` file with this layer, it has to access
+    `kdist.layers.LocalResponseNormalization`.
 
     Args:
-        depth_radius: Channels on each side whose squares count; 0 for the own channel alone.
+        depth_radius: Number of channels on each side whose squares count; 0 for the channel itself
+            only.
         bias: Added to the sum; above 0.
         alpha: Factor of the sum of squares (not divided by their number); at least 0.
         beta: Exponent; 0.75 and 0.5 are fastest.

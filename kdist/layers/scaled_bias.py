@@ -14,13 +14,13 @@ from ..errors import UserError
 class ScaledBias(keras.layers.Layer):
     """Adds a bias to every channel, `output = input + factor * bias`.
 
-    The gradient of `bias` has the factor, and so has its effect: SGD, with or without momentum,
-    moves what is added `factor ** 2` times as far as the same learning rate moves a plain bias. It
-    does what a learning rate of its own would do, with any one optimizer and on any number of
-    replicas.
+    The factor applies both to the gradient of `bias` and to its effect: SGD, with or without
+    momentum, changes the added value `factor ** 2` times as fast as a plain bias with the same
+    learning rate. So the layer acts like a separate learning rate for the bias, with any single
+    optimizer and on any number of replicas.
 
-    To open a `.keras` file with this layer, the program has to access `kdist.layers.ScaledBias`
-    first.
+    Before a program opens a `.keras` file with this layer, it has to access
+    `kdist.layers.ScaledBias`.
 
     Args:
         factor: Above 0; 8 is a learning rate 64 times as large.
@@ -47,7 +47,7 @@ class ScaledBias(keras.layers.Layer):
         self.factor = number
 
     def build(self, input_shape: Any) -> None:
-        """Make the bias, which begins at 0."""
+        """Create the bias, which starts at 0."""
         self.bias = self.add_weight(shape=(input_shape[-1],), initializer="zeros", name="bias")
 
     def call(self, inputs: Any) -> Any:

@@ -31,9 +31,9 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
     With several replicas, or if XLA computes the layer (large fixed shapes on CPUs), second
     derivatives are not supported and raise an error.
 
-    To open a `.keras` file with this layer, the program has to access
-    `kdist.layers.SyncBatchNormalization` first. For a file that opens without kdist, call
-    `kdist.convert_batch_norm(model, to="stock")` before saving.
+    Before a program opens a `.keras` file with this layer, it has to access
+    `kdist.layers.SyncBatchNormalization`. To save a file that opens without kdist, call
+    `kdist.convert_batch_norm(model, to="stock")` first.
 
     Args:
         axis: The channel axis, 1 with channels first.
@@ -47,7 +47,7 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
         training: If true, normalize by the batch's statistics and update the moving statistics;
             otherwise normalize by the moving statistics. The latter also holds for a layer with
             `trainable = False`.
-        mask: Booleans with one dimension less than the inputs; `False` positions are excluded from
+        mask: Booleans with one dimension fewer than the inputs; `False` positions are excluded from
             the statistics.
 
     Raises:

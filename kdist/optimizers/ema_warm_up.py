@@ -7,21 +7,21 @@ from ..errors import UserError
 
 
 def warm_up_ema(optimizer: Any) -> Any:
-    """Have the moving average of weights begin with a small momentum, which rises to its own.
+    """Start the moving average of weights with a small momentum that rises to `ema_momentum`.
 
     At step t, counted from 0, the momentum is `min(ema_momentum, (1 + t) / (10 + t))`; the average
-    begins with the weights after the first step, as Keras's does. Without this, an average with
-    momentum 0.9999 consists of the first weights to 96 % after 440 steps, and is of no use for the
-    first thousands.
+    starts with the weights after the first step, as in Keras. Without this, an average with
+    momentum 0.9999 still consists to 96 % of the first weights after 440 steps, and is useless for
+    the first few thousand steps.
 
-    The average is Keras's own: evaluated by `keras.callbacks.SwapEMAWeights`, put in the place of
-    the weights at the end of `fit`, the same on any number of replicas, and part of `Checkpoint`.
-    A `.keras` file has no note of the warm-up: call this again for the optimizer of a loaded model
-    that is to be trained further. Past step `9 / (1 - ema_momentum)` it makes no difference.
+    The average is Keras's own: evaluated by `keras.callbacks.SwapEMAWeights`, copied to the weights
+    at the end of `fit`, the same on any number of replicas, and part of `Checkpoint`. A `.keras`
+    file does not record the warm-up: call this again for the optimizer of a loaded model that you
+    train further. Past step `9 / (1 - ema_momentum)` it makes no difference.
 
     Args:
-        optimizer: An optimizer with `use_ema=True`, or one around or of several such, before its
-            first step.
+        optimizer: An optimizer with `use_ema=True`, or one that wraps or combines such optimizers,
+            before its first step.
 
     Returns:
         The same optimizer.

@@ -169,8 +169,8 @@ def scale_weight_decay(
         UserError: As `scale_learning_rate` does.
 
     Source: Wang & Aitchison 2024, "How to set AdamW's weight decay as you scale model and dataset
-    size": what should stay is the time scale of the average over past updates that AdamW's
-    weights are, `1 / (learning_rate * decay)` steps, counted in epochs.
+    size": AdamW's weights are an average over past updates; what should stay the same is its time
+    scale, `1 / (learning_rate * decay)` steps, counted in epochs.
 
     Example:
         >>> scale_weight_decay(0.01, replicas=4, rule="auto", optimizer="adamw")

@@ -26,7 +26,7 @@ class Optimizer:
         momentum: Default of the setting `momentum`; `None` if it does not have this setting.
         has_weight_decay: Whether `wd` is its own weight decay, instead of an L2 penalty in the
             loss.
-        note: What the help says of its name, if that does not say enough.
+        note: What the help text adds about its name, if that does not say enough.
     """
 
     rule: Literal["linear", "sqrt"]

@@ -65,7 +65,7 @@ def tracking(
             `objective` in the W&B run's summary.
         save_code: Also upload the main script to W&B.
         tensorboard_folder: TensorBoard's folder; by default `<folder>/tensorboard`.
-        telemetry: A `kdist.callbacks.TrainingTelemetry`, which is in the list of callbacks too,
+        telemetry: A `kdist.callbacks.TrainingTelemetry` that is also in the list of callbacks,
             before the trackers. W&B and TensorBoard get its histograms and norms, by step.
         verbose: 0 does not print where the W&B run is.
 

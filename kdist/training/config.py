@@ -167,5 +167,5 @@ class TrainConfig(
         return {name: value for name, value in self.to_dict().items() if name not in unused}
 
     def shareable(self) -> dict[str, Any]:
-        """Return the settings that a dashboard may show: those of the training, without paths."""
+        """Return the settings that a dashboard may show: those of training, without paths."""
         return {name: value for name, value in self.used().items() if name in SHAREABLE}

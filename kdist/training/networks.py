@@ -18,7 +18,7 @@ class Network:
         title: What it is called, whatever its size.
         settings: The settings that it has, of those that not every network has.
         named: Names the network of some settings, such as `"WRN-16-10"`.
-        note: What the help says of its name, if that does not say enough.
+        note: What the help text adds about its name, if that does not say enough.
         build: Makes the model, from a run's settings, a function that returns some training images
             as the network sees them, and the keywords `input_shape`, `classes`, `weight_decay` (an
             L2 factor) and `classifier_activation`.
@@ -73,7 +73,7 @@ NETWORKS: Mapping[str, Network] = {
         settings=frozenset(),
         named=lambda _: "Cifar10Net",
         build=_cifar10_net,
-        note="is the one of TensorFlow's CIFAR-10 tutorial",
+        note="is the network of TensorFlow's CIFAR-10 tutorial",
     ),
     "resnet9": Network(
         title="ResNet9",
@@ -86,7 +86,7 @@ NETWORKS: Mapping[str, Network] = {
         settings=frozenset({"channels"}),
         named=lambda settings: f"WhitenedNet-{settings['channels']}",
         build=_whitened_net,
-        note="that of the fastest trainings on CIFAR-10",
+        note="that of the fastest training runs on CIFAR-10",
     ),
 }
 

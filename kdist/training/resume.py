@@ -32,16 +32,16 @@ def resume_run(
 ) -> TrainResult | None:
     """Continue a run that was killed, interrupted or preempted, from its newest checkpoint.
 
-    It ends as if it had not been interrupted: bit for bit on as many replicas, to rounding on
-    another number, which keeps the run's global batch and learning rate. With more epochs a run
-    that is finished is continued too; a schedule that ends with it (`cosine`, `linear`) is then
-    that of so many epochs.
+    It ends as if it had not been interrupted: bit for bit on the same number of replicas, and up to
+    rounding on another number, with the run's global batch and learning rate. With more epochs, a
+    finished run is continued, too; a schedule that ends with the run (`cosine`, `linear`) is then
+    that of the new number of epochs.
 
     Args:
         path: The run's folder, trained with `checkpoint_every`.
         changes: Settings by name. Those of the run may be repeated; only `replicas`, a larger
-            `epochs`, `data_dir`, `checkpoint_every`, `keep` and `preemption_signal` may be others,
-            and the place of a `model` or `data` whose file is gone.
+            `epochs`, `data_dir`, `checkpoint_every`, `keep` and `preemption_signal` may differ, and
+            the location of a `model` or `data` whose file has moved.
         announce: Called with lines that describe the run.
         **options: `callbacks` and `verbose`, as for `train`.
 
@@ -49,8 +49,8 @@ def resume_run(
         The result; `None` if the run is finished.
 
     Raises:
-        UserError: It is no run folder, has no checkpoints or those of another training, is in use
-            by another process, or a setting differs. The folder is as it was.
+        UserError: It is not a run folder, has no checkpoints or those of another training run, is
+            in use by another process, or a setting differs. The folder is unchanged.
         TrainingError: As for `train`.
 
     Example:

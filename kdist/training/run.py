@@ -47,15 +47,15 @@ def train(
     ablate: Collection[str] = (),
     resume: bool = False,
 ) -> TrainResult:
-    """Train a network, or a model of yours, with the settings in `config`.
+    """Train a network, or your own model, with the settings in `config`.
 
     Args:
         config: The settings.
         callbacks: Additional Keras callbacks. The values that they add to `logs` are saved in
             `history.csv`.
-        announce: Called with lines that describe the run: its settings, at the end its result.
+        announce: Called with lines that describe the run: its settings, and at the end its result.
         verbose: 0 for no progress; 1 for Keras's progress bar on a terminal, and a line per epoch;
-            2 for the line alone, as without a terminal.
+            2 for the line only, as without a terminal.
         ablate: Parts of a training step to remove, in order to measure how long they take:
             `"collectives"` or `"input"` (see `kdist.performance.ablation`). The trained model is
             then useless.
@@ -63,12 +63,12 @@ def train(
             compares the settings.
 
     Ctrl-C, SIGTERM and SIGHUP stop training at the end of a batch, and wait while files are
-    written; a second signal ends at once. Where the caller has a handler of a signal, or ignores
-    it, that stays.
+    written; a second signal ends at once. If the caller handles or ignores a signal, that is not
+    changed.
 
-    Where `TF_CONFIG` has several workers, as under `kdist launch`, all of them train together; the
-    chief prints, and writes the run folder. A signal to any of them ends the training of all: with
-    `checkpoint_every` within about a second, otherwise after the epoch.
+    If `TF_CONFIG` has several workers, as under `kdist launch`, all of them train together; the
+    chief prints and writes the run folder. A signal to any of them ends training on all of them:
+    with `checkpoint_every` within about a second, otherwise after the epoch.
 
     Returns:
         The result. The run folder contains `config.json`, `history.csv` (one row per epoch),

@@ -3,8 +3,8 @@
 The command line, settings files and `docs/reference/settings.md` are generated from these classes.
 The group of a setting matters: only the groups in `SHAREABLE` are shown on a dashboard, those of
 `Output` may change when a run is repeated, and those of `Checkpoints` when it is resumed; those of
-`Stopping`, `OwnModel`, `Checkpoints` and `Output` are not tuned. What else sweeps and searches have
-to know of a setting are marks of its type, such as `NotTuned`.
+`Stopping`, `OwnModel`, `Checkpoints` and `Output` are not tuned. Anything else that sweeps and
+searches have to know about a setting is a mark on its type, such as `NotTuned`.
 """
 
 import dataclasses
@@ -65,12 +65,12 @@ class Data:
         data_dir: Folder with the files of the data set.
         subset: Train on this many images only (the first ones), and test on at most as many.
         augment: Randomly change the training images.
-        augmentation: How they are changed, beside flips: `shift`ed by a fraction of their size;
-            `crop`ped, reflected by 4 pixels beyond each edge; as the `towers` of TensorFlow's
-            CIFAR-10 tutorial were, cropped to 3/4 of height and width and of another contrast, each
-            image standardized; or as in the second lab of the `course`, rotated, sheared, scaled
-            and of other colors.
-        shift: Largest shift, as a fraction of height and width, of `augmentation=shift`.
+        augmentation: How `augment` changes the training images, besides flips: `shift` shifts them
+            by a fraction of their size; `crop` crops them at random, after 4 pixels are reflected
+            beyond each edge; `towers`, as in TensorFlow's CIFAR-10 tutorial, crops them to 3/4 of
+            height and width, changes the contrast and standardizes each image; `course`, as in the
+            course's second lab, rotates, shears and scales them and changes their colors.
+        shift: Largest shift with `augmentation=shift`, as a fraction of height and width.
         whole_pixels: Shift by whole pixels (the largest shift is rounded), which does not blur.
     """
 
@@ -91,11 +91,11 @@ class Model:
         network: The network.
         depth: Layers of the WideResNet, 6n + 4.
         width: Widening factor of the WideResNet.
-        channels: Channels of the first convolution of `resnet9`, of the first stage of
+        channels: Channels of the first convolution of `resnet9`, or the first stage of
             `whitened_net`.
         stem_pool: Halve the images' height and width after the first convolution of the WideResNet.
         dropout: Fraction of the activations to drop inside each block of the WideResNet.
-        wd: Factor of the L2 penalty on every kernel (of `cifar10_net`, of its two dense layers).
+        wd: Factor of the L2 penalty on every kernel (for `cifar10_net`, on its two dense layers).
     """
 
     network: Annotated[NetworkName, HelpEnd(notes(NETWORKS)), _ONE_NETWORK] = "wide_resnet"
@@ -109,15 +109,15 @@ class Model:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OwnModel:
-    """A model of yours.
+    """Your own model.
 
     Attributes:
-        model: `FILE.py:FUNCTION` that returns a compiled model of yours, in place of `network`; an
-            argument of the command line, not an option.
+        model: `FILE.py:FUNCTION` that returns your own compiled model, in place of `network`; on
+            the command line an argument, not an option.
         data: Function in the model's file, or FILE.py:FUNCTION, that returns (x, y),
             (x_val, y_val), or batches; `data` by default.
-        monitor: Metric of your model between 0 and 1, such as val_accuracy, that stops the run as
-            `target_accuracy` and `patience` say; without it no target does.
+        monitor: Metric of your model between 0 and 1, such as val_accuracy, to which
+            `target_accuracy` and `patience` apply; without it, no target stops the run.
     """
 
     model: Annotated[str | None, NotTimed()] = None
@@ -150,16 +150,16 @@ class Optimization:
         lr_rule: How the learning rate scales with the replicas; `auto` uses the optimizer's rule.
         optimizer: Optimizer.
         momentum: Momentum (SGD's is Nesterov's), by default the optimizer's own.
-        label_smoothing: Fraction of each label that is spread over all classes.
-        ema_momentum: Momentum per step of a moving average of the weights, which is validated and
-            saved instead of them.
+        label_smoothing: Fraction of each label to spread over all classes.
+        ema_momentum: Momentum per step of a moving average of the weights; the average is validated
+            and saved instead of the weights.
         ema_warmup: Begin with a small `ema_momentum`, at most (1 + steps) / (10 + steps), so that
-            the average soon forgets the first weights.
+            the average soon forgets the initial weights.
         schedule: Learning rate after the warm-up: constant, decaying to 0 (`cosine`, `linear`),
             multiplied by `decay_rate` every `decay_epochs` epochs (`exponential`), or divided by 10
             at epochs 15, 25 and 35 (`lab`).
         decay_epochs: Epochs after which the schedule `exponential` lowers the learning rate.
-        decay_rate: Factor by which it does so.
+        decay_rate: Factor by which the schedule `exponential` lowers the learning rate.
         warmup_epochs: Epochs over which the learning rate rises from 0.
     """
 
@@ -183,7 +183,7 @@ class Execution:
     Attributes:
         precision: Number format of the computation.
         xla: Compile the training step with XLA; by default only on a single GPU.
-        seed: Seed of the weights, the dropout, the order of the images and their augmentation.
+        seed: Seed of the weights, dropout, the order of the images and their augmentation.
     """
 
     precision: Precision = "float32"
@@ -199,7 +199,7 @@ class Stopping:
         epochs: Maximum number of epochs.
         target_accuracy: Stop once the validation accuracy is above this.
         target_train_accuracy: Stop only if the training accuracy is above this, too.
-        patience: Epochs in a row that have to meet the targets.
+        patience: Number of epochs in a row that have to meet the targets.
         time_budget: Stop at the end of the epoch in which training time exceeds this many seconds.
     """
 
@@ -212,11 +212,11 @@ class Stopping:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Extras:
-    """Beside training.
+    """Besides training.
 
     Attributes:
         validate: Validate after every epoch; otherwise the target accuracy cannot stop the run.
-        noise_scale: Log the gradient noise scale of every epoch.
+        noise_scale: Log the gradient noise scale after every epoch.
         telemetry: Measure weights, gradients and activations every this many steps: histograms for
             W&B and TensorBoard, norms for every epoch.
         save_model: Save the trained model in the run folder.
@@ -233,11 +233,11 @@ class Checkpoints:
     """Checkpoints.
 
     Attributes:
-        checkpoint_every: Save a checkpoint in the run folder every this many seconds, from which
-            `kdist train --resume` continues a run that was killed; none by default.
+        checkpoint_every: Save a checkpoint in the run folder every this many seconds, so that
+            `kdist train --resume` can continue a run that was killed; never by default.
         keep: Number of checkpoints to keep.
         preemption_signal: A signal besides SIGTERM after which the run saves a checkpoint and ends,
-            such as the one that Slurm's `--signal` sends before the time is over.
+            such as the one that Slurm's `--signal` sends before the time limit.
     """
 
     checkpoint_every: Annotated[float, Gt(0)] | None = None

@@ -45,11 +45,11 @@ class ReplicaTuner(HookedTuner):
 
     `search`, `get_best_models` and `results_summary` are KerasTuner's. The differences:
 
-    * Models are made with `strategy.build`, so batch norms are synchronized.
+    * Models are created by `strategy.build`, so batch norms are synchronized.
     * Failed trials (out of memory, a NaN loss, any exception) are recorded in `failure.txt` in
       their folder and skipped.
     * Trials that Hyperband promotes resume where they stopped, and end as if they had been trained
-      for all epochs: their result is that of the best of all epochs.
+      for all epochs: their result is that of the best epoch of all.
     * A trial that was killed or interrupted continues from its newest checkpoint.
 
     A search whose trials do not report the oracle's objective ends at the first of them.
@@ -59,7 +59,7 @@ class ReplicaTuner(HookedTuner):
         hypermodel: A `keras_tuner.HyperModel`, or a function from `HyperParameters` to a compiled
             model.
         strategy: The strategy that trains the trials.
-        seed: Seed of the weights and the dropout; every further execution of a trial adds one.
+        seed: Seed of the weights and dropout; every further execution of a trial adds one.
         target_accuracy: With the objective `"seconds_to_target"`: a trial stops when its
             `val_accuracy` beats this in `patience` epochs in a row.
         patience: See `target_accuracy`.

@@ -38,9 +38,9 @@ class Search:
         model: `"FILE.py:FUNCTION"` with your own `build(hp)`; `None` for the WideResNet.
         data: Function in the model's file, or FILE.py:FUNCTION, that returns (x, y),
             (x_val, y_val), or two tf.data.Dataset or PyDataset; it may take `batch_size`, the
-            global batch.
+            global batch size.
         tuner: Search algorithm.
-        max_trials: Maximum number of trials; by default 10, with Hyperband all of its brackets.
+        max_trials: Maximum number of trials; by default 10, or with Hyperband all its brackets.
         factor: Factor by which Hyperband reduces trials and raises epochs from round to round.
         objective: What to optimize: val_accuracy, val_loss or seconds_to_target.
         executions_per_trial: Runs per trial, with different seeds; their results are averaged.

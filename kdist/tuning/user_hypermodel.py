@@ -23,15 +23,15 @@ class UserHyperModel(keras_tuner.HyperModel):
     """A KerasTuner hypermodel from a `build(hp)` function, trained on arrays.
 
     A batch has `batch_size` samples per replica. The learning rate that the model was compiled with
-    is meant for one replica with the `batch_size` of `base`. It is scaled by `lr_rule` to the
-    trial's global batch. A learning rate schedule is not scaled. Data with batches of their own,
-    such as a `tf.data.Dataset`, keep them, and the learning rate is the compiled one.
+    is taken to be for one replica with the `batch_size` of `base`. It is scaled by `lr_rule` to the
+    trial's global batch. A learning rate schedule is not scaled. Batched data, such as a
+    `tf.data.Dataset`, keep their batches, and the learning rate is not scaled.
 
     Args:
         build: A function from `HyperParameters` to a compiled model. If it declares a
             hyperparameter `batch_size`, that is the trial's batch size.
-        data: `(x, y), (x_val, y_val)`, or what else a data function may return; or a function
-            from the global batch to that; `None` if nothing will be trained.
+        data: `(x, y), (x_val, y_val)`, or anything else that a data function may return; or a
+            function from the global batch size to such data; `None` if nothing will be trained.
         base: The settings; only `batch_size`, `epochs` and `lr_rule` are used.
         strategy: The strategy that trains the models.
 

@@ -56,7 +56,7 @@ def accuracy(
     seeds: Annotated[
         int,
         integer(
-            "Runs of each setting; fewer than 7 give no upper end of the interval.",
+            "Runs per setting; with fewer than 7, the interval has no upper end.",
             most=MOST_ROUNDS,
         ),
     ] = 7,

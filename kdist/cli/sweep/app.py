@@ -8,9 +8,9 @@ from .throughput import throughput
 
 app = App(
     name="sweep",
-    help="Run experiments of many runs, with the uncertainty of their results."
-    " Options of `kdist train` are passed to every run. An interrupted sweep resumes when the same"
-    " command is run again.",
+    help="Run experiments that consist of many runs, and state the uncertainty of their results."
+    " Options of `kdist train` are passed to every run. Run the same command again to resume an"
+    " interrupted sweep.",
 )
 for command in (throughput, accuracy, scaling):
     app.command(command)

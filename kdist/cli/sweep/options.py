@@ -36,12 +36,12 @@ class SweepOptions:
     """Options of every sweep.
 
     Attributes:
-        output: Folder of the sweep: an unfinished sweep in it resumes, a finished one is shown.
+        output: Folder of the sweep; an unfinished sweep in it is resumed, a finished one is shown.
             `runs/sweep-<date>` by default.
-        fresh: Start a new sweep, even if an unfinished one with these settings could resume.
+        fresh: Start a new sweep, even if an unfinished one with these settings could be resumed.
         retry_failed: Run failed points again.
-        workers: Numbers of workers, separated by commas: processes of this machine that train each
-            point together.
+        workers: Numbers of workers, separated by commas; workers are processes of this machine that
+            train each point together.
     """
 
     output: str | None = None
@@ -70,8 +70,8 @@ if not TYPE_CHECKING:
 Sweep = Annotated[SweepOptions, Parameter(name="*", group=Group("Sweep", sort_key=-1))]
 Timed = Annotated[TimedOptions, Parameter(name="*")]
 BatchSizes = Annotated[str, Parameter(help="Training images per batch and replica.")]
-Replicas = Annotated[str, Parameter(help="Numbers of replicas of a worker, separated by commas.")]
-Rounds = Annotated[int, integer("How often each point is run.", most=MOST_ROUNDS)]
+Replicas = Annotated[str, Parameter(help="Numbers of replicas per worker, separated by commas.")]
+Rounds = Annotated[int, integer("How often to run each point.", most=MOST_ROUNDS)]
 Epochs = Annotated[
     int, integer("Epochs of each run; the first is not timed.", least=2, most=_MOST_EPOCHS)
 ]

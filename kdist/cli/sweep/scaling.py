@@ -28,7 +28,7 @@ def scaling(
     *,
     replicas: Annotated[
         str | None,
-        Parameter(help="Numbers of replicas of a worker; 1, 2, 4, ... every GPU by default."),
+        Parameter(help="Numbers of replicas per worker; by default 1, 2, 4, ... up to every GPU."),
     ] = None,
     batch_size: Annotated[
         int,
@@ -37,8 +37,8 @@ def scaling(
     global_batch: Annotated[
         int | None,
         integer(
-            "Strong scaling: training images per batch; by default --batch-size times the most"
-            " replicas.",
+            "Strong scaling: training images per global batch; by default --batch-size times the"
+            " largest number of replicas.",
             most=MOST_IMAGES,
         ),
     ] = None,

@@ -30,7 +30,7 @@ def throughput(
     recipe: Recipe = None,
     settings: Timed = TIMED,
 ) -> int:
-    """Measure images per second against the batch, and the batch that is large enough."""
+    """Measure images per second by batch size, and find the batch size that is large enough."""
     train = train_settings(recipe, config, settings, decided=NOT_TIMED, model=model)
     batches = parse_whole_numbers("--batch-sizes", batch_sizes)
     counts = parse_whole_numbers("--replicas", replicas)
