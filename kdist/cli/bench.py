@@ -84,7 +84,7 @@ def bench(
     own: dict[str, Any] = {"data": data, "steps": steps, "replicas": replicas}
     step = given(prediction)
     if model is None:
-        _refuse(own, "does nothing without a model of yours, FILE.py:FUNCTION: add it")
+        _refuse(own, "does nothing without your own model, FILE.py:FUNCTION: add it")
     elif show is not None or predict is not None or quick:
         raise UserError(
             f"received the model {model}, which is compared alone: remove --show, --predict or"
@@ -110,7 +110,7 @@ def bench(
         print(format_steps(predicted))
     elif model is not None:
         batch = step.pop("batch_size", None)
-        _refuse(step, "does nothing with a model of yours: remove it")
+        _refuse(step, "does nothing with your own model: remove it")
         benchmark = _own_benchmark(model, own, batch)
         print(bench_run.bench(rounds=rounds, output=output, own=benchmark))
     else:

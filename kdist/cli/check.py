@@ -37,7 +37,7 @@ def check(
             help="Samples per global batch of arrays; chosen by default.", converter=parse_integer
         ),
     ] = None,
-    seed: Annotated[int, Parameter(help="Seed of all trainings.", converter=parse_integer)] = (
+    seed: Annotated[int, Parameter(help="Seed of all training runs.", converter=parse_integer)] = (
         _DEFAULT.seed
     ),
     synchronize: Annotated[

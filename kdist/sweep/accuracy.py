@@ -54,7 +54,7 @@ class AccuracySweep(Experiment):
         if model is not None:
             raise UserError(
                 f"received {model}, but an accuracy sweep sets the learning rate of its runs, which"
-                " a model of yours has compiled: remove it, or run kdist sweep throughput or"
+                " your own model sets itself: remove it, or run kdist sweep throughput or"
                 " scaling, or kdist tune, with it"
             )
 

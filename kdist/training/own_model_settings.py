@@ -34,7 +34,7 @@ def checked_own_model(settings: Mapping[str, Any]) -> dict[str, Any]:
         for name in sorted(field_names(OwnModel) - {"model"}):
             if settings[name] is not None:
                 raise UserError(
-                    f"received {name}={settings[name]}, which is for a model of yours: pass"
+                    f"received {name}={settings[name]}, which is for your own model: pass"
                     " FILE.py:FUNCTION, or remove it"
                 )
         return {}

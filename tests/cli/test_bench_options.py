@@ -63,9 +63,9 @@ def test_a_prediction(asked):
     [
         ("--link pcie", "received --link, which does nothing without --predict REPLICAS: add that"),
         ("--overlap 0.5 --width 2", "received --overlap, --width, which does nothing without"),
-        ("--steps 3 --data a", "received --data, --steps, which does nothing without a model of"),
+        ("--steps 3 --data a", "received --data, --steps, which does nothing without your own"),
         ("examples/my_model.py:build --quick", "compared alone: remove --show, --predict or"),
-        ("examples/my_model.py:build --depth 10", "received --depth, which does nothing with a"),
+        ("examples/my_model.py:build --depth 10", "received --depth, which does nothing with your"),
         ("examples/my_model.py:build --replicas 1", "replicas"),
         ("--latency-us 0", "received --latency-us, which does nothing without --predict"),
         ("--predict 8 --quick", "received --quick, which does nothing with --predict: remove it"),

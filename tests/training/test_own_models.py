@@ -448,7 +448,7 @@ def test_settings_of_the_wide_resnet_are_refused(path, settings, words):
 
 @pytest.mark.parametrize("name", ["data", "monitor"])
 def test_settings_of_a_users_model_are_refused_without_one(name):
-    with pytest.raises(UserError, match=f"received {name}=x, which is for a model of yours"):
+    with pytest.raises(UserError, match=f"received {name}=x, which is for your own model"):
         TrainConfig(**{name: "x"})
 
 
