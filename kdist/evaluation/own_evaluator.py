@@ -53,7 +53,7 @@ class OwnEvaluator:
             plan, data = own_data(config, functions, replicas=replicas)
             if data.validation is None:
                 raise UserError(
-                    f"{functions.make_data.__name__}() of {functions.files[-1]} returns no"
+                    f"{functions.data_name}() of {functions.files[-1]} returns no"
                     " validation data to evaluate on: return training and validation data"
                 )
             self._model = own_model(config, functions, data, self._strategy, plan)

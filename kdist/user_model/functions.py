@@ -30,6 +30,8 @@ class UserFunctions:
         takes_hp: Whether `build` takes KerasTuner's hyperparameters.
         takes_batch: Whether `make_data` takes `batch_size`; otherwise kdist makes the batches of
             arrays, and other data have their own.
+        build_name: The name of `build`, which need not have one of its own, as a `partial`.
+        data_name: The name of `make_data`.
     """
 
     files: tuple[str, ...]
@@ -37,6 +39,8 @@ class UserFunctions:
     make_data: Callable[..., Any]
     takes_hp: bool
     takes_batch: bool
+    build_name: str = "build"
+    data_name: str = "data"
 
     def make_model(self, hp: Any = None) -> Any:
         """Return what `build` returns.
@@ -93,7 +97,7 @@ class UserFunctions:
         """
         if given is None or data.has_arrays or self.takes_batch:
             return
-        name = getattr(self.make_data, "__name__", "data")
+        name = self.data_name
         raise UserError(
             f"received --{option} {given}, but {self.files[-1]}: {name}() returns batches of its"
             " own, which are the global batches on any number of replicas: remove the option, or"
@@ -145,6 +149,8 @@ def load_functions(name: str, data: str, *, needs_hp: bool = False) -> UserFunct
         make_data=make_data,
         takes_hp=takes_hp,
         takes_batch=takes_batch,
+        build_name=function,
+        data_name=data_function,
     )
 
 
