@@ -209,9 +209,20 @@ def _load(path: Path) -> ModuleType:
         # For modules beside it; last where one of them would hide another package from all code.
         sys.path.insert(0 if name == path.stem else len(sys.path), folder)
     sys.modules[name] = module
-    with explain_errors_of(str(path)):
+    with explain_errors_of(str(path)), _arguments(str(path)):
         spec.loader.exec_module(module)
     return module
+
+
+@contextlib.contextmanager
+def _arguments(*arguments: str) -> Iterator[None]:
+    """Hide the command's own arguments, which an argparse at the top of a file would refuse."""
+    before = sys.argv
+    sys.argv = list(arguments)
+    try:
+        yield
+    finally:
+        sys.argv = before
 
 
 def _module_name(path: Path) -> str:
