@@ -36,6 +36,11 @@ BatchSize = Annotated[
     int | None,
     Parameter(help="Samples per step and replica, by default 32.", converter=parse_integer),
 ]
+Monitor = Annotated[str, Parameter(help="The loss, by the name under which training reports it.")]
+Optimizer = Annotated[
+    str | None,
+    Parameter(help="Attribute of the model with the optimizer, if it has several."),
+]
 Seed = Annotated[int, Parameter(help="Of initial weights and all draws.", converter=parse_integer)]
 
 
@@ -93,13 +98,8 @@ def rate(
     least: Annotated[float, Parameter(help="First learning rate.")] = 1e-6,
     most: Annotated[float, Parameter(help="Last learning rate.")] = 10.0,
     steps: Annotated[int, Parameter(help="Steps between them.", converter=parse_integer)] = 200,
-    monitor: Annotated[
-        str, Parameter(help="The loss, by the name under which training reports it.")
-    ] = "loss",
-    optimizer: Annotated[
-        str | None,
-        Parameter(help="Attribute of the model with the optimizer, if it has several."),
-    ] = None,
+    monitor: Monitor = "loss",
+    optimizer: Optimizer = None,
     seed: Seed = 0,
     output: Annotated[
         str, Parameter(help="Folder for learning-rate.csv and learning-rate.png.")
@@ -181,6 +181,8 @@ def plan(
     steps: Annotated[
         int, Parameter(help="Steps of the learning rate range test.", converter=parse_integer)
     ] = 200,
+    monitor: Monitor = "loss",
+    optimizer: Optimizer = None,
     seed: Seed = 0,
 ) -> None:
     """Say which batch, learning rate and warm-up suit more replicas, and how much faster it is."""
@@ -203,6 +205,8 @@ def plan(
         link=link,
         rule=lr_rule,
         steps=steps,
+        monitor=monitor,
+        optimizer=optimizer,
         seed=seed,
         announce=lambda line: print(line, flush=True),
     )
