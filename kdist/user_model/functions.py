@@ -122,27 +122,16 @@ def load_functions(name: str, data: str, *, needs_hp: bool = False) -> UserFunct
     module = _load(Path(path))
     data_module = module if data_path == path else _load(Path(data_path))
     build = getattr(module, function, None)
-    make_data = getattr(data_module, data_function, None)
     argument = "hp" if needs_hp else ""
     if not callable(build):
         raise UserError(
             f"{path} has no function {function}({argument}): write one that returns a model"
         )
-    if not callable(make_data):
-        raise UserError(
-            f"{data_path} has no function {data_function}(): write one that returns (x, y),"
-            " (x_val, y_val), or name it with --data"
-        )
+    make_data, takes_batch = _data_function(data_module, data_path, data_function)
     takes_hp = _takes(build, "hp") and (needs_hp or not _takes(build) or has_parameter(build, "hp"))
     if not takes_hp and (needs_hp or not _takes(build)):
         arguments = "one argument" if needs_hp else "no argument or one"
         raise UserError(f"{path}: {function} has to take {arguments}, as in def {function}(hp):")
-    takes_batch = has_parameter(make_data, "batch_size") and _takes(make_data, batch_size=1)
-    if not takes_batch and not _takes(make_data):
-        raise UserError(
-            f"{data_path}: {data_function} has to take no argument, as in def {data_function}():,"
-            " or only the batch, as in def data(batch_size):"
-        )
     return UserFunctions(
         files=tuple(dict.fromkeys([path, data_path])),
         build=build,
@@ -152,6 +141,50 @@ def load_functions(name: str, data: str, *, needs_hp: bool = False) -> UserFunct
         build_name=function,
         data_name=data_function,
     )
+
+
+def load_data_function(name: str, build: Callable[..., Any]) -> tuple[UserFunctions, ModuleType]:
+    """Load the function that makes the data of a model which no file of the user's makes.
+
+    Args:
+        name: `"FILE.py:FUNCTION"` of the data.
+        build: A function without arguments that makes the model.
+
+    Returns:
+        The functions, and the module of the file, in which classes of the model's may be.
+
+    Raises:
+        UserError: The file has no such function, or fails.
+    """
+    path, function = split_name(name, what="data")
+    module = _load(Path(path))
+    make_data, takes_batch = _data_function(module, path, function)
+    functions = UserFunctions(
+        files=(path,),
+        build=build,
+        make_data=make_data,
+        takes_hp=False,
+        takes_batch=takes_batch,
+        data_name=function,
+    )
+    return functions, module
+
+
+def _data_function(module: ModuleType, path: str, name: str) -> tuple[Callable[..., Any], bool]:
+    """The function that makes the data, and whether it takes the batch."""
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise UserError(
+            f"{path} has no function {name}(): write one that returns (x, y),"
+            " (x_val, y_val), or name it with --data"
+        )
+    takes_batch = has_parameter(function, "batch_size") and _takes(function, batch_size=1)
+    if not takes_batch and not _takes(function):
+        raise UserError(
+            f"{path}: {name} has to take no argument, as in def {name}():,"
+            " or only the batch, as in def data(batch_size):"
+        )
+    return function, takes_batch
 
 
 def _draws() -> tuple[Any, ...]:

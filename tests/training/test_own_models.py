@@ -392,6 +392,8 @@ def test_functions_need_no_name_of_their_own(run, path):
     assert parts.source == "called() of mine.py"
     (found,) = evaluate(result.run_dir, EvaluateOptions(replicas=1), announce=lambda _: None)
     assert found.loss == pytest.approx(result.history["val_loss"][-1], rel=1e-6)
+    options = EvaluateOptions(replicas=1, data=f"{path}:signs")  # in place of the run's
+    assert evaluate(result.run_dir, options, announce=lambda _: None) == [found]
     workload = kdist_model(replicas=1, model=f"{path}:partly", data="called", batch=8, steps=1)
     assert workload.facts == {"samples": 8}
 
