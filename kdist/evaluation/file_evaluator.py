@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from ..distribute.mirrored_strategy import MirroredStrategy
-from ..distribute.saved_models import load_model
+from ..distribute.saved_models import load_model, missing_part
 from ..errors import UserError
 from ..training.config import TrainConfig
 from ..user_model.code_errors import explain_errors_of
@@ -47,10 +47,17 @@ class FileEvaluator:
         self._model = self._opened(saved, module)
 
     def _opened(self, saved: SavedModel, module: ModuleType) -> keras.Model:
-        with explain_errors_of(*self._files):
-            model = load_model(
-                saved.path, strategy=self._strategy, custom_objects=_classes_in(module)
-            )
+        known = _classes_in(module)
+        try:
+            with explain_errors_of(*self._files):
+                model = load_model(saved.path, strategy=self._strategy, custom_objects=known)
+        except UserError as error:
+            name = missing_part(error.__cause__)
+            if name is None:
+                raise
+            raise UserError(
+                f"{saved.path} is made of {name}, which is not in {self._files[0]}: import it there"
+            ) from error
         if not model.compiled:
             raise UserError(
                 f"{saved.path} has a model that is not compiled, so it has no loss and no metrics:"
@@ -79,10 +86,10 @@ class FileEvaluator:
 
 
 def _classes_in(module: ModuleType) -> dict[str, Any]:
-    """The classes and functions of a file that a model may be made of."""
+    """The classes and functions in a file that a model may be made of, but for Keras's own."""
     return {
         name: value
         for name, value in vars(module).items()
         if (inspect.isclass(value) or inspect.isfunction(value))
-        and value.__module__ == module.__name__
+        and (value.__module__ or "").partition(".")[0] != "keras"
     }

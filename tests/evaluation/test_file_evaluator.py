@@ -86,6 +86,9 @@ def test_what_a_file_cannot_be_evaluated_on(saved, tmp_path):
     refused("received --views mirror, which is for images", data=f"{path}:data", views="mirror")
     refused("received --data .* and a data set", data=f"{path}:data", dataset="sample")
     refused("makes a model that is not trained: pass the run or", name=f"{path}:build")
+    other = tmp_path / "other.py"
+    other.write_text(MINE.replace("doubled", "twice"))
+    refused("is made of doubled, which is not in .*other.py: import it", data=f"{other}:data")
     plain = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     plain.save(tmp_path / "plain.keras")
     refused("a model that is not compiled", name=tmp_path / "plain.keras", data=f"{path}:data")
