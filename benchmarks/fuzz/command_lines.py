@@ -101,6 +101,7 @@ def evaluate(draw: st.DrawFn) -> Case:
     options = {
         "--dataset": ODD_TEXTS | st.just("sample"),
         "--data-dir": ODD_PATHS,
+        "--data": ODD_TEXTS | st.just("mine.py:data"),
         "--replicas": ODD_NUMBERS,
         "--val-batch-size": ODD_NUMBERS,
         "--averaged": None,

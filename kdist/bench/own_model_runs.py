@@ -31,7 +31,7 @@ def _workload(scope: Any, build: Any, *, model: str, data: str, batch: int, step
     functions = load_functions(model, data)
     keras.utils.set_random_seed(0)
     with scope:
-        made = checked_model(build(functions.make_model), function=functions.build.__name__)
+        made = checked_model(build(functions.make_model), function=functions.build_name)
     loaded = functions.load_data(batch)
     training = UserData(training=_first_steps(loaded.training, batch, steps))
     arguments, epoch = training.fit_arguments(batch=batch), Epoch()

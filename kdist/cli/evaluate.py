@@ -19,6 +19,13 @@ def evaluate(
     data_dir: Annotated[
         str | None, Parameter(help="Folder of the data set; by default the run's.")
     ] = None,
+    data: Annotated[
+        str | None,
+        Parameter(
+            help="Function that returns data of yours, FILE.py:FUNCTION, for a .keras file; by"
+            " default the run's."
+        ),
+    ] = None,
     replicas: Annotated[
         int | None,
         Parameter(
@@ -45,7 +52,7 @@ def evaluate(
         ),
     ] = None,
 ) -> None:
-    """Print the accuracy and the loss of a saved model, on exactly all test images."""
+    """Print the accuracy and the loss of a saved model, on exactly all test images or your data."""
     from ..evaluation.run import evaluate as run
 
     run(
@@ -53,6 +60,7 @@ def evaluate(
         EvaluateOptions(
             dataset=dataset,
             data_dir=data_dir,
+            data=data,
             replicas=replicas,
             val_batch_size=val_batch_size,
             averaged=averaged,

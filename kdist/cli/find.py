@@ -36,6 +36,11 @@ BatchSize = Annotated[
     int | None,
     Parameter(help="Samples per step and replica, by default 32.", converter=parse_integer),
 ]
+Monitor = Annotated[str, Parameter(help="Name under which training reports the loss.")]
+Optimizer = Annotated[
+    str | None,
+    Parameter(help="Attribute of the model that holds the optimizer, if there are several."),
+]
 Seed = Annotated[
     int,
     Parameter(help="Seed of the initial weights and all random draws.", converter=parse_integer),
@@ -96,11 +101,8 @@ def rate(
     least: Annotated[float, Parameter(help="First learning rate.")] = 1e-6,
     most: Annotated[float, Parameter(help="Last learning rate.")] = 10.0,
     steps: Annotated[int, Parameter(help="Steps between them.", converter=parse_integer)] = 200,
-    monitor: Annotated[str, Parameter(help="Name under which training reports the loss.")] = "loss",
-    optimizer: Annotated[
-        str | None,
-        Parameter(help="Attribute of the model that holds the optimizer, if there are several."),
-    ] = None,
+    monitor: Monitor = "loss",
+    optimizer: Optimizer = None,
     seed: Seed = 0,
     output: Annotated[
         str, Parameter(help="Folder for learning-rate.csv and learning-rate.png.")
@@ -184,6 +186,8 @@ def plan(
     steps: Annotated[
         int, Parameter(help="Steps of the learning rate range test.", converter=parse_integer)
     ] = 200,
+    monitor: Monitor = "loss",
+    optimizer: Optimizer = None,
     seed: Seed = 0,
 ) -> None:
     """Plan batch size, learning rate and warm-up for more replicas, and predict the speed-up."""
@@ -206,6 +210,8 @@ def plan(
         link=link,
         rule=lr_rule,
         steps=steps,
+        monitor=monitor,
+        optimizer=optimizer,
         seed=seed,
         announce=lambda line: print(line, flush=True),
     )

@@ -13,8 +13,7 @@ import tensorflow as tf
 from .. import _upstream, layers, optimizers
 from ..errors import UserError
 from ..optimizers import warm_up
-
-_LAMBDA = "<lambda>"
+from .part_names import LAMBDA, part_names, replaced_part
 
 
 def remake(model: keras.Model, strategy: tf.distribute.Strategy) -> keras.Model:
@@ -32,8 +31,13 @@ def remake(model: keras.Model, strategy: tf.distribute.Strategy) -> keras.Model:
     """
     if _upstream.strategy_of(model) is strategy and model.variables:
         return model
-    description, made = _described(model), None
     parts = _parts_of(model)
+    names, made = part_names(parts), None
+    with names.used():
+        description = _described(model)
+    replaced = replaced_part(parts)
+    if replaced is not None:
+        raise _not_described(model, replaced)
     _check_lambdas(model, description, parts)
     with strategy.scope(), _policy_of(model), warnings.catch_warnings():
         # Keras warns so where `compile` is the model's own, and takes the model for compiled.
@@ -41,18 +45,19 @@ def remake(model: keras.Model, strategy: tf.distribute.Strategy) -> keras.Model:
         try:
             made = keras.saving.deserialize_keras_object(
                 description,
-                custom_objects=kdist_classes() | {part.__name__: part for part in parts},
+                custom_objects=kdist_classes() | names.custom_objects,
                 safe_mode=False,
             )
         except UserWarning as error:
             raise _not_described(model, "it has a compile() of its own") from error
         except Exception as error:  # whatever a user's own from_config raises
-            raise _not_described(model, first_line(error)) from error
-        pairs = _pairs(model, model.variables, made.variables)
+            why = names.explanation(str(error)) or first_line(error)
+            raise _not_described(model, why) from error
+        pairs = _pairs(model, model, made)
         if model.compiled and model.optimizer is not None and model.optimizer.built:
             if not made.optimizer.built:  # one that scales the loss is not to be built twice
                 made.optimizer.build(made.trainable_variables)
-            pairs += _pairs(model, model.optimizer.variables, made.optimizer.variables)
+            pairs += _pairs(model, model.optimizer, made.optimizer)
         for own, other in pairs:
             other.assign(keras.ops.convert_to_numpy(own))
         layers_of = _upstream.flatten_layers
@@ -104,11 +109,18 @@ def _serialized(thing: Any) -> Any:
 
 
 def _pairs(model: keras.Model, own: Any, other: Any) -> list[tuple[Any, Any]]:
-    if [one.shape for one in own] != [one.shape for one in other]:
-        raise _not_described(
-            model, f"it has {len(own)} variables, and the model that they describe {len(other)}"
+    """The variables of the model or its optimizer, each with that of the one made anew."""
+    if [one.shape for one in own.variables] == [one.shape for one in other.variables]:
+        return list(zip(own.variables, other.variables, strict=True))
+    counts = len(own.variables), len(other.variables)
+    if own is model:
+        why = "it has {} variables, and the model that they describe {}"
+    else:
+        why = (
+            "its optimizer has {} variables, and the one that they describe {}: if you have"
+            " changed trainable, compile the model again"
         )
-    return list(zip(own, other, strict=True))
+    raise _not_described(model, why.format(*counts))
 
 
 def _not_described(model: keras.Model, why: str) -> UserError:
@@ -130,7 +142,7 @@ def _parts_of(model: keras.Model) -> list[Any]:
 def _check_lambdas(model: keras.Model, description: Any, parts: list[Any]) -> None:
     """Reject a lambda whose description lacks what it uses, such as an imported module."""
     for one in parts:
-        if one.__name__ != _LAMBDA or not inspect.getclosurevars(one).globals:
+        if one.__name__ != LAMBDA or not inspect.getclosurevars(one).globals:
             continue
         if _serialized(one) in _nodes(description):
             used = ", ".join(inspect.getclosurevars(one).globals)

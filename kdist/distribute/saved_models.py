@@ -1,6 +1,7 @@
 """`load_model`: opens a `.keras` file in a strategy's scope."""
 
 import os
+import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from ..errors import UserError
 from .exact_strategy import ExactStrategy
 from .made_outside import first_line, kdist_classes
 
+_MISSING = re.compile(r"Could not locate (?:function|class) '([^']+)'")
 _NOT_LOADED = "Skipping variable loading for optimizer"
 
 
@@ -70,7 +72,13 @@ def load_model(
                     place, custom_objects=known, compile=compile, safe_mode=safe_mode
                 )
         except Exception as error:  # whatever a damaged file or a user's own class raises
-            raise UserError(f"Keras cannot open {place}: {first_line(error)}") from error
+            name = missing_part(error)
+            if name is None:
+                raise UserError(f"Keras cannot open {place}: {first_line(error)}") from error
+            raise UserError(
+                f"Keras cannot open {place}: it does not know {name}, of which the model is made:"
+                f' pass custom_objects={{"{name}": {name}}}'
+            ) from error
         for one in warned:
             if _NOT_LOADED in str(one.message):
                 raise UserError(
@@ -83,3 +91,9 @@ def load_model(
 
     opened: keras.Model = chosen.build(load)
     return opened
+
+
+def missing_part(error: BaseException | None) -> str | None:
+    """Return the name of the class or function that Keras lacks to open a file, if that is why."""
+    found = _MISSING.search(str(error))
+    return None if found is None else found[1]

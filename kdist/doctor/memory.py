@@ -2,9 +2,11 @@
 
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..atomic_files import check_writable_folder, missing_folders
+from ..data.sources import keras_datasets
 from ..errors import UserError
 from ..performance.container_limits import available_memory, memory_limit, swap, total_memory
 from .finding import Finding
@@ -67,18 +69,21 @@ def judge_shared_memory(free: int) -> Finding:
     )
 
 
-def find_disk(name: str, folder: str | os.PathLike[str], *, option: str = "") -> Finding:
+def find_disk(
+    name: str, folder: str | os.PathLike[str], *, option: str = "", variable: str = "TMPDIR"
+) -> Finding:
     """Can a folder be written, and has its disk space left?
 
     Args:
         name: What the folder is for.
         folder: It; it may not exist yet.
         option: The option that names it.
+        variable: The variable that names it, without an option.
     """
     path = Path(folder)
-    another = f"pass another {option}" if option else "set TMPDIR to a folder on another disk"
+    another = f"pass another {option}" if option else f"set {variable} to a folder on another disk"
     try:
-        check_writable_folder(path, option=option or "TMPDIR")
+        check_writable_folder(path, option=option or variable)
     except UserError as error:
         return Finding(name, "broken", str(error).partition(";")[0], another)
     made = missing_folders(path)
@@ -104,9 +109,29 @@ def judge_disk(name: str, path: Path, *, free: int, files: int | None, remedy: s
     return Finding(name, "good", text)
 
 
-def temporary_folder() -> str:
-    """Return the folder of temporary files; the one that was asked for, if none can be written."""
+def find_temporary_folder(environment: Mapping[str, str]) -> Finding:
+    """Can temporary files be written, and in the folder that `TMPDIR` names?"""
+    name, asked = "temp folder", environment.get("TMPDIR", "")
     try:
-        return tempfile.gettempdir()
-    except FileNotFoundError:
-        return os.environ.get("TMPDIR", "/tmp")  # noqa: S108 - only to be named
+        used = tempfile.gettempdir()
+    except FileNotFoundError:  # none of those that Python tries
+        return find_disk(name, asked or "/tmp")  # noqa: S108 - only to be named
+    if asked and os.path.abspath(asked) != used:
+        text = f"TMPDIR={asked} cannot be written: Python takes {used} instead"
+        return Finding(name, "broken", text, "make that folder, or set TMPDIR to another")
+    return find_disk(name, used)
+
+
+def find_keras_folder(environment: Mapping[str, str]) -> Finding:
+    """Can Keras's folder be written, in which data sets are downloaded?"""
+    folder = keras_datasets().parent
+    found = find_disk("Keras's cache", folder, variable="KERAS_HOME")
+    home = os.path.expanduser("~")
+    if found.state != "good" or environment.get("KERAS_HOME") or os.access(home, os.W_OK):
+        return found
+    return Finding(
+        found.name,
+        "slow",
+        f"{folder}, as {home} cannot be written: data sets are downloaded again when it is emptied",
+        "set KERAS_HOME to a folder that can be written and stays",
+    )

@@ -9,6 +9,8 @@ from ..performance.onednn import VARIABLE
 from .finding import Finding
 from .machine import Machine
 
+_OFF = ("0", "false")  # as TensorFlow reads a switch, in any case
+
 
 def find_onednn(machine: Machine) -> Finding:
     """Has the CPU the instructions that TensorFlow needs, and are oneDNN's kernels on?"""
@@ -28,11 +30,10 @@ def find_onednn(machine: Machine) -> Finding:
             "oneDNN", "slow", "the CPU has no AVX2 or no FMA", "use a newer machine for CPU work"
         )
     best = next((n for n in ("amx_bf16", "avx512_bf16", "avx512f") if n in flags), "avx2")
-    chosen = machine.environment.get(VARIABLE)
-    if chosen == "0":
-        return Finding(
-            "oneDNN", "slow", f"turned off by {VARIABLE}=0", f"unset {VARIABLE}: kdist turns it on"
-        )
+    chosen = machine.environment.get(VARIABLE, "")
+    if chosen.lower() in _OFF:
+        text = f"turned off by {VARIABLE}={chosen}"
+        return Finding("oneDNN", "slow", text, f"unset {VARIABLE}: kdist turns it on")
     return Finding("oneDNN", "good", f"on, with instructions up to {best}")
 
 

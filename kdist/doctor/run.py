@@ -5,7 +5,13 @@ from collections.abc import Callable
 from ..errors import UserError
 from .finding import Finding, examine
 from .machine import Machine
-from .memory import find_disk, find_memory, find_shared_memory, temporary_folder
+from .memory import (
+    find_disk,
+    find_keras_folder,
+    find_memory,
+    find_shared_memory,
+    find_temporary_folder,
+)
 from .nvidia import find_driver, find_gpus, find_peer_access
 from .processor import find_cores, find_onednn
 from .software import find_packages, find_python
@@ -14,6 +20,7 @@ from .tensorflow_findings import (
     find_imports,
     find_libraries,
     find_tensorflow_gpus,
+    find_tf_config,
 )
 from .tensorflow_process import TensorFlowFacts, read_facts
 from .wandb_finding import find_wandb
@@ -48,7 +55,7 @@ def examine_machine(
     except OSError as error:  # no process can be started
         found = TensorFlowFacts(errors={"tensorflow": str(error)})
     refused = found.errors.get("all_reduce", "")
-    if replicas is not None and refused.startswith("UserError: "):
+    if replicas is not None and refused.startswith("UserError: received replicas="):
         raise UserError(refused.removeprefix("UserError: "))
     findings += examine("import tensorflow", lambda: find_imports(found))
     cuda = found.build("cuda_version") or ""
@@ -62,12 +69,14 @@ def examine_machine(
     )
     findings += examine("CUDA", lambda: find_libraries(found, driver))
     findings += examine("peer access", lambda: find_peer_access(here, gpus))
+    findings += examine("TF_CONFIG", lambda: find_tf_config(found, here.environment))
     findings += examine("all-reduce", lambda: find_all_reduce(found))
     findings += examine("oneDNN", lambda: find_onednn(here))
     findings += examine("cores", lambda: find_cores(here))
     findings += examine("memory", lambda: find_memory(here))
     findings += examine("shared memory", lambda: find_shared_memory(here))
     findings += examine("run folder", lambda: find_disk("run folder", run_dir, option="--run-dir"))
-    findings += examine("temp folder", lambda: find_disk("temp folder", temporary_folder()))
+    findings += examine("temp folder", lambda: find_temporary_folder(here.environment))
+    findings += examine("Keras's cache", lambda: find_keras_folder(here.environment))
     findings += examine("W&B", lambda: find_wandb(here))
     return findings

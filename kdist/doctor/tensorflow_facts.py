@@ -131,8 +131,10 @@ def _all_reduce(replicas: int) -> dict[str, Any]:
     """Time the sum of one buffer over the devices of a strategy; 0 replicas choose them."""
     import tensorflow as tf
 
+    from ..distribute.cluster import check_tf_config
     from ..distribute.mirrored_strategy import MirroredStrategy
 
+    check_tf_config(os.environ.get("TF_CONFIG", ""))
     gpus = len(tf.config.list_physical_devices("GPU"))
     if replicas == 0:
         replicas = gpus or 2

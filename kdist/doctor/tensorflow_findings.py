@@ -18,6 +18,7 @@ _HIDES = "CUDA_VISIBLE_DEVICES"
 # another cause.
 _SLOW_BYTES_PER_SECOND = 3e9
 _LAST_LINES = 3
+_USER_ERROR = "UserError: "
 _OTHER_BACKENDS = ("jax", "torch", "openvino")
 _USE_TENSORFLOW = "set KERAS_BACKEND=tensorflow, or change it in ~/.keras/keras.json"
 
@@ -202,16 +203,37 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
+def find_tf_config(found: TensorFlowFacts, environment: Mapping[str, str]) -> list[Finding]:
+    """Does `TF_CONFIG` name a cluster with this process in it, if it is set?"""
+    name = "TF_CONFIG"
+    if not environment.get(name, "").strip():
+        return []
+    if why := _wrong_cluster(found):
+        return [Finding(name, "broken", why, f"change {name}, or unset it")]
+    if "all_reduce" not in found.facts:
+        return [Finding(name, "absent", "not read: see the other lines")]
+    return [Finding(name, "good", "set, and this process is in its cluster")]
+
+
+def _wrong_cluster(found: TensorFlowFacts) -> str:
+    """What is wrong with `TF_CONFIG`; empty if that is not known."""
+    why = found.errors.get("all_reduce", "").removeprefix(_USER_ERROR)
+    return why if why.startswith("TF_CONFIG ") else ""
+
+
 def find_all_reduce(found: TensorFlowFacts) -> Finding:
     """Is the sum over all devices right, and how long does it take?"""
     name = "all-reduce"
     backend = found.facts.get("keras", {}).get("backend", "tensorflow")
     if "keras" in found.errors or backend != "tensorflow":
         return Finding(name, "absent", "not timed: see the line of Keras")
+    if _wrong_cluster(found):
+        return Finding(name, "absent", "not timed: see the line of TF_CONFIG")
     if why := found.errors.get("all_reduce"):
-        return Finding(
-            name, "broken", why, "see the lines of NCCL and peer access; NCCL_DEBUG=INFO"
-        )
+        if why.startswith(_USER_ERROR):  # which says what to do
+            return Finding(name, "broken", why.removeprefix(_USER_ERROR))
+        remedy = "see the lines of NCCL and peer access; NCCL_DEBUG=INFO"
+        return Finding(name, "broken", why, remedy)
     facts = found.facts.get("all_reduce")
     if facts is None:
         return Finding(name, "absent", _UNKNOWN if "tensorflow" in found.errors else "not reached")

@@ -20,8 +20,10 @@ def find_wandb(machine: Machine) -> Finding:
         return Finding(_NAME, "slow", "no answer: the network or its name server hangs", _OFFLINE)
     lines = ended.text.splitlines() if ended is not None else []
     if ended is None or ended.code != 0 or not lines:
-        why = lines[-1].partition("Error: ")[2] or lines[-1] if lines else "no output"
-        return Finding(_NAME, "broken", why, _REINSTALL)
+        last = lines[-1] if lines else "no output"
+        # A wrong WANDB_MODE's text says itself what to do.
+        remedy = "" if "UserError: " in last else _REINSTALL
+        return Finding(_NAME, "broken", last.partition("Error: ")[2] or last, remedy)
     # After the answer there may be what W&B says as it ends.
     answer = next((line for line in reversed(lines) if line.startswith("{")), "")
     if not answer:

@@ -19,6 +19,8 @@ class EvaluateOptions:
     Attributes:
         dataset: Data set; by default that of the run.
         data_dir: Its folder, if it has one; by default that of the run.
+        data: Function that returns your validation data, `"FILE.py:FUNCTION"`; for a run of your own
+            model, also the name of a function in its file. By default that of the run.
         replicas: Number of replicas; by default every GPU, or the CPU if there is none.
         val_batch_size: Images per step and replica; by default the run's.
         averaged: Whether to use the averages of the weights.
@@ -31,6 +33,7 @@ class EvaluateOptions:
 
     dataset: DatasetName | None = None
     data_dir: str | None = None
+    data: str | None = None
     replicas: int | None = None
     val_batch_size: int | None = None
     averaged: bool = False
@@ -44,6 +47,11 @@ class EvaluateOptions:
         if self.watch is not None:
             hint = "pass the seconds between two looks for new checkpoints, such as 300"
             positive_number("watch", self.watch, hint=hint)
+        if self.data is not None and (self.dataset, self.data_dir) != (None, None):
+            raise UserError(
+                f"received --data {self.data}, which is a function of yours, and a data set of"
+                " kdist: remove --dataset and --data-dir, or --data"
+            )
         self.config({})  # refuses a wrong value before anything is read
 
     def config(self, settings: Mapping[str, Any]) -> TrainConfig:
@@ -60,6 +68,8 @@ class EvaluateOptions:
             for name, value in vars(self).items()
             if name in ("dataset", "data_dir", "val_batch_size") and value is not None
         }
+        if self.data is not None and settings.get("model") is not None:
+            changes["data"] = self.data
         own = {**settings, "run_dir": None, "replicas": self.replicas}
         if self.dataset is not None and self.dataset != settings.get("dataset"):
             own |= {"data_dir": None, "subset": None}  # which are those of another data set

@@ -1,6 +1,7 @@
 """`OwnEvaluator`: evaluates the saved models of a run whose model and data are the user's."""
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ..training.own_model import own_data, own_model
 from ..training.precision import precision_scope
 from ..user_model.code_errors import explain_errors_of
 from ..user_model.data import UserData
-from ..user_model.functions import load_functions
+from ..user_model.functions import UserFunctions, load_functions
 from .evaluation import Evaluation
 from .options import Views
 from .saved_model import SavedModel
@@ -51,13 +52,8 @@ class OwnEvaluator:
         replicas = self._strategy.num_replicas_in_sync
         with precision_scope(config.precision, self._strategy.devices):
             plan, data = own_data(config, functions, replicas=replicas)
-            if data.validation is None:
-                raise UserError(
-                    f"{functions.make_data.__name__}() of {functions.files[-1]} returns no"
-                    " validation data to evaluate on: return training and validation data"
-                )
+            validation = validation_of(data, functions)
             self._model = own_model(config, functions, data, self._strategy, plan)
-        validation = UserData(training=data.validation)
         self._images = validation.samples()
         self._arguments: dict[str, Any] = validation.fit_arguments(batch=plan.validation_batch)
         self._arguments.pop("shuffle", None)
@@ -81,17 +77,50 @@ class OwnEvaluator:
             else:
                 _load_weights(self._model, saved.path)
             results = self._model.evaluate(**self._arguments, verbose=0, return_dict=True)
-        measured = {name: float(value) for name, value in results.items()}
-        return Evaluation(
-            epoch=saved.epoch,
-            step=saved.step,
-            images=self._images,
-            accuracy=measured.pop("accuracy", None),
-            loss=measured.pop("loss", None),
-            weights="averaged" if self._averaged else "trained",
-            file=saved.path.name,
-            metrics=measured,
+        weights = "averaged" if self._averaged else "trained"
+        return evaluation_of(results, saved, images=self._images, weights=weights)
+
+
+def validation_of(data: UserData, functions: UserFunctions) -> UserData:
+    """Return the validation data alone.
+
+    Args:
+        data: Of the user's.
+        functions: That have made them.
+
+    Raises:
+        UserError: There are none.
+    """
+    if data.validation is None:
+        raise UserError(
+            f"{functions.data_name}() of {functions.files[-1]} returns no"
+            " validation data to evaluate on: return training and validation data"
         )
+    return UserData(training=data.validation)
+
+
+def evaluation_of(
+    results: Mapping[str, Any], saved: SavedModel, *, images: int | None, weights: str
+) -> Evaluation:
+    """Return what `model.evaluate` has returned, as a line of the table.
+
+    Args:
+        results: By name.
+        saved: The model.
+        images: Samples that were evaluated; `None` if unknown.
+        weights: Which they are, as in `Evaluation`.
+    """
+    measured = {name: float(value) for name, value in results.items()}
+    return Evaluation(
+        epoch=saved.epoch,
+        step=saved.step,
+        images=images,
+        accuracy=measured.pop("accuracy", None),
+        loss=measured.pop("loss", None),
+        weights=weights,
+        file=saved.path.name,
+        metrics=measured,
+    )
 
 
 def _load_weights(model: keras.Model, path: Path) -> None:

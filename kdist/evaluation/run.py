@@ -3,18 +3,22 @@
 import functools
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..checkpoints.generation import DamagedGenerationError
 from ..errors import UserError
 from ..training.config import TrainConfig
+from ..user_model.names import split_name
 from .evaluation import Evaluation
 from .options import EvaluateOptions
 from .saved_model import RunModels, SavedModel, find_models, settings_of
 
 if TYPE_CHECKING:
     from .evaluator import Evaluator
+    from .file_evaluator import FileEvaluator
     from .own_evaluator import OwnEvaluator
+
+    _Evaluator: TypeAlias = Evaluator | OwnEvaluator | FileEvaluator
 
 # TensorFlow is imported inside the functions: what the caller has to fix is reported before.
 
@@ -34,7 +38,9 @@ def evaluate(
     `options.watch`, it evaluates each checkpoint as it appears, and returns when the run has ended.
 
     A run of your own model is evaluated on its validation data, with the loss and the metrics that
-    the model is compiled with; its functions are loaded from where the run found them.
+    the model is compiled with; its functions are loaded from where the run found them. Your own
+    `.keras` file is evaluated in the same way on `options.data`, whose file may have the model's
+    classes.
 
     Args:
         path: The folder of a run of `kdist train`, or a `.keras` file. The data set and settings
@@ -59,6 +65,8 @@ def evaluate(
     found = find_models(path, options)
     settings = found.settings if isinstance(found, RunModels) else settings_of(found.path)
     config = options.config(settings)
+    if options.data is not None and config.model is None:
+        _check_own_data(found, options)
     if isinstance(found, RunModels):
         if options.averaged and config.model is None and config.ema_momentum is None:
             raise UserError(
@@ -70,7 +78,7 @@ def evaluate(
                 f"{found.folder} has neither a checkpoint nor a model: train with"
                 " --checkpoint-every, or pass --watch to wait for one"
             )
-    evaluator = _make_evaluator(config, options, announce)
+    evaluator = _make_evaluator(found, config, options, announce)
     table = _Table(evaluator, announce)
     if isinstance(found, SavedModel):
         table.add(found)
@@ -81,13 +89,34 @@ def evaluate(
     return table.lines
 
 
+def _check_own_data(found: RunModels | SavedModel, options: EvaluateOptions) -> None:
+    """Reject a function of data for what does not take it."""
+    if isinstance(found, RunModels):
+        raise UserError(
+            f"received --data {options.data}, but {found.folder} is a run of images: pass"
+            " --dataset, or its model.keras with --data"
+        )
+    if options.views != "none":
+        raise UserError(
+            f"received --views {options.views}, which is for images, and --data: remove one of them"
+        )
+    split_name(options.data or "", what="the data of a file")
+
+
 def _make_evaluator(
-    config: TrainConfig, options: EvaluateOptions, announce: Callable[[str], None]
-) -> "Evaluator | OwnEvaluator":
+    found: RunModels | SavedModel,
+    config: TrainConfig,
+    options: EvaluateOptions,
+    announce: Callable[[str], None],
+) -> "_Evaluator":
     if config.model is not None:
         from .own_evaluator import OwnEvaluator
 
         return OwnEvaluator(config, views=options.views, averaged=options.averaged)
+    if options.data is not None and isinstance(found, SavedModel):
+        from .file_evaluator import FileEvaluator
+
+        return FileEvaluator(options.data, config, found)
     from .evaluator import Evaluator
 
     return Evaluator(config, views=options.views, averaged=options.averaged, announce=announce)
@@ -96,9 +125,7 @@ def _make_evaluator(
 class _Table:
     """Evaluates models, and announces a line for each."""
 
-    def __init__(
-        self, evaluator: "Evaluator | OwnEvaluator", announce: Callable[[str], None]
-    ) -> None:
+    def __init__(self, evaluator: "_Evaluator", announce: Callable[[str], None]) -> None:
         self.lines: list[Evaluation] = []
         self._evaluator = evaluator
         self._announce = announce

@@ -106,6 +106,11 @@ def find_models(path: str, options: EvaluateOptions) -> RunModels | SavedModel:
     if os.path.isdir(place):  # unlike `Path`, also of a path that no file can have
         return RunModels(place)
     if place.suffix != ".keras" or not os.path.isfile(place):
+        if place.name.endswith(".py") or ".py:" in place.name:
+            raise UserError(
+                f"{place} makes a model that is not trained: pass the run or the .keras file that"
+                " has it, and the data as --data my_model.py:data"
+            )
         problem = "is neither the folder of a run nor a .keras file"
         if not os.path.exists(place):
             problem = "does not exist"

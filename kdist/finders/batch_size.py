@@ -149,7 +149,7 @@ def find_batch_size(
 
     largest = search_largest(works, start=first, most=last)
     if largest is None:
-        raise _not_one(tries[-1].result)
+        raise _not_one(tries[-1].result, replicas)
     failed = [one for one in tries if not one.result.works]
     limit = min(failed, key=lambda one: one.batch_size).result.why if failed else "most"
     safe = largest if limit != "memory" else max(int(largest * (1 - spare)), 1)
@@ -162,17 +162,18 @@ def free_memory() -> int | None:
     return None if free is None else max(free - _RUNTIME_BYTES, 0)
 
 
-def _not_one(result: TrialResult) -> TrainingError:
+def _not_one(result: TrialResult, replicas: int | None) -> TrainingError:
     """The error if not even one sample works."""
+    several = max(result.replicas, replicas or 1) > 1  # one that crashed says nothing of them
+    fewer = ", or use fewer replicas" if several else ""
     if result.why == "data":
         return TrainingError(
-            "the training data have fewer samples than one per replica: return more, or use fewer"
-            " replicas"
+            f"the training data have fewer samples than one per replica: return more{fewer}"
         )
     how = f" (the last try ended with {result.how})" if result.how else ""
     return TrainingError(
         f"one sample per replica is too much for the memory{how}: make the model or its inputs"
-        " smaller, or use fewer replicas"
+        f" smaller{fewer}"
     )
 
 

@@ -44,6 +44,8 @@ def as_functions(build: Function, data: Any) -> UserFunctions:
         make_data=data,
         takes_hp=has_parameter(build, "hp"),
         takes_batch=has_parameter(data, "batch_size"),
+        build_name=_name(build),
+        data_name=_name(data),
     )
 
 
@@ -74,6 +76,10 @@ def _file(function: Callable[..., Any]) -> str:
         return inspect.getsourcefile(function) or "<unknown>"
     except TypeError:  # an object that can be called, or one written in C
         return "<unknown>"
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def _shown(value: Any) -> str:

@@ -127,7 +127,7 @@ def range_test(
         keras.utils.set_random_seed(seed)
     model = build_model(functions, strategy)
     with strategy.scope():
-        given = set_given_rate(_optimizer_of(model, optimizer), rates[0])
+        given = set_given_rate(optimizer_of(model, optimizer), rates[0])
     test = RangeTest(average, rates=rates, given=given, monitor=monitor)
     fit_steps(model, loaded, global_batch=global_batch, steps=len(rates), callbacks=[test])
     if not math.isfinite(test.losses[0]):
@@ -143,8 +143,12 @@ def range_test(
     )
 
 
-def _optimizer_of(model: keras.Model, name: str | None) -> keras.optimizers.Optimizer:
-    """The optimizer whose rate rises: the only one, or that of an attribute."""
+def optimizer_of(model: keras.Model, name: str | None) -> keras.optimizers.Optimizer:
+    """Return the optimizer whose rate is varied: the only one, or that of an attribute.
+
+    Raises:
+        UserError: There are several, or none of this name.
+    """
     found = _upstream.optimizers_of(model)
     # A compile() of the model's own leaves Keras's default beside them, which nothing uses.
     names = [key for key, value in vars(model).items() if any(value is one for one in found)]

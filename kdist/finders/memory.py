@@ -36,6 +36,8 @@ class MemoryEstimate:
             backward pass reads, and intermediate results. At the peak some gradients may not exist
             yet, so that activations can use their place.
         unknown: Operations of the step that are not counted, such as loops.
+        any_length: Whether the data say no length of a sample, such as of a sentence. Most of the
+            activations are then unknown.
     """
 
     batch_size: int
@@ -44,6 +46,7 @@ class MemoryEstimate:
     gradients: int
     activations: int
     unknown: int = 0
+    any_length: bool = False
 
     @property
     def total(self) -> int:
@@ -129,6 +132,7 @@ def estimate_model(functions: UserFunctions, specs: tuple[Any, ...], batch: int)
         gradients=gradients,
         activations=max(peak.peak - gradients, 0),
         unknown=peak.unknown,
+        any_length=any(None in spec.shape[1:] for spec in keras.tree.flatten(specs) if spec),
     )
 
 

@@ -16,7 +16,7 @@ from ..user_model.functions import UserFunctions
 from .advice import Advice, Measurements, advise, reasons
 from .batch_size import BatchSizeTry, find_batch_size, free_memory
 from .functions import Function, as_functions, function_name
-from .learning_rate import range_test, set_given_rate
+from .learning_rate import optimizer_of, range_test, set_given_rate
 from .rate_curve import LossAverage, RateCurve, check_range, rates_of
 from .short_fit import batched_anew, build_model, fit_steps
 from .trial import Trial
@@ -62,6 +62,8 @@ def plan_replicas(
     link: str = "pcie",
     rule: str = "auto",
     steps: int = 200,
+    monitor: str = "loss",
+    optimizer: str | None = None,
     seed: int | None = 0,
     announce: Callable[[str], object] = lambda _: None,
 ) -> Plan:
@@ -80,6 +82,8 @@ def plan_replicas(
         link: Link between replicas: `"pcie"`, `"nvlink"` or `"ethernet"`.
         rule: Rule that scales the learning rate, as in `kdist.scale_learning_rate`.
         steps: Steps of the range test.
+        monitor: The loss of the range test, as for `kdist.find_learning_rate`.
+        optimizer: The attribute of the model that holds the optimizer whose rate is found.
         seed: Seed of the initial weights and all draws; `None` sets no seed.
         announce: Called with lines about the progress.
 
@@ -114,10 +118,12 @@ def plan_replicas(
         LossAverage(smoothing=0.95, divergence=4.0),
         batch_size=rate_batch,
         replicas=1,
+        monitor=monitor,
+        optimizer=optimizer,
         seed=seed,
     )
     announce(f"gradient noise scale over {_NOISE_STEPS} steps")
-    measured = _measure(functions, curve.suggestion, rate_batch, seconds)
+    measured = _measure(functions, curve.suggestion, rate_batch, seconds, optimizer)
     advice = advise(measured, replicas=count, link=chosen, rule=rule)
     return Plan(advice=advice, measurements=measured, curve=curve, link=chosen)
 
@@ -169,12 +175,17 @@ def _filled(seconds: dict[int, float], samples: int | None, *, replicas: int) ->
 
 
 def _measure(
-    functions: UserFunctions, rate: float, batch: int, seconds: dict[int, float]
+    functions: UserFunctions,
+    rate: float,
+    batch: int,
+    seconds: dict[int, float],
+    optimizer: str | None,
 ) -> Measurements:
     strategy = MirroredStrategy(replicas=1)
     model = build_model(functions, strategy)
+    chosen = optimizer_of(model, optimizer)
     with strategy.scope():
-        set_given_rate(model.optimizer, rate)
+        set_given_rate(chosen, rate)
     loaded = functions.load_data(batch)
     noise = GradientNoiseScale(every=1, verbose=0)
     try:
@@ -182,8 +193,9 @@ def _measure(
         scale = noise.noise_scale
     except UserError:  # a train_step of the user's own
         scale = math.nan
+        fit_steps(model, loaded, global_batch=batch, steps=1)  # which may make its weights
     weights = model.trainable_variables
-    inner = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    inner = getattr(chosen, "inner_optimizer", chosen)
     return Measurements(
         seconds=seconds,
         noise_scale=scale,

@@ -70,7 +70,12 @@ def memory_lines(estimate: MemoryEstimate) -> list[str]:
     }
     width = max(map(len, parts))
     lines = [f"{name:{width}}  {size / _MIB:10,.1f} MiB" for name, size in parts.items()]
-    if estimate.unknown:
+    if estimate.any_length:
+        lines.append(
+            "the activations are more than that: the data do not say how long a sample is; pad to a"
+            " fixed length, or pass --measure"
+        )
+    elif estimate.unknown:
         lines.append(
             f"not counted: {estimate.unknown} operations, such as loops, whose memory is only known"
             " when they run"

@@ -54,7 +54,7 @@ def own_parts(
         plan=dataclasses.replace(plan, learning_rate=compiled_rate(model)),
         model=model,
         fit=arguments,
-        source=f"{functions.make_data.__name__}() of {Path(functions.files[-1]).name}",
+        source=f"{functions.data_name}() of {Path(functions.files[-1]).name}",
         training_images=_training_samples(model, data),
         validation_images=UserData(training=data.validation).samples(),
         arrays=_arrays(data),
@@ -97,7 +97,7 @@ def own_data(
         functions.check_batch(data, given, option=name.replace("_", "-"))
     if (config.monitor or "").startswith("val_") and data.validation is None:
         raise UserError(
-            f"monitor={config.monitor} is of a validation, but {functions.make_data.__name__}()"
+            f"monitor={config.monitor} is of a validation, but {functions.data_name}()"
             " returns no validation data: return some, or monitor a metric of the training"
         )
     if not data.has_arrays and not functions.takes_batch and saved is None:
@@ -127,7 +127,7 @@ def own_model(
     Raises:
         UserError: It is not a compiled model, or does not take the data.
     """
-    name = f"{functions.build.__name__}({'hp' if functions.takes_hp else ''})"
+    name = f"{functions.build_name}({'hp' if functions.takes_hp else ''})"
 
     def make() -> keras.Model:
         model = checked_model(functions.make_model(), function=name)

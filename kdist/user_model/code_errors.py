@@ -15,6 +15,12 @@ _PLACES = re.compile(
     r"\s|$|Exception encountered when calling|Could not automatically infer|Graph execution error"
     r"|Detected at node|<stack traces|File \""
 )
+# What `tf.config` says of threads, memory growth and devices once TensorFlow has started.
+_TOO_LATE = "cannot be modified after"
+_VARIABLES = (
+    "TF_NUM_INTEROP_THREADS, TF_NUM_INTRAOP_THREADS, TF_FORCE_GPU_ALLOW_GROWTH or"
+    " CUDA_VISIBLE_DEVICES"
+)
 _LINES = re.compile(r'File "([^"]+)", line (\d+)')
 
 
@@ -31,6 +37,9 @@ def reason_of(error: BaseException, *, plain: tuple[type[BaseException], ...] = 
     first = next((line for line in lines if not _PLACES.match(line)), "").strip()
     if isinstance(error, (UserError, *plain)):
         return first
+    if isinstance(error, RuntimeError) and _TOO_LATE in first:
+        late = f"{first.rstrip('.')}, and kdist has started TensorFlow by then"
+        return f"{late}: remove the line, and set {_VARIABLES} instead"
     return f"{type(error).__name__}: {first}"[:300]
 
 

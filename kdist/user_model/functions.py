@@ -30,6 +30,8 @@ class UserFunctions:
         takes_hp: Whether `build` takes KerasTuner's hyperparameters.
         takes_batch: Whether `make_data` takes `batch_size`; otherwise kdist makes the batches of
             arrays, and other data have their own.
+        build_name: The name of `build`, which need not have one of its own, as a `partial`.
+        data_name: The name of `make_data`.
     """
 
     files: tuple[str, ...]
@@ -37,6 +39,8 @@ class UserFunctions:
     make_data: Callable[..., Any]
     takes_hp: bool
     takes_batch: bool
+    build_name: str = "build"
+    data_name: str = "data"
 
     def make_model(self, hp: Any = None) -> Any:
         """Return what `build` returns.
@@ -93,7 +97,7 @@ class UserFunctions:
         """
         if given is None or data.has_arrays or self.takes_batch:
             return
-        name = getattr(self.make_data, "__name__", "data")
+        name = self.data_name
         raise UserError(
             f"received --{option} {given}, but {self.files[-1]}: {name}() returns batches of its"
             " own, which are the global batches on any number of replicas: remove the option, or"
@@ -118,34 +122,69 @@ def load_functions(name: str, data: str, *, needs_hp: bool = False) -> UserFunct
     module = _load(Path(path))
     data_module = module if data_path == path else _load(Path(data_path))
     build = getattr(module, function, None)
-    make_data = getattr(data_module, data_function, None)
     argument = "hp" if needs_hp else ""
     if not callable(build):
         raise UserError(
             f"{path} has no function {function}({argument}): write one that returns a model"
         )
-    if not callable(make_data):
-        raise UserError(
-            f"{data_path} has no function {data_function}(): write one that returns (x, y),"
-            " (x_val, y_val), or name it with --data"
-        )
+    make_data, takes_batch = _data_function(data_module, data_path, data_function)
     takes_hp = _takes(build, "hp") and (needs_hp or not _takes(build) or has_parameter(build, "hp"))
     if not takes_hp and (needs_hp or not _takes(build)):
         arguments = "one argument" if needs_hp else "no argument or one"
         raise UserError(f"{path}: {function} has to take {arguments}, as in def {function}(hp):")
-    takes_batch = has_parameter(make_data, "batch_size") and _takes(make_data, batch_size=1)
-    if not takes_batch and not _takes(make_data):
-        raise UserError(
-            f"{data_path}: {data_function} has to take no argument, as in def {data_function}():,"
-            " or only the batch, as in def data(batch_size):"
-        )
     return UserFunctions(
         files=tuple(dict.fromkeys([path, data_path])),
         build=build,
         make_data=make_data,
         takes_hp=takes_hp,
         takes_batch=takes_batch,
+        build_name=function,
+        data_name=data_function,
     )
+
+
+def load_data_function(name: str, build: Callable[..., Any]) -> tuple[UserFunctions, ModuleType]:
+    """Load the function that makes the data of a model which no file of the user's makes.
+
+    Args:
+        name: `"FILE.py:FUNCTION"` of the data.
+        build: A function without arguments that makes the model.
+
+    Returns:
+        The functions, and the module of the file, in which classes of the model's may be.
+
+    Raises:
+        UserError: The file has no such function, or fails.
+    """
+    path, function = split_name(name, what="data")
+    module = _load(Path(path))
+    make_data, takes_batch = _data_function(module, path, function)
+    functions = UserFunctions(
+        files=(path,),
+        build=build,
+        make_data=make_data,
+        takes_hp=False,
+        takes_batch=takes_batch,
+        data_name=function,
+    )
+    return functions, module
+
+
+def _data_function(module: ModuleType, path: str, name: str) -> tuple[Callable[..., Any], bool]:
+    """The function that makes the data, and whether it takes the batch."""
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise UserError(
+            f"{path} has no function {name}(): write one that returns (x, y),"
+            " (x_val, y_val), or name it with --data"
+        )
+    takes_batch = has_parameter(function, "batch_size") and _takes(function, batch_size=1)
+    if not takes_batch and not _takes(function):
+        raise UserError(
+            f"{path}: {name} has to take no argument, as in def {name}():,"
+            " or only the batch, as in def data(batch_size):"
+        )
+    return function, takes_batch
 
 
 def _draws() -> tuple[Any, ...]:
@@ -203,9 +242,20 @@ def _load(path: Path) -> ModuleType:
         # For modules beside it; last where one of them would hide another package from all code.
         sys.path.insert(0 if name == path.stem else len(sys.path), folder)
     sys.modules[name] = module
-    with explain_errors_of(str(path)):
+    with explain_errors_of(str(path)), _arguments(str(path)):
         spec.loader.exec_module(module)
     return module
+
+
+@contextlib.contextmanager
+def _arguments(*arguments: str) -> Iterator[None]:
+    """Hide the command's own arguments, which an argparse at the top of a file would refuse."""
+    before = sys.argv
+    sys.argv = list(arguments)
+    try:
+        yield
+    finally:
+        sys.argv = before
 
 
 def _module_name(path: Path) -> str:

@@ -63,6 +63,16 @@ def test_a_number_of_replicas_that_cannot_be(tmp_path):
         examine_machine(replicas=99, machine=fake_machine(tmp_path), facts_of=lambda _: refused)
 
 
+def test_another_error_does_not_end_the_screen(tmp_path):
+    wrong = TensorFlowFacts(errors={"all_reduce": "UserError: TF_CONFIG is not JSON (odd): write"})
+    machine = fake_machine(tmp_path, environment={"TF_CONFIG": "{"})
+    found = examine_machine(
+        replicas=2, run_dir=str(tmp_path / "runs"), machine=machine, facts_of=lambda _: wrong
+    )
+    states = {one.name: one.state for one in found}
+    assert (states["TF_CONFIG"], states["all-reduce"]) == ("broken", "absent")
+
+
 def test_no_process_can_be_started(tmp_path):
     def fail(_):
         raise BlockingIOError(11, "Resource temporarily unavailable")

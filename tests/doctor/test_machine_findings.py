@@ -9,7 +9,15 @@ import pytest
 from fake_machine import fake_machine
 from kdist.doctor.finding import Finding, examine
 from kdist.doctor.machine import run_command
-from kdist.doctor.memory import find_disk, find_memory, judge_disk, judge_shared_memory, size
+from kdist.doctor.memory import (
+    find_disk,
+    find_keras_folder,
+    find_memory,
+    find_temporary_folder,
+    judge_disk,
+    judge_shared_memory,
+    size,
+)
 from kdist.doctor.processor import find_cores, find_onednn
 from kdist.doctor.software import find_packages, find_python
 from kdist.doctor.wandb_finding import find_wandb, judge_wandb
@@ -86,9 +94,13 @@ def test_instructions(flags, tmp_path):
 
 def test_onednn_turned_off_and_arm(tmp_path):
     files = {"proc/cpuinfo": "flags : avx avx2 fma\n"}
-    off = {"TF_ENABLE_ONEDNN_OPTS": "0"}
-    found = find_onednn(fake_machine(tmp_path / "a", files=files, environment=off))
-    assert (found.state, "unset TF_ENABLE_ONEDNN_OPTS" in found.remedy) == ("slow", True)
+    for value in ("0", "false", "False"):
+        off = {"TF_ENABLE_ONEDNN_OPTS": value}
+        found = find_onednn(fake_machine(tmp_path / "a", files=files, environment=off))
+        assert (found.state, "unset TF_ENABLE_ONEDNN_OPTS" in found.remedy) == ("slow", True)
+        assert found.text.endswith(f"={value}")
+    on = {"TF_ENABLE_ONEDNN_OPTS": "true"}
+    assert find_onednn(fake_machine(tmp_path / "a", files=files, environment=on)).state == "good"
     arm = {"proc/cpuinfo": "Features : fp asimd\n"}
     assert find_onednn(fake_machine(tmp_path / "b", files=arm)).state == "absent"
 
@@ -167,6 +179,29 @@ def test_a_folder_that_does_not_exist_yet_is_not_made(tmp_path):
     assert (found.state, found.remedy) == ("broken", "pass another --run-dir")
 
 
+def test_a_temporary_folder_that_is_not_there(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # what Python has found
+    assert find_temporary_folder({}).state != "broken"
+    assert find_temporary_folder({"TMPDIR": f"{tmp_path}/"}).state != "broken"
+    found = find_temporary_folder({"TMPDIR": "/nonexistent"})
+    assert found.state == "broken"
+    assert found.text == f"TMPDIR=/nonexistent cannot be written: Python takes {tmp_path} instead"
+
+
+def test_a_home_that_cannot_be_written(monkeypatch, tmp_path):
+    monkeypatch.delenv("KERAS_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert str(tmp_path / ".keras") in find_keras_folder({}).text
+    monkeypatch.setattr("os.access", lambda *_: False)
+    found = find_keras_folder({})
+    assert found.state == "slow"
+    assert found.text.startswith(f"/tmp/.keras, as {tmp_path} cannot be written")
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "file" / "keras"))
+    (tmp_path / "file").write_text("")
+    found = find_keras_folder({"KERAS_HOME": str(tmp_path / "file" / "keras")})
+    assert (found.state, found.remedy[:14]) == ("broken", "set KERAS_HOME")
+
+
 ANSWERS = {
     "offline by choice": ({"asked": "offline", "mode": "offline"}, "absent", "WANDB_MODE=offline"),
     "no account": ({"asked": "", "mode": "offline"}, "absent", "no account"),
@@ -191,6 +226,9 @@ def test_wandb_that_hangs_or_fails(tmp_path):
     error = "kdist.errors.UserError: WANDB_MODE has to be one of online\n"
     found = find_wandb(fake_machine(tmp_path, commands={"": (1, f"Traceback\n{error}")}))
     assert (found.state, found.text) == ("broken", "WANDB_MODE has to be one of online")
+    assert found.remedy == ""  # the text has it
+    found = find_wandb(fake_machine(tmp_path, commands={"": (1, "ImportError: no wandb\n")}))
+    assert (found.text, "--force-reinstall" in found.remedy) == ("no wandb", True)
     found = find_wandb(fake_machine(tmp_path, commands={"": (0, "no answer\n")}))
     assert (found.state, found.text) == ("broken", "no answer")
 

@@ -15,6 +15,7 @@ from kdist.doctor.tensorflow_findings import (
     find_imports,
     find_libraries,
     find_tensorflow_gpus,
+    find_tf_config,
 )
 from kdist.doctor.tensorflow_process import TensorFlowFacts, read_facts
 
@@ -216,6 +217,30 @@ def test_an_all_reduce_that_hangs():
     found = facts()
     found.errors["all_reduce"] = "not done after 120 seconds"
     assert find_all_reduce(found).state == "broken"
+
+
+def test_an_error_of_kdist_is_its_own_remedy():
+    found = facts()
+    found.errors["all_reduce"] = "UserError: Keras has another backend: set KERAS_BACKEND"
+    line = find_all_reduce(found)
+    assert (line.state, line.remedy) == ("broken", "")
+    assert line.text == "Keras has another backend: set KERAS_BACKEND"
+
+
+def test_tf_config():
+    given = {"TF_CONFIG": "{"}
+    wrong, unknown = facts(), facts()
+    wrong.errors["all_reduce"] = "UserError: TF_CONFIG is not JSON (odd): expected text such as"
+    (line,) = find_tf_config(wrong, given)
+    assert (line.state, line.remedy) == ("broken", "change TF_CONFIG, or unset it")
+    assert line.text.startswith("TF_CONFIG is not JSON")
+    assert find_all_reduce(wrong) == Finding(
+        "all-reduce", "absent", "not timed: see the line of TF_CONFIG"
+    )
+    assert find_tf_config(facts(all_reduce=all_reduce()), {}) == []
+    assert find_tf_config(facts(all_reduce=all_reduce()), given)[0].state == "good"
+    unknown.errors["keras"] = "ModuleNotFoundError: No module named 'keras'"
+    assert find_tf_config(unknown, given)[0].state == "absent"
 
 
 def test_no_all_reduce_without_keras():

@@ -251,6 +251,7 @@ def test_what_cannot_be_evaluated(run, tmp_path):
     file = run[0] / "model.keras"
     refused(tmp_path / "nothing", "nothing does not exist: pass the folder")
     refused(tmp_path, "cannot evaluate .*not a run folder")
+    refused(run[0], "received --data mine.py:data, but .* is a run of images", data="mine.py:data")
     refused(file, "received --watch and the file", watch=3)
     refused(file, "received --averaged and the file", averaged=True)
     (tmp_path / "damaged.keras").write_bytes(b"PK\x03\x04")

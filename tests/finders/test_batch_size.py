@@ -81,8 +81,10 @@ def test_no_margin_where_memory_is_not_the_limit(model):
 
 
 def test_not_one_sample(model):
-    with pytest.raises(TrainingError, match="too much for the memory: make"):
+    with pytest.raises(TrainingError, match="too much for the memory: make .* smaller$"):
         find_batch_size(model, memory=1, run=tries_of(0))
+    with pytest.raises(TrainingError, match="memory: make .* smaller, or use fewer replicas"):
+        find_batch_size(model, replicas=2, memory=1, run=tries_of(0))
     crash = TrialResult(works=False, why="memory", how="SIGSEGV: boom")
     said = []
     with pytest.raises(TrainingError, match=r"the last try ended with SIGSEGV: boom"):

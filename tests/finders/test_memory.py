@@ -123,6 +123,25 @@ def test_data_sets_and_their_own_batches():
         estimate_memory(dense, lambda: batches(), batch_size=8)
 
 
+def test_sentences_of_any_length_are_said():
+    def build():
+        layers = [keras.layers.Embedding(9, 4), keras.layers.GlobalAveragePooling1D()]
+        model = keras.Sequential([keras.Input((None,), dtype="int32"), *layers])
+        model.add(keras.layers.Dense(1))
+        model.compile("sgd", "mse")
+        return model
+
+    def data(length):
+        pairs = tf.data.Dataset.from_tensor_slices((tf.zeros((8, 5), "int32"), tf.zeros((8, 1))))
+        return pairs.padded_batch(4, padded_shapes=([length], [1]))
+
+    found, padded = (estimate_memory(build, lambda n=n: data(n)) for n in (None, 5))
+    assert (found.any_length, padded.any_length) == (True, False)
+    assert found.activations < padded.activations
+    assert "do not say how long a sample is; pad to a fixed length" in memory_lines(found)[-1]
+    assert not any("pad" in line for line in memory_lines(padded))
+
+
 def test_batch_norms_are_those_of_a_strategy():
     def build():
         model = keras.Sequential([keras.Input((1024,)), keras.layers.BatchNormalization()])

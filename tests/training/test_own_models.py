@@ -9,6 +9,7 @@ import keras_tuner
 import numpy as np
 import pytest
 import tensorflow as tf
+from kdist.bench.own_model_runs import kdist_model
 from kdist.cli.options import with_model
 from kdist.distribute.mirrored_strategy import MirroredStrategy
 from kdist.errors import UserError
@@ -21,13 +22,15 @@ from kdist.sweep.throughput import ThroughputSweep
 from kdist.training import resume_run, train
 from kdist.training.config import TrainConfig
 from kdist.training.model_name import model_name
-from kdist.training.own_model import own_data, own_model
+from kdist.training.own_model import own_data, own_model, own_parts
 from kdist.training.settings import Model
 from kdist.user_model.functions import load_functions
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
 MODEL = '''
+import functools
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -155,6 +158,15 @@ def scheduled():
     rate = keras.optimizers.schedules.CosineDecay(0.5, 100)
     model.compile(keras.optimizers.SGD(rate), "binary_crossentropy")
     return model
+
+
+class Called:
+    def __call__(self):
+        return signs()
+
+
+partly = functools.partial(classify)
+called = Called()
 '''
 
 
@@ -371,6 +383,19 @@ def test_all_rates_of_a_resumed_run_are_scaled_once(path):
         for model in models
     ]
     np.testing.assert_allclose(rates, [[0.02, 0.06], [0.5, 0.06]])
+
+
+def test_functions_need_no_name_of_their_own(run, path):
+    result = run("partly", data="called", epochs=1)
+    config = TrainConfig(model=f"{path}:partly", data="called", batch_size=8)
+    parts = own_parts(config, MirroredStrategy(replicas=1), None)
+    assert parts.source == "called() of mine.py"
+    (found,) = evaluate(result.run_dir, EvaluateOptions(replicas=1), announce=lambda _: None)
+    assert found.loss == pytest.approx(result.history["val_loss"][-1], rel=1e-6)
+    options = EvaluateOptions(replicas=1, data=f"{path}:signs")  # in place of the run's
+    assert evaluate(result.run_dir, options, announce=lambda _: None) == [found]
+    workload = kdist_model(replicas=1, model=f"{path}:partly", data="called", batch=8, steps=1)
+    assert workload.facts == {"samples": 8}
 
 
 def test_a_checkpoint_of_a_run_is_evaluated(run, tmp_path):

@@ -1,3 +1,5 @@
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -299,3 +301,24 @@ def test_errors_of_either_file_are_told(path, kinds):
     line = OTHER_KINDS.count("\n") + 3
     with pytest.raises(UserError, match=rf"kinds.py, line {line}: ZeroDivisionError: "):
         functions.load_data(4)
+
+
+def test_a_script_parses_no_arguments_of_the_command(path, monkeypatch):
+    """Those are for kdist; the script's have their defaults while it is loaded."""
+    own = "import argparse\nparser = argparse.ArgumentParser()\n"
+    own += "parser.add_argument('--rate', default=0.5)\nrate = parser.parse_args().rate\n"
+    with open(path, "a") as file:
+        file.write(own + "def rates():\n    return rate\n")
+    monkeypatch.setattr("sys.argv", given := ["kdist", "check", f"{path}:build", "--data", "data"])
+    assert load_functions(f"{path}:build", "rates").make_data() == 0.5
+    assert sys.argv is given
+
+
+def test_a_script_that_configures_a_started_tensorflow_is_told_what_instead(path):
+    tf.ones(())
+    with open(path, "a") as file:
+        file.write("import tensorflow as tf\n")
+        file.write("tf.config.threading.set_inter_op_parallelism_threads(3)\n")
+    words = "model.py, line 14: Inter op .* and kdist has .*remove the line, and set TF_NUM_INTER"
+    with pytest.raises(UserError, match=words):
+        load_functions(f"{path}:build", "data")
