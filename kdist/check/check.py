@@ -13,10 +13,7 @@ from ..distribute.tensorflow_logging import quiet_stderr
 from ..errors import UserError
 from .batches import Batches, batches_of, call_data, training_part
 from .causes.data import check_data
-from .causes.table import find_causes
-from .comparison import Compared, Difference, compare
-from .evidence import Evidence, rounded_training
-from .finding import Finding
+from .explanation import compared_with, explain
 from .options import CheckOptions
 from .precision import Precision
 from .record import Record
@@ -83,13 +80,14 @@ class Check:
                     name=f"{options.replicas[0]} replicas of stock tf.distribute.MirroredStrategy",
                     scored=options.scored,
                 )
-            compared, causes = self.explain(plan, one, trainings, precision)
+            causes = check_data(self._data, options)
+            compared, found = explain(plan, one, trainings, precision)
         return CheckResult(
             trainings=compared,
             stock=None
             if stock is None
             else compared_with(one.record, stock.record, precision, None),
-            causes=causes,
+            causes=causes + found,
             precision=str(precision),
             batches=batches_text(plan.batches, options),
             compared=f"{joined([t.record.name for t in trainings])} with one replica of stock"
@@ -127,36 +125,6 @@ class Check:
             self._reason = self._reason or f"in float64 it fails ({one.record.error.rstrip('.')})"
         where = f"{one.record.line}: " * bool(one.record.line)
         raise UserError(f"the model does not train on one replica: {where}{one.record.error}")
-
-    def explain(
-        self, plan: Plan, one: Trained, trainings: Sequence[Trained], precision: Precision
-    ) -> tuple[list[Compared], list[Finding]]:
-        """Compare the trainings with that on one replica, and find the causes of differences.
-
-        Args:
-            plan: What all trainings have in common.
-            one: The training on one replica.
-            trainings: Those on several.
-            precision: What they compute in.
-        """
-        causes = check_data(self._data, self._options)
-        rounded: Record | None = None
-        compared = [compared_with(one.record, t.record, precision, None) for t in trainings]
-        if precision.level != "float64" and any(c.differences for c in compared):
-            rounded = rounded_training(plan, precision, scored=self._options.scored)
-            compared = [compared_with(one.record, t.record, precision, rounded) for t in trainings]
-        for training, result in zip(trainings, compared, strict=True):
-            if not result.is_equal:
-                evidence = Evidence(
-                    plan,
-                    one,
-                    training,
-                    list(result.differences),
-                    precision,
-                )
-                causes += find_causes(evidence)
-                break
-        return compared, causes
 
 
 def make_strategies(options: CheckOptions) -> list[tf.distribute.Strategy]:
@@ -209,20 +177,6 @@ def precision_of(one: Trained, plan: Plan, reason: str) -> Precision:
         return Precision(level="float64", asked="float64")
     reason = reason or "a layer of it computes in float32"
     return Precision(level="float32", asked=plan.asked, reason=reason)
-
-
-def compared_with(
-    one: Record, received: Record, precision: Precision, rounded: Record | None
-) -> Compared:
-    """Compare a training with that on one replica."""
-    differences: list[Difference] = []
-    if not received.error:
-        differences = compare(one, received, precision, rounded)
-    return Compared(name=received.name, differences=differences, error=_error_of(received))
-
-
-def _error_of(record: Record) -> str:
-    return f"{record.error} ({record.line})" if record.error and record.line else record.error
 
 
 def batches_text(batches: Batches, options: CheckOptions) -> str:

@@ -51,11 +51,13 @@ class Compared:
         name: What trained, such as `2 replicas of kdist`.
         differences: What differs, in the order in which it was computed.
         error: Why the training failed, in a line; empty if it did not.
+        is_noted: Whether a note explains what differs, so that it is no fault.
     """
 
     name: str
     differences: Sequence[Difference] = ()
     error: str = ""
+    is_noted: bool = False
 
     @property
     def is_equal(self) -> bool:

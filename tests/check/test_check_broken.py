@@ -38,6 +38,7 @@ def test_the_cause_is_named_with_its_line(name):
     assert result.equal == broken.equal, result
     assert {cause.name for cause in result.causes} == {broken.cause}, result
     assert any(broken.line in cause.line for cause in result.causes), result
+    assert not result.unexplained, result
     keras.backend.clear_session()
 
 

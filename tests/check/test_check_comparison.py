@@ -1,5 +1,6 @@
 """What differs, from which step on: by closed forms, without TensorFlow."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -125,16 +126,51 @@ def test_the_text_says_where_it_begins_where_the_cause_is_not_known():
         found.assert_equal()
 
 
+NOTE = Finding(name="n", text="t", shown_by="s", fix="f", line="my.py:3: x", level="note")
+FAULT = dataclasses.replace(NOTE, level="fault")
+
+
 def test_a_note_leaves_a_model_equal_and_a_fault_does_not():
     differences = compare(record(), record("2 replicas", 2, shift=1e-6, from_step=2), WIDE)
-    training = Compared(name="2 replicas", differences=differences)
-    note = Finding(name="n", text="t", shown_by="s", fix="f", line="my.py:3: x", level="note")
-    assert result(training, causes=[note]).equal
-    fault = Finding(name="n", text="t", shown_by="s", fix="f", line="my.py:3: x")
-    assert not result(training, causes=[note, fault]).equal
-    assert not result(Compared(name="good"), causes=[fault]).equal
-    assert "in my.py:3: x" in str(result(training, causes=[note]))
-    assert not result(Compared(name="failed", error="e"), causes=[note]).equal
+    training = Compared(name="2 replicas", differences=differences, is_noted=True)
+    assert result(training, causes=[NOTE]).equal
+    assert result(training, causes=[NOTE]).to_dict()["unexplained"] == []
+    assert not result(training, causes=[NOTE, FAULT]).equal
+    assert not result(Compared(name="good"), causes=[FAULT]).equal
+    assert "in my.py:3: x" in str(result(training, causes=[NOTE]))
+    assert not result(Compared(name="failed", error="e"), causes=[NOTE]).equal
+
+
+def test_a_note_about_one_training_excuses_no_other():
+    slight = compare(record(), record("2 replicas", 2, shift=1e-6, from_step=2), WIDE)
+    large = compare(record(), record("2 workers", 2, shift=1.0, from_step=1), WIDE)
+    found = result(
+        Compared(name="2 replicas", differences=slight, is_noted=True),
+        Compared(name="2 workers", differences=large),
+        causes=[NOTE],
+    )
+    assert not found.equal
+    assert "not known. It begins at step 1 with loss" in str(found)
+    assert found.to_dict()["unexplained"] == ["2 workers"]
+
+
+@pytest.mark.parametrize(
+    ("names", "is_known"),
+    [
+        (["mixing_layer"], True),
+        (["metric_state"], False),
+        (["changed_gradients"], False),
+        (["data_without_seed"], False),
+        (["metric_state", "neither_mean_nor_sum"], True),
+    ],
+    ids=str,
+)
+def test_a_cause_that_cannot_change_the_loss_leaves_it_unexplained(names, is_known):
+    differences = compare(record(), record("2 replicas", 2, shift=1.0, from_step=1), WIDE)
+    causes = [dataclasses.replace(FAULT, name=name) for name in names]
+    found = result(Compared(name="2 replicas", differences=differences), causes=causes)
+    assert ("not known. It begins at step 1 with loss" in str(found)) != is_known
+    assert found.to_dict()["unexplained"] == ([] if is_known else ["2 replicas"])
 
 
 @pytest.mark.parametrize(
