@@ -11,12 +11,12 @@ import tensorflow as tf
 from .. import _upstream
 from ..distribute.tensorflow_logging import quiet_stderr
 from ..errors import UserError
-from .batches import Batches, batches_of, call_data, training_part
+from .batches import batches_of, call_data, training_part
 from .causes.data import check_data
 from .explanation import compared_with, explain
+from .notes import batches_text, joined, notes_on, notes_on_warnings
 from .options import CheckOptions
 from .precision import Precision
-from .record import Record
 from .result import CheckResult
 from .training import Plan, Trained, kdist_strategy, stock_strategy, train
 
@@ -92,7 +92,7 @@ class Check:
             batches=batches_text(plan.batches, options),
             compared=f"{joined([t.record.name for t in trainings])} with one replica of stock"
             f" Keras, over {plan.batches.steps * plan.epochs} steps",
-            notes=notes_on(one.record, plan.batches),
+            notes=[*notes_on(one.record, plan.batches), *notes_on_warnings(trainings, compared)],
         )
 
     _reason = ""
@@ -171,42 +171,19 @@ def precision_of(one: Trained, plan: Plan, reason: str) -> Precision:
     dtypes = {
         layer.compute_dtype for layer in [one.model, *_upstream.flatten_layers(one.model)]
     } - {None}
-    if dtypes & {"float16", "bfloat16"}:
-        return Precision(level="float16", asked=plan.asked, reason="its policy is mixed precision")
-    if plan.asked == "float64" and "float32" not in dtypes:
+    if plan.asked == "float64" and not dtypes & {"float16", "bfloat16", "float32"}:
         return Precision(level="float64", asked="float64")
+    epsilon = max(
+        (_EPSILON.get(w.dtype, 2.0**-7) for w in one.model.trainable_variables), default=0
+    )
+    is_mixed = bool(dtypes & {"float16", "bfloat16"})
     reason = reason or "a layer of it computes in float32"
-    return Precision(level="float32", asked=plan.asked, reason=reason)
+    return Precision(
+        level="float16" if is_mixed else "float32",
+        asked=plan.asked,
+        reason="its policy is mixed precision" if is_mixed else reason,
+        weights_epsilon=epsilon,
+    )
 
 
-def batches_text(batches: Batches, options: CheckOptions) -> str:
-    """Say how many samples the steps of an epoch have."""
-    sizes = [batches.batch_size] * (batches.steps - 1) + [batches.last]
-    shown = ", ".join(map(str, sizes)) if len(sizes) <= 6 else f"{sizes[0]} … {sizes[-1]}"
-    epochs = f"{options.epochs} epochs" if options.epochs > 1 else "1 epoch"
-    return f"{epochs} of batches of {shown} samples"
-
-
-def notes_on(record: Record, batches: Batches) -> list[str]:
-    """What the user should know besides."""
-    import numpy as np
-
-    notes = []
-    if record.unevaluated:
-        notes.append(f"evaluate is not compared, as it fails on one replica: {record.unevaluated}")
-    if batches.last == batches.batch_size:
-        why = "the data have batches of a fixed size" if batches.is_fixed else "there are too few"
-        notes.append(f"no batch was uneven, as {why}" + " samples" * (not batches.is_fixed))
-    losses = [v for item, v in record.values.items() if item.kind == "loss"]
-    if any(not np.all(np.isfinite(value)) for value in losses):
-        notes.append(
-            "the loss is NaN or infinite on one replica, so little can be compared: lower the"
-            " learning rate, or look for a logarithm of 0"
-        )
-    return notes
-
-
-def joined(names: Sequence[str]) -> str:
-    """Names in words: `this, that and these`."""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
+_EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}

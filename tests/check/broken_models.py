@@ -446,6 +446,15 @@ BROKEN = {
     "clipped by hand": Broken(
         **of_step(ClippedByHand), cause="changed_gradients", line="clip_by_global_norm"
     ),
+    "clipped by hand, slowly": Broken(  # its updates are smaller than 1e-4
+        build=lambda: compiled(
+            behind_hidden(layers.Dense(8, dtype="float32"), kind=ClippedByHand),
+            keras.optimizers.SGD(2e-5),
+            metrics=None,
+        ),
+        cause="changed_gradients",
+        line="clip_by_global_norm",
+    ),
     "sum in a loop": Broken(**of_step(SumInLoop), cause="loss_is_a_sum", line="tf.while_loop("),
     "sum, eagerly": Broken(
         build=lambda: compiled(behind_hidden(kind=SummedStep), metrics=None, run_eagerly=True),

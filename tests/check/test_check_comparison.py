@@ -49,6 +49,41 @@ def test_what_rounding_grows_to_is_no_difference():
     assert compare(record(), two, WIDE, record("rounded", shift=1e-5, from_step=1))
 
 
+NARROW = Precision(level="float32", asked="float32", reason="it is so")
+
+
+def trained(movement, *, scale=1.0, noise=0.0, name="one"):
+    """Three steps of a weight of this size; each moves it, all but for some noise."""
+    made = Record(name=name)
+    made.add(0, "initial weights", {"kernel": np.full(3, scale)})
+    for step in range(1, 4):
+        made.add(step, "weights", {"kernel": np.full(3, scale + step * movement + noise)})
+    return made
+
+
+@pytest.mark.parametrize(("movement", "scale"), [(1e-5, 0.1), (1e-5, 1), (1e-2, 100), (1, 0.1)])
+def test_float32_weights_are_compared_with_how_far_they_moved(movement, scale):
+    epsilon = 2.0**-23
+    one = trained(movement, scale=scale)
+    # What rounding does to the sum of a weight and its update, in each step.
+    assert not compare(one, trained(movement, scale=scale, noise=scale * epsilon), NARROW)
+    wrong = trained(1.5 * movement, scale=scale)
+    (difference,) = compare(one, wrong, NARROW)
+    assert difference.kind == "weights"
+    assert not compare(one, wrong, NARROW, trained(1.1 * movement, scale=scale))  # by rounding
+    # Initial weights that differ by rounding are no growth of it.
+    near = trained(movement, scale=scale * (1 + 2 * epsilon))
+    assert compare(one, wrong, NARROW, near)
+
+
+def test_weights_that_the_first_step_makes_have_the_start_of_another_training():
+    one, wrong = trained(1e-5), trained(1.5e-5)
+    one.names["initial weights"] = []
+    del one.values[Item(0, "initial weights", 0)]
+    assert [d.kind for d in compare(one, wrong, NARROW)] == ["weights"]
+    assert compare(one, trained(1e-5), NARROW) == []
+
+
 def test_steps_after_an_error_are_not_compared():
     failed = Record(name="two", replicas=2, error="it failed")
     failed.add(1, "loss", {"loss": 1.0})
