@@ -11,6 +11,7 @@ from .. import _upstream
 from ..distribute.mirrored_strategy import MirroredStrategy
 from .batches import Batches
 from .comparison import AFTER_TRAINING, Difference, compare
+from .functional_operations import mixing_operation
 from .layer_calls import (
     LayerCall,
     Mixing,
@@ -172,7 +173,7 @@ class Evidence:
 
     @functools.cached_property
     def calls(self) -> list[LayerCall]:
-        """The calls of all layers in an eager training step on one replica."""
+        """The calls of the model and all layers in an eager training step on one replica."""
         model, batches = self.one.model, self.plan.batches
         if not self._is_trained:
             return []
@@ -192,6 +193,16 @@ class Evidence:
             return mixing_layers(
                 self.one.model, self.calls, size, _FACTOR * self.precision.weights_tolerance
             )
+
+    def mixing_operation(self, mixing: Mixing) -> str:
+        """The function of `keras.ops` between the layers of a model that mixes the samples.
+
+        Args:
+            mixing: The model; empty if it has no such function.
+        """
+        size, tolerance = self.plan.batches.batch_size, _FACTOR * self.precision.weights_tolerance
+        with keras_in(self.plan.asked), kept_variables(self.one.model):
+            return mixing_operation(mixing.call, size, tolerance)
 
     def gap_of_halves(self, names: Sequence[str]) -> float:
         """By how much the rows of layers change if they get half of a batch; 0 if by rounding.

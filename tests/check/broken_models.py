@@ -171,6 +171,46 @@ class RootAdded(layers.Layer):
         return x
 
 
+def centered_between_layers():
+    inputs = keras.Input((FEATURES,))
+    x = layers.Dense(8, "tanh")(inputs)
+    x = x - ops.mean(x, axis=0, keepdims=True)
+    return compiled(keras.Model(inputs, layers.Dense(CLASSES, "softmax")(x)))
+
+
+class CenteredInCall(keras.Model):
+    """Centers in the model itself, behind noise for which its rows cannot be compared."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden = layers.Dense(8, "tanh")
+        self.dropout = layers.Dropout(0.3)
+        self.classes = layers.Dense(CLASSES, "softmax")
+
+    def call(self, x, training=False):
+        x = self.dropout(self.hidden(x), training=training)
+        return self.classes(x - ops.mean(x, axis=0))
+
+
+class Stores(layers.Layer):
+    def call(self, x):
+        self.stored = x
+        self.add_loss(0.01 * ops.mean(ops.square(x)))
+        return x
+
+
+class ReadsStored(keras.Model):
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        return loss + ops.std(self.get_layer("stores").stored)
+
+
+class GathersStored(keras.Model):
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        return loss + ops.std(kdist.gather(self.get_layer("stores").stored))
+
+
 # Steps
 
 
@@ -408,6 +448,17 @@ def of_step(step, **changes):
 
 BROKEN = {
     "centered": Broken(**of_layer(Centered), cause="mixing_layer", line="ops.mean(x, axis=0)"),
+    "centered between layers": Broken(
+        build=centered_between_layers, cause="mixing_layer", line="ops.mean(x, axis=0"
+    ),
+    "centered in call": Broken(
+        build=lambda: compiled(CenteredInCall()), cause="mixing_layer", line="ops.mean(x, axis=0"
+    ),
+    "stored rows": Broken(
+        build=lambda: compiled(behind_hidden(Stores(name="stores"), kind=ReadsStored)),
+        cause="stored_rows",
+        line="def compute_loss",
+    ),
     "batch norm by hand": Broken(
         **of_layer(OwnBatchNorm), cause="mixing_layer", line="ops.mean(x, axis=0)"
     ),

@@ -7,7 +7,17 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from broken_models import CLASSES, FEATURES, Step, X, Y, behind_hidden, compiled
+from broken_models import (
+    CLASSES,
+    FEATURES,
+    GathersStored,
+    Step,
+    Stores,
+    X,
+    Y,
+    behind_hidden,
+    compiled,
+)
 from keras import layers, ops
 
 
@@ -179,6 +189,10 @@ GOOD = {
         ),
         data=(X, Y),
         precision="float32",
+    ),
+    "gathers what is stored": Good(
+        build=lambda: compiled(behind_hidden(Stores(name="stores"), kind=GathersStored)),
+        data=(X, Y),
     ),
     "two optimizers": Good(build=adversarial, data=lambda: X),
     "mixed precision": Good(build=mixed_precision, data=(X, Y), precision="float16"),

@@ -29,6 +29,7 @@ from .steps import (
     opaque_step,
     unread_loss,
 )
+from .stored_rows import stored_rows
 
 Cause = Callable[[Evidence], Finding | list[Finding] | None]
 
@@ -48,6 +49,7 @@ CAUSES: tuple[tuple[Cause, ...], ...] = (
         eager_step,
         changed_gradients,
         number_of_rows,
+        stored_rows,
         written_value,
         differing_layer_state,
         metric_state,
