@@ -23,7 +23,7 @@ from .layer_calls import (
 from .precision import Precision, keras_in
 from .record import Kind, Record
 from .step_graph import StepGraph, trace_step
-from .training import Plan, Trained, kdist_strategy, make_model, train
+from .training import Plan, Trained, kdist_strategy, make_model, rounded_training, train
 
 # What a second trace or a half of the batch may change in float64 is far below, what a mistake
 # changes far above.
@@ -232,6 +232,15 @@ class Evidence:
             return "mean"
         return "sum" if abs(whole - first - second) <= limit else "neither"
 
+    @functools.cached_property
+    def changes_when_repeated(self) -> bool:
+        """Whether a step gives another loss, repeated from the same variables and seed."""
+        keras.utils.set_random_seed(self.plan.seed)
+        first = self._loss(0, 1)
+        keras.utils.set_random_seed(self.plan.seed)
+        second = self._loss(0, 1)
+        return first is not None and first == first and first != second  # not of NaN
+
     def _loss(self, start: float, stop: float) -> float | None:
         model, size = self.one.model, self.plan.batches.batch_size // 2 * 2
         if not self._is_trained or size < 2:
@@ -267,25 +276,6 @@ def _parts_of(model: keras.Model) -> list[Any]:
         *_upstream.optimizers_of(model),
         *model.metrics,
     ]
-
-
-def rounded_training(plan: Plan, precision: Precision, *, scored: bool = True) -> Record:
-    """Train on one replica from initial weights that were changed by a rounding error.
-
-    Args:
-        plan: What all trainings have in common.
-        precision: Says how large such an error is.
-        scored: Whether it is evaluated after training.
-    """
-    draw = np.random.default_rng(0)
-
-    def change(model: keras.Model) -> None:
-        for weight in model.trainable_variables:
-            value = weight.numpy()
-            factor = 1 + precision.rounding * draw.uniform(-1, 1, value.shape)
-            weight.assign((value * factor).astype(value.dtype))
-
-    return train(plan, name="one, rounded", start=change, scored=scored).record
 
 
 def _build_weights(model: keras.Model, batches: Batches) -> None:

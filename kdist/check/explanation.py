@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from .causes.table import find_causes
 from .comparison import Compared, Difference, compare
-from .evidence import Evidence, rounded_training
+from .evidence import Evidence
 from .finding import Finding
 from .precision import Precision
 from .record import Record
-from .training import Plan, Trained
+from .training import Plan, Trained, rounded_training
 
 
 def explain(
@@ -37,7 +37,8 @@ def explain(
         if any(cause.level == "fault" for cause in found):
             break  # most likely, it is why the others differ: it is to be fixed first
         # A note is about this training alone: it excuses no other.
-        compared[index] = dataclasses.replace(result, is_noted=bool(found) and not result.error)
+        is_noted = any(cause.level == "note" for cause in found) and not result.error
+        compared[index] = dataclasses.replace(result, is_noted=is_noted)
     return compared, causes
 
 

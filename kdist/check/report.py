@@ -41,7 +41,7 @@ def training_lines(compared: Compared, shown: int = _MOST_SHOWN) -> list[str]:
 
 def cause_lines(number: int, cause: Finding) -> list[str]:
     """Describe a cause: what it is, where, what shows it, and how to fix it."""
-    kind = "cause" if cause.level == "fault" else "note"
+    kind = {"fault": "cause", "note": "note", "suspect": "perhaps"}[cause.level]
     lines = ["", *wrapped(f"  {kind} {number}: ", cause.text)]
     lines += [f"    in {cause.line}"] if cause.line else []
     lines += wrapped("    shown by: ", cause.shown_by)

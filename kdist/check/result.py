@@ -19,7 +19,8 @@ class CheckResult:
         trainings: The trainings on kdist, compared with that on one replica of stock Keras.
         stock: The training under `tf.distribute.MirroredStrategy`; `None` if there was none.
         causes: Why trainings differ, each with `name`, `text`, `shown_by`, `fix`, `line` and
-            `level`, which is `"note"` for what does not make the model depend on replicas.
+            `level`, which is `"note"` for what does not make the model depend on replicas, and
+            `"suspect"` for what may, but no experiment shows it.
         precision: The floats that were computed in, and what counts as equal.
         batches: Samples of the steps of an epoch, in words.
         compared: What was compared, in words.

@@ -133,6 +133,19 @@ class PythonFunction(layers.Layer):
         return x + tf.cast(tf.reshape(shift, ()), x.dtype)
 
 
+class AddsReplica(layers.Layer):
+    """Adds what `check` cannot know to be other on another replica, and much that is harmless."""
+
+    def call(self, x, training=False):
+        if not training:
+            return x
+        copied = tf.numpy_function(np.copy, [x], x.dtype)
+        noise = tf.random.normal((), dtype=x.dtype)
+        context = tf.distribute.get_replica_context()
+        number = tf.cast(context.replica_id_in_sync_group, x.dtype)
+        return x + number + 0 * tf.reshape(copied, tf.shape(x)) + 0 * noise
+
+
 class LargestSeen(layers.Layer):
     def build(self, shape):
         self.largest = self.add_weight(shape=(), initializer="zeros", trainable=False)
@@ -380,6 +393,16 @@ def random_weights():
     return compiled(model)
 
 
+def in_own_strategy():
+    with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+        return compiled(behind_hidden())
+
+
+class RootOfActivity(keras.regularizers.Regularizer):
+    def __call__(self, x):
+        return ops.std(x)
+
+
 MADE = []
 
 
@@ -487,6 +510,16 @@ BROKEN = {
     ),
     "float32 inside": Broken(
         **of_layer(Float32Product), cause="float32_values", line='"float32"', equal=True
+    ),
+    "root of an activity": Broken(
+        build=lambda: compiled(
+            behind_hidden(layers.Dense(4, activity_regularizer=RootOfActivity()))
+        ),
+        cause="neither_mean_nor_sum",
+        line="return ops.std(x)",
+    ),
+    "strategy of its own": Broken(
+        build=in_own_strategy, cause="strategy_in_build", line="tf.distribute.OneDeviceStrategy("
     ),
     "root of mean": Broken(
         **of_step(RootOfMean), cause="neither_mean_nor_sum", line="ops.sqrt(ops.mean("

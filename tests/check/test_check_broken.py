@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from broken_models import (
     BROKEN,
+    AddsReplica,
     Broken,
     Centered,
     CenteredByAll,
@@ -58,6 +59,17 @@ def test_several_mistakes_are_named_at_once():
         "metric_state",
     ], result
     assert "one cause can hide another" in str(result)
+
+
+def test_what_no_experiment_shows_is_named_as_a_suspicion():
+    broken = Broken(build=lambda: compiled(behind_hidden(AddsReplica())), cause="python_function")
+    result = check(broken)
+    assert not result.equal
+    assert [(cause.name, cause.level) for cause in result.causes] == [
+        ("python_function", "suspect")
+    ], result
+    assert "perhaps 1: a Python function" in str(result)
+    assert "cause: not known. It begins at step 1 with loss" in str(result)
 
 
 def test_the_fix_makes_the_model_equal():

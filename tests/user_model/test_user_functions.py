@@ -81,6 +81,21 @@ def test_errors_of_kdist_and_keras_are_not_the_files(path):
         assert raised.value is error
 
 
+def test_a_strategy_in_the_file_is_told_to_be_removed(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(
+        "import keras, tensorflow as tf\n\n\ndef build():\n"
+        "    with tf.distribute.OneDeviceStrategy('CPU:0').scope():\n"
+        "        return keras.Sequential()\n\n\ndef data():\n    return None\n"
+    )
+    functions = load_functions(f"{path}:build", "data")
+    with (
+        tf.distribute.OneDeviceStrategy("CPU:0").scope(),
+        pytest.raises(UserError, match=r"own.py, line 5: .* remove the strategy from this file"),
+    ):
+        functions.make_model()
+
+
 class Both(keras.Model):
     def call(self, inputs):
         return inputs["a"] + keras.ops.cast(inputs["b"], "float32")

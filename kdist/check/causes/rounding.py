@@ -7,10 +7,11 @@ import keras
 
 from ... import _upstream
 from ..comparison import compare
-from ..evidence import Evidence, rounded_training
+from ..evidence import Evidence
 from ..finding import Finding
 from ..precision import Precision
 from ..source_lines import calls_in, first, line_of_operation, name_of_call
+from ..training import rounded_training
 
 
 def bias_before_batch_norm(evidence: Evidence) -> Finding | None:
