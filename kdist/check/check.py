@@ -11,8 +11,9 @@ import tensorflow as tf
 from .. import _upstream
 from ..distribute.tensorflow_logging import quiet_stderr
 from ..errors import UserError
-from .batches import batches_of, call_data, training_part
-from .causes.data import check_data
+from ..user_model.data import checked_data
+from .batches import batches_of, call_data
+from .causes.data import check_data, check_samples
 from .explanation import compared_with, explain
 from .notes import batches_text, joined, notes_on, notes_on_warnings
 from .options import CheckOptions
@@ -31,6 +32,9 @@ class Check:
         data: The same.
         options: Its other arguments.
         strategies: Of kdist, one for each number of replicas; `None` makes them.
+
+    Attributes:
+        batches: The samples of all trainings.
     """
 
     def __init__(
@@ -52,9 +56,8 @@ class Check:
         # First of all, as this splits the CPU.
         self._strategies = make_strategies(options) if strategies is None else strategies
         keras.utils.set_random_seed(options.seed)
-        self._batches = batches_of(
-            training_part(call_data(data, options.batch_size or _FALLBACK_BATCH)), options
-        )
+        made = checked_data(call_data(data, options.batch_size or _FALLBACK_BATCH))
+        self.batches = batches_of(made.training, options)
         self._build = as_build(build)
 
     def result(self, others: Callable[[Plan], list[Trained]] | None = None) -> CheckResult:
@@ -80,7 +83,7 @@ class Check:
                     name=f"{options.replicas[0]} replicas of stock tf.distribute.MirroredStrategy",
                     scored=options.scored,
                 )
-            causes = check_data(self._data, options)
+            causes = check_data(self._data, options) or check_samples(self._data, trainings)
             compared, found = explain(plan, one, trainings, precision)
         return CheckResult(
             trainings=compared,
@@ -105,7 +108,7 @@ class Check:
         """
         return Plan(
             build=self._build,
-            batches=self._batches.in_float64() if asked == "float64" else self._batches,
+            batches=self.batches.in_float64() if asked == "float64" else self.batches,
             epochs=self._options.epochs,
             seed=self._options.seed,
             synchronize=self._options.synchronize,

@@ -10,6 +10,7 @@ from .finding import Finding
 from .precision import Precision
 from .record import Record
 from .training import Plan, Trained, rounded_training
+from .workers import OTHER_SAMPLES
 
 
 def explain(
@@ -30,7 +31,7 @@ def explain(
         compared = [compared_with(one.record, t.record, precision, rounded) for t in trainings]
     causes: list[Finding] = []
     for index, (training, result) in enumerate(zip(trainings, compared, strict=True)):
-        if result.is_equal:
+        if result.is_equal or result.error == OTHER_SAMPLES:
             continue
         found = find_causes(Evidence(plan, one, training, list(result.differences), precision))
         causes += [cause for cause in found if cause not in causes]
