@@ -95,7 +95,7 @@ class Check:
             batches=batches_text(plan.batches, options),
             compared=f"{joined([t.record.name for t in trainings])} with one replica of stock"
             f" Keras, over {plan.batches.steps * plan.epochs} steps",
-            notes=[*notes_on(one.record, plan.batches), *notes_on_warnings(trainings, compared)],
+            notes=[*notes_on(one, plan.batches), *notes_on_warnings(trainings, compared)],
         )
 
     _reason = ""

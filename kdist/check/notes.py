@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
+import keras
 import numpy as np
 
+from .. import _upstream
 from ..distribute.model_warnings import OF_GRADIENT, OF_NUMBER, OF_WRITE
 from .batches import Batches
 from .comparison import Compared
 from .options import CheckOptions
-from .record import Record
 from .training import Trained
 
 
@@ -20,10 +21,16 @@ def batches_text(batches: Batches, options: CheckOptions) -> str:
     return f"{epochs} of batches of {shown} samples"
 
 
-def notes_on(record: Record, batches: Batches) -> list[str]:
-    """What the user should know besides."""
+def notes_on(one: Trained, batches: Batches) -> list[str]:
+    """What the user should know besides.
+
+    Args:
+        one: The training on one replica.
+        batches: The samples.
+    """
+    record = one.record
     notes = []
-    if record.unevaluated:
+    if record.unevaluated and not _is_only_trained(one.model):
         notes.append(f"evaluate is not compared, as it fails on one replica: {record.unevaluated}")
     if batches.last == batches.batch_size:
         why = "the data have batches of a fixed size" if batches.is_fixed else "there are too few"
@@ -35,6 +42,11 @@ def notes_on(record: Record, batches: Batches) -> list[str]:
             " learning rate, or look for a logarithm of 0"
         )
     return notes
+
+
+def _is_only_trained(model: keras.Model) -> bool:
+    """Whether a model is not meant for `evaluate`: it has a `train_step`, but nothing to test."""
+    return _upstream.overridden_steps(model) == ["train_step"] and model.loss is None
 
 
 def notes_on_warnings(trainings: Sequence[Trained], compared: Sequence[Compared]) -> list[str]:

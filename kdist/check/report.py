@@ -8,6 +8,7 @@ from .finding import Finding
 
 _MOST_SHOWN = 3
 _WIDTH = 96
+_MOST_ERROR = 90
 _KINDS = {
     "initial weights": "initial weights",
     "loss": "loss",
@@ -19,6 +20,14 @@ _KINDS = {
     "predictions": "predictions",
     "copies": "copies of",
 }
+
+
+def stock_lines(compared: Compared) -> list[str]:
+    """Say in short how stock TensorFlow compares, or that it cannot train the model at all."""
+    if not compared.error:
+        return training_lines(compared, shown=1)
+    short = textwrap.shorten(compared.error, _MOST_ERROR, placeholder=" …")
+    return wrapped(f"  {compared.name}: ", f"cannot train it ({short})")
 
 
 def training_lines(compared: Compared, shown: int = _MOST_SHOWN) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from .comparison import Compared, Difference
 from .effects import explains
 from .finding import Finding
-from .report import cause_lines, training_lines, unknown_lines, wrapped
+from .report import cause_lines, stock_lines, training_lines, unknown_lines, wrapped
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class CheckResult:
         for one in self.trainings:
             lines += training_lines(one)
         if self.stock is not None:
-            lines += training_lines(self.stock, shown=1)
+            lines += stock_lines(self.stock)
         for number, cause in enumerate(self.causes, 1):
             lines += cause_lines(number, cause)
         if self.unexplained:

@@ -156,7 +156,7 @@ def test_the_text_says_where_it_begins_where_the_cause_is_not_known():
     found = result(Compared(name="2 replicas", differences=differences))
     assert not found.equal
     assert "not known. It begins at step 2 with loss" in str(found)
-    assert "stock: fails: it crashes" in str(found)
+    assert "stock: cannot train it (it crashes)" in str(found)
     with pytest.raises(AssertionError, match="NOT EQUAL"):
         found.assert_equal()
 
@@ -225,6 +225,14 @@ def test_a_cause_that_cannot_change_the_loss_leaves_it_unexplained(names, is_kno
 def test_options_out_of_range_are_refused(wrong):
     with pytest.raises(UserError, match=f"{next(iter(wrong))}|numbers of replicas"):
         CheckOptions(**wrong)
+
+
+def test_a_long_error_of_stock_keras_is_cut():
+    stock = Compared(name="stock", error="TypeError: no such type in the list " + "int8, " * 99)
+    text = str(dataclasses.replace(result(Compared(name="2 replicas")), stock=stock))
+    assert "cannot train it (TypeError: no such type in the list int8, int8," in text
+    assert len(text.splitlines()) < 7
+    assert text.endswith("…)")
 
 
 @pytest.mark.parametrize(("steps", "epochs", "each"), [(2, 1, 2), (3, 1, 3), (4, 2, 2), (7, 2, 4)])
