@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from ..errors import UserError
+from .arrays import as_array, floats_in, joined_arrays, samples_in, shape_of_sample
 from .options import CheckOptions
 
 _LEAST_BATCH = 8
@@ -59,31 +59,29 @@ class Batches:
 
     def rows(self, start: int, stop: int) -> Any:
         """Some of the samples, as one batch of tensors."""
-        return keras.tree.map_structure(
-            lambda array: tf.convert_to_tensor(array[start:stop]), self.arrays
-        )
+        return keras.tree.map_structure(lambda array: _tensor(array[start:stop]), self.arrays)
 
     def in_float64(self) -> "Batches":
         """The same samples, their floats in float64."""
-        wide = keras.tree.map_structure(
-            lambda a: a.astype("float64") if a.dtype.kind == "f" else a, self.arrays
-        )
+        wide = keras.tree.map_structure(lambda a: floats_in(a, "float64"), self.arrays)
         return dataclasses.replace(self, arrays=wide)
 
 
-def batches_of(data: Any, options: CheckOptions, processes: int = 1) -> Batches:
+def _tensor(array: Any) -> Any:
+    return array if isinstance(array, tf.RaggedTensor) else tf.convert_to_tensor(array)
+
+
+def batches_of(data: Any, options: CheckOptions) -> Batches:
     """Take the samples of a few steps from training data.
 
     Args:
-        data: Arrays `(x, y)`, `(x, y, sample_weight)` or `x`; or what gives batches: a
-            `tf.data.Dataset`, a `PyDataset`, or any iterable.
+        data: The training data of `UserData`: arrays in a tuple, or what gives batches.
         options: How many steps, and how large the batches of arrays are.
-        processes: Numbers of replicas are those of each of so many.
 
     Raises:
         UserError: There are too few samples, or they are no arrays.
     """
-    if is_batched(data):
+    if not isinstance(data, tuple):
         arrays, size, fixed = _joined(data, options.steps_per_epoch)
         if options.batch_size not in (None, size):
             raise UserError(
@@ -93,7 +91,7 @@ def batches_of(data: Any, options: CheckOptions, processes: int = 1) -> Batches:
     else:
         arrays, size, fixed = _as_passed(_as_arrays(data)), 0, False
     samples = _count(arrays)
-    size = size or options.batch_size or _chosen_size(options.replicas, processes)
+    size = size or options.batch_size or _chosen_size(options.replicas)
     size = min(size, max(1, samples // 2))
     wanted = options.steps_per_epoch * size
     if not fixed:
@@ -109,14 +107,6 @@ def batches_of(data: Any, options: CheckOptions, processes: int = 1) -> Batches:
         batch_size=size,
         is_fixed=fixed,
     )
-
-
-def is_batched(data: Any) -> bool:
-    """Whether data give batches, rather than being arrays of samples."""
-    if isinstance(data, tf.data.Dataset | keras.utils.PyDataset):
-        return True
-    is_array = isinstance(data, (tuple, list, dict)) or hasattr(data, "shape")
-    return not is_array and isinstance(data, Iterable)
 
 
 def first_batches(data: Any, count: int) -> list[Any]:
@@ -146,7 +136,7 @@ def _joined(data: Any, count: int) -> tuple[Any, int, bool]:
         raise UserError("the data gave no batch: return some")
     shapes = [_sample_shapes(batch) for batch in found]
     alike = [batch for batch, shape in zip(found, shapes, strict=True) if shape == shapes[0]]
-    arrays = keras.tree.map_structure(lambda *parts: np.concatenate(parts), *alike)
+    arrays = keras.tree.map_structure(joined_arrays, *alike)
     fixed = False
     if isinstance(data, tf.data.Dataset):
         spec = keras.tree.flatten(data.element_spec)
@@ -155,46 +145,20 @@ def _joined(data: Any, count: int) -> tuple[Any, int, bool]:
 
 
 def _sample_shapes(batch: Any) -> Sequence[Any]:
-    return [leaf.shape[1:] for leaf in keras.tree.flatten(batch)]
+    return [shape_of_sample(leaf) for leaf in keras.tree.flatten(batch)]
 
 
 def _as_arrays(data: Any) -> Any:
     data = tuple(data) if isinstance(data, list) and _is_batch(data) else data
     if isinstance(data, tuple):
         data = tuple(part for part in data if part is not None)
-
-    def convert(leaf: Any) -> Any:
-        array = leaf.numpy() if isinstance(leaf, tf.Tensor) else np.asarray(leaf)
-        if array.dtype == object:
-            array = _as_text(array)
-        if array.dtype == object or not array.ndim:
-            if isinstance(leaf, tf.Tensor) and not array.ndim:
-                raise UserError(
-                    "the dataset gives single samples: add .batch(8), as fit expects batches"
-                )
-            raise UserError(
-                f"the data have a {type(leaf).__name__} that is no array of samples: check takes"
-                " dense arrays and tensors, with the samples along the first axis"
-            )
-        return array
-
     # As Keras does: TensorFlow would stack the arrays of a list.
-    return keras.tree.lists_to_tuples(keras.tree.map_structure(convert, data))
-
-
-def _as_text(array: Any) -> Any:
-    """Texts in an array of their own type; other objects as they are."""
-    kinds = {type(value) for value in array.flat}
-    if kinds and (kinds <= {str, np.str_} or kinds <= {bytes, np.bytes_}):
-        return np.array(array.tolist())
-    return array
+    return keras.tree.lists_to_tuples(keras.tree.map_structure(as_array, data))
 
 
 def _as_passed(arrays: Any) -> Any:
     """Arrays as `fit` passes them on: in Keras's floats, and one alone without a tuple around."""
-    arrays = keras.tree.map_structure(
-        lambda a: a.astype(keras.config.floatx()) if a.dtype.kind == "f" else a, arrays
-    )
+    arrays = keras.tree.map_structure(lambda a: floats_in(a, keras.config.floatx()), arrays)
     is_alone = isinstance(arrays, tuple) and len(arrays) == 1
     return arrays[0] if is_alone and not isinstance(arrays[0], tuple) else arrays
 
@@ -204,7 +168,7 @@ def _is_batch(data: list[Any]) -> bool:
 
 
 def _count(arrays: Any) -> int:
-    counts = {len(leaf) for leaf in keras.tree.flatten(arrays)}
+    counts = {samples_in(leaf) for leaf in keras.tree.flatten(arrays)}
     if len(counts) != 1:
         numbers = " and ".join(map(str, sorted(counts)))
         raise UserError(
@@ -213,28 +177,12 @@ def _count(arrays: Any) -> int:
     return counts.pop()
 
 
-def _chosen_size(replicas: Sequence[int], processes: int) -> int:
+def _chosen_size(replicas: Sequence[int]) -> int:
     """Choose a batch that can be divided by the numbers of replicas, but for the last one."""
-    step = math.lcm(*replicas) * processes
+    step = math.lcm(*replicas)
     if step > _MOST_BATCH:
-        step = max(replicas) * processes
+        step = max(replicas)
     return step * -(-_LEAST_BATCH // step)
-
-
-def training_part(data: Any) -> Any:
-    """Return the training data of `(train, validation)`; other data are for training.
-
-    Args:
-        data: As the user's function returns them.
-    """
-    if not isinstance(data, tuple) or len(data) != 2:
-        return data
-    first, second = data
-    if is_batched(first) and (second is None or is_batched(second)):
-        return first
-    # Lists are several inputs or outputs of a model.
-    pairs = all(part is None or isinstance(part, tuple) for part in data)
-    return first if pairs and first is not None else data
 
 
 def call_data(data: Any, batch_size: int) -> Any:

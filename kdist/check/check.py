@@ -11,15 +11,13 @@ import tensorflow as tf
 from .. import _upstream
 from ..distribute.tensorflow_logging import quiet_stderr
 from ..errors import UserError
-from .batches import Batches, batches_of, call_data, training_part
-from .causes.data import check_data
-from .causes.table import find_causes
-from .comparison import Compared, Difference, compare
-from .evidence import Evidence, rounded_training
-from .finding import Finding
+from ..user_model.data import checked_data
+from .batches import batches_of, call_data
+from .causes.data import check_data, check_samples
+from .explanation import compared_with, explain
+from .notes import batches_text, joined, notes_on, notes_on_warnings
 from .options import CheckOptions
 from .precision import Precision
-from .record import Record
 from .result import CheckResult
 from .training import Plan, Trained, kdist_strategy, stock_strategy, train
 
@@ -34,6 +32,9 @@ class Check:
         data: The same.
         options: Its other arguments.
         strategies: Of kdist, one for each number of replicas; `None` makes them.
+
+    Attributes:
+        batches: The samples of all trainings.
     """
 
     def __init__(
@@ -55,9 +56,8 @@ class Check:
         # First of all, as this splits the CPU.
         self._strategies = make_strategies(options) if strategies is None else strategies
         keras.utils.set_random_seed(options.seed)
-        self._batches = batches_of(
-            training_part(call_data(data, options.batch_size or _FALLBACK_BATCH)), options
-        )
+        made = checked_data(call_data(data, options.batch_size or _FALLBACK_BATCH))
+        self.batches = batches_of(made.training, options)
         self._build = as_build(build)
 
     def result(self, others: Callable[[Plan], list[Trained]] | None = None) -> CheckResult:
@@ -83,18 +83,19 @@ class Check:
                     name=f"{options.replicas[0]} replicas of stock tf.distribute.MirroredStrategy",
                     scored=options.scored,
                 )
-            compared, causes = self.explain(plan, one, trainings, precision)
+            causes = check_data(self._data, options) or check_samples(self._data, trainings)
+            compared, found = explain(plan, one, trainings, precision)
         return CheckResult(
             trainings=compared,
             stock=None
             if stock is None
             else compared_with(one.record, stock.record, precision, None),
-            causes=causes,
+            causes=causes + found,
             precision=str(precision),
             batches=batches_text(plan.batches, options),
             compared=f"{joined([t.record.name for t in trainings])} with one replica of stock"
             f" Keras, over {plan.batches.steps * plan.epochs} steps",
-            notes=notes_on(one.record, plan.batches),
+            notes=[*notes_on(one, plan.batches), *notes_on_warnings(trainings, compared)],
         )
 
     _reason = ""
@@ -107,7 +108,7 @@ class Check:
         """
         return Plan(
             build=self._build,
-            batches=self._batches.in_float64() if asked == "float64" else self._batches,
+            batches=self.batches.in_float64() if asked == "float64" else self.batches,
             epochs=self._options.epochs,
             seed=self._options.seed,
             synchronize=self._options.synchronize,
@@ -127,36 +128,6 @@ class Check:
             self._reason = self._reason or f"in float64 it fails ({one.record.error.rstrip('.')})"
         where = f"{one.record.line}: " * bool(one.record.line)
         raise UserError(f"the model does not train on one replica: {where}{one.record.error}")
-
-    def explain(
-        self, plan: Plan, one: Trained, trainings: Sequence[Trained], precision: Precision
-    ) -> tuple[list[Compared], list[Finding]]:
-        """Compare the trainings with that on one replica, and find the causes of differences.
-
-        Args:
-            plan: What all trainings have in common.
-            one: The training on one replica.
-            trainings: Those on several.
-            precision: What they compute in.
-        """
-        causes = check_data(self._data, self._options)
-        rounded: Record | None = None
-        compared = [compared_with(one.record, t.record, precision, None) for t in trainings]
-        if precision.level != "float64" and any(c.differences for c in compared):
-            rounded = rounded_training(plan, precision, scored=self._options.scored)
-            compared = [compared_with(one.record, t.record, precision, rounded) for t in trainings]
-        for training, result in zip(trainings, compared, strict=True):
-            if not result.is_equal:
-                evidence = Evidence(
-                    plan,
-                    one,
-                    training,
-                    list(result.differences),
-                    precision,
-                )
-                causes += find_causes(evidence)
-                break
-        return compared, causes
 
 
 def make_strategies(options: CheckOptions) -> list[tf.distribute.Strategy]:
@@ -203,56 +174,19 @@ def precision_of(one: Trained, plan: Plan, reason: str) -> Precision:
     dtypes = {
         layer.compute_dtype for layer in [one.model, *_upstream.flatten_layers(one.model)]
     } - {None}
-    if dtypes & {"float16", "bfloat16"}:
-        return Precision(level="float16", asked=plan.asked, reason="its policy is mixed precision")
-    if plan.asked == "float64" and "float32" not in dtypes:
+    if plan.asked == "float64" and not dtypes & {"float16", "bfloat16", "float32"}:
         return Precision(level="float64", asked="float64")
+    epsilon = max(
+        (_EPSILON.get(w.dtype, 2.0**-7) for w in one.model.trainable_variables), default=0
+    )
+    is_mixed = bool(dtypes & {"float16", "bfloat16"})
     reason = reason or "a layer of it computes in float32"
-    return Precision(level="float32", asked=plan.asked, reason=reason)
+    return Precision(
+        level="float16" if is_mixed else "float32",
+        asked=plan.asked,
+        reason="its policy is mixed precision" if is_mixed else reason,
+        weights_epsilon=epsilon,
+    )
 
 
-def compared_with(
-    one: Record, received: Record, precision: Precision, rounded: Record | None
-) -> Compared:
-    """Compare a training with that on one replica."""
-    differences: list[Difference] = []
-    if not received.error:
-        differences = compare(one, received, precision, rounded)
-    return Compared(name=received.name, differences=differences, error=_error_of(received))
-
-
-def _error_of(record: Record) -> str:
-    return f"{record.error} ({record.line})" if record.error and record.line else record.error
-
-
-def batches_text(batches: Batches, options: CheckOptions) -> str:
-    """Say how many samples the steps of an epoch have."""
-    sizes = [batches.batch_size] * (batches.steps - 1) + [batches.last]
-    shown = ", ".join(map(str, sizes)) if len(sizes) <= 6 else f"{sizes[0]} … {sizes[-1]}"
-    epochs = f"{options.epochs} epochs" if options.epochs > 1 else "1 epoch"
-    return f"{epochs} of batches of {shown} samples"
-
-
-def notes_on(record: Record, batches: Batches) -> list[str]:
-    """What the user should know besides."""
-    import numpy as np
-
-    notes = []
-    if record.unevaluated:
-        notes.append(f"evaluate is not compared, as it fails on one replica: {record.unevaluated}")
-    if batches.last == batches.batch_size:
-        why = "the data have batches of a fixed size" if batches.is_fixed else "there are too few"
-        notes.append(f"no batch was uneven, as {why}" + " samples" * (not batches.is_fixed))
-    losses = [v for item, v in record.values.items() if item.kind == "loss"]
-    if any(not np.all(np.isfinite(value)) for value in losses):
-        notes.append(
-            "the loss is NaN or infinite on one replica, so little can be compared: lower the"
-            " learning rate, or look for a logarithm of 0"
-        )
-    return notes
-
-
-def joined(names: Sequence[str]) -> str:
-    """Names in words: `this, that and these`."""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
+_EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}

@@ -69,13 +69,17 @@ def check_file(
 
 
 def _checked(model: str, data: str, options: CheckOptions, workers: int | None) -> Any:
+    import keras
+
     from ..user_model.functions import load_functions
+    from .arrays import fingerprint
     from .check import Check, make_strategies
     from .training import Plan, Trained
     from .workers import train_on_workers
 
     # Before the user's file is loaded: the first tensor fixes the number of logical CPUs.
     strategies = make_strategies(options)
+    keras.utils.set_random_seed(options.seed)  # the file may draw as it is loaded
     functions = load_functions(model, data)
 
     def on_workers(plan: Plan) -> list[Trained]:
@@ -88,6 +92,7 @@ def _checked(model: str, data: str, options: CheckOptions, workers: int | None) 
             options=options,
             asked=plan.asked,
             evaluates=plan.evaluates,
+            samples=fingerprint(check.batches.arrays),
         )
         return [Trained(record=record)]
 

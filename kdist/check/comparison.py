@@ -51,11 +51,13 @@ class Compared:
         name: What trained, such as `2 replicas of kdist`.
         differences: What differs, in the order in which it was computed.
         error: Why the training failed, in a line; empty if it did not.
+        is_noted: Whether a note explains what differs, so that it is no fault.
     """
 
     name: str
     differences: Sequence[Difference] = ()
     error: str = ""
+    is_noted: bool = False
 
     @property
     def is_equal(self) -> bool:
@@ -87,9 +89,7 @@ def compare(
             continue
         one, other = expected.values.get(item), received.values.get(item)
         difference = gap(one, other)
-        limit = tolerance(one, item.kind, precision)
-        if rounded is not None and item in rounded.values:
-            limit = max(limit, _ROUNDING_FACTOR * gap(one, rounded.values[item]))
+        limit = _limit(expected, received, item, precision, rounded)
         known = found.get((item.kind, item.index))
         if known is not None:
             if difference > known.largest:
@@ -97,6 +97,47 @@ def compare(
         elif not difference <= limit:
             found[item.kind, item.index] = _difference(expected, received, item, difference, limit)
     return sorted(found.values(), key=lambda d: Item(d.step, d.kind, d.index).order)
+
+
+def _limit(
+    expected: Record, received: Record, item: Item, precision: Precision, rounded: Record | None
+) -> float:
+    """How far rounding may take a value."""
+    value: Any = expected.values.get(item)
+    limit = tolerance(value, item.kind, precision)
+    grown = 0.0
+    if rounded is not None and item in rounded.values:
+        grown = gap(value, rounded.values[item])
+    movement = _movement(expected, item, received)
+    if precision.level != "float64" and movement is not None:
+        # Each step rounds the sum of a weight and its update.
+        rounding = precision.weights_epsilon * float(np.max(np.abs(value), initial=0)) * item.step
+        moved = float(np.max(np.abs(movement), initial=0.0))
+        limit = min(limit, precision.movement_tolerance * moved + rounding)
+        other = None if rounded is None else _movement(rounded, item)
+        if other is not None:
+            grown = max(0.0, gap(movement, other) - rounding)
+    return max(limit, _ROUNDING_FACTOR * grown)
+
+
+def _movement(record: Record, item: Item, other: Record | None = None) -> Any:
+    """What training has added to a weight until a step; `None` for other items.
+
+    Args:
+        record: A training.
+        item: Of it.
+        other: Has the initial weights if stock Keras made those of `record` in the first step.
+    """
+    value = record.values.get(item)
+    if item.kind != "weights" or value is None or not np.all(np.isfinite(value)):
+        return None
+    name = record.name_of(item)
+    for one in (record, other):
+        names = [] if one is None else one.names.get("initial weights", [])
+        if one is not None and name in names:
+            start = one.values[Item(0, "initial weights", names.index(name))]
+            return value - start if start.shape == value.shape else None
+    return None
 
 
 def _initial_weights(record: Record) -> int:

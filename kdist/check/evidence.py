@@ -11,6 +11,7 @@ from .. import _upstream
 from ..distribute.mirrored_strategy import MirroredStrategy
 from .batches import Batches
 from .comparison import AFTER_TRAINING, Difference, compare
+from .functional_operations import mixing_operation
 from .layer_calls import (
     LayerCall,
     Mixing,
@@ -22,7 +23,7 @@ from .layer_calls import (
 from .precision import Precision, keras_in
 from .record import Kind, Record
 from .step_graph import StepGraph, trace_step
-from .training import Plan, Trained, kdist_strategy, make_model, train
+from .training import Plan, Trained, kdist_strategy, make_model, rounded_training, train
 
 # What a second trace or a half of the batch may change in float64 is far below, what a mistake
 # changes far above.
@@ -172,7 +173,7 @@ class Evidence:
 
     @functools.cached_property
     def calls(self) -> list[LayerCall]:
-        """The calls of all layers in an eager training step on one replica."""
+        """The calls of the model and all layers in an eager training step on one replica."""
         model, batches = self.one.model, self.plan.batches
         if not self._is_trained:
             return []
@@ -192,6 +193,16 @@ class Evidence:
             return mixing_layers(
                 self.one.model, self.calls, size, _FACTOR * self.precision.weights_tolerance
             )
+
+    def mixing_operation(self, mixing: Mixing) -> str:
+        """The function of `keras.ops` between the layers of a model that mixes the samples.
+
+        Args:
+            mixing: The model; empty if it has no such function.
+        """
+        size, tolerance = self.plan.batches.batch_size, _FACTOR * self.precision.weights_tolerance
+        with keras_in(self.plan.asked), kept_variables(self.one.model):
+            return mixing_operation(mixing.call, size, tolerance)
 
     def gap_of_halves(self, names: Sequence[str]) -> float:
         """By how much the rows of layers change if they get half of a batch; 0 if by rounding.
@@ -220,6 +231,15 @@ class Evidence:
         if abs(whole - (first + second) / 2) <= limit:
             return "mean"
         return "sum" if abs(whole - first - second) <= limit else "neither"
+
+    @functools.cached_property
+    def changes_when_repeated(self) -> bool:
+        """Whether a step gives another loss, repeated from the same variables and seed."""
+        keras.utils.set_random_seed(self.plan.seed)
+        first = self._loss(0, 1)
+        keras.utils.set_random_seed(self.plan.seed)
+        second = self._loss(0, 1)
+        return first is not None and first == first and first != second  # not of NaN
 
     def _loss(self, start: float, stop: float) -> float | None:
         model, size = self.one.model, self.plan.batches.batch_size // 2 * 2
@@ -256,25 +276,6 @@ def _parts_of(model: keras.Model) -> list[Any]:
         *_upstream.optimizers_of(model),
         *model.metrics,
     ]
-
-
-def rounded_training(plan: Plan, precision: Precision, *, scored: bool = True) -> Record:
-    """Train on one replica from initial weights that were changed by a rounding error.
-
-    Args:
-        plan: What all trainings have in common.
-        precision: Says how large such an error is.
-        scored: Whether it is evaluated after training.
-    """
-    draw = np.random.default_rng(0)
-
-    def change(model: keras.Model) -> None:
-        for weight in model.trainable_variables:
-            value = weight.numpy()
-            factor = 1 + precision.rounding * draw.uniform(-1, 1, value.shape)
-            weight.assign((value * factor).astype(value.dtype))
-
-    return train(plan, name="one, rounded", start=change, scored=scored).record
 
 
 def _build_weights(model: keras.Model, batches: Batches) -> None:

@@ -22,13 +22,13 @@ class LayerCall:
     """A call of a layer.
 
     Attributes:
-        layer: The layer.
+        layer: The layer, or the model itself, or an operation between its layers.
         args: Its arguments.
         options: Its named arguments.
         outputs: What it returned.
     """
 
-    layer: keras.layers.Layer
+    layer: Any
     args: Any
     options: dict[str, Any]
     outputs: Any
@@ -39,18 +39,24 @@ class Mixing:
     """A layer whose result for a sample depends on the other samples of the batch.
 
     Attributes:
-        layer: The layer.
+        call: Of the layer, or of the model itself.
         gap: By how much its rows differ when it gets half of the samples.
-        line: Where it mixes them.
+        line: Where it mixes them; empty if that is not known.
     """
 
-    layer: keras.layers.Layer
+    call: LayerCall
     gap: float
     line: str
 
+    @property
+    def layer(self) -> keras.layers.Layer:
+        """The layer."""
+        layer: keras.layers.Layer = self.call.layer
+        return layer
+
 
 def observe_calls(model: keras.Model, run: Callable[[], Any]) -> list[LayerCall]:
-    """Return the calls of a model's layers while `run` runs, eagerly.
+    """Return the calls of a model and of its layers while `run` runs, eagerly.
 
     Args:
         model: The model.
@@ -58,15 +64,22 @@ def observe_calls(model: keras.Model, run: Callable[[], Any]) -> list[LayerCall]
     """
     calls: list[LayerCall] = []
     with contextlib.ExitStack() as stack:
-        for layer in _upstream.flatten_layers(model):
-            stack.enter_context(_observed(layer, calls))
+        layers = [*_upstream.flatten_layers(model), model]
+        for layer in {id(layer): layer for layer in layers}.values():  # each once
+            stack.enter_context(observed(layer, calls))
         run()
     return calls
 
 
 @contextlib.contextmanager
-def _observed(layer: keras.layers.Layer, calls: list[LayerCall]) -> Iterator[None]:
-    original = layer.call
+def observed(layer: Any, calls: list[LayerCall]) -> Iterator[None]:
+    """Collect the calls of a layer or an operation during the block.
+
+    Args:
+        layer: What is called.
+        calls: Its calls are added to these.
+    """
+    original, own = layer.call, vars(layer).get("call")
 
     def call(*args: Any, **options: Any) -> Any:
         outputs = original(*args, **options)
@@ -78,7 +91,10 @@ def _observed(layer: keras.layers.Layer, calls: list[LayerCall]) -> Iterator[Non
     try:
         yield
     finally:
-        object.__delattr__(layer, "call")
+        if own is None:
+            object.__delattr__(layer, "call")
+        else:
+            object.__setattr__(layer, "call", own)
 
 
 def mixing_layers(
@@ -86,8 +102,8 @@ def mixing_layers(
 ) -> list[Mixing]:
     """Find the innermost layers whose rows change when they get only half of the samples.
 
-    Batch norms that kdist synchronizes are none. Layers that draw random numbers are not judged:
-    half of the samples would get other draws.
+    Batch norms that kdist synchronizes are none. Layers that draw random numbers are judged as in
+    inference, as half of the samples would get other draws.
 
     Args:
         model: The model.
@@ -100,12 +116,17 @@ def mixing_layers(
         for call in calls:
             if id(call.layer) in found or _is_synchronized(call.layer):
                 continue
-            gap = gap_of_halves(call, rows)
+            gap = gap_of_halves(call, rows) or gap_of_halves(_in_inference(call), rows)
             if gap > tolerance:
                 line = _mixing_line(call, rows)
-                found[id(call.layer)] = Mixing(layer=call.layer, gap=gap, line=line)
+                found[id(call.layer)] = Mixing(call=call, gap=gap, line=line)
     outer = [key for key, mixing in found.items() if _has_inner(mixing.layer, found)]
     return [mixing for key, mixing in found.items() if key not in outer]
+
+
+def _in_inference(call: LayerCall) -> LayerCall:
+    options = {**call.options, "training": False} if "training" in call.options else call.options
+    return dataclasses.replace(call, options=options)
 
 
 def _has_inner(layer: keras.layers.Layer, found: dict[int, Mixing]) -> bool:
@@ -135,11 +156,11 @@ def gap_of_halves(call: LayerCall, rows: int) -> float:
 
     try:
         with gathering_by(keep):
-            whole = _rows_of(_run(call, rows), rows, half)
-        again = _rows_of(_run(call, rows), rows, half)
+            whole = _rows_of(run_call(call, rows), rows, half)
+        again = _rows_of(run_call(call, rows), rows, half)
         # What the layer gathers has the rows of the whole batch, as on a replica.
         with gathering_by(lambda _: gathered.pop(0)):
-            part = _rows_of(_run(call, half, of=rows), half, half)
+            part = _rows_of(run_call(call, half, of=rows), half, half)
     except Exception:  # a layer of the user's that takes batches of one size only
         return 0.0
     if _gap(whole, again) > 0:
@@ -147,7 +168,15 @@ def gap_of_halves(call: LayerCall, rows: int) -> float:
     return _gap(whole, part)
 
 
-def _run(call: LayerCall, rows: int, of: int | None = None) -> Any:
+def run_call(call: LayerCall, rows: int, of: int | None = None) -> Any:
+    """Call a layer again, with the same arguments.
+
+    Args:
+        call: Of the layer.
+        rows: The first samples that it gets.
+        of: Samples of the batch; `None` if it is to get all.
+    """
+
     def cut(leaf: Any) -> Any:
         has_rows = isinstance(leaf, tf.Tensor) and leaf.shape.rank and leaf.shape[0] == of
         return leaf[:rows] if has_rows else leaf

@@ -8,6 +8,7 @@ from .finding import Finding
 
 _MOST_SHOWN = 3
 _WIDTH = 96
+_MOST_ERROR = 90
 _KINDS = {
     "initial weights": "initial weights",
     "loss": "loss",
@@ -19,6 +20,14 @@ _KINDS = {
     "predictions": "predictions",
     "copies": "copies of",
 }
+
+
+def stock_lines(compared: Compared) -> list[str]:
+    """Say in short how stock TensorFlow compares, or that it cannot train the model at all."""
+    if not compared.error:
+        return training_lines(compared, shown=1)
+    short = textwrap.shorten(compared.error, _MOST_ERROR, placeholder=" …")
+    return wrapped(f"  {compared.name}: ", f"cannot train it ({short})")
 
 
 def training_lines(compared: Compared, shown: int = _MOST_SHOWN) -> list[str]:
@@ -41,7 +50,7 @@ def training_lines(compared: Compared, shown: int = _MOST_SHOWN) -> list[str]:
 
 def cause_lines(number: int, cause: Finding) -> list[str]:
     """Describe a cause: what it is, where, what shows it, and how to fix it."""
-    kind = "cause" if cause.level == "fault" else "note"
+    kind = {"fault": "cause", "note": "note", "suspect": "perhaps"}[cause.level]
     lines = ["", *wrapped(f"  {kind} {number}: ", cause.text)]
     lines += [f"    in {cause.line}"] if cause.line else []
     lines += wrapped("    shown by: ", cause.shown_by)

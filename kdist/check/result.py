@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .comparison import Compared, Difference
+from .effects import explains
 from .finding import Finding
-from .report import cause_lines, training_lines, unknown_lines, wrapped
+from .report import cause_lines, stock_lines, training_lines, unknown_lines, wrapped
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -18,7 +19,8 @@ class CheckResult:
         trainings: The trainings on kdist, compared with that on one replica of stock Keras.
         stock: The training under `tf.distribute.MirroredStrategy`; `None` if there was none.
         causes: Why trainings differ, each with `name`, `text`, `shown_by`, `fix`, `line` and
-            `level`, which is `"note"` for what does not make the model depend on replicas.
+            `level`, which is `"note"` for what does not make the model depend on replicas, and
+            `"suspect"` for what may, but no experiment shows it.
         precision: The floats that were computed in, and what counts as equal.
         batches: Samples of the steps of an epoch, in words.
         compared: What was compared, in words.
@@ -37,12 +39,14 @@ class CheckResult:
     def equal(self) -> bool:
         """Whether all trainings on kdist are equal to that on one replica, but for rounding."""
         return not any(cause.level == "fault" for cause in self.causes) and all(
-            one.is_equal or self._is_noted(one) for one in self.trainings
+            one.is_equal or one.is_noted for one in self.trainings
         )
 
-    def _is_noted(self, training: Compared) -> bool:
-        """Whether a cause that is no fault explains what differs."""
-        return bool(self.causes) and not training.error
+    @property
+    def unexplained(self) -> list[Compared]:
+        """The trainings on kdist whose first difference none of `causes` can make."""
+        unequal = [one for one in self.trainings if not one.is_equal]
+        return [one for one in unequal if not explains(self.causes, one)]
 
     @property
     def differences(self) -> list[Difference]:
@@ -67,6 +71,7 @@ class CheckResult:
             "trainings": [_compared_dict(one) for one in self.trainings],
             "stock": None if self.stock is None else _compared_dict(self.stock),
             "causes": [dataclasses.asdict(cause) for cause in self.causes],
+            "unexplained": [one.name for one in self.unexplained],
             "notes": list(self.notes),
         }
 
@@ -76,13 +81,12 @@ class CheckResult:
         for one in self.trainings:
             lines += training_lines(one)
         if self.stock is not None:
-            lines += training_lines(self.stock, shown=1)
+            lines += stock_lines(self.stock)
         for number, cause in enumerate(self.causes, 1):
             lines += cause_lines(number, cause)
-        failed = [one for one in self.trainings if not one.is_equal]
-        if failed and not self.causes:
-            lines += ["", *unknown_lines(failed[0])]
-        if self.causes and not self.equal:
+        if self.unexplained:
+            lines += ["", *unknown_lines(self.unexplained[0])]
+        if any(cause.level == "fault" for cause in self.causes):
             lines += ["", "  Fix this, then check again: one cause can hide another."]
         lines += [line for note in self.notes for line in wrapped("note: ", note)]
         return "\n".join(lines)
@@ -91,7 +95,7 @@ class CheckResult:
 def _compared_dict(compared: Compared) -> dict[str, Any]:
     return {
         "name": compared.name,
-        "equal": compared.is_equal,
+        "equal": compared.is_equal or compared.is_noted,
         "error": compared.error,
         "differences": [_plain(dataclasses.asdict(one)) for one in compared.differences],
     }

@@ -61,6 +61,8 @@ def line_of_error(error: BaseException) -> str:
 def line_of_operation(operation: Any) -> str:
     """Return the innermost line of the user's program that made an operation of a graph."""
     for frame in reversed(operation.traceback):
+        if Path(frame.filename).parent == _HERE:
+            return ""  # the lines before are of the program that has called check
         if is_of_user(frame.filename):
             return line_at(frame.filename, frame.lineno)
     return ""

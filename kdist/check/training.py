@@ -16,7 +16,7 @@ from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
 from ..user_model.code_errors import reason_of
 from .batches import Batches
-from .precision import keras_in
+from .precision import Precision, keras_in
 from .record import Record
 from .record_steps import RecordSteps, copies_of, named_values
 from .source_lines import line_of_error
@@ -129,6 +129,25 @@ def train(
         except Exception as error:
             record.error, record.line = reason_of(error), line_of_error(error)
     return trained
+
+
+def rounded_training(plan: Plan, precision: Precision, *, scored: bool = True) -> Record:
+    """Train on one replica from initial weights that were changed by a rounding error.
+
+    Args:
+        plan: What all trainings have in common.
+        precision: Says how large such an error is.
+        scored: Whether it is evaluated after training.
+    """
+    draw = np.random.default_rng(0)
+
+    def change(model: keras.Model) -> None:
+        for weight in model.trainable_variables:
+            value = weight.numpy()
+            factor = 1 + precision.rounding * draw.uniform(-1, 1, value.shape)
+            weight.assign((value * factor).astype(value.dtype))
+
+    return train(plan, name="one, rounded", start=change, scored=scored).record
 
 
 def make_model(plan: Plan, strategy: tf.distribute.Strategy | None = None) -> keras.Model:

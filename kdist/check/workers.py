@@ -16,6 +16,8 @@ from .record_file import read_record, write_record
 _MODULE = "kdist.check.worker"
 PREFIX = "kdist check: "
 """In front of the error that a worker prints."""
+OTHER_SAMPLES = "the data function gave other samples there, after the same seed"
+"""The error of a worker whose samples are not those of the training on one replica."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,6 +30,7 @@ class WorkerTask:
         options: Of the check.
         asked: The floats that Keras is set to.
         evaluates: Whether the model can be evaluated.
+        samples: The fingerprint of the samples of the other trainings.
         record: Where the chief writes what it has computed.
     """
 
@@ -36,6 +39,7 @@ class WorkerTask:
     options: CheckOptions
     asked: str
     evaluates: bool
+    samples: str
     record: str
 
     def to_json(self) -> str:
@@ -50,7 +54,14 @@ class WorkerTask:
 
 
 def train_on_workers(
-    workers: int, *, model: str, data: str, options: CheckOptions, asked: str, evaluates: bool
+    workers: int,
+    *,
+    model: str,
+    data: str,
+    options: CheckOptions,
+    asked: str,
+    evaluates: bool,
+    samples: str,
 ) -> Record:
     """Train on several workers with one replica each, started as `kdist launch` does.
 
@@ -61,6 +72,7 @@ def train_on_workers(
         options: Of the check.
         asked: The floats that Keras is set to.
         evaluates: Whether the model can be evaluated.
+        samples: The fingerprint of the samples of the other trainings.
 
     Returns:
         What the chief has recorded; if a worker fails, its error.
@@ -74,6 +86,7 @@ def train_on_workers(
             options=options,
             asked=asked,
             evaluates=evaluates,
+            samples=samples,
             record=str(path),
         )
         # With a buffer, to which the launcher passes on what workers print.

@@ -1,6 +1,7 @@
 """Warnings about models that depend on the number of replicas or train on too few samples."""
 
 import linecache
+import os
 import threading
 import warnings
 from pathlib import Path
@@ -109,17 +110,28 @@ def _warn_of_line(tensor: Any, named: set[str], text: str) -> None:
 
 
 def _line_of(tensor: Any) -> str:
-    """Return the line that computes a tensor, such as `my_model.py:31: x = tf.sqrt(y)`."""
-    for frame in reversed(tensor.op.traceback):
-        if not frame.filename.startswith(_LIBRARIES):
-            line = linecache.getline(frame.filename, frame.lineno).strip()
-            return f"{frame.filename}:{frame.lineno}: {line}"
+    """Return the line that computes a tensor, such as `my_model.py:31: x = tf.sqrt(y)`.
+
+    Where Keras computes it, that of what it is computed from, such as a regularizer's result.
+    """
+    found = [tensor.op]
+    for operation in found:
+        for frame in reversed(operation.traceback):
+            if not frame.filename.startswith(_LIBRARIES):
+                line = linecache.getline(frame.filename, frame.lineno).strip()
+                return f"{frame.filename}:{frame.lineno}: {line}"
+        if len(found) < _MOST_OPERATIONS:
+            found += [one.op for one in operation.inputs if one.op not in found]
     return f"the operation {tensor.op.type}"
 
 
+_MOST_OPERATIONS = 32
 _LIBRARIES = tuple(
-    str(Path(origin).parent)
-    for origin in (__file__, keras.__file__, tf.__file__, threading.__file__)
+    f"{folder}{os.sep}"
+    for folder in (
+        Path(__file__).parents[1],  # all of kdist
+        *(Path(origin).parent for origin in (keras.__file__, tf.__file__, threading.__file__)),
+    )
 )
 
 

@@ -19,8 +19,8 @@ class EvaluateOptions:
     Attributes:
         dataset: Data set; by default that of the run.
         data_dir: Its folder, if it has one; by default that of the run.
-        data: Function that returns your validation data, `"FILE.py:FUNCTION"`; for a run of your own
-            model, also the name of a function in its file. By default that of the run.
+        data: Function that returns your validation data, `"FILE.py:FUNCTION"`; for a run of your
+            own model, also the name of a function in its file. By default that of the run.
         replicas: Number of replicas; by default every GPU, or the CPU if there is none.
         val_batch_size: Images per step and replica; by default the run's.
         averaged: Whether to use the averages of the weights.

@@ -21,6 +21,12 @@ _VARIABLES = (
     "TF_NUM_INTEROP_THREADS, TF_NUM_INTRAOP_THREADS, TF_FORCE_GPU_ALLOW_GROWTH or"
     " CUDA_VISIBLE_DEVICES"
 )
+_TWO_STRATEGIES = "Mixing different tf.distribute.Strategy objects"
+OWN_STRATEGY = (
+    "the model is made in the scope of a strategy of its own: remove the strategy from this file,"
+    " as kdist makes it"
+)
+"""The reason where a `build` makes a strategy."""
 _LINES = re.compile(r'File "([^"]+)", line (\d+)')
 
 
@@ -33,6 +39,8 @@ def reason_of(error: BaseException, *, plain: tuple[type[BaseException], ...] = 
     """
     if is_out_of_memory(error):
         return "out of memory"
+    if _TWO_STRATEGIES in str(error):
+        return OWN_STRATEGY
     lines = _COLORS.sub("", str(error)).splitlines()
     first = next((line for line in lines if not _PLACES.match(line)), "").strip()
     if isinstance(error, (UserError, *plain)):

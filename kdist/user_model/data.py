@@ -100,23 +100,16 @@ def checked_data(data: Any) -> UserData:
 
     Args:
         data: `(x, y), (x_val, y_val)`, each perhaps with sample weights; `training, validation` of
-            another kind that Keras takes in batches; or the training data alone. In place of the
-            validation data there may be `None`.
+            another kind that Keras takes in batches; or the training data alone, as `(x, y)`,
+            `(x, y, sample_weight)`, `x` or in batches. In place of the validation data there may be
+            `None`. A pair of pairs is training and validation.
 
     Raises:
         UserError: It is something else.
     """
     if isinstance(data, UserData):
         return data
-    if _is_batched(data):
-        pair = (data, None)
-    elif isinstance(data, tuple | list) and len(data) == 2:
-        pair = (data[0], data[1])
-    else:
-        raise _unexpected(data)
-    training, validation = map(_part, pair)
-    if training is None or any(part is _NEITHER for part in (training, validation)):
-        raise _unexpected(data)
+    training, validation = _parts(data)
     for part, name in ((training, "(x, y)"), (validation, "(x_val, y_val)")):
         if isinstance(part, tuple):
             _check_samples(part, name)
@@ -138,6 +131,40 @@ def first_samples(arrays: tuple[Any, ...], count: int) -> tuple[Any, ...]:
 _NEITHER = object()
 
 
+def _parts(data: Any) -> tuple[Any, Any]:
+    """Training and validation data, as `UserData` has them."""
+    if _is_batched(data):
+        return data, None
+    if isinstance(data, tuple | list) and len(data) == 2:
+        training, validation = map(_part, data)
+        if training is not None and not any(p is _NEITHER for p in (training, validation)):
+            return training, validation
+    if _is_array(data):
+        return (data, None), None
+    if isinstance(data, tuple) and len(data) in (1, 2, 3) and _is_arrays(data):
+        return (data if len(data) > 1 else (*data, None)), None
+    raise _unexpected(data)
+
+
+def _is_arrays(data: tuple[Any, ...]) -> bool:
+    """Whether data are `(x,)`, `(x, y)` or `(x, y, sample_weight)`, and not three such pairs."""
+    are_pairs = len(data) > 2 and all(isinstance(one, tuple | list) for one in data)
+    others = [one for one in data[1:] if one is not None]
+    return not are_pairs and all(map(_has_arrays, (data[0], *others)))
+
+
+def _is_array(data: Any) -> bool:
+    """Whether data are `x` alone: an array, or several by name."""
+    return (isinstance(data, dict) or hasattr(data, "shape")) and _has_arrays(data)
+
+
+def _has_arrays(data: Any) -> bool:
+    import keras
+
+    leaves = keras.tree.flatten(data)
+    return bool(leaves) and all(getattr(leaf, "shape", ()) for leaf in leaves)
+
+
 def _part(part: Any) -> Any:
     if part is None or _is_batched(part):
         return part
@@ -155,7 +182,8 @@ def _unexpected(data: Any) -> UserError:
         )
     return UserError(
         f"the data function returned {type(data).__name__}, expected (x, y), (x_val, y_val), or"
-        " training and validation data as tf.data.Dataset or keras.utils.PyDataset"
+        " arrays (x, y) alone, or training and validation data as tf.data.Dataset or"
+        " keras.utils.PyDataset"
     )
 
 

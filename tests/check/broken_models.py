@@ -133,6 +133,19 @@ class PythonFunction(layers.Layer):
         return x + tf.cast(tf.reshape(shift, ()), x.dtype)
 
 
+class AddsReplica(layers.Layer):
+    """Adds what `check` cannot know to be other on another replica, and much that is harmless."""
+
+    def call(self, x, training=False):
+        if not training:
+            return x
+        copied = tf.numpy_function(np.copy, [x], x.dtype)
+        noise = tf.random.normal((), dtype=x.dtype)
+        context = tf.distribute.get_replica_context()
+        number = tf.cast(context.replica_id_in_sync_group, x.dtype)
+        return x + number + 0 * tf.reshape(copied, tf.shape(x)) + 0 * noise
+
+
 class LargestSeen(layers.Layer):
     def build(self, shape):
         self.largest = self.add_weight(shape=(), initializer="zeros", trainable=False)
@@ -169,6 +182,46 @@ class RootAdded(layers.Layer):
     def call(self, x):
         self.add_loss(ops.sqrt(ops.mean(ops.square(x))))
         return x
+
+
+def centered_between_layers():
+    inputs = keras.Input((FEATURES,))
+    x = layers.Dense(8, "tanh")(inputs)
+    x = x - ops.mean(x, axis=0, keepdims=True)
+    return compiled(keras.Model(inputs, layers.Dense(CLASSES, "softmax")(x)))
+
+
+class CenteredInCall(keras.Model):
+    """Centers in the model itself, behind noise for which its rows cannot be compared."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden = layers.Dense(8, "tanh")
+        self.dropout = layers.Dropout(0.3)
+        self.classes = layers.Dense(CLASSES, "softmax")
+
+    def call(self, x, training=False):
+        x = self.dropout(self.hidden(x), training=training)
+        return self.classes(x - ops.mean(x, axis=0))
+
+
+class Stores(layers.Layer):
+    def call(self, x):
+        self.stored = x
+        self.add_loss(0.01 * ops.mean(ops.square(x)))
+        return x
+
+
+class ReadsStored(keras.Model):
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        return loss + ops.std(self.get_layer("stores").stored)
+
+
+class GathersStored(keras.Model):
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        return loss + ops.std(kdist.gather(self.get_layer("stores").stored))
 
 
 # Steps
@@ -340,6 +393,16 @@ def random_weights():
     return compiled(model)
 
 
+def in_own_strategy():
+    with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+        return compiled(behind_hidden())
+
+
+class RootOfActivity(keras.regularizers.Regularizer):
+    def __call__(self, x):
+        return ops.std(x)
+
+
 MADE = []
 
 
@@ -408,6 +471,17 @@ def of_step(step, **changes):
 
 BROKEN = {
     "centered": Broken(**of_layer(Centered), cause="mixing_layer", line="ops.mean(x, axis=0)"),
+    "centered between layers": Broken(
+        build=centered_between_layers, cause="mixing_layer", line="ops.mean(x, axis=0"
+    ),
+    "centered in call": Broken(
+        build=lambda: compiled(CenteredInCall()), cause="mixing_layer", line="ops.mean(x, axis=0"
+    ),
+    "stored rows": Broken(
+        build=lambda: compiled(behind_hidden(Stores(name="stores"), kind=ReadsStored)),
+        cause="stored_rows",
+        line="def compute_loss",
+    ),
     "batch norm by hand": Broken(
         **of_layer(OwnBatchNorm), cause="mixing_layer", line="ops.mean(x, axis=0)"
     ),
@@ -437,6 +511,16 @@ BROKEN = {
     "float32 inside": Broken(
         **of_layer(Float32Product), cause="float32_values", line='"float32"', equal=True
     ),
+    "root of an activity": Broken(
+        build=lambda: compiled(
+            behind_hidden(layers.Dense(4, activity_regularizer=RootOfActivity()))
+        ),
+        cause="neither_mean_nor_sum",
+        line="return ops.std(x)",
+    ),
+    "strategy of its own": Broken(
+        build=in_own_strategy, cause="strategy_in_build", line="tf.distribute.OneDeviceStrategy("
+    ),
     "root of mean": Broken(
         **of_step(RootOfMean), cause="neither_mean_nor_sum", line="ops.sqrt(ops.mean("
     ),
@@ -445,6 +529,15 @@ BROKEN = {
     ),
     "clipped by hand": Broken(
         **of_step(ClippedByHand), cause="changed_gradients", line="clip_by_global_norm"
+    ),
+    "clipped by hand, slowly": Broken(  # its updates are smaller than 1e-4
+        build=lambda: compiled(
+            behind_hidden(layers.Dense(8, dtype="float32"), kind=ClippedByHand),
+            keras.optimizers.SGD(2e-5),
+            metrics=None,
+        ),
+        cause="changed_gradients",
+        line="clip_by_global_norm",
     ),
     "sum in a loop": Broken(**of_step(SumInLoop), cause="loss_is_a_sum", line="tf.while_loop("),
     "sum, eagerly": Broken(

@@ -7,18 +7,29 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from broken_models import CLASSES, FEATURES, Step, X, Y, behind_hidden, compiled
+from broken_models import (
+    CLASSES,
+    FEATURES,
+    GathersStored,
+    Step,
+    Stores,
+    X,
+    Y,
+    behind_hidden,
+    compiled,
+)
 from keras import layers, ops
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Good:
-    """A model, its data, and the floats that it is checked in."""
+    """A model, its data, the floats that it is checked in, and a warning that is passed on."""
 
     build: Callable[[], Any]
     data: Any
     precision: str = "float64"
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    warning: str = ""
 
 
 def normalized_with_dropout():
@@ -73,6 +84,13 @@ class NoisyStep(Step):
         self.optimizer.apply(gradients, self.trainable_variables)
         self.error.update_state(ops.mean(ops.abs(predictions)))
         return {"loss": loss, "error": self.error.result()}
+
+
+class ClippedRarely(Step):
+    """Clips what each replica's own gradients exceed in other steps than these."""
+
+    def change(self, gradients):
+        return tf.clip_by_global_norm(gradients, 1e6)[0]
 
 
 class Adversarial(keras.Model):
@@ -158,6 +176,23 @@ GOOD = {
     "step of its own": Good(
         build=lambda: compiled(behind_hidden(layers.Dropout(0.2), kind=NoisyStep), metrics=None),
         data=Reader,
+    ),
+    "clipped rarely": Good(
+        build=lambda: compiled(behind_hidden(kind=ClippedRarely), metrics=None),
+        data=(X, Y),
+        warning="clip_by_global_norm(gradients, 1e6)[0] This changes each replica's own gradient",
+    ),
+    "slow, in float32": Good(
+        build=lambda: compiled(
+            behind_hidden(layers.Dense(8, dtype="float32"), layers.BatchNormalization()),
+            keras.optimizers.Adam(1e-5),
+        ),
+        data=(X, Y),
+        precision="float32",
+    ),
+    "gathers what is stored": Good(
+        build=lambda: compiled(behind_hidden(Stores(name="stores"), kind=GathersStored)),
+        data=(X, Y),
     ),
     "two optimizers": Good(build=adversarial, data=lambda: X),
     "mixed precision": Good(build=mixed_precision, data=(X, Y), precision="float16"),

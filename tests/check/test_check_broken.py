@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from broken_models import (
     BROKEN,
+    AddsReplica,
     Broken,
     Centered,
     CenteredByAll,
@@ -38,6 +39,7 @@ def test_the_cause_is_named_with_its_line(name):
     assert result.equal == broken.equal, result
     assert {cause.name for cause in result.causes} == {broken.cause}, result
     assert any(broken.line in cause.line for cause in result.causes), result
+    assert not result.unexplained, result
     keras.backend.clear_session()
 
 
@@ -57,6 +59,17 @@ def test_several_mistakes_are_named_at_once():
         "metric_state",
     ], result
     assert "one cause can hide another" in str(result)
+
+
+def test_what_no_experiment_shows_is_named_as_a_suspicion():
+    broken = Broken(build=lambda: compiled(behind_hidden(AddsReplica())), cause="python_function")
+    result = check(broken)
+    assert not result.equal
+    assert [(cause.name, cause.level) for cause in result.causes] == [
+        ("python_function", "suspect")
+    ], result
+    assert "perhaps 1: a Python function" in str(result)
+    assert "cause: not known. It begins at step 1 with loss" in str(result)
 
 
 def test_the_fix_makes_the_model_equal():

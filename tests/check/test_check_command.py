@@ -14,7 +14,7 @@ import keras
 import numpy as np
 from keras import layers
 
-X = np.random.default_rng(0).normal(size=(40, 6)).astype("float32")
+X = np.random.normal(size=(40, 6)).astype("float32")  # as the file is loaded, after the seed
 
 
 def make(*between):
@@ -87,6 +87,14 @@ def blocks_of_the_guide():
 
 def without_numbers(text):
     return re.sub(r"(off by|up to|differs by) [0-9.e-]+", r"\1 …", text)
+
+
+def test_other_commands_take_the_example_of_the_guide_too(tmp_path):
+    from kdist.user_model.functions import load_functions
+
+    path = tmp_path / "example_of_guide.py"
+    path.write_text(blocks_of_the_guide()[0])
+    assert load_functions(f"{path}:build", "data").load_data(8).samples() == 40
 
 
 def test_the_example_of_the_guide_prints_what_it_shows(tmp_path):

@@ -1,5 +1,6 @@
 """What differs, from which step on: by closed forms, without TensorFlow."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -46,6 +47,41 @@ def test_what_rounding_grows_to_is_no_difference():
     assert compare(record(), two, WIDE)
     assert compare(record(), two, WIDE, rounded) == []  # 20 times 1e-4 is more
     assert compare(record(), two, WIDE, record("rounded", shift=1e-5, from_step=1))
+
+
+NARROW = Precision(level="float32", asked="float32", reason="it is so")
+
+
+def trained(movement, *, scale=1.0, noise=0.0, name="one"):
+    """Three steps of a weight of this size; each moves it, all but for some noise."""
+    made = Record(name=name)
+    made.add(0, "initial weights", {"kernel": np.full(3, scale)})
+    for step in range(1, 4):
+        made.add(step, "weights", {"kernel": np.full(3, scale + step * movement + noise)})
+    return made
+
+
+@pytest.mark.parametrize(("movement", "scale"), [(1e-5, 0.1), (1e-5, 1), (1e-2, 100), (1, 0.1)])
+def test_float32_weights_are_compared_with_how_far_they_moved(movement, scale):
+    epsilon = 2.0**-23
+    one = trained(movement, scale=scale)
+    # What rounding does to the sum of a weight and its update, in each step.
+    assert not compare(one, trained(movement, scale=scale, noise=scale * epsilon), NARROW)
+    wrong = trained(1.5 * movement, scale=scale)
+    (difference,) = compare(one, wrong, NARROW)
+    assert difference.kind == "weights"
+    assert not compare(one, wrong, NARROW, trained(1.1 * movement, scale=scale))  # by rounding
+    # Initial weights that differ by rounding are no growth of it.
+    near = trained(movement, scale=scale * (1 + 2 * epsilon))
+    assert compare(one, wrong, NARROW, near)
+
+
+def test_weights_that_the_first_step_makes_have_the_start_of_another_training():
+    one, wrong = trained(1e-5), trained(1.5e-5)
+    one.names["initial weights"] = []
+    del one.values[Item(0, "initial weights", 0)]
+    assert [d.kind for d in compare(one, wrong, NARROW)] == ["weights"]
+    assert compare(one, trained(1e-5), NARROW) == []
 
 
 def test_steps_after_an_error_are_not_compared():
@@ -120,21 +156,56 @@ def test_the_text_says_where_it_begins_where_the_cause_is_not_known():
     found = result(Compared(name="2 replicas", differences=differences))
     assert not found.equal
     assert "not known. It begins at step 2 with loss" in str(found)
-    assert "stock: fails: it crashes" in str(found)
+    assert "stock: cannot train it (it crashes)" in str(found)
     with pytest.raises(AssertionError, match="NOT EQUAL"):
         found.assert_equal()
 
 
+NOTE = Finding(name="n", text="t", shown_by="s", fix="f", line="my.py:3: x", level="note")
+FAULT = dataclasses.replace(NOTE, level="fault")
+
+
 def test_a_note_leaves_a_model_equal_and_a_fault_does_not():
     differences = compare(record(), record("2 replicas", 2, shift=1e-6, from_step=2), WIDE)
-    training = Compared(name="2 replicas", differences=differences)
-    note = Finding(name="n", text="t", shown_by="s", fix="f", line="my.py:3: x", level="note")
-    assert result(training, causes=[note]).equal
-    fault = Finding(name="n", text="t", shown_by="s", fix="f", line="my.py:3: x")
-    assert not result(training, causes=[note, fault]).equal
-    assert not result(Compared(name="good"), causes=[fault]).equal
-    assert "in my.py:3: x" in str(result(training, causes=[note]))
-    assert not result(Compared(name="failed", error="e"), causes=[note]).equal
+    training = Compared(name="2 replicas", differences=differences, is_noted=True)
+    assert result(training, causes=[NOTE]).equal
+    assert result(training, causes=[NOTE]).to_dict()["unexplained"] == []
+    assert not result(training, causes=[NOTE, FAULT]).equal
+    assert not result(Compared(name="good"), causes=[FAULT]).equal
+    assert "in my.py:3: x" in str(result(training, causes=[NOTE]))
+    assert not result(Compared(name="failed", error="e"), causes=[NOTE]).equal
+
+
+def test_a_note_about_one_training_excuses_no_other():
+    slight = compare(record(), record("2 replicas", 2, shift=1e-6, from_step=2), WIDE)
+    large = compare(record(), record("2 workers", 2, shift=1.0, from_step=1), WIDE)
+    found = result(
+        Compared(name="2 replicas", differences=slight, is_noted=True),
+        Compared(name="2 workers", differences=large),
+        causes=[NOTE],
+    )
+    assert not found.equal
+    assert "not known. It begins at step 1 with loss" in str(found)
+    assert found.to_dict()["unexplained"] == ["2 workers"]
+
+
+@pytest.mark.parametrize(
+    ("names", "is_known"),
+    [
+        (["mixing_layer"], True),
+        (["metric_state"], False),
+        (["changed_gradients"], False),
+        (["data_without_seed"], False),
+        (["metric_state", "neither_mean_nor_sum"], True),
+    ],
+    ids=str,
+)
+def test_a_cause_that_cannot_change_the_loss_leaves_it_unexplained(names, is_known):
+    differences = compare(record(), record("2 replicas", 2, shift=1.0, from_step=1), WIDE)
+    causes = [dataclasses.replace(FAULT, name=name) for name in names]
+    found = result(Compared(name="2 replicas", differences=differences), causes=causes)
+    assert ("not known. It begins at step 1 with loss" in str(found)) != is_known
+    assert found.to_dict()["unexplained"] == ([] if is_known else ["2 replicas"])
 
 
 @pytest.mark.parametrize(
@@ -154,6 +225,14 @@ def test_a_note_leaves_a_model_equal_and_a_fault_does_not():
 def test_options_out_of_range_are_refused(wrong):
     with pytest.raises(UserError, match=f"{next(iter(wrong))}|numbers of replicas"):
         CheckOptions(**wrong)
+
+
+def test_a_long_error_of_stock_keras_is_cut():
+    stock = Compared(name="stock", error="TypeError: no such type in the list " + "int8, " * 99)
+    text = str(dataclasses.replace(result(Compared(name="2 replicas")), stock=stock))
+    assert "cannot train it (TypeError: no such type in the list int8, int8," in text
+    assert len(text.splitlines()) < 7
+    assert text.endswith("…)")
 
 
 @pytest.mark.parametrize(("steps", "epochs", "each"), [(2, 1, 2), (3, 1, 3), (4, 2, 2), (7, 2, 4)])

@@ -83,6 +83,21 @@ def test_errors_of_kdist_and_keras_are_not_the_files(path):
         assert raised.value is error
 
 
+def test_a_strategy_in_the_file_is_told_to_be_removed(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(
+        "import keras, tensorflow as tf\n\n\ndef build():\n"
+        "    with tf.distribute.OneDeviceStrategy('CPU:0').scope():\n"
+        "        return keras.Sequential()\n\n\ndef data():\n    return None\n"
+    )
+    functions = load_functions(f"{path}:build", "data")
+    with (
+        tf.distribute.OneDeviceStrategy("CPU:0").scope(),
+        pytest.raises(UserError, match=r"own.py, line 5: .* remove the strategy from this file"),
+    ):
+        functions.make_model()
+
+
 class Both(keras.Model):
     def call(self, inputs):
         return inputs["a"] + keras.ops.cast(inputs["b"], "float32")
@@ -248,6 +263,35 @@ def test_data_become_arguments_of_fit(data, batch, arguments):
     assert checked_data(checked) is checked
 
 
+X, Y = ROWS
+
+
+@pytest.mark.parametrize(
+    ("data", "training"),
+    [
+        ((X, Y), (X, Y)),
+        ((X, Y, Y), (X, Y, Y)),
+        (({"a": X, "b": X}, Y), ({"a": X, "b": X}, Y)),
+        (([X, X], Y), ([X, X], Y)),
+        ((X, (Y, Y)), (X, (Y, Y))),
+        ((X, None), (X, None)),
+        ((X,), (X, None)),
+        (X, (X, None)),
+        ({"a": X}, ({"a": X}, None)),
+        ([(X, Y), (X, Y)], (X, Y)),
+        ([[X, Y], None], (X, Y)),
+        (((X, Y), (X, Y)), (X, Y)),
+    ],
+)
+def test_arrays_alone_are_for_training(data, training):
+    checked = checked_data(data)
+    assert repr(checked.training) == repr(training)
+    has_validation = isinstance(data, tuple | list) and isinstance(data[-1], tuple)
+    assert (checked.validation is not None) == (has_validation and isinstance(data[0], tuple))
+    assert checked.has_arrays
+    assert checked.samples() == 6
+
+
 @pytest.mark.parametrize(
     ("data", "samples"),
     [
@@ -276,7 +320,10 @@ def test_samples_are_counted_where_something_says_how_many_they_are(data, sample
         ((BATCHES, (row for row in ROWS)), "a generator, which is empty after one epoch"),
         ((None, BATCHES), "returned tuple, expected"),
         ((BATCHES, 3), "returned tuple, expected"),
-        (ROWS, "returned tuple, expected"),
+        ((ROWS, ROWS, ROWS), "returned tuple, expected"),
+        (list(ROWS), "returned list, expected"),
+        ((*ROWS, 3), "returned tuple, expected"),
+        (({"a": ROWS[0]}, np.ones(3)), "with 6 and 3 samples"),
     ],
 )
 def test_data_that_fit_cannot_take_are_refused(data, words):

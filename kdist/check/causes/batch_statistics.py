@@ -6,6 +6,8 @@ from ...batch_norm.convert import convert_batch_norm
 from ...batch_norm.find import unsynchronized_batch_norms
 from ..evidence import Evidence
 from ..finding import Finding
+from ..layer_calls import Mixing
+from ..source_lines import calls_in, first, line_of_definition, name_of_call
 
 
 def unsynchronized_batch_norm(evidence: Evidence) -> Finding | None:
@@ -42,17 +44,32 @@ def unsynchronized_batch_norm(evidence: Evidence) -> Finding | None:
 
 
 def mixing_layer(evidence: Evidence) -> list[Finding]:
-    """A layer of the user's computes with the mean, the maximum … of the batch."""
+    """A layer or the model of the user's computes with the mean, the maximum … of the batch."""
     return [
         Finding(
             name="mixing_layer",
-            text=f"the layer {mixing.layer.name} ({type(mixing.layer).__name__}) makes a sample's"
-            " result depend on the other samples of the batch, and each replica has only its own",
+            text=f"{_described(mixing.layer)} makes a sample's result depend on the other samples"
+            " of the batch, and each replica has only its own",
             shown_by=f"its result for half of a batch differs by {mixing.gap:.1g} from the same"
             " rows of the whole batch",
             fix="put kdist.gather(...) around what is reduced over the samples: it returns the"
-            " rows of all replicas",
-            line=mixing.line,
+            " rows of all replicas"
+            + "; write it in the call of a layer of yours"
+            * (not mixing.line),
+            line=mixing.line or _line_in_build(evidence, mixing),
         )
         for mixing in evidence.mixing
     ]
+
+
+def _described(layer: keras.layers.Layer) -> str:
+    kind = "the model" if isinstance(layer, keras.Model) else "the layer"
+    return f"{kind} {layer.name} ({type(layer).__name__})"
+
+
+def _line_in_build(evidence: Evidence, mixing: Mixing) -> str:
+    """The line that puts an operation between the layers of a Functional model."""
+    build = evidence.plan.build
+    operation = evidence.mixing_operation(mixing)
+    lines = calls_in(build, lambda call: name_of_call(call).rpartition(".")[2] == operation)
+    return first(lines) or line_of_definition(build)

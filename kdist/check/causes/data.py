@@ -1,6 +1,7 @@
 """Causes in the data: no training can be repeated if its samples cannot."""
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -8,14 +9,18 @@ import numpy as np
 import tensorflow as tf
 
 from ...errors import UserError
-from ..batches import call_data, first_batches, is_batched, training_part
+from ...user_model.data import checked_data
+from ..arrays import dense_parts, rows_of
+from ..batches import call_data, first_batches
 from ..finding import Finding
 from ..options import CheckOptions
 from ..source_lines import calls_in, first, line_of_definition
+from ..training import Trained
+from ..workers import OTHER_SAMPLES
 from .build import draws_unseeded
 
 _BATCHES = 3
-# Of more samples, only the order of the first batches can be told.
+# More take too long to read: it is not known then whether only their order changes.
 _MOST_SAMPLES = 100_000
 
 
@@ -26,10 +31,8 @@ def check_data(data: Any, options: CheckOptions) -> list[Finding]:
         data: A function that returns them, or they themselves.
         options: Of the check.
     """
-    if not callable(data) and not is_batched(data):
-        return []  # arrays
-    if inspect.isgenerator(data):
-        return []  # can be read only once
+    if not callable(data) and checked_data(data).has_arrays:
+        return []
     try:
         one, other = _samples(data, options), _samples(data, options)
     except UserError:
@@ -37,10 +40,8 @@ def check_data(data: Any, options: CheckOptions) -> list[Finding]:
     if _same(one, other):
         return []
     made = _make(data, options)
-    places = [place for place in (data, type(data), type(made)) if _has_source(place)]
-    line = first(line for place in places for line in calls_in(place, draws_unseeded))
-    line = line or first(filter(None, map(line_of_definition, places)))
-    if is_batched(made) and _differs_each_time(made, options):
+    line = _drawing_line(data, type(data), type(made))
+    if not isinstance(made, tuple) and _differs_each_time(made, options):
         return [
             Finding(
                 name="data_differ_each_time",
@@ -55,32 +56,51 @@ def check_data(data: Any, options: CheckOptions) -> list[Finding]:
             )
         ]
     return [
-        Finding(
-            name="data_without_seed",
-            text="the data function draws without a seed, so every run trains on other samples",
-            shown_by="two calls of it after the same keras.utils.set_random_seed gave different"
-            " samples",
-            fix="pass a seed to what it draws or shuffles with: np.random.default_rng(0),"
-            " dataset.shuffle(…, seed=0)",
-            line=line,
+        _without_seed(
+            "two calls of it after the same keras.utils.set_random_seed gave different samples",
+            line,
         )
     ]
 
 
+def check_samples(data: Any, trainings: Sequence[Trained]) -> list[Finding]:
+    """Find out whether other processes had the same samples.
+
+    Args:
+        data: A function that returns the data.
+        trainings: Those of the check, also on several workers.
+    """
+    if not any(training.record.error == OTHER_SAMPLES for training in trainings):
+        return []
+    shown_by = "after the same keras.utils.set_random_seed, another process has other samples"
+    return [_without_seed(shown_by, _drawing_line(data))]
+
+
+def _without_seed(shown_by: str, line: str) -> Finding:
+    return Finding(
+        name="data_without_seed",
+        text="the data function draws without a seed, so every run trains on other samples",
+        shown_by=shown_by,
+        fix="pass a seed to what it draws or shuffles with: np.random.default_rng(0),"
+        " dataset.shuffle(…, seed=0)",
+        line=line,
+    )
+
+
+def _drawing_line(*definitions: Any) -> str:
+    places = [place for place in definitions if _has_source(place)]
+    line = first(line for place in places for line in calls_in(place, draws_unseeded))
+    return line or first(filter(None, map(line_of_definition, places)))
+
+
 def _make(data: Any, options: CheckOptions) -> Any:
     keras.utils.set_random_seed(options.seed)
-    return training_part(call_data(data, options.batch_size or 8))
+    return checked_data(call_data(data, options.batch_size or 8)).training
 
 
 def _samples(data: Any, options: CheckOptions) -> list[Any]:
     made = _make(data, options)
-    if is_batched(made):
-        return [leaf for batch in first_batches(made, _BATCHES) for leaf in _leaves(batch)]
-    return _leaves(made)
-
-
-def _leaves(data: Any) -> list[Any]:
-    return [np.asarray(leaf) for leaf in keras.tree.flatten(data) if leaf is not None]
+    return dense_parts(made if isinstance(made, tuple) else first_batches(made, _BATCHES))
 
 
 def _same(one: list[Any], other: list[Any]) -> bool:
@@ -106,16 +126,17 @@ def _differs_each_time(made: Any, options: CheckOptions) -> bool:
 
 
 def _sum_of_samples(data: Any) -> int:
-    """A number of the samples that their order does not change."""
+    """A number of the samples that their order does not change; of too many, always the same."""
     count = int(data.cardinality()) if isinstance(data, tf.data.Dataset) else -1
-    size = 1 if count < 0 else count
-    batches = first_batches(data, _BATCHES if count < 0 else min(size, _MOST_SAMPLES))
-    hashes = 0
-    for batch in batches:
-        leaves = _leaves(batch)
-        for row in range(len(leaves[0])):
-            hashes ^= hash(tuple(leaf[row].tobytes() for leaf in leaves))
-    return hashes
+    sums = samples = 0
+    for batch in data if count >= 0 else first_batches(data, _BATCHES):
+        rows = [rows_of(leaf) for leaf in keras.tree.flatten(batch) if leaf is not None]
+        samples += len(rows[0])
+        if samples > _MOST_SAMPLES:
+            return 0
+        for row in zip(*rows, strict=True):
+            sums ^= hash(row)
+    return sums
 
 
 def _has_source(place: Any) -> bool:

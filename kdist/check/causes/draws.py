@@ -2,11 +2,16 @@
 
 import ast
 
+import keras
+import tensorflow as tf
+
 from ... import _upstream
+from ..comparison import Difference, compare
 from ..evidence import Evidence
 from ..finding import Finding
 from ..source_lines import calls_in, first, line_of_definition, line_of_operation, name_of_call
 from ..step_graph import differing_constants, rows_of_draws
+from ..training import train
 from .build import draws_unseeded
 
 _KERAS = "keras.random.* with seed=keras.random.SeedGenerator(...)"
@@ -43,17 +48,32 @@ def stateful_draws(evidence: Evidence) -> list[Finding]:
     lines = dict.fromkeys(filter(None, map(line_of_operation, graph.stateful_draws())))
     if not lines and graph.has_inner_stateful_draws():
         lines = {"": None}
+    changed = _with_other_draws(evidence) if lines else []
+    if not changed:
+        return []
     return [
         Finding(
             name="stateful_draws",
             text="tf.random's stateful draws have a state for each operation, which other replicas"
             " cannot read: each replica draws its own numbers",
-            shown_by="the traced step has such an operation",
+            shown_by="the traced step has such an operation, and with another tf.random.set_seed"
+            f" one replica differs from step {changed[0].step} on",
             fix=f"draw with {_KERAS}, or with tf.random.stateless_*",
             line=line,
         )
         for line in lines
     ]
+
+
+def _with_other_draws(evidence: Evidence) -> list[Difference]:
+    """What changes on one replica if such operations draw other numbers."""
+
+    def seed_anew(model: keras.Model) -> None:
+        del model  # whose weights, and Keras's own draws, have their seeds already
+        tf.random.set_seed((evidence.plan.seed + 1) % 2**32)
+
+    other = train(evidence.plan, name="one, other draws", change=seed_anew, scored=False)
+    return compare(evidence.one.record, other.record, evidence.precision)
 
 
 def python_while_tracing(evidence: Evidence) -> list[Finding]:
@@ -97,7 +117,6 @@ def _draws_in_python(call: ast.Call) -> bool:
 
 def _is_fraction(operation: object) -> bool:
     import numpy as np
-    import tensorflow as tf
 
     value = tf.get_static_value(operation.outputs[0])  # type: ignore[attr-defined]
     array = np.asarray(value)

@@ -11,15 +11,19 @@ def python_function(evidence: Evidence) -> list[Finding]:
         return []
     operations = evidence.traces[0].python_functions()
     lines = dict.fromkeys(filter(None, map(line_of_operation, operations)))
+    is_shown = bool(lines) and evidence.changes_when_repeated
     return [
         Finding(
             name="python_function",
             text="a Python function is called in the step, by each replica with its own samples:"
             " what it counts, keeps or draws depends on their number",
-            shown_by="the traced step calls it",
+            shown_by="the same step, repeated with the same variables and seed, gives another loss"
+            if is_shown
+            else "nothing but that the traced step calls it",
             fix="write it with keras.ops and keep what it remembers in a variable of the layer"
             " (self.add_weight)",
             line=line,
+            level="fault" if is_shown else "suspect",
         )
         for line in lines
     ]

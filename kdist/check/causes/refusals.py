@@ -1,5 +1,6 @@
 """Causes for which a training on several replicas ends in an error."""
 
+from ...user_model.code_errors import OWN_STRATEGY
 from ..evidence import Evidence
 from ..finding import Finding
 from .draws import python_while_tracing
@@ -20,10 +21,21 @@ def refused(evidence: Evidence) -> Finding | None:
     )
 
 
+def strategy_in_build(evidence: Evidence) -> Finding | None:
+    """A `build` that makes a strategy of its own."""
+    record = evidence.received.record
+    what, _, fix = OWN_STRATEGY.partition(": ")
+    if OWN_STRATEGY not in record.error:
+        return None
+    return Finding(
+        name="strategy_in_build", text=what, shown_by="its error", fix=fix, line=record.line
+    )
+
+
 def crashed(evidence: Evidence) -> list[Finding]:
     """The training fails on several replicas, though not on one."""
     record = evidence.received.record
-    if not record.error or record.is_refused:
+    if not record.error or record.is_refused or OWN_STRATEGY in record.error:
         return []
     if evidence.traces is not None and evidence.traces[0].drew:
         # With other draws the replicas compute other things, which TensorFlow cannot combine.

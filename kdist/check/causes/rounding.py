@@ -11,6 +11,7 @@ from ..evidence import Evidence
 from ..finding import Finding
 from ..precision import Precision
 from ..source_lines import calls_in, first, line_of_operation, name_of_call
+from ..training import rounded_training
 
 
 def bias_before_batch_norm(evidence: Evidence) -> Finding | None:
@@ -79,10 +80,10 @@ def float32_values(evidence: Evidence) -> list[Finding]:
     """Numbers in float32 in the middle of float64: the differences are their rounding."""
     if evidence.precision.level != "float64" or evidence.traces is None:
         return []
-    wide = Precision(level="float32", asked="float64")
-    if not evidence.differences or compare(evidence.one.record, evidence.received.record, wide):
-        return []
     lines = dict.fromkeys(map(line_of_operation, evidence.traces[0].in_float32()))
+    wide = Precision(level="float32", asked="float64")
+    if not lines or not evidence.differences or not _is_rounding(evidence, wide):
+        return []
     return [
         Finding(
             name="float32_values",
@@ -97,3 +98,12 @@ def float32_values(evidence: Evidence) -> list[Finding]:
         )
         for line in list(lines)[:1]
     ]
+
+
+def _is_rounding(evidence: Evidence, precision: Precision) -> bool:
+    """Whether the differences are within the rounding of less precise numbers."""
+    one, received = evidence.one.record, evidence.received.record
+    if not compare(one, received, precision):
+        return True
+    rounded = rounded_training(evidence.plan, precision, scored=one.is_scored)
+    return not compare(one, received, precision, rounded)

@@ -19,7 +19,7 @@ from .draws import (
 from .metrics import metric_state
 from .optimizers import python_optimizer_state
 from .python_calls import python_function
-from .refusals import crashed, refused
+from .refusals import crashed, refused, strategy_in_build
 from .rounding import bias_before_batch_norm, float32_values, rounding_grows
 from .state import differing_layer_state, python_attribute, written_value
 from .steps import (
@@ -29,13 +29,14 @@ from .steps import (
     opaque_step,
     unread_loss,
 )
+from .stored_rows import stored_rows
 
 Cause = Callable[[Evidence], Finding | list[Finding] | None]
 
 # Those that make trainings differ at random come first: with them, no other experiment is reliable.
 CAUSES: tuple[tuple[Cause, ...], ...] = (
     (module_level_model, build_without_seed),
-    (refused, crashed),
+    (strategy_in_build, refused, crashed),
     (draws_without_seed,),
     (
         unsynchronized_batch_norm,
@@ -48,6 +49,7 @@ CAUSES: tuple[tuple[Cause, ...], ...] = (
         eager_step,
         changed_gradients,
         number_of_rows,
+        stored_rows,
         written_value,
         differing_layer_state,
         metric_state,
