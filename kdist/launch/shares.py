@@ -1,6 +1,7 @@
 """`Share`: the GPUs and cores of one worker."""
 
 import dataclasses
+import itertools
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -46,16 +47,30 @@ def divide(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -> list[S
             f" {len(gpus)}, or another divisor, or hide some with {_VISIBLE}"
         )
     each = len(gpus) // workers
-    ends = [len(cores) * worker // workers for worker in range(workers + 1)]
     return [
         Share(
             gpus=tuple(gpus[worker * each : (worker + 1) * each]) if gpus else None,
-            cores=tuple(cores[ends[worker] : ends[worker + 1]])
-            if len(cores) >= workers
-            else tuple(cores),
+            cores=own_cores,
         )
-        for worker in range(workers)
+        for worker, own_cores in enumerate(divide_cores(workers, cores))
     ]
+
+
+def divide_cores(workers: int, cores: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return the cores of each worker: neighbouring ones, which share caches and memory.
+
+    Args:
+        workers: How many.
+        cores: All that they may use; where there are fewer than workers, all share them.
+
+    Example:
+        >>> divide_cores(2, [0, 1, 2, 3])
+        [(0, 1), (2, 3)]
+    """
+    if len(cores) < workers:
+        return [tuple(cores)] * workers
+    ends = [len(cores) * worker // workers for worker in range(workers + 1)]
+    return [tuple(cores[start:end]) for start, end in itertools.pairwise(ends)]
 
 
 def count_workers(asked: int | Literal["auto"], gpus: Sequence[str]) -> int:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from ..errors import UserError
-from ..launch.shares import divide
+from ..launch.shares import divide, divide_cores
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,9 +63,9 @@ def pin_workers(
     return [
         Pin(
             gpus=",".join(gpus[index * per_trial : (index + 1) * per_trial]) if gpus else "-1",
-            cores=tuple(cores[index::workers]) or tuple(cores),
+            cores=own_cores,
         )
-        for index in range(workers)
+        for index, own_cores in enumerate(divide_cores(workers, cores))
     ]
 
 
