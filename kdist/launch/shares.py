@@ -5,6 +5,7 @@ import itertools
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 from ..errors import UserError
@@ -83,11 +84,13 @@ def count_workers(asked: int | Literal["auto"], gpus: Sequence[str]) -> int:
     return (len(gpus) or 1) if asked == AUTO else asked
 
 
-def visible_gpus(environment: Mapping[str, str]) -> list[str]:
+def visible_gpus(environment: Mapping[str, str], *, dev: Path = Path("/dev")) -> list[str]:
     """Return the GPUs that TensorFlow would see, without importing it.
 
     Args:
         environment: Such as `os.environ`.
+        dev: The folder of device files, which are counted where `nvidia-smi` is not installed, as
+            in some containers.
     """
     if _VISIBLE in environment:
         names = [name.strip() for name in environment[_VISIBLE].split(",")]
@@ -102,9 +105,12 @@ def visible_gpus(environment: Mapping[str, str]) -> list[str]:
             check=True,
             timeout=60,
         )
+    except FileNotFoundError:
+        count = len(list(dev.glob("nvidia[0-9]*")))
     except (OSError, subprocess.SubprocessError):  # no driver
-        return []
-    count = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+        count = 0
+    else:
+        count = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
     return [str(index) for index in range(count)]
 
 
