@@ -53,7 +53,8 @@ def pin_workers(
     if gpus and count > len(gpus):
         raise UserError(
             f"received devices={count}, but {len(gpus)} GPUs are visible: pass --devices"
-            f" {len(gpus)} or fewer"
+            f" {len(gpus)} or fewer, or hide the GPUs (CUDA_VISIBLE_DEVICES=-1) to split the CPU"
+            " instead"
         )
     workers = count // per_trial
     if not workers:

@@ -98,7 +98,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(
         parallel, "command", lambda path, pin: [sys.executable, "-c", CHILD, str(path)]
     )
-    monkeypatch.setattr(parallel, "visible_gpus", list)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
 
     def started(**plans):
         for name, plan in plans.items():
@@ -193,7 +193,7 @@ def test_real_processes(tmp_path, monkeypatch, capfd):
     from kdist.tuning.search_results import read_trials
 
     (tmp_path / "model.py").write_text(MODEL)
-    monkeypatch.setattr(parallel, "visible_gpus", list)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     search = Search(
         model=str(tmp_path / "model.py:build"),
