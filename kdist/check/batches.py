@@ -1,7 +1,6 @@
 """`Batches`: the same samples for every training, taken once from the user's data."""
 
 import dataclasses
-import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..errors import UserError
+from ..user_model.functions import has_parameter
 from .options import CheckOptions
 
 _LEAST_BATCH = 8
@@ -247,8 +247,5 @@ def call_data(data: Any, batch_size: int) -> Any:
     if not callable(data) or isinstance(data, tf.data.Dataset | keras.utils.PyDataset):
         return data
     function: Callable[..., Any] = data
-    try:
-        takes = inspect.signature(function).parameters
-    except ValueError:
-        takes = {}  # type: ignore[assignment]
-    return function(batch_size=batch_size) if "batch_size" in takes else function()
+    takes_batch = has_parameter(function, "batch_size")
+    return function(batch_size=batch_size) if takes_batch else function()

@@ -1,7 +1,6 @@
 """`Check`: the trainings of one check, made in order, compared and explained."""
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import tensorflow as tf
 from .. import _upstream
 from ..distribute.tensorflow_logging import quiet_stderr
 from ..errors import UserError
+from ..user_model.functions import takes_hp
 from .batches import Batches, batches_of, call_data, training_part
 from .causes.data import check_data
 from .causes.table import find_causes
@@ -175,12 +175,7 @@ def make_strategies(options: CheckOptions) -> list[tf.distribute.Strategy]:
 
 def as_build(build: Callable[..., Any]) -> Callable[[], Any]:
     """Return a function without arguments, for one that may take hyperparameters."""
-    try:
-        given = inspect.signature(build).parameters.values()
-    except ValueError:
-        return build
-    positional = [p for p in given if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if not any(p.default is p.empty or p.name == "hp" for p in positional):
+    if not takes_hp(build):
         return build
 
     def with_hyperparameters() -> Any:

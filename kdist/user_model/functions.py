@@ -129,8 +129,8 @@ def load_functions(name: str, data: str, *, needs_hp: bool = False) -> UserFunct
             f"{data_path} has no function {data_function}(): write one that returns (x, y),"
             " (x_val, y_val), or name it with --data"
         )
-    takes_hp = _takes(build, "hp") and (needs_hp or not _takes(build) or has_parameter(build, "hp"))
-    if not takes_hp and (needs_hp or not _takes(build)):
+    with_hp = _takes(build, "hp") if needs_hp else takes_hp(build)
+    if not with_hp and (needs_hp or not _takes(build)):
         arguments = "one argument" if needs_hp else "no argument or one"
         raise UserError(f"{path}: {function} has to take {arguments}, as in def {function}(hp):")
     takes_batch = has_parameter(make_data, "batch_size") and _takes(make_data, batch_size=1)
@@ -143,7 +143,7 @@ def load_functions(name: str, data: str, *, needs_hp: bool = False) -> UserFunct
         files=tuple(dict.fromkeys([path, data_path])),
         build=build,
         make_data=make_data,
-        takes_hp=takes_hp,
+        takes_hp=with_hp,
         takes_batch=takes_batch,
     )
 
@@ -182,6 +182,14 @@ def _takes(function: Callable[..., Any], *arguments: Any, **named: Any) -> bool:
     except ValueError:
         pass  # written in C, without a signature
     return True
+
+
+def takes_hp(build: Callable[..., Any]) -> bool:
+    """Whether a function that makes a model takes KerasTuner's hyperparameters.
+
+    It does if it has to be called with an argument, of any name, or has one named `hp`.
+    """
+    return _takes(build, "hp") and (not _takes(build) or has_parameter(build, "hp"))
 
 
 def has_parameter(function: Callable[..., Any], parameter: str) -> bool:
