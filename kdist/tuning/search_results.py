@@ -23,8 +23,8 @@ class TrialResult:
         trial_id: KerasTuner's name of the trial.
         status: `"COMPLETED"`, `"FAILED"`, or KerasTuner's status of an unfinished trial.
         score: The value of the objective; `None` unless completed.
-        values: Its hyperparameters; for the WideResNet as settings. Those that Hyperband adds begin
-            with `tuner/`.
+        values: Its hyperparameters; for a built-in network as settings. Those that Hyperband adds
+            begin with `tuner/`.
         metrics: Means over the executions: the objective, `seconds`, `epochs`, …
         failure: Why it failed, in one line.
         sampling: How each hyperparameter with a range was sampled: `"linear"`, `"log"`, …
