@@ -4,8 +4,6 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from ..data.course_targets import CourseTargets
 from ..data.datasets import DATASETS
 from .facts import Epoch
@@ -33,6 +31,8 @@ class Targets(CourseTargets):
     def _is_met(self, value: float | None, target: float) -> bool:
         if value is None:
             return False
+        import numpy as np
+
         # Keras computes in float32, in which 7,500 of 10,000 is 0.75.
         value, target = (float(np.float32(number)) for number in (value, target))
         return value > target if self.is_strict else value >= target

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from ..performance.links import Link, choose_link
+from ..performance.links import Link, LinkName, choose_link
 from ..training.config import TrainConfig
 from ..training.fields import check_fields
 from ..training.settings import BatchSize, Depth, Width
@@ -30,7 +30,7 @@ class Prediction:
         UserError: A value is out of range; the message names the setting.
     """
 
-    link: Literal["pcie", "nvlink", "ethernet"] = "nvlink"
+    link: LinkName = "nvlink"
     latency_us: Annotated[float, Ge(0)] | None = None
     bandwidth_gb: Annotated[float, Gt(0)] | None = None
     overlap: Annotated[float, Ge(0), Le(1)] = 0.0

@@ -1,7 +1,6 @@
 """`Batches`: the same samples for every training, taken once from the user's data."""
 
 import dataclasses
-import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -10,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from ..errors import UserError
+from ..user_model.functions import has_parameter
 from .arrays import as_array, floats_in, joined_arrays, samples_in, shape_of_sample
 from .options import CheckOptions
 
@@ -195,8 +195,5 @@ def call_data(data: Any, batch_size: int) -> Any:
     if not callable(data) or isinstance(data, tf.data.Dataset | keras.utils.PyDataset):
         return data
     function: Callable[..., Any] = data
-    try:
-        takes = inspect.signature(function).parameters
-    except ValueError:
-        takes = {}  # type: ignore[assignment]
-    return function(batch_size=batch_size) if "batch_size" in takes else function()
+    takes_batch = has_parameter(function, "batch_size")
+    return function(batch_size=batch_size) if takes_batch else function()

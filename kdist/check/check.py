@@ -1,7 +1,6 @@
 """`Check`: the trainings of one check, made in order, compared and explained."""
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from .. import _upstream
 from ..distribute.tensorflow_logging import quiet_stderr
 from ..errors import UserError
 from ..user_model.data import checked_data
+from ..user_model.functions import takes_hp
 from .batches import batches_of, call_data
 from .causes.data import check_data, check_samples
 from .explanation import compared_with, explain
@@ -146,12 +146,7 @@ def make_strategies(options: CheckOptions) -> list[tf.distribute.Strategy]:
 
 def as_build(build: Callable[..., Any]) -> Callable[[], Any]:
     """Return a function without arguments, for one that may take hyperparameters."""
-    try:
-        given = inspect.signature(build).parameters.values()
-    except ValueError:
-        return build
-    positional = [p for p in given if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if not any(p.default is p.empty or p.name == "hp" for p in positional):
+    if not takes_hp(build):
         return build
 
     def with_hyperparameters() -> Any:

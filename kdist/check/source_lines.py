@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from ..source_lines import line_at
+
 _LIBRARIES = tuple(
     {
         str(Path(path).resolve())
@@ -32,12 +34,6 @@ def is_of_user(path: str) -> bool:
     if not path or path.startswith(_LAUNCHERS) or Path(path).name.startswith(_GENERATED):
         return False
     return not str(Path(path).resolve()).startswith(_LIBRARIES)
-
-
-def line_at(path: str, number: int) -> str:
-    """Return a line with its place, such as `my_model.py:31: x = tf.sqrt(y)`."""
-    text = linecache.getline(path, number).strip()
-    return f"{_short(path)}:{number}: {text}" if text else f"{_short(path)}:{number}"
 
 
 def line_of_error(error: BaseException) -> str:
@@ -146,10 +142,3 @@ def name_of_call(call: ast.Call) -> str:
 def first(lines: Iterable[str]) -> str:
     """The first of these lines; empty if there is none."""
     return next(iter(lines), "")
-
-
-def _short(path: str) -> str:
-    try:
-        return str(Path(path).resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return path

@@ -8,8 +8,9 @@ from cyclopts import App, Parameter
 from ..arguments import path_text, positive_integer, positive_number
 from ..atomic_files import folder_for_files, writable_folder
 from ..errors import UserError
-from ..optimizers.scaling import RULES
-from ..performance.links import LINKS
+from ..finders.rate_curve import LEAST_RATE, MOST_RATE, check_range
+from ..optimizers.scaling import Rule
+from ..performance.links import LinkName
 from ..training.config import TrainConfig
 from ..user_model.names import data_name
 from .integers import parse_integer
@@ -98,8 +99,8 @@ def rate(
     data: Data = "data",
     replicas: Replicas = None,
     batch_size: BatchSize = None,
-    least: Annotated[float, Parameter(help="First learning rate.")] = 1e-6,
-    most: Annotated[float, Parameter(help="Last learning rate.")] = 10.0,
+    least: Annotated[float, Parameter(help="First learning rate.")] = LEAST_RATE,
+    most: Annotated[float, Parameter(help="Last learning rate.")] = MOST_RATE,
     steps: Annotated[int, Parameter(help="Steps between them.", converter=parse_integer)] = 200,
     monitor: Monitor = "loss",
     optimizer: Optimizer = None,
@@ -111,8 +112,6 @@ def rate(
     """Train with a rising learning rate, and suggest the rate at which the loss falls best."""
     _check(model, data, replicas, batch_size)
     path_text("--output", output)
-    from ..finders.rate_curve import check_range
-
     check_range(least=least, most=most, steps=steps)
     folder = Path(output)
     with folder_for_files(folder):
@@ -179,10 +178,8 @@ def plan(
             converter=parse_integer,
         ),
     ] = None,
-    link: Annotated[str, Parameter(help=f"Link between replicas: {', '.join(LINKS)}.")] = "pcie",
-    lr_rule: Annotated[
-        str, Parameter(help=f"Rule that scales the learning rate: {', '.join(RULES)}.")
-    ] = "auto",
+    link: Annotated[LinkName, Parameter(help="Link between replicas.")] = "pcie",
+    lr_rule: Annotated[Rule, Parameter(help="Rule that scales the learning rate.")] = "auto",
     steps: Annotated[
         int, Parameter(help="Steps of the learning rate range test.", converter=parse_integer)
     ] = 200,
@@ -193,13 +190,7 @@ def plan(
     """Plan batch size, learning rate and warm-up for more replicas, and predict the speed-up."""
     _check(model, data, None, batch_size)
     positive_integer("--replicas", replicas, hint="pass how many there will be")
-    from ..finders.rate_curve import check_range
-    from ..performance.links import choose_link
-
-    check_range(least=1e-6, most=10.0, steps=steps)
-    choose_link(link)
-    if lr_rule not in RULES:
-        raise UserError(f"--lr-rule takes {', '.join(RULES)}, received {lr_rule!r}")
+    check_range(steps=steps)
     from ..finders.plan import plan_replicas
 
     found = plan_replicas(

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from ..arguments import as_integer
 from ..errors import UserError
+from ..launch.shares import visible_gpus
 from .tensorflow_logging import DEV, quiet_stderr
 
 # The number of logical CPUs is fixed once TensorFlow has started. Idle ones cost nothing, so there
@@ -43,8 +44,8 @@ def first_devices(replicas: int | None) -> list[str]:
 def _warn_of_unusable_gpus() -> None:
     """Warn of GPUs that TensorFlow does not find, as its own warning is not shown."""
     present = len(list(DEV.glob("nvidia[0-9]*")))
-    hidden = "CUDA_VISIBLE_DEVICES" in os.environ or tf.config.list_physical_devices("GPU")
-    if present and not hidden:
+    hidden = "CUDA_VISIBLE_DEVICES" in os.environ and not visible_gpus(os.environ)
+    if present and not hidden and not tf.config.list_physical_devices("GPU"):
         warnings.warn(
             f"this machine has {present} NVIDIA GPU{'s' * (present > 1)}, but TensorFlow finds none"
             " and uses the CPU: pip install 'kdist[cuda]', or set TF_CPP_MIN_LOG_LEVEL=0 to see"

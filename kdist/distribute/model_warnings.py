@@ -1,6 +1,5 @@
 """Warnings about models that depend on the number of replicas or train on too few samples."""
 
-import linecache
 import os
 import threading
 import warnings
@@ -13,6 +12,7 @@ import tensorflow as tf
 
 from .. import _upstream
 from ..batch_norm.find import SMALL_BATCH, unsynchronized_batch_norms, values_per_channel
+from ..source_lines import innermost_line
 
 # What warnings about a line of the user's program begin with, by which `kdist check` knows them.
 OF_NUMBER = "This number is neither a mean nor a sum over the samples of the batch"
@@ -116,10 +116,9 @@ def _line_of(tensor: Any) -> str:
     """
     found = [tensor.op]
     for operation in found:
-        for frame in reversed(operation.traceback):
-            if not frame.filename.startswith(_LIBRARIES):
-                line = linecache.getline(frame.filename, frame.lineno).strip()
-                return f"{frame.filename}:{frame.lineno}: {line}"
+        line = innermost_line(operation.traceback, lambda path: not path.startswith(_LIBRARIES))
+        if line:
+            return line
         if len(found) < _MOST_OPERATIONS:
             found += [one.op for one in operation.inputs if one.op not in found]
     return f"the operation {tensor.op.type}"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import UserError
-from ..user_model.functions import UserFunctions, has_parameter, load_functions
+from ..user_model.functions import UserFunctions, has_parameter, load_functions, takes_hp
 
 Function = str | Callable[..., Any]
 """A function, or `"FILE.py:FUNCTION"`."""
@@ -42,7 +42,7 @@ def as_functions(build: Function, data: Any) -> UserFunctions:
         files=tuple(dict.fromkeys([_file(build), _file(data)])),
         build=build,
         make_data=data,
-        takes_hp=has_parameter(build, "hp"),
+        takes_hp=takes_hp(build),
         takes_batch=has_parameter(data, "batch_size"),
         build_name=_name(build),
         data_name=_name(data),

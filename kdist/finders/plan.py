@@ -17,14 +17,13 @@ from .advice import Advice, Measurements, advise, reasons
 from .batch_size import BatchSizeTry, find_batch_size, free_memory
 from .functions import Function, as_functions, function_name
 from .learning_rate import optimizer_of, range_test, set_given_rate
-from .rate_curve import LossAverage, RateCurve, check_range, rates_of
+from .rate_curve import LEAST_RATE, MOST_RATE, LossAverage, RateCurve, check_range, rates_of
 from .short_fit import batched_anew, build_model, fit_steps
 from .trial import Trial
 from .trial_process import run_in_process
 
 _NOISE_STEPS = 100
 _RATE_BATCH = 64
-_LEAST_RATE, _MOST_RATE = 1e-6, 10.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,7 +103,7 @@ def plan_replicas(
     """
     count = positive_integer("replicas", replicas, hint="pass how many there will be")
     chosen = choose_link(link)
-    check_range(least=_LEAST_RATE, most=_MOST_RATE, steps=steps)
+    check_range(steps=steps)
     seconds = _seconds(build, data, batch_size, announce)
     rate_batch = batch_size or min(_RATE_BATCH, max(seconds))
     if seed is not None:
@@ -114,7 +113,7 @@ def plan_replicas(
     announce(f"learning rate range test with batches of {rate_batch}")
     curve = range_test(
         functions,
-        rates_of(_LEAST_RATE, _MOST_RATE, steps),
+        rates_of(LEAST_RATE, MOST_RATE, steps),
         LossAverage(smoothing=0.95, divergence=4.0),
         batch_size=rate_batch,
         replicas=1,

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from ..arguments import as_integer, as_real, positive_number
 from ..errors import UserError
 
+#: From far too small to diverging: the default range of a test, and that of a plan's.
+LEAST_RATE, MOST_RATE = 1e-6, 10.0
+
 # The first tenth of the steps is not looked at: the average has not settled.
 _SETTLE = 0.1
 # Suggestions that differ by more are no more than an order of magnitude.
@@ -117,7 +120,7 @@ def rates_of(least: float, most: float, steps: int) -> list[float]:
     return [*rates[:-1], most]
 
 
-def check_range(*, least: object, most: object, steps: object) -> None:
+def check_range(*, least: object = LEAST_RATE, most: object = MOST_RATE, steps: object) -> None:
     """Check the arguments of a range test.
 
     Raises:

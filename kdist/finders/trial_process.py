@@ -11,15 +11,12 @@ import tempfile
 from collections.abc import Sequence
 
 from ..errors import TrainingError, UserError
+from ..performance.out_of_memory import says_out_of_memory
 from .trial import LIMITED, Trial, TrialResult
 
 _PROGRAM = (sys.executable, "-m", "kdist.finders.trial")
 # What a program does of which an allocation fails: it ends itself, or crashes.
 _CRASHES = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS}
-_WORDS = (
-    *("bad_alloc", "MemoryError", "out of memory", "OOM when allocating", "Cannot allocate"),
-    "Unable to allocate",
-)
 _TRACEBACK = "Traceback (most recent call last):"
 _LAST_CHARACTERS = 6000
 INSIDE = "KDIST_FINDER"
@@ -81,7 +78,7 @@ def _result(trial: Trial, code: int, output: str, said: str) -> TrialResult:
     how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
     last = said.strip().removeprefix(LIMITED).strip()
     if _is_of_memory(code, said):
-        if code >= 0 or _says_so(said):
+        if code >= 0 or says_out_of_memory(said):
             how = ""
         elif last:
             how += ": " + last.splitlines()[-1].strip()
@@ -99,10 +96,6 @@ def _is_of_memory(code: int, said: str) -> bool:
     if code == -signal.SIGKILL:
         return True
     if -code in _CRASHES:
-        return LIMITED in said or _says_so(said)
+        return LIMITED in said or says_out_of_memory(said)
     # What was printed before its error is not about it.
-    return _says_so(said.strip().rpartition("\n")[2])
-
-
-def _says_so(said: str) -> bool:
-    return any(word in said for word in _WORDS)
+    return says_out_of_memory(said.strip().rpartition("\n")[2])

@@ -1,9 +1,11 @@
 """`Share`: the GPUs and cores of one worker."""
 
 import dataclasses
+import itertools
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 from ..errors import UserError
@@ -46,16 +48,30 @@ def divide(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -> list[S
             f" {len(gpus)}, or another divisor, or hide some with {_VISIBLE}"
         )
     each = len(gpus) // workers
-    ends = [len(cores) * worker // workers for worker in range(workers + 1)]
     return [
         Share(
             gpus=tuple(gpus[worker * each : (worker + 1) * each]) if gpus else None,
-            cores=tuple(cores[ends[worker] : ends[worker + 1]])
-            if len(cores) >= workers
-            else tuple(cores),
+            cores=own_cores,
         )
-        for worker in range(workers)
+        for worker, own_cores in enumerate(divide_cores(workers, cores))
     ]
+
+
+def divide_cores(workers: int, cores: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return the cores of each worker: neighbouring ones, which share caches and memory.
+
+    Args:
+        workers: How many.
+        cores: All that they may use; where there are fewer than workers, all share them.
+
+    Example:
+        >>> divide_cores(2, [0, 1, 2, 3])
+        [(0, 1), (2, 3)]
+    """
+    if len(cores) < workers:
+        return [tuple(cores)] * workers
+    ends = [len(cores) * worker // workers for worker in range(workers + 1)]
+    return [tuple(cores[start:end]) for start, end in itertools.pairwise(ends)]
 
 
 def count_workers(asked: int | Literal["auto"], gpus: Sequence[str]) -> int:
@@ -68,11 +84,13 @@ def count_workers(asked: int | Literal["auto"], gpus: Sequence[str]) -> int:
     return (len(gpus) or 1) if asked == AUTO else asked
 
 
-def visible_gpus(environment: Mapping[str, str]) -> list[str]:
+def visible_gpus(environment: Mapping[str, str], *, dev: Path = Path("/dev")) -> list[str]:
     """Return the GPUs that TensorFlow would see, without importing it.
 
     Args:
         environment: Such as `os.environ`.
+        dev: The folder of device files, which are counted where `nvidia-smi` is not installed, as
+            in some containers.
     """
     if _VISIBLE in environment:
         names = [name.strip() for name in environment[_VISIBLE].split(",")]
@@ -87,9 +105,12 @@ def visible_gpus(environment: Mapping[str, str]) -> list[str]:
             check=True,
             timeout=60,
         )
+    except FileNotFoundError:
+        count = len(list(dev.glob("nvidia[0-9]*")))
     except (OSError, subprocess.SubprocessError):  # no driver
-        return []
-    count = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+        count = 0
+    else:
+        count = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
     return [str(index) for index in range(count)]
 
 

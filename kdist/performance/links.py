@@ -2,9 +2,12 @@
 
 import dataclasses
 from types import MappingProxyType
+from typing import Literal
 
 from ..arguments import is_real_within, positive_number
 from ..errors import UserError
+
+LinkName = Literal["pcie", "nvlink", "ethernet"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,14 @@
-"""`is_out_of_memory`: recognize that memory ran out."""
+"""Recognize that memory ran out, from an exception or from what a process said."""
 
 import re
 
-# What a GPU without memory says under other names.
-_WORDS = re.compile(r"out of memory|OOM|Dst tensor is not initialized|failed to allocate", re.I)
+# Of Python, NumPy, C++, the kernel, TensorFlow and CUDA. Not `out_of_memory`, which names files in
+# tracebacks.
+_WORDS = re.compile(
+    r"out of memory|OutOfMemory|MemoryError|ResourceExhausted|bad_alloc|\bOOM\b"
+    r"|(cannot|unable to|failed to) allocate|Dst tensor is not initialized",
+    re.I,
+)
 
 # oneDNN's `dnnl_out_of_memory` is 1: with TensorFlow 2.21 a convolution "could not create a
 # primitive".
@@ -20,4 +25,9 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     if isinstance(error, tf.errors.AbortedError) and _ONEDNN in error.message:
         return True
-    return isinstance(error, tf.errors.InternalError) and bool(_WORDS.search(error.message))
+    return isinstance(error, tf.errors.InternalError) and says_out_of_memory(error.message)
+
+
+def says_out_of_memory(text: str) -> bool:
+    """Whether a message, or what a process printed, says that memory ran out."""
+    return _WORDS.search(text) is not None

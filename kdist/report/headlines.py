@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from scipy.stats import binomtest
-
 from ..analysis.time_to_target import TimeToTarget, time_to_target
 from ..charts.formatting import accuracy, rate, seconds
 from ..runs.text import count
@@ -43,9 +41,11 @@ def _best_accuracy(results: Sequence[Result]) -> Headline | None:
     best = max(known, key=lambda result: result.accuracy or 0.0)
     interval = ""
     if best.validation_images and best.accuracy is not None:
+        from scipy import stats  # takes a second to import
+
         right = round(min(best.accuracy, 1.0) * best.validation_images)
         # Wilson's interval holds for accuracies near 1 too.
-        found = binomtest(right, best.validation_images).proportion_ci(method="wilson")
+        found = stats.binomtest(right, best.validation_images).proportion_ci(method="wilson")
         interval = (
             f"95 % interval {found.low:.3f} to {found.high:.3f} from the number of test images,"
             f" {best.validation_images:,}. "

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 
 @dataclass(frozen=True)
 class Met:
@@ -86,5 +84,7 @@ def met_target(
 
 
 def _is_above(accuracy: float, target: float) -> bool:
+    import numpy as np
+
     # Keras computes in float32, in which 8,500 of 10,000 is 0.85000002.
     return bool(np.float32(accuracy) > np.float32(target))

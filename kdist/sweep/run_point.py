@@ -13,6 +13,7 @@ from pathlib import Path
 from ..analysis.groups import Row
 from ..atomic_files import atomic_write
 from ..errors import UserError
+from ..performance.out_of_memory import says_out_of_memory
 from ..runs.run_record import RunRecord, read_run
 from ..signals import hold_signals
 from .experiment import Experiment, Point
@@ -24,11 +25,6 @@ from .workers import FIRST_ERROR
 OUT_OF_MEMORY = "out of memory"
 DISK_FULL = "No space left on device"
 
-_MEMORY_WORDS = re.compile(
-    r"ResourceExhausted|OOM when allocating|OutOfMemory|out of memory|MemoryError|std::bad_alloc"
-    r"|Cannot allocate memory",
-    re.I,
-)
 # What a log's last lines are, where an error came before them.
 _NO_ERROR = re.compile(r"^\s*$|^[IW]\d{4} |^\d{4}-\d\d-\d\d .*: [IW] ")
 _TAIL = 400
@@ -136,8 +132,9 @@ def _end(process: "subprocess.Popen[bytes]", *, workers: int) -> None:
 
 def explain(code: int, errors: str) -> str:
     """Why a process ended with `code`, from what it wrote to standard error."""
-    if _MEMORY_WORDS.search(errors):
-        first = _first_line(errors, _MEMORY_WORDS)
+    if says_out_of_memory(errors):
+        first = next(line.strip() for line in errors.splitlines() if says_out_of_memory(line))
+        first = first[:_TAIL]
         return first if first.startswith(OUT_OF_MEMORY) else f"{OUT_OF_MEMORY}: {first}"
     if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
         return f"{OUT_OF_MEMORY}, most likely: its process was killed"
@@ -196,7 +193,3 @@ def _relative(folder: Path) -> str:
 
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-
-
-def _first_line(text: str, words: re.Pattern[str]) -> str:
-    return next(line.strip() for line in text.splitlines() if words.search(line))[:_TAIL]

@@ -1,4 +1,4 @@
-"""`WideResNetHyperModel`: a KerasTuner hypermodel of the WideResNet and its training."""
+"""`WideResNetHyperModel`: a KerasTuner hypermodel of a built-in network."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from .trial_config import trial_config
 
 
 class WideResNetHyperModel(keras_tuner.HyperModel):
-    """A KerasTuner hypermodel of `kdist train`'s WideResNet, with settings drawn from a space.
+    """A KerasTuner hypermodel of the network that `base` names, with settings drawn from a space.
 
     Args:
         space: The settings to tune.

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ..distribute.tensorflow_logging import quiet_stderr
 from ..errors import UserError
 from ..launch.cluster import bound_port
 from ..launch.machines import LOOPBACK
+from ..launch.shares import visible_cores, visible_gpus
 from ..runs.text import count
 from ..signals import hold_signals
 from .chief_or_worker import role_variables
@@ -51,8 +51,8 @@ def run_parallel(
     pins = pin_workers(
         per_trial=search.per_trial or 1,
         devices=search.devices,
-        gpus=visible_gpus(),
-        cores=sorted(os.sched_getaffinity(0)),
+        gpus=visible_gpus(os.environ),
+        cores=visible_cores(),
     )
     port = free_port(search.port)
     announce(f"Trials at once: {len(pins)}, devices per trial: {search.per_trial}")
@@ -181,16 +181,6 @@ def command(folder: Path, pin: Pin) -> list[str]:
     """Return the command line of a chief or worker process."""
     cores = ",".join(map(str, pin.cores))
     return [sys.executable, "-m", "kdist.tuning.worker", str(folder), cores]
-
-
-def visible_gpus() -> list[str]:
-    """Return the visible GPUs, by their names in `CUDA_VISIBLE_DEVICES`."""
-    import tensorflow as tf
-
-    with quiet_stderr():  # without a GPU, CUDA complains
-        found = len(tf.config.list_physical_devices("GPU"))
-    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    return (named or [str(index) for index in range(found)])[:found]
 
 
 def free_port(port: int | None) -> int:

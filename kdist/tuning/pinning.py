@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from ..errors import UserError
-from ..launch.shares import divide
+from ..launch.shares import divide, divide_cores
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,8 @@ def pin_workers(
     if gpus and count > len(gpus):
         raise UserError(
             f"received devices={count}, but {len(gpus)} GPUs are visible: pass --devices"
-            f" {len(gpus)} or fewer"
+            f" {len(gpus)} or fewer, or hide the GPUs (CUDA_VISIBLE_DEVICES=-1) to split the CPU"
+            " instead"
         )
     workers = count // per_trial
     if not workers:
@@ -63,9 +64,9 @@ def pin_workers(
     return [
         Pin(
             gpus=",".join(gpus[index * per_trial : (index + 1) * per_trial]) if gpus else "-1",
-            cores=tuple(cores[index::workers]) or tuple(cores),
+            cores=own_cores,
         )
-        for index in range(workers)
+        for index, own_cores in enumerate(divide_cores(workers, cores))
     ]
 
 

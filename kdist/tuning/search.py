@@ -19,7 +19,7 @@ from .space import DEFAULT_SPACE, SearchSpace
 _MAY_CHANGE = ("max_trials", "max_failures", "devices", "port", "output")
 _MAY_CHANGE_IN_CONFIG = field_names(Output) - FOLDERS
 
-#: Settings that do nothing in a trial of the WideResNet.
+#: Settings that do nothing in a trial of a built-in network.
 IDLE = {name: f"but {mark.why}" for name, mark in marked(TrainConfig, IdleInTrials).items()}
 
 #: The settings that a search uses with the user's own `build(hp)`.
@@ -35,7 +35,7 @@ class Search:
     """Search.
 
     Attributes:
-        model: `"FILE.py:FUNCTION"` with your own `build(hp)`; `None` for the WideResNet.
+        model: `"FILE.py:FUNCTION"` with your own `build(hp)`; `None` for the built-in network.
         data: Function in the model's file, or FILE.py:FUNCTION, that returns (x, y),
             (x_val, y_val), or two tf.data.Dataset or PyDataset; it may take `batch_size`, the
             global batch size.
@@ -51,7 +51,8 @@ class Search:
             CPU is split.
         port: Port of the chief, with --per-trial; a free one by default.
         output: Folder of the search; a search that was started there is resumed.
-        space: For the WideResNet: what to tune, as `SearchSpace` takes it; `None` for the default.
+        space: For a built-in network: what to tune, as `SearchSpace` takes it; `None` for the
+            default.
         config: The settings that are not tuned. With your own `build(hp)` only `replicas`,
             `epochs`, `batch_size`, `lr_rule`, `warmup_epochs` (for Hyperband), `seed`,
             `target_accuracy`, `patience`, `time_budget` and those of trackers are used; any other
@@ -158,7 +159,7 @@ class Search:
         return self.per_trial or self.config.replicas
 
     def search_space(self) -> SearchSpace:
-        """Return the search space of the WideResNet."""
+        """Return the search space of the built-in network."""
         return SearchSpace(self.space or {}, base=self.config)
 
     def to_dict(self) -> dict[str, Any]:
@@ -214,9 +215,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _require_bayesian() -> None:
-    missing = [name for name in ("scipy", "sklearn") if importlib.util.find_spec(name) is None]
-    if missing:
+    if importlib.util.find_spec("sklearn") is None:
         raise UserError(
-            f"tuner=bayesian needs {' and '.join(missing)}: pip install 'kdist[tune]', or choose"
-            " --tuner random"
+            "tuner=bayesian needs scikit-learn: pip install 'kdist[tune]', or choose --tuner random"
         )

@@ -1,4 +1,4 @@
-"""`SearchSpace`: the settings of the WideResNet to tune, as plain data."""
+"""`SearchSpace`: the settings of a built-in network to tune, as plain data."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ NOT_TUNED = {
     **dict.fromkeys(field_names(Output) & FOLDERS, "the search has a folder of its own"),
 }
 
-#: For the WideResNet. Learning rates range from too small to diverging.
+#: For a built-in network. Learning rates range from too small to diverging.
 DEFAULT_SPACE: dict[str, Any] = {
     "base_lr": {"min": 0.001, "max": 0.05, "sampling": "log"},
     "batch_size": [16, 32, 64, 128],

@@ -128,15 +128,15 @@ def load_functions(name: str, data: str, *, needs_hp: bool = False) -> UserFunct
             f"{path} has no function {function}({argument}): write one that returns a model"
         )
     make_data, takes_batch = _data_function(data_module, data_path, data_function)
-    takes_hp = _takes(build, "hp") and (needs_hp or not _takes(build) or has_parameter(build, "hp"))
-    if not takes_hp and (needs_hp or not _takes(build)):
+    with_hp = _takes(build, "hp") if needs_hp else takes_hp(build)
+    if not with_hp and (needs_hp or not _takes(build)):
         arguments = "one argument" if needs_hp else "no argument or one"
         raise UserError(f"{path}: {function} has to take {arguments}, as in def {function}(hp):")
     return UserFunctions(
         files=tuple(dict.fromkeys([path, data_path])),
         build=build,
         make_data=make_data,
-        takes_hp=takes_hp,
+        takes_hp=with_hp,
         takes_batch=takes_batch,
         build_name=function,
         data_name=data_function,
@@ -221,6 +221,14 @@ def _takes(function: Callable[..., Any], *arguments: Any, **named: Any) -> bool:
     except ValueError:
         pass  # written in C, without a signature
     return True
+
+
+def takes_hp(build: Callable[..., Any]) -> bool:
+    """Whether a function that makes a model takes KerasTuner's hyperparameters.
+
+    It does if it has to be called with an argument, of any name, or has one named `hp`.
+    """
+    return _takes(build, "hp") and (not _takes(build) or has_parameter(build, "hp"))
 
 
 def has_parameter(function: Callable[..., Any], parameter: str) -> bool:

@@ -164,6 +164,10 @@ def perhaps_of_hp(hp=None):
     return hp.Int("units", 4, 8)
 
 
-@pytest.mark.parametrize("build", [of_hp, perhaps_of_hp])
+def of_another_name(h):
+    return h.Int("units", 4, 8)
+
+
+@pytest.mark.parametrize("build", [of_hp, perhaps_of_hp, of_another_name])
 def test_a_build_with_hyperparameters_gets_them(build):
     assert as_build(build)() == 4

@@ -39,7 +39,7 @@ def imported_by(arguments):
         "try:\n    main()\nexcept SystemExit as end:\n    print('CODE', end.code)\n"
         "print('IMPORTED', *[name for name in %r if name in sys.modules])"
     )
-    code %= (list(arguments), HEAVY)
+    code %= (list(arguments), (*HEAVY, "numpy"))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     lines = done.stdout.splitlines()
     return lines[-2], lines[-1], done.stderr

@@ -62,6 +62,7 @@ def test_the_users_level_0_shows_everything(monkeypatch, capfd):
     [
         (("nvidia0", "nvidia1", "nvidiactl"), {}, True),
         (("nvidia0",), {"CUDA_VISIBLE_DEVICES": "-1"}, False),
+        (("nvidia0", "nvidia1"), {"CUDA_VISIBLE_DEVICES": "1"}, True),  # its share of a launch
         (("nvidiactl",), {}, False),
     ],
 )

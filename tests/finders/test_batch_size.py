@@ -14,7 +14,6 @@ from kdist.finders.report import batch_lines, measured_lines
 from kdist.finders.short_fit import full_batches, has_full_batch
 from kdist.finders.trial import Trial, TrialResult
 from kdist.finders.trial_process import INSIDE, run_in_process
-from kdist.performance.out_of_memory import is_out_of_memory
 from kdist.user_model.data import UserData
 
 MODEL = """
@@ -146,14 +145,6 @@ def test_functions_that_another_process_cannot_find():
     for function in (local, lambda: None, 3):
         with pytest.raises(UserError, match="top level of a file"):
             find_batch_size(function, "data", run=tries_of(9))
-
-
-def test_memory_that_onednn_did_not_get():
-    import tensorflow as tf
-
-    said = "Operation received an exception:Status: 1, message: could not create a primitive"
-    assert is_out_of_memory(tf.errors.AbortedError(None, None, said))
-    assert not is_out_of_memory(tf.errors.AbortedError(None, None, "Status: 3, message"))
 
 
 def test_data_that_fail(model):

@@ -1,12 +1,15 @@
+import inspect
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import TrainingError, UserError
 from kdist.finders import plan
+from kdist.finders.functions import as_functions
 from kdist.finders.learning_rate import find_learning_rate
 from kdist.finders.plan import plan_replicas
-from kdist.finders.rate_curve import rates_of
+from kdist.finders.rate_curve import LEAST_RATE, MOST_RATE, rates_of
 from kdist.finders.trial import TrialResult
 
 STEPS = 24
@@ -182,6 +185,16 @@ def test_what_the_data_draw_is_seeded_and_they_may_be_named():
     assert first == again != other
     with pytest.raises(UserError, match="name of one beside build, received 'nothing'"):
         find_learning_rate(build_beside, "nothing", **options)
+
+
+def test_a_model_may_take_hyperparameters():
+    functions = as_functions(lambda h: model_with(h.Float("rate", 0.1, 1.0))(), data)
+    assert float(functions.make_model().optimizer.learning_rate) == pytest.approx(0.1)
+
+
+def test_the_default_range_is_that_of_the_command_line():
+    given = inspect.signature(find_learning_rate).parameters
+    assert (given["least"].default, given["most"].default) == (LEAST_RATE, MOST_RATE)
 
 
 @pytest.mark.parametrize(

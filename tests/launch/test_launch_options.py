@@ -79,6 +79,28 @@ def test_hidden_gpus_are_not_counted(visible, gpus):
     assert found == gpus or (gpus == 2 and found == ["GPU-a", "GPU-b"])
 
 
+def test_gpus_are_counted_without_nvidias_tools(tmp_path, monkeypatch):
+    for name in ("nvidia0", "nvidia3", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert visible_gpus({}, dev=tmp_path) == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("script", "gpus"),
+    [
+        ("echo 'GPU 0: A100'; echo '  MIG 1g.5gb'; echo 'GPU 1: A100'", ["0", "1"]),
+        ("exit 9", []),
+    ],
+)
+def test_gpus_are_those_that_nvidia_smi_lists(script, gpus, tmp_path, monkeypatch):
+    (tmp_path / "nvidia0").touch()
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert visible_gpus({}, dev=tmp_path) == gpus
+
+
 def test_a_worker_knows_its_place():
     machines = Machines(names=("node1", "fe80::2"), rank=1, port=5000)
     addresses = worker_addresses(machines, workers=2)

@@ -21,7 +21,8 @@ from kdist.tuning.search_folder import SearchFolder
         ({"per_trial": 1, "devices": 2}, [("-1", (0,)), ("-1", (1,))]),
         ({"per_trial": 2, "devices": 2}, [("-1", (0, 1))]),
         ({"per_trial": 2, "devices": 5}, [("-1", (0,)), ("-1", (1,))]),
-        ({"per_trial": 1, "devices": 3}, [("-1", (0,)), ("-1", (1,)), ("-1", (0, 1))]),
+        ({"per_trial": 1, "devices": 3}, [("-1", (0, 1))] * 3),
+        ({"per_trial": 1, "devices": 2, "cores": [0, 1, 2, 3]}, [("-1", (0, 1)), ("-1", (2, 3))]),
         ({"per_trial": 2, "gpus": "3457"}, [("3,4", (0,)), ("5,7", (1,))]),
         ({"per_trial": 1, "devices": 2, "gpus": "3457"}, [("3", (0,)), ("4", (1,))]),
     ],
@@ -97,7 +98,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(
         parallel, "command", lambda path, pin: [sys.executable, "-c", CHILD, str(path)]
     )
-    monkeypatch.setattr(parallel, "visible_gpus", list)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
 
     def started(**plans):
         for name, plan in plans.items():
@@ -192,7 +193,7 @@ def test_real_processes(tmp_path, monkeypatch, capfd):
     from kdist.tuning.search_results import read_trials
 
     (tmp_path / "model.py").write_text(MODEL)
-    monkeypatch.setattr(parallel, "visible_gpus", list)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     search = Search(
         model=str(tmp_path / "model.py:build"),

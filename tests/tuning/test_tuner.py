@@ -425,7 +425,7 @@ def test_a_build_that_returns_no_compiled_model_is_told(one):
         model.build(keras_tuner.HyperParameters())
 
 
-def test_the_wide_resnet_is_trained_with_the_trials_settings(
+def test_a_built_in_network_is_trained_with_the_trials_settings(
     one, tmp_path, monkeypatch, without_graph_optimizer
 ):
     made = []

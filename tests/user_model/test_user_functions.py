@@ -8,7 +8,7 @@ from kdist.errors import UserError
 from kdist.user_model.code_errors import explain_errors_of
 from kdist.user_model.compiled_model import check_input
 from kdist.user_model.data import checked_data
-from kdist.user_model.functions import load_functions
+from kdist.user_model.functions import load_functions, takes_hp
 from kdist.user_model.names import data_name
 
 MODEL = """
@@ -171,6 +171,25 @@ def kinds(tmp_path):
 def test_a_model_may_take_hyperparameters(kinds, function, needs_hp, takes_hp):
     functions = load_functions(f"{kinds}:{function}", "arrays", needs_hp=needs_hp)
     assert functions.takes_hp == takes_hp
+
+
+@pytest.mark.parametrize(
+    ("build", "takes"),
+    [
+        (lambda: None, False),
+        (lambda units=4: None, False),
+        (lambda *layers: None, False),
+        (lambda a, b: None, False),
+        (lambda hp: None, True),
+        (lambda h: None, True),
+        (lambda h, units=4: None, True),
+        (lambda hp=None: None, True),
+        (keras.Sequential, False),
+        (min, False),  # without a signature
+    ],
+)
+def test_hyperparameters_are_an_argument_of_any_name(build, takes):
+    assert takes_hp(build) == takes
 
 
 def test_hyperparameters_that_nobody_chose_have_their_defaults(path, kinds):
