@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from .._upstream import steps_taken
 from .facts import Epoch, Facts, Images
 from .planned_rates import rate_of
 from .row_counts import RowCounts
@@ -60,7 +61,7 @@ class Observer(keras.callbacks.Callback):
         self.watch(model)
         self._fits += 1
         # A model of its own, or one that is compiled again, counts its steps from 0.
-        self._steps_before = self._step - _iterations(model)
+        self._steps_before = self._step - steps_taken(model.optimizer)
         peaks = [p for p in (self._planned_peak, planned_peak) if p is not None]
         self._planned_peak = max(peaks, default=None)
         if self._began is None:
@@ -98,10 +99,11 @@ class Observer(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Look at the learning rate."""
         super().on_train_batch_begin(batch, logs)
-        step = self._steps_before + _iterations(self.model)
+        step = self._steps_before + steps_taken(self.model.optimizer)
         self._looks += 1
         if step < _EVERY_STEP or self._looks % _THEN_EVERY == 0:
-            self._rates.append((step, rate_of(self.model.optimizer)))
+            rate = rate_of(self.model.optimizer)
+            self._rates += [] if rate is None else [(step, rate)]
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Count the rows of the validation from here."""
@@ -116,7 +118,7 @@ class Observer(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Record the epoch, and end the training if nothing more has to be known."""
         super().on_epoch_end(epoch, logs)
-        self._step = self._steps_before + _iterations(self.model)
+        self._step = self._steps_before + steps_taken(self.model.optimizer)
         values = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
         began = self._clock() if self._began is None else self._began
         self._epochs.append(
@@ -134,10 +136,6 @@ class Observer(keras.callbacks.Callback):
             self.is_decided = self.model.stop_training = True
             self._is_cut = epoch + 1 < (self.params or {}).get("epochs", 0)
         self.facts().write(self._path)
-
-
-def _iterations(model: keras.Model) -> int:
-    return int(model.optimizer.iterations.numpy())
 
 
 def _is_number(value: Any) -> bool:

@@ -103,3 +103,50 @@ def test_fits_that_are_rehearsed(tmp_path):
     assert [rate for _, rate in rates] == pytest.approx([0.1] * 3 + [0.4] * 12)
     assert not (tmp_path / "model.keras").exists()
     assert "fit" not in vars(keras.Model)
+
+
+def two_optimizers(schedule):
+    """Which a function chooses, so that there are none before the first step."""
+    kernels, biases = SGD(schedule), SGD(0.2)
+    return keras.optimizers.MultiOptimizer(lambda v: biases if v.name == "bias" else kernels)
+
+
+@pytest.mark.parametrize(
+    ("make", "first"),
+    [
+        (lambda schedule: SGD(schedule, gradient_accumulation_steps=2), 0.1),
+        (two_optimizers, 0.2),
+    ],
+)
+def test_rates_of_optimizers_that_are_not_as_simple(make, first, tmp_path):
+    """A step that only accumulates is one to a schedule, too; the largest of several rates."""
+    schedule, path = PiecewiseConstantDecay([2], [0.1, 0.4]), tmp_path / "facts.json"
+
+    def fit():
+        made = model()
+        made.compile(make(schedule), "sparse_categorical_crossentropy", metrics=["accuracy"])
+        made.fit(X, Y, 8, epochs=2, verbose=0)
+
+    with observed_fit(observer(path)):
+        fit()
+    seen = read_facts(path)
+    with rehearsed_fit(path, fits=1, values={}), pytest.raises(Enough):
+        fit()
+    assert read_facts(path).rates == seen.rates
+    assert [step for step, _ in seen.rates] == list(range(10))
+    assert [rate for _, rate in seen.rates] == pytest.approx([first] * 3 + [0.4] * 7)
+    assert seen.planned_peak == pytest.approx(0.4)
+
+
+def test_an_optimizer_without_a_rate_that_can_be_read_does_not_end_the_program(tmp_path):
+    class Odd(SGD):
+        @property
+        def learning_rate(self):
+            return tf.constant([0.1, 0.2])  # for each class
+
+    made, path = model(), tmp_path / "facts.json"
+    made.compile(Odd(), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    with observed_fit(observer(path)):
+        made.fit(X, Y, 8, verbose=0)
+    facts = read_facts(path)
+    assert (facts.rates, len(facts.epochs)) == ([], 1)
