@@ -6,8 +6,10 @@ import pytest
 import tensorflow as tf
 from kdist.assessment.facts import Images, read_facts
 from kdist.assessment.hooked_fit import Enough, observed_fit, rehearsed_fit, steps_per_epoch
+from kdist.assessment.judgement import judge
 from kdist.assessment.observer import Observer
 from kdist.assessment.planned_rates import schedule_peak
+from kdist.assessment.targets import targets_of
 from keras.optimizers import SGD
 from keras.optimizers.schedules import PiecewiseConstantDecay
 
@@ -60,9 +62,9 @@ def test_a_schedule_inside_an_optimizer_that_scales_the_loss():
     assert schedule_peak(made, 10) == pytest.approx(0.4)
 
 
-def observer(path):
+def observer(path, **clock):
     found = Images(name="Fashion-MNIST", training=40, test=40)
-    return Observer(path, generation=2, images=lambda: found)
+    return Observer(path, generation=2, images=lambda: found, **clock)
 
 
 def test_a_list_of_callbacks_of_kerass_own_kind(tmp_path):
@@ -150,3 +152,29 @@ def test_an_optimizer_without_a_rate_that_can_be_read_does_not_end_the_program(t
         made.fit(X, Y, 8, verbose=0)
     facts = read_facts(path)
     assert (facts.rates, len(facts.epochs)) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("step_seconds", "epochs", "line", "found"),
+    [
+        (50, 0, 0, "it has not completed an epoch of model.fit in 120 seconds"),
+        (20, 1, 1, "140.0 seconds, and not yet met"),
+    ],
+)
+def test_the_time_is_over_amid_an_epoch(step_seconds, epochs, line, found, tmp_path):
+    """What is left of the epoch is not trained, and its part is not judged as an epoch."""
+    made, path, seconds = model(0.0), tmp_path / "facts.json", [0.0]
+
+    def tick(batch, logs=None):
+        seconds[0] += step_seconds
+
+    with observed_fit(observer(path, clock=lambda: seconds[0])), pytest.raises(Enough):
+        ticks = keras.callbacks.LambdaCallback(on_train_batch_end=tick)
+        made.fit(X, Y, 8, epochs=9, callbacks=[ticks], validation_data=(X, Y + 1), verbose=0)
+        assert int(made.optimizer.iterations.numpy()) == 120 // step_seconds + 2
+        made.fit(X, Y, 8, verbose=0)
+    facts = read_facts(path)
+    assert len(facts.epochs) == epochs
+    assert facts.is_cut
+    lines = judge(facts, facts, targets_of(2, "Fashion-MNIST"), replicas=1)
+    assert lines[line].found == found
