@@ -70,21 +70,16 @@ class StopAtStep(keras.callbacks.Callback):
             self.model.stop_training = True
 
 
-def main(args):
-    """Train, and return the exit code."""
-    strategy = kdist.MirroredStrategy(replicas=args.num_gpus)
-    global_batch = args.batch_size * strategy.num_replicas_in_sync
-    keras.utils.set_random_seed(0)
+def batches(data, batch_size):
+    """Return the batches of training and of evaluation: step 1.
 
-    # 1. Random crops of 24x24 pixels, mirrored, darker or brighter, of more or less contrast; each
-    #    image standardized. Evaluated is the middle of the images.
-    data = kdist.data.cifar10(data_dir=args.data_dir)
-    if args.subset is not None:
-        data = data.subset(args.subset)
+    Random crops of 24x24 pixels, mirrored, darker or brighter, of more or less contrast; each image
+    standardized. Evaluated is the middle of the images.
+    """
     train = kdist.data.training_batches(
         data.train_images,
         data.train_labels,
-        batch_size=global_batch,
+        batch_size=batch_size,
         seed=0,
         augment=[
             RandomCrop(24),
@@ -100,14 +95,13 @@ def main(args):
         batch_size=1000,
         standardization=tf.image.per_image_standardization,
     )
+    return train, test
 
-    # 2. The network, 1,068,298 parameters, and the rate, which does not grow with the GPUs.
-    images = len(data.train_images)
+
+def compiled_model(strategy, steps_per_decay):
+    """Return the network, 1,068,298 parameters: step 2. The rate does not grow with the GPUs."""
     rate = keras.optimizers.schedules.ExponentialDecay(
-        0.1,
-        decay_steps=max(1, int(images / global_batch * args.decay_epochs)),
-        decay_rate=0.1,
-        staircase=True,
+        0.1, decay_steps=max(1, steps_per_decay), decay_rate=0.1, staircase=True
     )
     model = strategy.build(Cifar10Net)
     with strategy.scope():
@@ -117,6 +111,20 @@ def main(args):
             keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             metrics=["accuracy"],
         )
+    return model
+
+
+def main(args):
+    """Train, and return the exit code."""
+    strategy = kdist.MirroredStrategy(replicas=args.num_gpus)
+    global_batch = args.batch_size * strategy.num_replicas_in_sync
+    keras.utils.set_random_seed(0)
+    data = kdist.data.cifar10(data_dir=args.data_dir)
+    if args.subset is not None:
+        data = data.subset(args.subset)
+    images = len(data.train_images)
+    train, test = batches(data, global_batch)
+    model = compiled_model(strategy, int(images / global_batch * args.decay_epochs))
 
     # 3. Stock `fit`.
     finite = StopAtNonFinite()
