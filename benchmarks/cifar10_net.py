@@ -4,12 +4,14 @@
     python benchmarks/cifar10_net.py            # batch 128: about three minutes
 
 Training steps of the networks are timed in turn in one process, A B C C B A …. They have the same
-weights; the loss of each on the same batch is printed, too.
+weights; the loss of each on the same batch is printed, too. Then come the layer and TensorFlow's
+operation by themselves, forward and backward, on what the network's first one gets.
 """
 
 import argparse
 import importlib.util
 import os
+import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -24,7 +26,7 @@ from kdist.models import Cifar10Net
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--rounds", type=int, default=11)
-parser.add_argument("--steps", type=int, default=5, help="training steps per round")
+parser.add_argument("--steps", type=int, default=5, help="training steps, or passes, per round")
 parser.add_argument("--batch", type=int, default=128)
 args = parser.parse_args()
 
@@ -36,12 +38,15 @@ batch = tf.data.Dataset.from_tensor_slices((images, labels)).batch(args.batch)
 strategy = kdist.MirroredStrategy(replicas=1)
 
 
+TUTORIALS = {"depth_radius": 4, "bias": 1.0, "alpha": 0.001 / 9, "beta": 0.75}
+
+
 class StockNormalization(keras.layers.Layer):
     """TensorFlow's operation as a layer, with the tutorial's arguments."""
 
     def call(self, inputs):
         """Normalize."""
-        return tf.nn.local_response_normalization(inputs, 4, bias=1.0, alpha=0.001 / 9, beta=0.75)
+        return tf.nn.local_response_normalization(inputs, **TUTORIALS)
 
 
 def with_stock_normalization():
@@ -87,3 +92,32 @@ for name, seconds in times.items():
 for name in [name for name in times if name != "kdist"]:
     ratio = interleaved.ratio(times, "kdist", name)
     print(f"Cifar10Net with kdist's layer : {name} = {ratio}, median (min to max)")
+
+
+def passes(layer, shape):
+    """Return a function that times a layer, forward and backward."""
+    inputs, gradients = (tf.constant(random.normal(size=shape), tf.float32) for _ in range(2))
+
+    @tf.function
+    def both(inputs, gradients):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = layer(inputs)
+        return tape.gradient(outputs, inputs, gradients)
+
+    def timed_passes():
+        began = time.perf_counter()
+        for _ in range(args.steps):
+            both(inputs, gradients).numpy()
+        return time.perf_counter() - began
+
+    return timed_passes
+
+
+shape = (args.batch, 12, 12, 64)
+layers = {"kdist": LocalResponseNormalization(**TUTORIALS), "tf.nn": StockNormalization()}
+candidates = {name: passes(layer, shape) for name, layer in layers.items()}
+interleaved.rounds(candidates, 2)  # traces them
+times = interleaved.rounds(candidates, args.rounds)
+ratio = interleaved.ratio(times, "kdist", "tf.nn")
+print(f"LocalResponseNormalization : tf.nn on {shape} = {ratio}, median (min to max)")

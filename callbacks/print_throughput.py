@@ -5,11 +5,11 @@ import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from .._upstream import is_chief
+from .._upstream import is_chief, steps_taken
 from ..arguments import positive_integer
 from ..performance.flops import peak_flops_per_second, training_flops
 from .epoch_timing import EpochTiming
-from .image_count import sum_losses
+from .image_count import count_images, counts_images, sum_losses
 from .step_intervals import StepIntervals, StepTotals, step_line
 from .throughput_meter import Clock
 
@@ -34,8 +34,10 @@ class PrintThroughput(EpochTiming):
     CIFAR-10 tutorial: `step 120, loss = 1.83 (2140.3 examples/sec; 0.060 sec/batch)`. Steps are
     counted from the first step of training, also in a resumed run. The loss is the mean over the
     images of all replicas since the previous line, and the time is that of the training steps only.
-    Such a line interrupts Keras's progress bar; pass `verbose=0` or `2` to `fit` to turn the bar
-    off.
+    With `total_images`, each step counts as an equal part of them; if the number of steps is
+    unknown and images cannot be counted, the line has the time only: `step 120, loss = 1.83 (0.060
+    sec/batch)`. Such a line interrupts Keras's progress bar; pass `verbose=0` or `2` to `fit` to
+    turn the bar off.
 
     Args:
         total_images: Images in one epoch. By default they are counted, which is not possible for a
@@ -94,6 +96,7 @@ class PrintThroughput(EpochTiming):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Measure the devices' peak rate, if `utilization` is set."""
         super().on_train_begin(logs)
+        self._first_step = None
         if self.utilization:
             self._flops = training_flops(self.model)
             self._peak = peak_flops_per_second(self.model.distribute_strategy, clock=self.clock)
@@ -104,8 +107,11 @@ class PrintThroughput(EpochTiming):
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Begin to count the epoch's steps."""
+        if self._first_step is not None:
+            # Not the optimizer's, which has one more after data of an unknown length.
+            self._first_step += self.steps
         super().on_epoch_begin(epoch, logs)
-        self._first_step = self._steps_before = None
+        self._steps_before = None
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Note the losses of an epoch that was resumed in the middle."""
@@ -113,7 +119,9 @@ class PrintThroughput(EpochTiming):
         super().on_train_batch_begin(batch, logs)
         if starts and self.every:
             self._steps_before = batch
-            self._loss_before = 0.0 if self.total_images else sum_losses(self.model)
+            self._counts = self._counts_in_lines()
+            if self._counts:
+                self._counted_before = count_images(self.model), sum_losses(self.model)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Print a line if it is due."""
@@ -124,7 +132,7 @@ class PrintThroughput(EpochTiming):
         self._loss = float((logs or {}).get("loss", math.nan))
         if self._first_step is None:
             before = self._steps_before or 0
-            self._first_step = int(self.model.optimizer.iterations.numpy()) - self.steps
+            self._first_step = steps_taken(self.model.optimizer) - self.steps
         first, step = self._first_step + before, self._first_step + self.steps
         if step // self.every > first // self.every:
             self._print_at_once(step_line(step, self._intervals.end(self._totals())))
@@ -167,14 +175,20 @@ class PrintThroughput(EpochTiming):
         if not self.every or not self.meter.started or self._steps_before is None:
             return StepTotals()
         steps, seconds = self.steps - self._steps_before, self.meter.running_seconds
-        if not self.total_images:
-            images = self._images_seen() - self._images_before
-            losses = sum_losses(self.model) - self._loss_before
-            return StepTotals(steps, images, seconds, losses, images)
+        if self._counts:
+            before, loss_before = self._counted_before
+            images, losses = count_images(self.model) - before, sum_losses(self.model)
+            return StepTotals(steps, images, seconds, losses - loss_before, images)
         of_epoch = (self.params or {}).get("steps")
         share = steps / of_epoch if of_epoch else math.nan
-        losses = self._loss * steps
-        return StepTotals(steps, self.total_images * share, seconds, losses, steps)
+        given = (self.total_images or math.nan) * share
+        return StepTotals(steps, given, seconds, self._loss * steps, steps)
+
+    def _counts_in_lines(self) -> bool:
+        """Whether images are counted; else steps have equal parts of `total_images`."""
+        if self.total_images is None:
+            return True
+        return not (self.params or {}).get("steps") and counts_images(self.model)
 
     def _end_stretch(self) -> None:
         if self.meter.started:
@@ -190,7 +204,7 @@ class PrintThroughput(EpochTiming):
         super()._assign(state)
         self._intervals = StepIntervals(StepTotals(*state["interval"]))
         self._first_step = self._steps_before = None
-        self._loss_before = 0.0
+        self._counts, self._counted_before = False, (0, 0.0)
 
     @property
     def _replicas(self) -> int:

@@ -9,7 +9,7 @@ class StepTotals(NamedTuple):
 
     Attributes:
         steps: Their number.
-        images: Images in them, over all replicas.
+        images: Images in them, over all replicas; NaN if unknown.
         seconds: How long they took.
         loss: The sum of the images' losses.
         weight: The number of images in that sum; the steps, where images are not counted.
@@ -74,5 +74,6 @@ def step_line(step: int, totals: StepTotals) -> str:
     """
     loss = totals.loss / totals.weight if totals.weight else math.nan
     rate = totals.images / totals.seconds if totals.seconds else math.nan
+    shown = "" if math.isnan(totals.images) else f"{rate:.1f} examples/sec; "
     seconds = totals.seconds / totals.steps if totals.steps else math.nan
-    return f"step {step}, loss = {loss:.2f} ({rate:.1f} examples/sec; {seconds:.3f} sec/batch)"
+    return f"step {step}, loss = {loss:.2f} ({shown}{seconds:.3f} sec/batch)"

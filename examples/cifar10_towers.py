@@ -5,8 +5,8 @@
 
 Prints a line every 10 steps, `step 120, loss = 1.83 (2140.3 examples/sec; 0.060 sec/batch)`, and
 after each epoch the accuracy of the averaged weights on all test images ("precision @ 1"). Killed
-and started again, it continues from its newest checkpoint; finished, it does nothing more, so that
-another `--max-steps` needs another `--train-dir`.
+and started again, it continues from its newest checkpoint, which is at most a minute old; finished,
+it does nothing more, so that another `--max-steps` needs another `--train-dir`.
 
 What the old program did, and what takes its place:
 
@@ -19,8 +19,10 @@ What the old program did, and what takes its place:
     never came there in 100,000 steps          reached
     queues, `distorted_inputs`                 `kdist.data.training_batches`: batch k of epoch e
                                                depends on the seed, e and k alone
-    `--train_dir` was deleted at the start     `Checkpoint`: continued from there, exactly
+    `--train_dir` was deleted at the start,    `Checkpoint`: continued from there, exactly; saved
+    and saved every 1,000 steps                every minute, too, as an early kill comes before
     cifar10_eval.py, every 300 s               `SwapEMAWeights` and `validation_data`, each epoch
+                                               (`kdist evaluate --watch` is for `kdist train`)
     `assert not np.isnan(loss_value)`          `StopAtNonFinite`, which names epoch and step
     `tf.nn.lrn`                                `kdist.layers.LocalResponseNormalization`
     histograms every 100 steps: of weights,    `TrainingTelemetry`: the same, of the global batch,
@@ -30,12 +32,14 @@ What the old program did, and what takes its place:
 
 import argparse
 import math
+import sys
 
 import kdist
 import keras
 import tensorflow as tf
 from kdist.callbacks import Checkpoint, PrintThroughput, StopAtNonFinite, TrainingTelemetry
 from kdist.data import RandomBrightness, RandomContrast, RandomCrop, RandomHorizontalFlip
+from kdist.errors import UserError
 from kdist.models import Cifar10Net
 from kdist.tracking import tracking
 
@@ -50,89 +54,118 @@ parser.add_argument("--train-dir", default="cifar10_train", help="checkpoints an
 parser.add_argument("--checkpoint-steps", type=int, default=1000, help="steps per checkpoint")
 parser.add_argument("--decay-epochs", type=float, default=350.0, help="epochs per decay")
 parser.add_argument("--subset", type=int, help="train on this many images only")
-args = parser.parse_args()
-
-strategy = kdist.MirroredStrategy(replicas=args.num_gpus)
-global_batch = args.batch_size * strategy.num_replicas_in_sync
-keras.utils.set_random_seed(0)
-
-# 1. Random crops of 24x24 pixels, mirrored, darker or brighter, of more or less contrast; each
-#    image standardized. Evaluated is the middle of the images.
-data = kdist.data.cifar10(data_dir=args.data_dir)
-if args.subset is not None:
-    data = data.subset(args.subset)
-train = kdist.data.training_batches(
-    data.train_images,
-    data.train_labels,
-    batch_size=global_batch,
-    seed=0,
-    augment=[
-        RandomCrop(24),
-        RandomHorizontalFlip(),
-        RandomBrightness(63),
-        RandomContrast(0.2, 1.8),
-    ],
-    standardization=tf.image.per_image_standardization,
-)
-test = kdist.data.evaluation_batches(
-    kdist.data.center_crop(data.test_images, 24),
-    data.test_labels,
-    batch_size=1000,
-    standardization=tf.image.per_image_standardization,
-)
-
-# 2. The network, 1,068,298 parameters, and the rate, which does not grow with the GPUs.
-images = len(data.train_images)
-rate = keras.optimizers.schedules.ExponentialDecay(
-    0.1,
-    decay_steps=max(1, int(images / global_batch * args.decay_epochs)),
-    decay_rate=0.1,
-    staircase=True,
-)
-model = strategy.build(Cifar10Net)
-with strategy.scope():
-    sgd = keras.optimizers.SGD(rate, use_ema=True, ema_momentum=0.9999)
-    model.compile(
-        kdist.optimizers.warm_up_ema(sgd),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
-    )
 
 
 class StopAtStep(keras.callbacks.Callback):
     """Ends the training after its last step, which may be amid an epoch."""
 
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+
     def on_train_batch_end(self, batch, logs=None):
         """Count the steps of the optimizer, also those before a resumed training."""
         super().on_train_batch_end(batch, logs)
-        if self.model.optimizer.iterations.numpy() >= args.max_steps:
+        if self.model.optimizer.iterations.numpy() >= self.step:
             self.model.stop_training = True
 
 
-# 3. Stock `fit`.
-finite = StopAtNonFinite()
-telemetry = TrainingTelemetry(every_steps=100, verbose=0)
-model.fit(
-    train,
-    validation_data=test,
-    epochs=math.ceil(args.max_steps / math.ceil(images / global_batch)),
-    shuffle=False,  # the pipeline has shuffled already
-    verbose=2,
-    callbacks=[
-        keras.callbacks.SwapEMAWeights(),
-        finite,
-        PrintThroughput(every=10),
-        telemetry,
-        *tracking(
-            "tensorboard",
-            folder=args.train_dir,
-            config=vars(args),
-            every_batches=100,
-            telemetry=telemetry,
-        ),
-        StopAtStep(),
-        Checkpoint(f"{args.train_dir}/checkpoints", every_steps=args.checkpoint_steps),
-    ],
-)
-if finite.found:
-    raise SystemExit(1)
+def batches(data, batch_size):
+    """Return the batches of training and of evaluation: step 1.
+
+    Random crops of 24x24 pixels, mirrored, darker or brighter, of more or less contrast; each image
+    standardized. Evaluated is the middle of the images.
+    """
+    train = kdist.data.training_batches(
+        data.train_images,
+        data.train_labels,
+        batch_size=batch_size,
+        seed=0,
+        augment=[
+            RandomCrop(24),
+            RandomHorizontalFlip(),
+            RandomBrightness(63),
+            RandomContrast(0.2, 1.8),
+        ],
+        standardization=tf.image.per_image_standardization,
+    )
+    test = kdist.data.evaluation_batches(
+        kdist.data.center_crop(data.test_images, 24),
+        data.test_labels,
+        batch_size=1000,
+        standardization=tf.image.per_image_standardization,
+    )
+    return train, test
+
+
+def compiled_model(strategy, steps_per_decay):
+    """Return the network, 1,068,298 parameters: step 2. The rate does not grow with the GPUs."""
+    rate = keras.optimizers.schedules.ExponentialDecay(
+        0.1, decay_steps=max(1, steps_per_decay), decay_rate=0.1, staircase=True
+    )
+    model = strategy.build(Cifar10Net)
+    with strategy.scope():
+        sgd = keras.optimizers.SGD(rate, use_ema=True, ema_momentum=0.9999)
+        model.compile(
+            kdist.optimizers.warm_up_ema(sgd),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+        )
+    return model
+
+
+def main(args):
+    """Train, and return the exit code."""
+    strategy = kdist.MirroredStrategy(replicas=args.num_gpus)
+    global_batch = args.batch_size * strategy.num_replicas_in_sync
+    keras.utils.set_random_seed(0)
+    data = kdist.data.cifar10(data_dir=args.data_dir)
+    if args.subset is not None:
+        data = data.subset(args.subset)
+    images = len(data.train_images)
+    train, test = batches(data, global_batch)
+    model = compiled_model(strategy, int(images / global_batch * args.decay_epochs))
+
+    # 3. Stock `fit`.
+    finite = StopAtNonFinite()
+    telemetry = TrainingTelemetry(every_steps=100, verbose=0)
+    model.fit(
+        train,
+        validation_data=test,
+        epochs=math.ceil(args.max_steps / math.ceil(images / global_batch)),
+        shuffle=False,  # the pipeline has shuffled already
+        verbose=2,
+        callbacks=[
+            keras.callbacks.SwapEMAWeights(),
+            finite,
+            PrintThroughput(every=10),
+            telemetry,
+            *tracking(
+                "tensorboard",
+                folder=args.train_dir,
+                config=vars(args),
+                every_batches=100,
+                telemetry=telemetry,
+            ),
+            StopAtStep(args.max_steps),
+            Checkpoint(
+                f"{args.train_dir}/checkpoints",
+                every_steps=args.checkpoint_steps,
+                every_seconds=60,
+            ),
+        ],
+    )
+    steps = int(model.optimizer.iterations.numpy())
+    if steps < args.max_steps and not finite.found:
+        raise UserError(
+            f"the training in {args.train_dir} has ended after step {steps}: pass another"
+            f" --train-dir for {args.max_steps} steps"
+        )
+    return 1 if finite.found else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(parser.parse_args()))
+    except UserError as error:  # a wrong option, or no data
+        parser.exit(2, f"{parser.prog}: error: {error}\n")

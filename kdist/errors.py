@@ -10,6 +10,10 @@ class UserError(ValueError):
     """
 
 
+class ReportedError(UserError):
+    """A mistake that a process of its own has printed: the command line only exits with 2."""
+
+
 class TrainingError(RuntimeError):
     """Training failed; the command line prints the message in one line and exits with 1.
 

@@ -119,6 +119,7 @@ def assess(draw: st.DrawFn) -> Case:
         "--replicas": ODD_NUMBERS,
         "--dataset": ODD_TEXTS | st.just("sample"),
         "--data-dir": ODD_PATHS,
+        "--seed": ODD_NUMBERS,
     }
     script = draw(READ_PATHS.map(lambda path: [path]) | st.sampled_from([["my.py"], []]))
     return Case(["assess", *script, *draw(plain_options(options))], {"my.py": b"pass\n"})

@@ -58,6 +58,7 @@ from .internals import (
 from .iterators import release_in_background
 from .kept_seeds import kept_seeds
 from .keras_version import warn_of_unknown_keras
+from .optimizer_steps import has_schedule, largest_rate, step_counters, steps_taken
 from .patches.fit_hooks import is_inferring_shapes
 from .patches.worker_callbacks import is_of_the_chief
 from .replica_attributes import ReplicaAttributes
@@ -141,6 +142,7 @@ __all__ = [
     "has_attributes",
     "has_call",
     "has_dynamic_batch_size",
+    "has_schedule",
     "has_swapped_averages",
     "hooks_of",
     "inner_graphs",
@@ -155,6 +157,7 @@ __all__ = [
     "is_overwritten",
     "is_started",
     "kept_seeds",
+    "largest_rate",
     "layer_states",
     "local_copy",
     "loss_tracker",
@@ -184,6 +187,8 @@ __all__ = [
     "set_seed_state",
     "set_strategy",
     "start_fit_at",
+    "step_counters",
+    "steps_taken",
     "stock_step",
     "strategy_of",
     "sum_over_workers",

@@ -55,6 +55,7 @@ class Facts:
         rates: Learning rate by step, counted over all fits, wherever it was looked at.
         planned_peak: The largest rate that is planned, as by the schedule; `None` if unknown.
         epochs: The complete epochs.
+        late: Seconds after which an epoch was ended, as the time was over; `None` if none was.
         error: Why the program failed, in a line; `None` if it did not.
     """
 
@@ -65,6 +66,7 @@ class Facts:
     rates: Sequence[tuple[int, float]] = ()
     planned_peak: float | None = None
     epochs: Sequence[Epoch] = ()
+    late: float | None = None
     error: str | None = None
 
     @property

@@ -2,6 +2,8 @@
 
 import contextlib
 import inspect
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,23 @@ _WRITERS = ("save", "save_weights", "export")
 
 
 class Enough(BaseException):
-    """Ends a program of which all is known; nothing that it does catches this."""
+    """Ends a program of which all is known."""
+
+
+class _End:
+    """Ends the program at the first call; the process at the next, as it has caught the first."""
+
+    def __init__(self) -> None:
+        self._was_called = False
+
+    def __call__(self) -> None:
+        if not self._was_called:
+            self._was_called = True
+            raise Enough
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # closed, or replaced by the program
+                stream.flush()
+        os._exit(0)  # what is known is written
 
 
 def observed_fit(observer: Observer) -> contextlib.AbstractContextManager[None]:
@@ -29,12 +47,12 @@ def observed_fit(observer: Observer) -> contextlib.AbstractContextManager[None]:
     Args:
         observer: The callback.
     """
-    signature = inspect.signature(keras.Model.fit)
+    signature, end = inspect.signature(keras.Model.fit), _End()
 
     def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
         given = _arguments(signature, model, args, kwargs)
         if observer.is_decided:
-            raise Enough
+            end()
         observer.begin(model, schedule_peak(model, steps_per_epoch(given) * given["epochs"]))
         if isinstance(given["callbacks"], keras.callbacks.CallbackList):
             observer.set_model(model)  # which `fit` leaves to the list
@@ -64,12 +82,14 @@ def rehearsed_fit(
         fits: Number of fits until the program is ended.
         values: What a fit says that it has logged in each epoch.
     """
-    signature = inspect.signature(keras.Model.fit)
+    signature, end = inspect.signature(keras.Model.fit), _End()
     rates: list[tuple[int, float]] = []
     done = 0
 
     def fit(model: Any, *args: Any, **kwargs: Any) -> keras.callbacks.History:
         nonlocal done
+        if done >= fits:  # after the last one
+            end()
         given = _arguments(signature, model, args, kwargs)
         begin = rates[-1][0] + 1 if rates else 0
         epochs = range(given["initial_epoch"], given["epochs"])
@@ -80,7 +100,7 @@ def rehearsed_fit(
         Facts(rates=rates).write(path)
         done += 1
         if done >= fits:
-            raise Enough
+            end()
         history = keras.callbacks.History()
         history.set_model(model)
         history.epoch = [*epochs]

@@ -47,7 +47,8 @@ def judge(facts: Facts, alone: Facts, targets: Targets, *, replicas: int) -> lis
         are not judged.
     """
     if facts.error is not None or not facts.epochs:
-        why = facts.error or "it has not completed an epoch of model.fit"
+        limit = "" if facts.late is None else f" in {targets.seconds:g} seconds"
+        why = facts.error or f"it has not completed an epoch of model.fit{limit}"
         return [Line(requirement="the program runs", passed=False, found=why)]
     return [
         _targets(facts, targets),
@@ -77,7 +78,9 @@ def _targets(facts: Facts, targets: Targets) -> Line:
 
 def _seconds(facts: Facts, targets: Targets) -> Line:
     met = targets.met(facts.epochs)
-    total = facts.epochs[-1].seconds if met is None else facts.epochs[met - 1].seconds
+    total = facts.epochs[-1 if met is None else met - 1].seconds
+    if met is None and facts.late is not None:
+        total = facts.late
     return Line(
         requirement=f"within {targets.seconds:g} seconds",
         passed=met is not None and total <= targets.seconds,

@@ -65,7 +65,10 @@ def observe(order: Order, program: Sequence[str]) -> int:
     """
     import kdist  # noqa: F401 - first, as it sets TensorFlow up
 
-    _divide_cpu(order.replicas)
+    from ..distribute.tensorflow_logging import quiet_stderr
+
+    with quiet_stderr():  # CUDA starts here
+        _divide_cpu(order.replicas)
     path = Path(order.facts)
     loaded = _Loaded(Images(**order.images) if order.images else None)
     from .hooked_fit import Enough, observed_fit, rehearsed_fit
@@ -121,7 +124,7 @@ def _divide_cpu(replicas: int) -> None:
     """Without GPUs, make one logical CPU for each replica, which stock strategies take."""
     import tensorflow as tf
 
-    if replicas == 1 or tf.config.list_physical_devices("GPU"):
+    if tf.config.list_physical_devices("GPU") or replicas == 1:
         return
     from ..distribute.devices import share_cores
 
@@ -155,8 +158,8 @@ def _default_replicas(order: Order) -> Iterator[None]:
 
     @functools.wraps(of_stock)
     def stock_init(self: Any, devices: Any = None, *args: Any, **kwargs: Any) -> None:
-        if is_alone and type(self) is tf.distribute.MirroredStrategy and devices:
-            devices = [*devices][:1]
+        if is_alone and type(self) is tf.distribute.MirroredStrategy:
+            devices = [*(devices or _devices())][:1]  # also of a CPU that the program divides
         of_stock(self, devices, *args, **kwargs)
 
     MirroredStrategy.__init__ = init  # type: ignore[method-assign]
@@ -168,8 +171,16 @@ def _default_replicas(order: Order) -> Iterator[None]:
         tf.distribute.MirroredStrategy.__init__ = of_stock
 
 
+def _devices() -> list[str]:
+    """What a stock strategy takes where its caller names none."""
+    import tensorflow as tf
+
+    found = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+    return [one.name for one in found]
+
+
 class _Loaded:
-    """The images that a program has loaded last.
+    """The images that a program has loaded last, all of them where it takes a part.
 
     Args:
         given: What it trains on, if it may not be seen.
@@ -177,6 +188,19 @@ class _Loaded:
 
     def __init__(self, given: Images | None) -> None:
         self._found = given
+        self._source = ""
+
+    def _keep(self, found: Images, source: str) -> None:
+        before = self._found
+        is_part = before is not None and (before.name, self._source) == (found.name, source)
+        if before is None or not is_part:
+            self._found, self._source = found, source
+            return
+        self._found = Images(
+            name=found.name,
+            training=max(before.training, found.training),
+            test=max(before.test, found.test),
+        )
 
     def images(self) -> Images | None:
         """Return them; `None` if none were seen."""
@@ -193,15 +217,14 @@ class _Loaded:
 
         def post_init(data: Any) -> None:
             check(data)
-            self._found = Images(
-                name=data.name, training=len(data.train_images), test=len(data.test_images)
-            )
+            training, test = len(data.train_images), len(data.test_images)
+            self._keep(Images(name=data.name, training=training, test=test), data.source)
 
         def recorded(load: Any, name: str) -> Any:
             @functools.wraps(load)
             def load_data(*args: Any, **kwargs: Any) -> Any:
                 train, test = load(*args, **kwargs)
-                self._found = Images(name=name, training=len(train[0]), test=len(test[0]))
+                self._keep(Images(name=name, training=len(train[0]), test=len(test[0])), "Keras")
                 return train, test
 
             return load_data

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from .._upstream import steps_taken
 from .facts import Epoch, Facts, Images
 from .planned_rates import rate_of
 from .row_counts import RowCounts
@@ -19,7 +20,7 @@ _EVERY_STEP, _THEN_EVERY = 1000, 16
 class Observer(keras.callbacks.Callback):
     """Records what all trainings of a program do, one after the other.
 
-    Training ends as soon as the targets are met or the time is over.
+    Training ends after the epoch in which the targets are met, or as soon as the time is over.
 
     Args:
         path: File for the facts, which is written after every epoch.
@@ -48,6 +49,7 @@ class Observer(keras.callbacks.Callback):
         self._planned_peak: float | None = None
         self._validated = self._looks = self._fits = 0
         self._step = self._steps_before = 0
+        self._late: float | None = None
         self._is_cut = self.is_decided = False
 
     def begin(self, model: keras.Model, planned_peak: float | None) -> None:
@@ -60,7 +62,7 @@ class Observer(keras.callbacks.Callback):
         self.watch(model)
         self._fits += 1
         # A model of its own, or one that is compiled again, counts its steps from 0.
-        self._steps_before = self._step - _iterations(model)
+        self._steps_before = self._step - steps_taken(model.optimizer)
         peaks = [p for p in (self._planned_peak, planned_peak) if p is not None]
         self._planned_peak = max(peaks, default=None)
         if self._began is None:
@@ -86,6 +88,7 @@ class Observer(keras.callbacks.Callback):
             rates=self._rates,
             planned_peak=self._planned_peak,
             epochs=self._epochs,
+            late=self._late,
             error=error,
         )
 
@@ -96,12 +99,15 @@ class Observer(keras.callbacks.Callback):
         self._validated = 0
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Look at the learning rate."""
+        """Look at the learning rate, and at the clock."""
         super().on_train_batch_begin(batch, logs)
-        step = self._steps_before + _iterations(self.model)
+        if self._seconds() > self._targets().seconds:
+            self._end_late()
+        step = self._steps_before + steps_taken(self.model.optimizer)
         self._looks += 1
         if step < _EVERY_STEP or self._looks % _THEN_EVERY == 0:
-            self._rates.append((step, rate_of(self.model.optimizer)))
+            rate = rate_of(self.model.optimizer)
+            self._rates += [] if rate is None else [(step, rate)]
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Count the rows of the validation from here."""
@@ -116,28 +122,38 @@ class Observer(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Record the epoch, and end the training if nothing more has to be known."""
         super().on_epoch_end(epoch, logs)
-        self._step = self._steps_before + _iterations(self.model)
+        if self._late is not None:
+            return  # a part of an epoch
+        self._step = self._steps_before + steps_taken(self.model.optimizer)
         values = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
-        began = self._clock() if self._began is None else self._began
         self._epochs.append(
             Epoch(
-                seconds=self._clock() - began,
+                seconds=self._seconds(),
                 rows=list(self._counts.trained),
                 repeated=self._counts.repeated(),
                 values=values,
                 validated=self._validated,
             )
         )
-        facts = self.facts()
-        targets = targets_of(self._generation, facts.images.name if facts.images else "")
-        if _is_decided(facts, targets):
+        if _is_decided(self.facts(), self._targets()):
             self.is_decided = self.model.stop_training = True
             self._is_cut = epoch + 1 < (self.params or {}).get("epochs", 0)
         self.facts().write(self._path)
 
+    def _seconds(self) -> float:
+        """Since the begin of the first fit."""
+        return 0.0 if self._began is None else self._clock() - self._began
 
-def _iterations(model: keras.Model) -> int:
-    return int(model.optimizer.iterations.numpy())
+    def _targets(self) -> Targets:
+        images = self._images()
+        return targets_of(self._generation, images.name if images else "")
+
+    def _end_late(self) -> None:
+        if self._late is None:
+            self._late = self._seconds()
+            self.is_decided = self._is_cut = True
+            self.facts().write(self._path)
+        self.model.stop_training = True
 
 
 def _is_number(value: Any) -> bool:

@@ -2,6 +2,9 @@
 
 import dataclasses
 import os
+from typing import Annotated
+
+from annotated_types import Ge, Le
 
 from ..arguments import path_text
 from ..data.datasets import DATASETS, DatasetName, check_data_dir
@@ -22,6 +25,7 @@ class AssessOptions:
         dataset: Data set. With a script: what it trains on, if it loads the images itself; without
             one, by default CIFAR-10 where it is found, else Fashion-MNIST's sample.
         data_dir: Its folder, without a script.
+        seed: Seed of the recipe, without a script.
 
     Raises:
         UserError: One of them is invalid.
@@ -32,6 +36,7 @@ class AssessOptions:
     replicas: Replicas | None = None
     dataset: DatasetName | None = None
     data_dir: str | None = None
+    seed: Annotated[int, Ge(0), Le(2**31 - 1)] | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -57,4 +62,9 @@ class AssessOptions:
                 raise UserError(
                     f"received data_dir={self.data_dir} and the script {script}, which finds its"
                     " images itself: remove data_dir"
+                )
+            if self.seed is not None:
+                raise UserError(
+                    f"received seed={self.seed} and the script {script}, which has a seed of its"
+                    " own: remove seed"
                 )

@@ -1,9 +1,12 @@
 """The learning rates that a training plans, found without training."""
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
+
+from .. import _upstream
 
 # Their other callbacks write files, or look at what a training has done.
 _LIBRARIES = ("keras", "kdist", "tensorflow", "wandb")
@@ -12,10 +15,16 @@ _LOOKS = 1000
 _LOGS = {"loss": 1.0, "accuracy": 0.0, "val_loss": 1.0, "val_accuracy": 0.0}
 
 
-def rate_of(optimizer: Any) -> float:
-    """Return the learning rate of an optimizer, of a schedule that of its current step."""
-    rate = optimizer.learning_rate
-    return float(rate.numpy() if hasattr(rate, "numpy") else rate)
+def rate_of(optimizer: Any) -> float | None:
+    """Return the learning rate of an optimizer, of a schedule that of its current step.
+
+    Returns:
+        The largest of several; `None` if it cannot be read, which is no reason to end a training.
+    """
+    try:
+        return _upstream.largest_rate(optimizer)
+    except Exception:  # whatever a schedule or an optimizer of the user's raises
+        return None
 
 
 def schedule_peak(model: keras.Model, steps: int) -> float | None:
@@ -25,23 +34,38 @@ def schedule_peak(model: keras.Model, steps: int) -> float | None:
         model: A compiled model, before its first step.
         steps: Of all epochs.
     """
+    _choose_optimizers(model)
     optimizer = model.optimizer
-    if not isinstance(_rate_setting(optimizer), dict):
+    if not _upstream.has_schedule(optimizer):
         return None
-    with model.distribute_strategy.scope():
-        before = int(optimizer.iterations.numpy())
+    with _steps_of(model) as go_to:
         rates = []
         for step in _looked_at(steps):
-            optimizer.iterations.assign(before + step)
+            go_to(step)
             rates.append(rate_of(optimizer))
-        optimizer.iterations.assign(before)
-    return max(rates, default=None)
+        go_to(0)
+    return max((rate for rate in rates if rate is not None), default=None)
 
 
-def _rate_setting(optimizer: Any) -> Any:
-    """The rate as the optimizer is saved with it: a number, or a description of a schedule."""
-    inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
-    return inner.get_config().get("learning_rate")
+def _choose_optimizers(model: keras.Model) -> None:
+    """Have a `MultiOptimizer` ask its function which optimizers there are, as a first step does."""
+    if model.built and isinstance(model.optimizer, keras.optimizers.MultiOptimizer):
+        with model.distribute_strategy.scope():
+            model.optimizer.build(model.trainable_variables)
+
+
+@contextlib.contextmanager
+def _steps_of(model: keras.Model) -> Iterator[Callable[[int], None]]:
+    """Give a function that makes the optimizer count so many steps more than before."""
+    with model.distribute_strategy.scope():
+        counters = _upstream.step_counters(model.optimizer)
+        before = [int(counter.numpy()) for counter in counters]
+
+        def go_to(step: int) -> None:
+            for counter, steps in zip(counters, before, strict=True):
+                counter.assign(steps + step)
+
+        yield go_to
 
 
 def _looked_at(steps: int) -> Iterator[int]:
@@ -71,10 +95,11 @@ def rehearse(
     for one in setters:
         one.set_params({"epochs": epochs.stop, "steps": steps, "verbose": 0})
         one.set_model(model)
-    optimizer, rates, total = model.optimizer, [], min(len(epochs) * steps, _MOST_STEPS)
+    optimizer, total = model.optimizer, min(len(epochs) * steps, _MOST_STEPS)
+    rates: list[tuple[int, float]] = []
     looked_at = set(_looked_at(total))
-    with model.distribute_strategy.scope():
-        before = int(optimizer.iterations.numpy())
+    _choose_optimizers(model)
+    with _steps_of(model) as go_to:
         _call(setters, "on_train_begin", {})
         for step in range(total):
             epoch, batch = epochs[step // steps], step % steps
@@ -82,12 +107,13 @@ def rehearse(
                 _call(setters, "on_epoch_begin", epoch, {})
             _call(setters, "on_train_batch_begin", batch, {})
             if step in looked_at or not batch:
-                optimizer.iterations.assign(before + step)
-                rates.append((step, rate_of(optimizer)))
+                go_to(step)
+                rate = rate_of(optimizer)
+                rates += [] if rate is None else [(step, rate)]
             _call(setters, "on_train_batch_end", batch, dict(_LOGS))
             if batch == steps - 1:
                 _call(setters, "on_epoch_end", epoch, dict(_LOGS))
-        optimizer.iterations.assign(before + total)
+        go_to(total)
     return rates
 
 

@@ -18,6 +18,8 @@ def recipe_command(options: AssessOptions, *, replicas: int, run_dir: Path) -> l
     command = ["-m", "kdist", "train", *DATASETS[dataset].recipe]
     command += ["--dataset", dataset, "--replicas", f"{replicas}", "--run-dir", str(run_dir)]
     command += ["--no-save-model"]
+    if options.seed is not None:
+        command += ["--seed", f"{options.seed}"]
     if options.data_dir is not None:
         command += ["--data-dir", options.data_dir]
     # The assessment ends the training, not a target of its own.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.datasets import DATASETS, DatasetName
-from ..errors import UserError
+from ..errors import ReportedError, UserError
 from ..runs.text import count
 from ..sweep.machine import machine, on_cpu
 from ..training.workers import worker_place
@@ -126,7 +126,7 @@ class _Runner:
         code = self.start(order, self._program(replicas), self._environment(replicas), not rehearse)
         found = read_facts(facts)
         if code == _USAGE_ERROR and self.options.script is None:
-            raise UserError("kdist's recipe cannot be trained: correct what the line above says")
+            raise ReportedError("kdist's recipe cannot be trained, for the reason that is printed")
         if code and found.error is None:
             why = f"signal {-code}" if code < 0 else f"exit code {code}"
             return dataclasses.replace(found, error=f"its process ends with {why}")

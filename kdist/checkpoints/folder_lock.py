@@ -61,6 +61,23 @@ class FolderLock:
             self._file = None
 
 
+def is_abandoned(folder: Path) -> bool:
+    """Whether the process of this machine that held a folder last has ended, and none holds it.
+
+    Args:
+        folder: One that was never held is not abandoned, and one whose last process was on another
+            machine is not known to be: its lock may not be seen from here.
+    """
+    try:
+        with open(folder / _NAME, encoding="utf-8") as file:
+            if json.loads(file.read())["host"] != socket.gethostname():
+                return False
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (OSError, ValueError, KeyError, TypeError):  # held, or it is just being written
+        return False
+    return True
+
+
 def _release_in_child() -> None:
     for lock in list(_held):
         lock.release()  # of the child's own descriptor: the parent holds the folder on

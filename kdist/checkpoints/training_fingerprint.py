@@ -100,7 +100,7 @@ def _optimizer(optimizer: keras.optimizers.Optimizer, *, any_rate: bool) -> dict
     if _upstream.is_average_warmed_up(optimizer):
         config["ema_warmup"] = True
     # The rate of a model that has been trained is its state, and is restored.
-    has_begun = int(optimizer.iterations.numpy()) > 0
+    has_begun = _upstream.steps_taken(optimizer) > 0
     return dict(_without_rates(config)) if has_begun or any_rate else config
 
 

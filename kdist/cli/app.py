@@ -16,7 +16,7 @@ from cyclopts import (
 
 from .. import __version__
 from ..arguments import check_backend
-from ..errors import TrainingError, UserError, handle_failure
+from ..errors import ReportedError, TrainingError, UserError, handle_failure
 from ..signals import Received
 from ..training.config import TrainConfig
 from ..training.fields import field_names
@@ -79,7 +79,8 @@ def main(received: Received) -> None:
         code = _call(arguments)
         print(end="", flush=True)  # here, as a closed pipe or a full disk is an error
     except (UserError, CycloptsError) as error:
-        print(f"kdist: error: {one_line(_in_words(error))}", file=sys.stderr)
+        if not isinstance(error, ReportedError):
+            print(f"kdist: error: {one_line(_in_words(error))}", file=sys.stderr)
         code, failed = 2, error
     except TrainingError as error:
         print(f"kdist: error: {one_line(str(error))}", file=sys.stderr)

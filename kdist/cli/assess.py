@@ -36,6 +36,10 @@ def assess(
     data_dir: Annotated[
         str | None, Parameter(help="Folder of the data set for kdist's own recipe.")
     ] = None,
+    seed: Annotated[
+        int | None,
+        Parameter(help="Seed of kdist's own recipe; 0 by default.", converter=parse_integer),
+    ] = None,
 ) -> int:
     """Say line by line whether a script passes the course's assessment."""
     options = AssessOptions(
@@ -44,6 +48,7 @@ def assess(
         replicas=replicas,
         dataset=dataset,
         data_dir=data_dir,
+        seed=seed,
     )
     from ..assessment.judgement import has_passed
     from ..assessment.run import assess as run

@@ -113,16 +113,21 @@ def find(path: Path, versions: tuple[Version, ...] = VERSIONS) -> tuple[Version,
         versions: Those that may be there.
 
     Returns:
-        The version, and the folder of its files or its archive; `None` if none is complete.
+        The version, and the folder of its files or its archive; `None` if there is none. A folder
+        that is complete is preferred, then an archive of the published size.
     """
     for version in versions:
         for folder in (path, path / version.folder):
             if not missing_files(folder, version):
                 return version, folder
-        for archive in (path, path / version.archive.name):
-            if archive.name == version.archive.name and os.path.isfile(archive):
-                return version, archive
-    return None
+    archives = [
+        (version, archive)
+        for version in versions
+        for archive in (path, path / version.archive.name)
+        if archive.name == version.archive.name and os.path.isfile(archive)
+    ]
+    whole = [one for one in archives if one[1].stat().st_size == one[0].archive.size]
+    return next(iter([*whole, *archives]), None)
 
 
 def missing_files(folder: Path, version: Version) -> list[str]:

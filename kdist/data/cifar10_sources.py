@@ -89,8 +89,14 @@ def _in_cache(cache: Path, versions: tuple[cifar10_files.Version, ...]) -> list[
 def _no_cifar10(given: Path, versions: tuple[cifar10_files.Version, ...]) -> str:
     problem = "does not exist"
     if os.path.isdir(given):
-        version = min(versions, key=lambda one: len(cifar10_files.missing_files(given, one)))
-        problem = f"has no {', '.join(cifar10_files.missing_files(given, version))}"
+        candidates = [
+            (folder, cifar10_files.missing_files(folder, version))
+            for version in versions
+            for folder in (given, given / version.folder)
+        ]
+        folder, missing = min(candidates, key=lambda one: len(one[1]))
+        inside = "" if folder == given else f", in its {folder.name},"
+        problem = f"has{inside} no {', '.join(missing)}"
     elif os.path.exists(given):
         problem = "is neither a folder nor an archive of this name"
     archives = " or ".join(version.archive.name for version in versions)

@@ -1,5 +1,6 @@
 """`Evaluator`: evaluates saved models on the test images of one data set."""
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,8 +53,12 @@ class Evaluator:
         self._config = config
         self._views = views
         self._averaged = averaged
-        self._data: ImageData = load_data(config, announce=announce)
-        self._prepared = preprocessing(config, self._data)
+        # All test images, also of a run on a subset, whose training images standardize them.
+        everything = dataclasses.replace(config, subset=None)
+        self._data: ImageData = load_data(everything, announce=announce)
+        subset = config.subset
+        trained = self._data if subset is None else self._data.subset(subset)
+        self._prepared = preprocessing(config, trained)
         self._strategy = MirroredStrategy(replicas=config.replicas)
         self._plan = make_plan(config, replicas=self._strategy.num_replicas_in_sync)
         self._of_run: tuple[keras.Model, keras.Model] | None = None
@@ -125,15 +130,22 @@ class Evaluator:
         return model
 
     def _check_shapes(self, model: keras.Model) -> None:
-        expected = (self._prepared.image_shape, self._data.classes)
+        shape, classes = self._prepared.image_shape, self._data.classes
         with _unknown_shapes_are_tried():
             taken, given = model.input_shape[1:], model.output_shape[-1]
-            if not _fits(taken, expected[0]) or given != expected[1]:
+            if _fits(taken, shape) and given == classes:
+                return
+            received = f"{model.name} takes images of {_shape(taken)} and has {given} classes"
+            if (taken[-1], given) == (shape[-1], classes):
                 raise UserError(
-                    f"{model.name} takes images of {_shape(taken)} and has {given} classes, but"
-                    f" {self._config.dataset} has {_shape(expected[0])} and {expected[1]}: pass the"
-                    " --dataset that it was trained on"
+                    f"{received}, but images of {self._config.dataset} are evaluated as"
+                    f" {_shape(shape)}: if the run has cropped them, as with --augmentation towers,"
+                    " evaluate the run's folder, which knows how, in place of the file"
                 )
+            raise UserError(
+                f"{received}, but {self._config.dataset} has {_shape(shape)} and {classes}: pass"
+                " the --dataset that it was trained on"
+            )
 
     def _batches(self, model: keras.Model) -> Any:
         labels = self._data.test_labels

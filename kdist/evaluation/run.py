@@ -1,6 +1,7 @@
 """`evaluate`: the accuracy of a run's newest model, of each new one, or of a file."""
 
 import functools
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 # TensorFlow is imported inside the functions: what the caller has to fix is reported before.
 
 _MOST_SECONDS = 1e9  # that `time.sleep` takes on all systems
+# A process that resumes the run may be about to take its folder.
+_ABANDONED_SECONDS = 60
 
 
 def evaluate(
@@ -35,7 +38,8 @@ def evaluate(
     """Evaluate saved models on exactly all test images, on any number of replicas.
 
     For a run, it evaluates the final model, or else the newest complete checkpoint. With
-    `options.watch`, it evaluates each checkpoint as it appears, and returns when the run has ended.
+    `options.watch`, it evaluates each checkpoint as it appears, and returns when the run has ended,
+    or when its process on this machine was killed.
 
     A run of your own model is evaluated on its validation data, with the loss and the metrics that
     the model is compiled with; its functions are loaded from where the run found them. Your own
@@ -85,7 +89,13 @@ def evaluate(
     elif options.watch is None:
         _evaluate_newest(found, table)
     else:
-        _watch(found, table, functools.partial(sleep, min(options.watch, _MOST_SECONDS)))
+        seconds = min(options.watch, _MOST_SECONDS)
+        looks = max(2, math.ceil(_ABANDONED_SECONDS / seconds))
+        if not _watch(found, table, functools.partial(sleep, seconds), abandoned_after=looks):
+            announce(
+                f"{found.folder} has no result, and its process has ended: continue it with"
+                f" kdist train --resume {found.folder}"
+            )
     return table.lines
 
 
@@ -157,9 +167,21 @@ def _evaluate_newest(run: RunModels, table: _Table) -> None:
     table.add(final)
 
 
-def _watch(run: RunModels, table: _Table, wait: Callable[[], None]) -> None:
-    """Evaluate each checkpoint as it appears, in the end the model."""
-    seen, has_waited = set(), False
+def _watch(
+    run: RunModels, table: _Table, wait: Callable[[], None], *, abandoned_after: int
+) -> bool:
+    """Evaluate each checkpoint as it appears, in the end the model.
+
+    Args:
+        run: The run.
+        table: What evaluates them.
+        wait: Waits until the next look.
+        abandoned_after: Looks in a row at a run without a process that end it.
+
+    Returns:
+        Whether the run has ended, rather than been killed.
+    """
+    seen, has_waited, abandoned = set(), False, 0
     while True:
         has_ended = run.has_ended()  # asked first: what is saved before the end is seen then
         for one in reversed(run.checkpoints()):
@@ -170,6 +192,10 @@ def _watch(run: RunModels, table: _Table, wait: Callable[[], None]) -> None:
         if has_ended and (final is not None or has_waited or not run.saves_model()):
             break
         has_waited = has_ended  # the model is saved behind the result
+        abandoned = abandoned + 1 if run.is_abandoned() else 0
+        if abandoned == abandoned_after:
+            return False
         wait()
     if final is not None:
         table.add(final)
+    return True

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import path_text
+from ..checkpoints.folder_lock import is_abandoned
 from ..checkpoints.generation import Generation
 from ..checkpoints.store import generations
 from ..errors import UserError, error_text
@@ -80,6 +81,10 @@ class RunModels:
         """Whether the run was trained to its end."""
         return self.has_ended() and self._read().status.is_complete
 
+    def is_abandoned(self) -> bool:
+        """Whether the run has neither a result nor a process of this machine any more."""
+        return not self.has_ended() and is_abandoned(self.folder / "checkpoints")
+
     def saves_model(self) -> bool:
         """Whether a model is to be expected behind the result of a run."""
         has_diverged = self._read().status.word == "diverged"
@@ -123,7 +128,16 @@ def find_models(path: str, options: EvaluateOptions) -> RunModels | SavedModel:
                 f"received --{name} and the file {place}, but a file has one model, whose weights"
                 f" are those that it was saved with: pass a run, or remove --{name}"
             )
-    return SavedModel(path=place)
+    return _final_of_run(place) or SavedModel(path=place)
+
+
+def _final_of_run(path: Path) -> SavedModel | None:
+    """The model that a run has ended with, if a file is that; else `None`."""
+    try:
+        final = RunModels(path.parent).final()
+    except UserError:
+        return None
+    return final if final is not None and final.path == path else None
 
 
 def settings_of(path: Path) -> Mapping[str, Any]:

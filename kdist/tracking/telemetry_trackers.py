@@ -12,7 +12,7 @@ from tensorboard.plugins.histogram import metadata
 
 from ..analysis.histogram import Histogram
 from ..errors import UserError
-from .tensorboard_tracker import last_step
+from .event_files import last_step
 from .tracker import Tracker
 from .wandb_record import WandbRecord
 

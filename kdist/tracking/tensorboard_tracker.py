@@ -1,6 +1,5 @@
 """TensorBoard: scalars and graph with Keras's own callback, hyperparameters, best values."""
 
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from .. import _upstream
 from ..runs.versions import versions
 from .best_values import BestValues
 from .device import device_of
+from .event_files import last_step
 from .every_batches import EveryBatches
 from .tracker import Tracker
 
@@ -104,21 +104,6 @@ class _ResumedSession(hparams.KerasCallback):  # type: ignore[misc, unused-ignor
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Write nothing."""
-
-
-def last_step(folder: Path) -> int:
-    """Return the last step in the event files of a folder; -1 without any.
-
-    Args:
-        folder: May be missing. Files of a process that was killed may end amid a record.
-    """
-    last = -1
-    for path in folder.glob("events.out.tfevents.*"):
-        with contextlib.suppress(tf.errors.DataLossError):
-            for event in tf.compat.v1.train.summary_iterator(str(path)):
-                if event.WhichOneof("what") == "summary":
-                    last = max(last, event.step)
-    return last
 
 
 class TensorBoardBatches(EveryBatches):

@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from .._upstream import is_chief, is_of_the_chief
+from .._upstream import is_chief, is_of_the_chief, steps_taken
 from ..callbacks.resumable import ResumableCallback
 from ..callbacks.stop_at_non_finite import StopAtNonFinite
 from ..signals import Received
@@ -117,7 +117,7 @@ def fit_interruptible(
 
 def _end_training(model: keras.Model, callbacks: Sequence[keras.callbacks.Callback]) -> None:
     """Do what `fit` does after the last epoch, unless no step was trained."""
-    if not int(model.optimizer.iterations.numpy()):
+    if not steps_taken(model.optimizer):
         return
     for callback in callbacks:
         if isinstance(callback, keras.callbacks.SwapEMAWeights):

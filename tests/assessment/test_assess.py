@@ -8,8 +8,9 @@ from pathlib import Path
 import keras
 import pytest
 from kdist.assessment.options import AssessOptions
+from kdist.assessment.recipe import recipe_command
 from kdist.assessment.run import assess
-from kdist.errors import UserError
+from kdist.errors import ReportedError, UserError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LINES = ("targets", "seconds", "replicas", "scaled", "warm-up", "parts", "metrics")
@@ -71,6 +72,27 @@ print("after the last fit")
 LONG_WARM_UP = STOCK.replace(
     "[WarmUpByHand()]",
     "[keras.callbacks.LearningRateScheduler(lambda epoch, _: full * min(1.0, (1 + epoch) / 20))]",
+)
+
+# It divides the CPU itself, takes a part of the data, and tries again whatever happens.
+OWN_CPU_AND_PART = (
+    """
+import tensorflow as tf
+
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, 2 * [tf.config.LogicalDeviceConfiguration()])
+"""
+    + STOCK.partition("model.fit(")[0]
+    .replace('ImageData("Fash', 'part = ImageData("Fash')
+    .replace("x, y = images / 100, labels", "x, y = images[:320] / 100, labels[:320]")
+    + """
+part = part.subset(320)
+while True:
+    try:
+        model.fit(x, y, 32, 40, 0, [WarmUpByHand()], validation_data=(x[:50], y[:50]))
+    except:
+        print("tries again")
+"""
 )
 
 CRASH = "print('begins')\nraise RuntimeError('no such GPU')\n"
@@ -168,6 +190,24 @@ def test_a_warm_up_that_is_longer_than_the_training_passes(start, tmp_path):
     assert any("at most 0.05 with one, 0.1 with 2" in line for line in printed)
 
 
+def test_a_script_with_its_own_cpus_that_takes_a_part_and_never_ends(start, tmp_path):
+    (tmp_path / "own_cpu.py").write_text(OWN_CPU_AND_PART)
+    names, printed = assessed(start, tmp_path / "own_cpu.py", generation=2)
+    assert set(names) - {"seconds"} == {"parts", "metrics"}, printed
+    assert any("320 of 640 images in epoch 1, so some never" in line for line in printed)
+    assert any("has 50 of 100 test images" in line for line in printed)
+    assert start.output.count("tries again") == 1
+    assert "cuInit" not in start.output
+
+
+def test_a_recipe_that_cannot_be_trained_is_an_error_that_its_process_has_printed():
+    options = AssessOptions(dataset="sample", seed=3)
+    with pytest.raises(ReportedError):
+        assess(options, announce=[].append, start=lambda *_: 2, devices=["CPU:0"])
+    command = recipe_command(options, replicas=2, run_dir=Path("runs"))
+    assert command[command.index("--seed") + 1] == "3"
+
+
 def test_several_workers_are_refused(monkeypatch):
     cluster = {"worker": ["a:1", "b:1"]}
     monkeypatch.setenv(
@@ -200,6 +240,8 @@ def test_a_script_that_crashes_is_told_with_its_last_line(tmp_path):
         ({"replicas": 0}, "replicas has to be from 1 to 64, received 0"),
         ({"dataset": "mnist"}, "dataset has to be one of fashion_mnist, cifar10, sample"),
         ({"script": __file__, "data_dir": "x"}, "finds its images itself: remove data_dir"),
+        ({"script": __file__, "seed": 1}, "has a seed of its own: remove seed"),
+        ({"seed": -1}, "seed has to be from 0"),
         ({"dataset": "sample", "data_dir": "x"}, "the sample is embedded"),
     ],
 )

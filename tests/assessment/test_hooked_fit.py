@@ -6,8 +6,10 @@ import pytest
 import tensorflow as tf
 from kdist.assessment.facts import Images, read_facts
 from kdist.assessment.hooked_fit import Enough, observed_fit, rehearsed_fit, steps_per_epoch
+from kdist.assessment.judgement import judge
 from kdist.assessment.observer import Observer
 from kdist.assessment.planned_rates import schedule_peak
+from kdist.assessment.targets import targets_of
 from keras.optimizers import SGD
 from keras.optimizers.schedules import PiecewiseConstantDecay
 
@@ -60,9 +62,9 @@ def test_a_schedule_inside_an_optimizer_that_scales_the_loss():
     assert schedule_peak(made, 10) == pytest.approx(0.4)
 
 
-def observer(path):
+def observer(path, **clock):
     found = Images(name="Fashion-MNIST", training=40, test=40)
-    return Observer(path, generation=2, images=lambda: found)
+    return Observer(path, generation=2, images=lambda: found, **clock)
 
 
 def test_a_list_of_callbacks_of_kerass_own_kind(tmp_path):
@@ -103,3 +105,76 @@ def test_fits_that_are_rehearsed(tmp_path):
     assert [rate for _, rate in rates] == pytest.approx([0.1] * 3 + [0.4] * 12)
     assert not (tmp_path / "model.keras").exists()
     assert "fit" not in vars(keras.Model)
+
+
+def two_optimizers(schedule):
+    """Which a function chooses, so that there are none before the first step."""
+    kernels, biases = SGD(schedule), SGD(0.2)
+    return keras.optimizers.MultiOptimizer(lambda v: biases if v.name == "bias" else kernels)
+
+
+@pytest.mark.parametrize(
+    ("make", "first"),
+    [
+        (lambda schedule: SGD(schedule, gradient_accumulation_steps=2), 0.1),
+        (two_optimizers, 0.2),
+    ],
+)
+def test_rates_of_optimizers_that_are_not_as_simple(make, first, tmp_path):
+    """A step that only accumulates is one to a schedule, too; the largest of several rates."""
+    schedule, path = PiecewiseConstantDecay([2], [0.1, 0.4]), tmp_path / "facts.json"
+
+    def fit():
+        made = model()
+        made.compile(make(schedule), "sparse_categorical_crossentropy", metrics=["accuracy"])
+        made.fit(X, Y, 8, epochs=2, verbose=0)
+
+    with observed_fit(observer(path)):
+        fit()
+    seen = read_facts(path)
+    with rehearsed_fit(path, fits=1, values={}), pytest.raises(Enough):
+        fit()
+    assert read_facts(path).rates == seen.rates
+    assert [step for step, _ in seen.rates] == list(range(10))
+    assert [rate for _, rate in seen.rates] == pytest.approx([first] * 3 + [0.4] * 7)
+    assert seen.planned_peak == pytest.approx(0.4)
+
+
+def test_an_optimizer_without_a_rate_that_can_be_read_does_not_end_the_program(tmp_path):
+    class Odd(SGD):
+        @property
+        def learning_rate(self):
+            return tf.constant([0.1, 0.2])  # for each class
+
+    made, path = model(), tmp_path / "facts.json"
+    made.compile(Odd(), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    with observed_fit(observer(path)):
+        made.fit(X, Y, 8, verbose=0)
+    facts = read_facts(path)
+    assert (facts.rates, len(facts.epochs)) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("step_seconds", "epochs", "line", "found"),
+    [
+        (50, 0, 0, "it has not completed an epoch of model.fit in 120 seconds"),
+        (20, 1, 1, "140.0 seconds, and not yet met"),
+    ],
+)
+def test_the_time_is_over_amid_an_epoch(step_seconds, epochs, line, found, tmp_path):
+    """What is left of the epoch is not trained, and its part is not judged as an epoch."""
+    made, path, seconds = model(0.0), tmp_path / "facts.json", [0.0]
+
+    def tick(batch, logs=None):
+        seconds[0] += step_seconds
+
+    with observed_fit(observer(path, clock=lambda: seconds[0])), pytest.raises(Enough):
+        ticks = keras.callbacks.LambdaCallback(on_train_batch_end=tick)
+        made.fit(X, Y, 8, epochs=9, callbacks=[ticks], validation_data=(X, Y + 1), verbose=0)
+        assert int(made.optimizer.iterations.numpy()) == 120 // step_seconds + 2
+        made.fit(X, Y, 8, verbose=0)
+    facts = read_facts(path)
+    assert len(facts.epochs) == epochs
+    assert facts.is_cut
+    lines = judge(facts, facts, targets_of(2, "Fashion-MNIST"), replicas=1)
+    assert lines[line].found == found

@@ -261,6 +261,28 @@ def test_steps_are_counted_on_in_another_fit(capsys):
     assert [line.partition(",")[0] for line in step_lines(capsys)] == ["step 3", "step 6"]
 
 
+def test_steps_that_only_accumulate_gradients_are_counted(capsys):
+    model = fresh_model()
+    model.compile(
+        keras.optimizers.SGD(0.0, gradient_accumulation_steps=2), "sparse_categorical_crossentropy"
+    )
+    lines_every(2, model=model, x=of_classes(), epochs=4)
+    assert [line.partition(",")[0] for line in step_lines(capsys)] == [
+        f"step {step}" for step in range(2, 13, 2)
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+def test_a_given_number_of_images_and_an_unknown_number_of_steps(capsys):
+    """Images are counted where possible; else the line says nothing of them."""
+    data = of_classes().filter(lambda *_: True)
+    lines_every(1, total_images=IMAGES, model=fresh_model(), x=data, epochs=2)
+    assert step_lines(capsys) == expected_lines(1, 2, CLASSES)
+    lines_every(3, total_images=IMAGES, model=tiny_model(model_class=OwnStep), x=data, epochs=2)
+    lines = [line.partition(" (")[2] for line in step_lines(capsys)]
+    assert lines == [f"{STEP_SECONDS:.3f} sec/batch)"] * 2
+
+
 def test_a_resumed_training_prints_the_same_lines(capsys, tmp_path):
     class KilledError(Exception):
         pass

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from kdist.checkpoints import generation as generation_module
 from kdist.checkpoints import store as store_module
+from kdist.checkpoints.folder_lock import is_abandoned
 from kdist.checkpoints.generation import DamagedGenerationError, Generation
 from kdist.checkpoints.store import CheckpointStore, generations
 from kdist.errors import UserError
@@ -245,6 +247,18 @@ def test_a_folder_in_use_says_by_which_process(tmp_path, store):
     assert f"is in use by process {os.getpid()} on" in done.stderr
     store.close()
     CheckpointStore(store.folder).close()
+
+
+def test_a_folder_is_abandoned_once_its_process_on_this_machine_has_ended(tmp_path, store):
+    assert not is_abandoned(tmp_path / "missing")
+    assert not is_abandoned(store.folder)
+    store.close()
+    assert is_abandoned(store.folder)
+    lock = store.folder / ".lock"
+    text = lock.read_text()
+    for other in (text.replace(socket.gethostname(), "another-machine"), text[:-1], "[]", ""):
+        lock.write_text(other)
+        assert not is_abandoned(store.folder)
 
 
 def test_a_forked_child_does_not_hold_the_folder(store):

@@ -20,7 +20,7 @@ from cyclopts import App, Parameter
 from kdist.callbacks.stop_at_non_finite import NonFinite
 from kdist.checkpoints.store import CheckpointStore
 from kdist.cli.options import given, options_of, read_files
-from kdist.errors import TrainingError, UserError
+from kdist.errors import ReportedError, TrainingError, UserError
 from kdist.signals import ENDING
 from kdist.training.config import TrainConfig
 
@@ -349,6 +349,11 @@ def test_failed_training_is_a_line_and_exit_1(monkeypatch, capsys):
 
     diverged = NonFinite(epoch=3, step=7, first_step=7)
     assert end_of(monkeypatch, capsys, fail) == (1, "kdist: error: out of memory: lower --width\n")
+
+    def fail_elsewhere(_):
+        raise ReportedError("printed by another process")
+
+    assert end_of(monkeypatch, capsys, fail_elsewhere) == (2, "")
     assert end_of(monkeypatch, capsys, lambda config: Result(diverged=diverged)) == (
         1,
         "kdist: error: loss was nan in epoch 3, step 7: lower --base-lr, which is 3, or raise"

@@ -2,7 +2,7 @@
 
 import pytest
 from cifar10_made import MADE, VERSIONS, assert_is_made, fill, pack
-from kdist.data.cifar10_files import PYTHON
+from kdist.data.cifar10_files import BINARY, PYTHON
 from kdist.data.cifar10_sources import find_cifar10
 from kdist.errors import UserError
 
@@ -47,6 +47,27 @@ def test_a_given_folder_or_archive_comes_first(kind, places, tmp_path):
         assert_is_made(find(places, lines, data_dir=data_dir), source)
         assert lines.pop() == line(source)
         assert lines == []
+
+
+def test_what_is_complete_comes_before_what_is_not(places, tmp_path):
+    given = tmp_path / "given"
+    partial = pack(given, "python")
+    partial.write_bytes(partial.read_bytes()[:-1])
+    archive = pack(given, "binary")
+    assert_is_made(find(places, [], data_dir=given), archive)
+    archive.write_bytes(b"")
+    with pytest.raises(UserError, match=r"python\.tar\.gz: has [\d,]+ bytes"):
+        find(places, [], data_dir=given)
+    unpacked = fill(given / BINARY.folder, "binary")
+    assert_is_made(find(places, [], data_dir=given), unpacked)
+
+
+def test_the_files_that_a_folder_inside_lacks_are_named(places, tmp_path):
+    unpacked = fill(tmp_path / "given" / BINARY.folder, "binary")
+    (unpacked / "data_batch_2.bin").unlink()
+    words = f"given' has, in its {BINARY.folder}, no data_batch_2.bin; expected the 6 files"
+    with pytest.raises(UserError, match=words):
+        find(places, [], data_dir=tmp_path / "given")
 
 
 @pytest.mark.parametrize("inner", [PYTHON.folder, f"{PYTHON.folder}-target/{PYTHON.folder}"])

@@ -1,5 +1,6 @@
 """Runs of a small network, evaluated as they are saved, against NumPy and the run's own values."""
 
+import dataclasses
 import json
 import shutil
 import sys
@@ -9,7 +10,9 @@ import keras
 import numpy as np
 import pytest
 from kdist.checkpoints import generations
+from kdist.checkpoints.folder_lock import FolderLock
 from kdist.data import Standardization, fashion_mnist
+from kdist.data.datasets import DATASETS
 from kdist.errors import UserError
 from kdist.evaluation import EvaluateOptions, evaluate, evaluator
 from kdist.layers import LocalResponseNormalization
@@ -22,7 +25,6 @@ pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 IMAGES = 96
 SETTINGS = {
     "dataset": "sample",
-    "subset": IMAGES,
     "batch_size": 32,
     "replicas": 1,
     "epochs": 2,
@@ -60,6 +62,9 @@ def small():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts, "make_model", small_model)
         patch.setattr(evaluator, "make_model", small_model)
+        data = fashion_mnist(sample=True, announce=[].append).subset(IMAGES)
+        few = dataclasses.replace(DATASETS["sample"], load=lambda *_: data)
+        patch.setitem(DATASETS, "sample", few)
         yield
 
 
@@ -76,7 +81,7 @@ def unfinished(run, tmp_path):
     """As the run was before its end."""
     folder = tmp_path / "unfinished"
     shutil.copytree(run[0], folder)
-    for name in ("summary.json", "model.keras"):
+    for name in ("summary.json", "model.keras", "checkpoints/.lock"):
         (folder / name).unlink()
     return folder
 
@@ -96,10 +101,10 @@ def never(seconds):
     raise AssertionError("it waits")
 
 
-def in_numpy(arrays, state, *, averaged=False, mirror=False):
+def in_numpy(arrays, state, *, averaged=False, mirror=False, trained=IMAGES):
     """Accuracy and loss of a checkpoint's weights, without Keras."""
     data = fashion_mnist(sample=True).subset(IMAGES)
-    of = Standardization.of(data.train_images)
+    of = Standardization.of(data.train_images[:trained])
     images, labels = np.float64(of(np.float32(data.test_images))), data.test_labels
     names = [name for name in state["variables"] if name.startswith("model/")]
     values = [
@@ -146,13 +151,23 @@ def test_the_newest_checkpoint_of_a_run_that_has_not_ended(unfinished):
     older.path.unlink()
 
 
+def test_all_test_images_of_a_run_on_a_subset(unfinished):
+    """Standardized as in the run, by its training images."""
+    settings = json.loads((unfinished / "config.json").read_text()) | {"subset": 32}
+    (unfinished / "config.json").write_text(json.dumps(settings))
+    [one] = evaluated(unfinished, replicas=2)
+    newest, *_ = generations(unfinished / "checkpoints")
+    accuracy, loss, images = in_numpy(*newest.read(), trained=32)
+    assert one.images == images == IMAGES
+    assert (one.accuracy, one.loss) == pytest.approx((accuracy, loss), rel=1e-4)
+
+
 def test_a_file_by_itself_and_with_another_data_set(run, tmp_path):
     shutil.copy(run[0] / "model.keras", tmp_path / "alone.keras")
     [one] = evaluated(tmp_path / "alone.keras", dataset="sample", replicas=1)
-    assert (one.epoch, one.weights, one.images) == (None, "saved", 2000)
+    assert (one.epoch, one.weights, one.images) == (None, "saved", IMAGES)
     beside = run[0] / "model.keras"
-    [with_settings] = evaluated(beside, replicas=1)
-    assert with_settings.accuracy == pytest.approx(run[1].val_accuracy)
+    assert evaluated(beside, replicas=1) == evaluated(run[0], replicas=1)
     uncompiled = keras.models.load_model(beside, compile=False)
     uncompiled.layers[-1].activation = keras.activations.linear
     uncompiled.save(tmp_path / "logits.keras")
@@ -188,7 +203,7 @@ def test_a_file_with_a_layer_of_kdist_that_nobody_has_imported(tmp_path, monkeyp
     monkeypatch.delitem(sys.modules, LocalResponseNormalization.__module__)
     monkeypatch.delitem(vars(kdist.layers), "LocalResponseNormalization", raising=False)
     [one] = evaluated(tmp_path / "other.keras", dataset="sample", replicas=1)
-    assert one.images == 2000
+    assert one.images == IMAGES
 
 
 def test_each_new_checkpoint_is_evaluated_as_it_appears(run, unfinished):
@@ -228,6 +243,24 @@ def test_it_does_not_wait_for_a_model_that_is_never_saved(run, unfinished):
     assert evaluated(unfinished, replicas=1, watch=0.5) == found
 
 
+def test_watching_ends_with_the_process_of_a_run_that_was_killed(unfinished):
+    """After a minute in which no other process has continued it."""
+    held, waits, lines = [FolderLock(unfinished / "checkpoints")], [], []
+
+    def sleep(seconds):
+        waits.append(seconds)
+        match len(waits):
+            case 3 | 6:
+                held.pop().release()
+            case 4:
+                held.append(FolderLock(unfinished / "checkpoints"))
+
+    options = EvaluateOptions(replicas=1, watch=20)
+    evaluate(str(unfinished), options, announce=lines.append, sleep=sleep)
+    assert waits == [20] * 8
+    assert lines[-1].endswith(f"has ended: continue it with kdist train --resume {unfinished}")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -261,6 +294,11 @@ def test_what_cannot_be_evaluated(run, tmp_path):
     )
     other.save(tmp_path / "other.keras")
     refused(tmp_path / "other.keras", "images of 4 x 4 x 1 and has 3", dataset="sample")
+    cropped = keras.Sequential(
+        [keras.Input((24, 24, 1)), keras.layers.Flatten(), keras.layers.Dense(10)]
+    )
+    cropped.save(tmp_path / "cropped.keras")
+    refused(tmp_path / "cropped.keras", "evaluate the run's folder, which", dataset="sample")
     plain = tmp_path / "plain"
     plain.mkdir()
     settings = {**json.loads((run[0] / "config.json").read_text()), "ema_momentum": None}

@@ -1,10 +1,12 @@
 """Networks and augmentations of `kdist train`, and that their runs are evaluated alike."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 from kdist.data import fashion_mnist
+from kdist.data.datasets import DATASETS
 from kdist.data.image_data import ImageData
 from kdist.evaluation import evaluate
 from kdist.training.config import TrainConfig
@@ -33,9 +35,12 @@ pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
         ({"network": "whitened_net", "channels": 2}, "WhitenedNet-2", None),
     ],
 )
-def test_a_run_is_evaluated_as_it_was_validated(settings, model, parameters, tmp_path):
+def test_a_run_is_evaluated_as_it_was_validated(settings, model, parameters, tmp_path, monkeypatch):
+    images = fashion_mnist(sample=True, announce=[].append).subset(48)
+    few = dataclasses.replace(DATASETS["sample"], load=lambda *_: images)
+    monkeypatch.setitem(DATASETS, "sample", few)
     config = TrainConfig(
-        dataset="sample", subset=48, batch_size=24, replicas=2, epochs=1,
+        dataset="sample", batch_size=24, replicas=2, epochs=1,
         run_dir=str(tmp_path / "r"), **settings,
     )  # fmt: skip
     lines = []

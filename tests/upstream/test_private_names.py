@@ -41,7 +41,7 @@ CANARIES = {
     "variable": "_convert_to_tensor _initialize _value overwrite_with_gradient",
     "metric": "_fn _fn_kwargs _metrics _variables",
     "batch_norm": "_moments _reduction_axes",
-    "optimizer": "_distribution_strategy _get_variable_index _learning_rate"
+    "optimizer": "_distribution_strategy _get_variable_index _iterations _learning_rate"
     " _model_variables_moving_average _trainable_variables"
     " _update_model_variables_moving_average",
     "multi_optimizer": "_inner_optimizers",
