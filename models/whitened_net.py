@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from keras import layers
 
-from ..arguments import is_real_within
 from ..errors import UserError
 from ..layers import ScaledBias
-from .arguments import check_range, check_shape
+from .arguments import check_logit_scale, check_range, check_shape, check_weight_decay
 
 _SIZE = 2  # of the patches that are whitened
 _POOLINGS = 3
@@ -81,10 +80,8 @@ def WhitenedNet(  # noqa: N802 - named as a class, as the functions of keras.app
             f"input_shape={input_shape!r}: height and width have to be at least {_LEAST_SIDE}, as"
             " the first convolution takes one pixel off, and they are halved three times."
         )
-    if not is_real_within(weight_decay, least=0):
-        raise UserError(f"weight_decay={weight_decay!r} is not a number ≥ 0: pass 0 for none.")
-    if not is_real_within(logit_scale, least=0) or not logit_scale:
-        raise UserError(f"logit_scale={logit_scale!r} is not a number > 0: pass 1 for none.")
+    check_weight_decay(weight_decay)
+    check_logit_scale(logit_scale)
     kernel = None if whitening is None else _checked(whitening, input_shape[-1])
     filters = 2 * _SIZE**2 * input_shape[-1] if kernel is None else kernel.shape[-1]
     regularizer = keras.regularizers.L2(weight_decay) if weight_decay else None
