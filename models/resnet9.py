@@ -10,6 +10,7 @@ import keras
 from keras import layers
 
 from .arguments import check_logit_scale, check_range, check_shape, check_weight_decay
+from .scaled_classifier import scaled_classifier
 from .wide_resnet import default_batch_norm
 
 _POOLINGS = 3
@@ -85,17 +86,14 @@ def ResNet9(  # noqa: N802 - named as a class, as the functions of keras.applica
         if stage != 2:
             x = parts.residual(x, f"stage{stage}_block")
     x = layers.GlobalMaxPooling2D(data_format=data_format, name="global_pool")(x)
-    logits = layers.Dense(
+    outputs = scaled_classifier(
+        x,
         classes,
-        use_bias=False,
-        kernel_initializer="he_normal",
-        kernel_regularizer=regularizer,
-        name="classifier",
-    )(x)
-    precise = keras.config.dtype_policy().variable_dtype
-    outputs = layers.Rescaling(logit_scale, dtype=precise, name="logits")(logits)
-    if classifier_activation is not None:
-        outputs = layers.Activation(classifier_activation, dtype=precise, name="output")(outputs)
+        initializer="he_normal",
+        regularizer=regularizer,
+        logit_scale=logit_scale,
+        activation=classifier_activation,
+    )
     return keras.Model(images, outputs, name=name)
 
 
