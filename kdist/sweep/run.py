@@ -11,6 +11,7 @@ from rich.console import Console
 
 from ..analysis.groups import done, failures
 from ..atomic_files import atomic_write
+from ..performance.machine import machine as describe_machine
 from ..runs.text import count
 from ..training.model_name import model_name
 from ..training.workers import refuse_workers
@@ -18,9 +19,8 @@ from .checks import check_experiment, check_shares
 from .driver import Outcome, RunPoint, run_sweep, why_stopped
 from .experiment import Experiment, ExperimentOrMaker
 from .finished import show_finished
-from .machine import machine as describe_machine
-from .machine import shared_cores_warning
 from .output import print_chart, print_line, print_results, say_whether_all_failed
+from .replica_counts import shared_cores_warning
 from .run_point import run_point as run_in_process
 from .sweep_folder import SweepFolder, earlier_results, holds_sweep, open_folder
 from .sweep_record import read_runs
