@@ -1,6 +1,5 @@
 """TensorBoard: scalars and graph with Keras's own callback, hyperparameters, best values."""
 
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,13 @@ from .. import _upstream
 from ..runs.versions import versions
 from .best_values import BestValues
 from .device import device_of
+from .event_files import EventFileTracker, SeparateRun, last_step
 from .every_batches import EveryBatches
-from .tracker import Tracker
 
 _TITLE = "TensorBoard"
 
 
-class TensorBoardTracker(Tracker):
+class TensorBoardTracker(EventFileTracker):
     """Writes `epoch_<name>` every epoch, counted from 1, the model's graph and hyperparameters.
 
     Training and validation are the runs `train` and `validation`, as with Keras's callback. The
@@ -44,7 +43,6 @@ class TensorBoardTracker(Tracker):
             if isinstance(value, bool | int | float | str)
         }
         self.trial = trial
-        self._writer: Any = None
         self._board: Any = None
         self._best_values = BestValues()
         self._written = -1
@@ -81,7 +79,7 @@ class TensorBoardTracker(Tracker):
 
     def flush(self) -> None:
         """Have on the disk what was written so far."""
-        self._writer.flush()
+        super().flush()
         _upstream.flush_summaries(self._board)
 
     def state(self) -> dict[str, Any]:
@@ -92,12 +90,6 @@ class TensorBoardTracker(Tracker):
         """Continue from them."""
         self._best_values.restore(state["best"])
 
-    def close(self, exit_code: int) -> None:  # noqa: ARG002 - as in `Tracker`
-        """Close the file."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
 
 class _ResumedSession(hparams.KerasCallback):  # type: ignore[misc, unused-ignore]
     """Writes the end of a session whose hyperparameters another process has written."""
@@ -106,22 +98,7 @@ class _ResumedSession(hparams.KerasCallback):  # type: ignore[misc, unused-ignor
         """Write nothing."""
 
 
-def last_step(folder: Path) -> int:
-    """Return the last step in the event files of a folder; -1 without any.
-
-    Args:
-        folder: May be missing. Files of a process that was killed may end amid a record.
-    """
-    last = -1
-    for path in folder.glob("events.out.tfevents.*"):
-        with contextlib.suppress(tf.errors.DataLossError):
-            for event in tf.compat.v1.train.summary_iterator(str(path)):
-                if event.WhichOneof("what") == "summary":
-                    last = max(last, event.step)
-    return last
-
-
-class TensorBoardBatches(EveryBatches):
+class TensorBoardBatches(SeparateRun, EveryBatches):
     """Writes metrics within epochs, as `batch_<name>` in the run `batches`.
 
     Args:
@@ -129,35 +106,14 @@ class TensorBoardBatches(EveryBatches):
         every: Steps between two writes.
     """
 
+    run = "batches"
+
     def __init__(self, folder: Path, every: int) -> None:
         super().__init__(_TITLE, every)
         self.folder = folder
-        self._writer: Any = None
-        self._written = -1
-
-    def begin(self) -> list[Any]:
-        """Open a separate run: TensorBoard reads only one file of a run at a time."""
-        folder = self.folder / "batches"
-        self._written = last_step(folder) if self.continues else -1
-        self._writer = tf.summary.create_file_writer(str(folder))
-        return []
-
-    def is_new_step(self, step: int) -> bool:
-        """Whether no file has this step."""
-        return step > self._written
-
-    def flush(self) -> None:
-        """Have on the disk what was written so far."""
-        self._writer.flush()
 
     def write(self, step: int, values: dict[str, Any]) -> None:
         """Write the values of a step."""
         with self._writer.as_default(step):
             for name, value in values.items():
                 tf.summary.scalar(f"batch_{name}", value)
-
-    def close(self, exit_code: int) -> None:  # noqa: ARG002 - as in `Tracker`
-        """Close the file."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
