@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from .. import _upstream
@@ -22,8 +23,6 @@ from .precision import Precision
 from .record import Record
 from .result import CheckResult
 from .training import Plan, Trained, kdist_strategy, stock_strategy, train
-
-_FALLBACK_BATCH = 8
 
 
 class Check:
@@ -56,7 +55,7 @@ class Check:
         self._strategies = make_strategies(options) if strategies is None else strategies
         keras.utils.set_random_seed(options.seed)
         self._batches = batches_of(
-            training_part(call_data(data, options.batch_size or _FALLBACK_BATCH)), options
+            training_part(call_data(data, options.requested_batch_size)), options
         )
         self._build = as_build(build)
 
@@ -235,8 +234,6 @@ def batches_text(batches: Batches, options: CheckOptions) -> str:
 
 def notes_on(record: Record, batches: Batches) -> list[str]:
     """What the user should know besides."""
-    import numpy as np
-
     notes = []
     if record.unevaluated:
         notes.append(f"evaluate is not compared, as it fails on one replica: {record.unevaluated}")

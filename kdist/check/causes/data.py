@@ -69,7 +69,7 @@ def check_data(data: Any, options: CheckOptions) -> list[Finding]:
 
 def _make(data: Any, options: CheckOptions) -> Any:
     keras.utils.set_random_seed(options.seed)
-    return training_part(call_data(data, options.batch_size or 8))
+    return training_part(call_data(data, options.requested_batch_size))
 
 
 def _samples(data: Any, options: CheckOptions) -> list[Any]:
