@@ -33,7 +33,8 @@ PATCHES = (
         owner=tf.nn,
         name="compute_average_loss",
         replacement=_compute_average_loss,
-        why="Divides each replica's sum by its own number of samples and by that of replicas.",
+        why="Divides each replica's sum by its own number of samples and by the number of"
+        " replicas.",
         canary="test_averaged_losses_are_divided_by_replicas",
         seen_in=TENSORFLOW,
     ),
@@ -41,7 +42,8 @@ PATCHES = (
         owner=tf.nn,
         name="scale_regularization_loss",
         replacement=_scale_regularization_loss,
-        why="Divides a regularization loss by the number of replicas, as replicas are summed up.",
+        why="Divides a regularization loss by the number of replicas, as their losses are added"
+        " up.",
         canary="test_averaged_losses_are_divided_by_replicas",
         seen_in=TENSORFLOW,
     ),

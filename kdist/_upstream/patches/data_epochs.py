@@ -70,7 +70,10 @@ def _steps_of_epoch(original: Callable[..., Any], epoch: Any) -> Iterator[Any]:
             epoch._steps_seen = 0  # as Keras leaves it
 
 
-_NO_EPOCH = "Tells data no epoch: their order depends on the iterators made before."
+_NO_EPOCH = (
+    "Does not tell the data which epoch is trained: their order depends on the iterators that were"
+    " made before."
+)
 
 PATCHES = (
     Patch(
@@ -91,15 +94,15 @@ PATCHES = (
         owner=EpochIterator,
         name="__init__",
         replacement=_make,
-        why="Begins every epoch at its first batch, and lets nobody at the iterator.",
+        why="Begins every epoch at its first batch, and gives no access to the iterator.",
         canary="test_the_iterator_over_the_training_data_is_out_of_reach",
     ),
     Patch(
         owner=EpochIterator,
         name="_enumerate_iterator",
         replacement=_steps_of_epoch,
-        why="Makes an iterator at the end of an epoch that no epoch uses, and waits for the end of"
-        " the one it has used.",
+        why="At the end of an epoch, makes an iterator that is never used, and waits until the"
+        " one that was used is freed.",
         canary="test_an_epoch_ends_with_a_spare_iterator",
     ),
 )

@@ -35,7 +35,7 @@ PATCHES = (
         owner=keras_random,
         name="dropout",
         replacement=_dropout,
-        why="Draws for a shape, which does not tell the rows' place in the global batch; on CPUs it"
+        why="Draws by shape alone, without the rows' places in the global batch; on CPUs it"
         " draws sequentially, and stores the random numbers for the gradient.",
         canary="test_dropout_keeps_its_random_numbers",
     ),

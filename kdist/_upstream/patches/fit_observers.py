@@ -46,15 +46,15 @@ PATCHES = (
         owner=TensorFlowTrainer,
         name="fit",
         replacement=_fit,
-        why="Does not tell callbacks of the end of a fit that an error ends.",
+        why="Does not tell callbacks that an error has ended `fit`.",
         canary="test_a_callback_does_not_learn_that_a_fit_has_failed",
     ),
     Patch(
         owner=CallbackList,
         name="on_train_begin",
         replacement=_begin,
-        why="Calls History and the progress bar after a callback that has to see all, and tells no"
-        " callback of the others.",
+        why="Calls `History` and the progress bar after a callback that needs the state of all"
+        " callbacks, and does not tell a callback which others there are.",
         canary="test_history_is_called_after_a_users_callbacks",
     ),
 )

@@ -52,7 +52,7 @@ def _progress(model: Any) -> Progress | None:
     return None if hooks is None else hooks.progress
 
 
-_WHY = "Does not say what a worker that waits is doing."
+_WHY = "Does not say what a waiting worker is doing."
 _CANARY = "test_a_worker_that_waits_does_not_say_so"
 
 PATCHES = (

@@ -151,7 +151,7 @@ PATCHES = (
             owner=TensorFlowTrainer,
             name=name,
             replacement=_named(name),
-            why="Does not say what a worker that waits is doing.",
+            why="Does not say what a waiting worker is doing.",
             canary="test_batches_of_workers_are_not_compared",
         )
         for name in ("fit", "evaluate", "predict")
