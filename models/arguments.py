@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from numbers import Integral
 
+from ..arguments import is_real_within
 from ..errors import UserError
 
 IMAGE_RANK = 3
@@ -17,6 +18,26 @@ def check_range(argument: str, value: int, smallest: int) -> None:
     """
     if not is_int(value) or value < smallest:
         raise UserError(f"{argument}={value!r} is not an integer ≥ {smallest}.")
+
+
+def check_weight_decay(value: float) -> None:
+    """Reject an L2 penalty that is not a number of at least 0.
+
+    Raises:
+        UserError: It is not.
+    """
+    if not is_real_within(value, least=0):
+        raise UserError(f"weight_decay={value!r} is not a number ≥ 0: pass 0 for none.")
+
+
+def check_logit_scale(value: float) -> None:
+    """Reject a factor of the logits that is not a number above 0.
+
+    Raises:
+        UserError: It is not.
+    """
+    if not is_real_within(value, least=0) or not value:
+        raise UserError(f"logit_scale={value!r} is not a number > 0: pass 1 for none.")
 
 
 def check_shape(

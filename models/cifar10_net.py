@@ -8,10 +8,9 @@ from typing import Any, Literal
 import keras
 from keras import layers
 
-from ..arguments import is_real_within
 from ..errors import UserError
 from ..layers import LocalResponseNormalization
-from .arguments import check_range, check_shape
+from .arguments import check_range, check_shape, check_weight_decay
 from .wide_resnet import default_batch_norm
 
 Normalization = Literal["lrn", "batch"]
@@ -72,8 +71,7 @@ def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.appl
         raise UserError(
             f'normalization={normalization!r} is none of "lrn", "batch" and None: pass one.'
         )
-    if not is_real_within(weight_decay, least=0):
-        raise UserError(f"weight_decay={weight_decay!r} is not a number ≥ 0: pass 0 for none.")
+    check_weight_decay(weight_decay)
 
     images = keras.Input(tuple(input_shape), name="images")
     x = _pool(_conv(images, "conv1", bias=0.0), "pool1")

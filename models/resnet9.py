@@ -9,9 +9,8 @@ from typing import Any
 import keras
 from keras import layers
 
-from ..arguments import is_real_within
-from ..errors import UserError
-from .arguments import check_range, check_shape
+from .arguments import check_logit_scale, check_range, check_shape, check_weight_decay
+from .scaled_classifier import scaled_classifier
 from .wide_resnet import default_batch_norm
 
 _POOLINGS = 3
@@ -75,10 +74,8 @@ def ResNet9(  # noqa: N802 - named as a class, as the functions of keras.applica
     check_range("width", width, 1)
     check_range("classes", classes, 1)
     check_shape(input_shape, data_format, halved=_POOLINGS)
-    if not is_real_within(weight_decay, least=0):
-        raise UserError(f"weight_decay={weight_decay!r} is not a number ≥ 0: pass 0 for none.")
-    if not is_real_within(logit_scale, least=0) or not logit_scale:
-        raise UserError(f"logit_scale={logit_scale!r} is not a number > 0: pass 1 for none.")
+    check_weight_decay(weight_decay)
+    check_logit_scale(logit_scale)
     regularizer = keras.regularizers.L2(weight_decay) if weight_decay else None
     parts = _Parts(data_format, activation, batch_norm, regularizer)
 
@@ -89,17 +86,14 @@ def ResNet9(  # noqa: N802 - named as a class, as the functions of keras.applica
         if stage != 2:
             x = parts.residual(x, f"stage{stage}_block")
     x = layers.GlobalMaxPooling2D(data_format=data_format, name="global_pool")(x)
-    logits = layers.Dense(
+    outputs = scaled_classifier(
+        x,
         classes,
-        use_bias=False,
-        kernel_initializer="he_normal",
-        kernel_regularizer=regularizer,
-        name="classifier",
-    )(x)
-    precise = keras.config.dtype_policy().variable_dtype
-    outputs = layers.Rescaling(logit_scale, dtype=precise, name="logits")(logits)
-    if classifier_activation is not None:
-        outputs = layers.Activation(classifier_activation, dtype=precise, name="output")(outputs)
+        initializer="he_normal",
+        regularizer=regularizer,
+        logit_scale=logit_scale,
+        activation=classifier_activation,
+    )
     return keras.Model(images, outputs, name=name)
 
 

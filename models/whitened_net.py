@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from keras import layers
 
-from ..arguments import is_real_within
 from ..errors import UserError
 from ..layers import ScaledBias
-from .arguments import check_range, check_shape
+from .arguments import check_logit_scale, check_range, check_shape, check_weight_decay
+from .scaled_classifier import scaled_classifier
 
 _SIZE = 2  # of the patches that are whitened
 _POOLINGS = 3
@@ -76,16 +77,9 @@ def WhitenedNet(  # noqa: N802 - named as a class, as the functions of keras.app
     """
     check_range("width", width, 1)
     check_range("classes", classes, 1)
-    check_shape(input_shape, _CHANNELS_LAST, halved=_POOLINGS, known=True)
-    if min(input_shape[:2]) < _LEAST_SIDE:
-        raise UserError(
-            f"input_shape={input_shape!r}: height and width have to be at least {_LEAST_SIDE}, as"
-            " the first convolution takes one pixel off, and they are halved three times."
-        )
-    if not is_real_within(weight_decay, least=0):
-        raise UserError(f"weight_decay={weight_decay!r} is not a number ≥ 0: pass 0 for none.")
-    if not is_real_within(logit_scale, least=0) or not logit_scale:
-        raise UserError(f"logit_scale={logit_scale!r} is not a number > 0: pass 1 for none.")
+    _check_shape(input_shape)
+    check_weight_decay(weight_decay)
+    check_logit_scale(logit_scale)
     kernel = None if whitening is None else _checked(whitening, input_shape[-1])
     filters = 2 * _SIZE**2 * input_shape[-1] if kernel is None else kernel.shape[-1]
     regularizer = keras.regularizers.L2(weight_decay) if weight_decay else None
@@ -101,35 +95,21 @@ def WhitenedNet(  # noqa: N802 - named as a class, as the functions of keras.app
     )
     x = ScaledBias(name="whitening_bias")(whitened(images))
     x = layers.Activation(activation, name="whitening_activation")(x)
-    convolutions = []
+    parts = _Parts(activation, bias_factor, regularizer)
     for stage, channels in enumerate((width, 4 * width, 4 * width), start=1):
-        for number in (1, 2):
-            prefix = f"stage{stage}_"
-            conv = _conv(channels, regularizer, f"{prefix}conv{number}")
-            convolutions.append(conv)
-            x = conv(x)
-            if number == 1:
-                pool = layers.MaxPooling2D(2, data_format=_CHANNELS_LAST, name=f"{prefix}pool")
-                x = pool(x)
-            x = _batch_norm(f"{prefix}bn{number}")(x)
-            x = ScaledBias(bias_factor, name=f"{prefix}bias{number}")(x)
-            x = layers.Activation(activation, name=f"{prefix}activation{number}")(x)
+        x = parts.conv(x, channels, f"stage{stage}_", 1, pool=True)
+        x = parts.conv(x, channels, f"stage{stage}_", 2)
     x = layers.GlobalMaxPooling2D(data_format=_CHANNELS_LAST, name="global_pool")(x)
-    logits = layers.Dense(
+    outputs = scaled_classifier(
+        x,
         classes,
-        use_bias=False,
-        kernel_initializer=_uniform(),
-        kernel_regularizer=regularizer,
-        name="classifier",
-    )(x)
-    precise = keras.config.dtype_policy().variable_dtype
-    outputs = layers.Rescaling(logit_scale, dtype=precise, name="logits")(logits)
-    if classifier_activation is not None:
-        outputs = layers.Activation(classifier_activation, dtype=precise, name="output")(outputs)
+        initializer=_uniform(),
+        regularizer=regularizer,
+        logit_scale=logit_scale,
+        activation=classifier_activation,
+    )
     model = keras.Model(images, outputs, name=name)
-    # Not as initializers, which a file would have to know.
-    for conv in convolutions:
-        conv.kernel.assign(_with_identity(keras.ops.convert_to_numpy(conv.kernel)))
+    _start_as_identity(model)
     if kernel is not None:
         whitened.kernel.assign(kernel)
     return model
@@ -173,6 +153,15 @@ def whitening_kernel(images: npt.ArrayLike) -> npt.NDArray[np.float32]:
     return filters.reshape(_SIZE, _SIZE, channels, -1).astype(np.float32)
 
 
+def _check_shape(shape: Sequence[int]) -> None:
+    check_shape(shape, _CHANNELS_LAST, halved=_POOLINGS, known=True)
+    if min(shape[:2]) < _LEAST_SIDE:
+        raise UserError(
+            f"input_shape={shape!r}: height and width have to be at least {_LEAST_SIDE}, as"
+            " the first convolution takes one pixel off, and they are halved three times."
+        )
+
+
 def _checked(whitening: npt.ArrayLike, channels: int) -> npt.NDArray[np.float32]:
     kernel = np.asarray(whitening, np.float32)
     if kernel.ndim != 4 or kernel.shape[:3] != (_SIZE, _SIZE, channels) or not kernel.shape[3]:
@@ -183,17 +172,30 @@ def _checked(whitening: npt.ArrayLike, channels: int) -> npt.NDArray[np.float32]
     return kernel
 
 
-def _conv(channels: int, regularizer: Any, name: str) -> Any:
-    return layers.Conv2D(
-        channels,
-        3,
-        padding="same",
-        use_bias=False,
-        data_format=_CHANNELS_LAST,
-        kernel_initializer=_uniform(),
-        kernel_regularizer=regularizer,
-        name=name,
-    )
+@dataclasses.dataclass(frozen=True)
+class _Parts:
+    """Parts of one network: each method adds layers to a tensor and returns their output."""
+
+    activation: str | Callable[..., Any]
+    bias_factor: float
+    regularizer: Any
+
+    def conv(self, x: Any, channels: int, prefix: str, number: int, *, pool: bool = False) -> Any:
+        x = layers.Conv2D(
+            channels,
+            3,
+            padding="same",
+            use_bias=False,
+            data_format=_CHANNELS_LAST,
+            kernel_initializer=_uniform(),
+            kernel_regularizer=self.regularizer,
+            name=f"{prefix}conv{number}",
+        )(x)
+        if pool:
+            x = layers.MaxPooling2D(2, data_format=_CHANNELS_LAST, name=f"{prefix}pool")(x)
+        x = _batch_norm(f"{prefix}bn{number}")(x)
+        x = ScaledBias(self.bias_factor, name=f"{prefix}bias{number}")(x)
+        return layers.Activation(self.activation, name=f"{prefix}activation{number}")(x)
 
 
 def _uniform() -> Any:
@@ -206,6 +208,13 @@ def _batch_norm(name: str) -> Any:
     return layers.BatchNormalization(
         center=False, scale=False, momentum=0.6, epsilon=1e-5, name=name
     )
+
+
+def _start_as_identity(model: keras.Model) -> None:
+    # Not by initializers, which a file would have to know.
+    for layer in model.layers:
+        if isinstance(layer, layers.Conv2D) and layer.trainable:
+            layer.kernel.assign(_with_identity(keras.ops.convert_to_numpy(layer.kernel)))
 
 
 def _with_identity(kernel: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -11,7 +11,7 @@ from keras import layers
 
 from ..arguments import is_real_within
 from ..errors import UserError
-from .arguments import check_range, check_shape, is_int
+from .arguments import check_range, check_shape, check_weight_decay, is_int
 
 STEM_FILTERS = 16
 STAGES = 3
@@ -99,8 +99,7 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
     check_shape(input_shape, data_format, halved=STAGES - 1 + stem_pool)
     if not is_real_within(dropout, least=0, below=1):
         raise UserError(f"dropout={dropout!r} is not in [0, 1): pass the fraction to drop.")
-    if not is_real_within(weight_decay, least=0):
-        raise UserError(f"weight_decay={weight_decay!r} is not a number ≥ 0: pass 0 for none.")
+    check_weight_decay(weight_decay)
     parts = _Parts(data_format, batch_norm, dropout, weight_decay)
 
     images = keras.Input(tuple(input_shape), name="images")

@@ -1,4 +1,4 @@
-"""Private names of Keras and TensorFlow that are read or called, but not changed."""
+"""Private names of Keras and TensorFlow that are read, called or set; none is replaced."""
 
 import inspect
 from collections.abc import Callable, Iterable

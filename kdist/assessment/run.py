@@ -12,8 +12,8 @@ from typing import Any
 
 from ..data.datasets import DATASETS, DatasetName
 from ..errors import ReportedError, UserError
+from ..performance.machine import machine, on_cpu
 from ..runs.text import count
-from ..sweep.machine import machine, on_cpu
 from ..training.workers import worker_place
 from .facts import Facts, read_facts
 from .judgement import Line, has_passed, judge, scaling_rule

@@ -11,7 +11,7 @@ from ..models import WideResNet
 from .workload import CLASSES, IMAGE_SHAPE, Workload, random_images
 
 
-class Epoch(keras.callbacks.Callback):
+class EpochTimer(keras.callbacks.Callback):
     """Measures the seconds of an epoch, without the beginning and the end of `fit`."""
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
@@ -137,7 +137,7 @@ def _fitting(model: keras.Model, images: Any, labels: Any, batch: int, **options
         metrics=["accuracy"],
         **options,
     )
-    epoch = Epoch()
+    epoch = EpochTimer()
     data = cached_batches(images, labels, batch)
 
     def turn() -> float:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import keras
 
-from .keras_training import Epoch, cached_batches, stock_strategy
+from .keras_training import EpochTimer, cached_batches, stock_strategy
 from .networks import NETWORKS, Network
 from .workload import Workload, timed
 
@@ -56,7 +56,7 @@ def _workload(
         steps_per_execution=steps_per_execution,
     )
     x, y = network.data(batch * steps)
-    data, epoch = cached_batches(x, y, batch), Epoch()
+    data, epoch = cached_batches(x, y, batch), EpochTimer()
 
     def fit() -> float:
         model.fit(data, callbacks=[epoch], verbose=0, shuffle=False)

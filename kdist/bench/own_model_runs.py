@@ -9,7 +9,7 @@ import tensorflow as tf
 from ..user_model.compiled_model import checked_model
 from ..user_model.data import UserData, first_samples
 from ..user_model.functions import load_functions
-from .keras_training import Epoch, stock_strategy
+from .keras_training import EpochTimer, stock_strategy
 from .workload import Workload
 
 
@@ -34,7 +34,7 @@ def _workload(scope: Any, build: Any, *, model: str, data: str, batch: int, step
         made = checked_model(build(functions.make_model), function=functions.build_name)
     loaded = functions.load_data(batch)
     training = UserData(training=_first_steps(loaded.training, batch, steps))
-    arguments, epoch = training.fit_arguments(batch=batch), Epoch()
+    arguments, epoch = training.fit_arguments(batch=batch), EpochTimer()
 
     def turn() -> float:
         made.fit(**arguments, callbacks=[epoch], verbose=0)

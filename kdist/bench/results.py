@@ -9,7 +9,7 @@ from typing import Any
 
 from ..analysis.spread import format_spread
 from ..atomic_files import atomic_write
-from ..performance.hardware import machine
+from ..performance.hardware import host
 from .benchmark import Benchmark, Comparison, Quantity
 from .benchmarks import MATMUL
 from .driver import Outcome, fastest
@@ -89,7 +89,7 @@ def write(path: Path, benchmarks: Sequence[Mapping[str, Any]], settings: Mapping
     """Write the JSON file, completely or not at all."""
     content = {
         "format": FORMAT,
-        "machine": machine(),
+        "machine": host(),
         "settings": settings,
         "benchmarks": benchmarks,
     }

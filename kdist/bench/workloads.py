@@ -1,123 +1,47 @@
 """The workloads of the candidates by name; libraries are imported when they are needed."""
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
-from .workload import Workload, optional_library, timed
+from .workload import Workload, optional_library
 
 
-def keras(**settings: Any) -> Workload:
-    """Stock Keras; with several replicas, under `tf.distribute.MirroredStrategy`."""
-    from .keras_training import stock
+def _of(
+    module: str, function: str, *, library: tuple[str, str] | None = None
+) -> Callable[..., Workload]:
+    """Return a function that imports one of this folder's when it is called, and calls it.
 
-    return stock(**settings)
+    Args:
+        module: The file's name.
+        function: The function's.
+        library: What may be missing, by the name of its module and its own.
+    """
 
+    def make(**settings: Any) -> Workload:
+        if library is not None:
+            with optional_library(library[1]):
+                importlib.import_module(library[0])
+        found = importlib.import_module(f".{module}", __package__)
+        workload: Workload = getattr(found, function)(**settings)
+        return workload
 
-def keras_on_jax(**settings: Any) -> Workload:
-    """Stock Keras on its JAX backend, on one replica."""
-    with optional_library("JAX"):
-        import jax  # noqa: F401
-    return keras(**settings)
-
-
-def kdist(**settings: Any) -> Workload:
-    """kdist, on one or several replicas."""
-    from .keras_training import distributed
-
-    return distributed(**settings)
-
-
-def stock_network(**settings: Any) -> Workload:
-    """A network of `networks.py` in stock Keras."""
-    from .network_runs import stock_network as run
-
-    return run(**settings)
-
-
-def kdist_network(**settings: Any) -> Workload:
-    """A network of `networks.py` in kdist."""
-    from .network_runs import kdist_network as run
-
-    return run(**settings)
-
-
-def stock_model(**settings: Any) -> Workload:
-    """A user's model in stock Keras."""
-    from .own_model_runs import stock_model as run
-
-    return run(**settings)
-
-
-def kdist_model(**settings: Any) -> Workload:
-    """A user's model in kdist."""
-    from .own_model_runs import kdist_model as run
-
-    return run(**settings)
-
-
-def tiny(**settings: Any) -> Workload:
-    """Two dense layers."""
-    from .keras_training import dense
-
-    return dense(**settings)
-
-
-def torch(**settings: Any) -> Workload:
-    """PyTorch, with channels last."""
-    with optional_library("PyTorch"):
-        from .torch_training import training
-    return training(**settings)
-
-
-def matmul() -> Workload:
-    """Float32 matrix products, as an upper bound of the machine's speed."""
-    import tensorflow as tf
-
-    from ..performance.flops import matrix_products
-
-    side, products = (8192, 8) if tf.config.list_physical_devices("GPU") else (2048, 4)
-    return Workload(
-        work=timed(matrix_products(side, products)),
-        facts={"operations": products * 2.0 * side**3},
-    )
-
-
-def pipeline(**settings: Any) -> Workload:
-    """`kdist.data.training_batches` with its augmentation."""
-    from .input_pipelines import kdist_data
-
-    return kdist_data(**settings)
-
-
-def image_data_generator(**settings: Any) -> Workload:
-    """Keras 2's `ImageDataGenerator`, as in the course's lab."""
-    from .input_pipelines import image_data_generator as generator
-
-    return generator(**settings)
-
-
-def py_dataset(**settings: Any) -> Workload:
-    """A `PyDataset` with augmentation by Keras's layers."""
-    from .input_pipelines import py_dataset as dataset
-
-    return dataset(**settings)
+    return make
 
 
 WORKLOADS: dict[str, Callable[..., Workload]] = {
-    function.__name__: function
-    for function in (
-        keras,
-        keras_on_jax,
-        kdist,
-        stock_network,
-        kdist_network,
-        stock_model,
-        kdist_model,
-        tiny,
-        torch,
-        matmul,
-        pipeline,
-        image_data_generator,
-        py_dataset,
-    )
+    "keras": _of("keras_training", "stock"),
+    "keras_on_jax": _of("keras_training", "stock", library=("jax", "JAX")),
+    "kdist": _of("keras_training", "distributed"),
+    "stock_network": _of("network_runs", "stock_network"),
+    "kdist_network": _of("network_runs", "kdist_network"),
+    "stock_model": _of("own_model_runs", "stock_model"),
+    "kdist_model": _of("own_model_runs", "kdist_model"),
+    "tiny": _of("keras_training", "dense"),
+    "torch": _of("torch_training", "training", library=("torch", "PyTorch")),
+    "matmul": _of("matmul", "matmul"),
+    "pipeline": _of("input_pipelines", "kdist_data"),
+    "image_data_generator": _of("input_pipelines", "image_data_generator"),
+    "py_dataset": _of("input_pipelines", "py_dataset"),
 }
+"""What makes each workload, called with the settings of its candidate."""

@@ -21,8 +21,6 @@ from .precision import Precision
 from .result import CheckResult
 from .training import Plan, Trained, kdist_strategy, stock_strategy, train
 
-_FALLBACK_BATCH = 8
-
 
 class Check:
     """One check: its trainings, made in order.
@@ -56,7 +54,7 @@ class Check:
         # First of all, as this splits the CPU.
         self._strategies = make_strategies(options) if strategies is None else strategies
         keras.utils.set_random_seed(options.seed)
-        made = checked_data(call_data(data, options.batch_size or _FALLBACK_BATCH))
+        made = checked_data(call_data(data, options.requested_batch_size))
         self.batches = batches_of(made.training, options)
         self._build = as_build(build)
 

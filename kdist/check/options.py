@@ -10,6 +10,7 @@ from ..errors import UserError
 LEAST_STEPS, MOST_STEPS = 2, 1000
 # More logical CPUs than this take minutes to trace.
 MOST_REPLICAS = 64
+_FALLBACK_BATCH = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,6 +55,11 @@ class CheckOptions:
         _check("seed", self.seed, 0, 2**32 - 1)
         if self.batch_size is not None:
             _check("batch_size", self.batch_size, 2, 2**20)
+
+    @property
+    def requested_batch_size(self) -> int:
+        """Samples per batch that a function is asked for, which makes the data."""
+        return self.batch_size or _FALLBACK_BATCH
 
     @property
     def epochs(self) -> int:

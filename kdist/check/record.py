@@ -1,10 +1,11 @@
 """`Record`: all that one training leaves behind, step by step, as NumPy arrays."""
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+# In the order in which a step computes them: what comes first causes the others.
 Kind = Literal[
     "initial weights",
     "loss",
@@ -16,18 +17,7 @@ Kind = Literal[
     "evaluate",
     "predictions",
 ]
-# In the order in which a step computes them: what comes first causes the others.
-KINDS: tuple[Kind, ...] = (
-    "initial weights",
-    "loss",
-    "state",
-    "weights",
-    "optimizer",
-    "metric",
-    "copies",
-    "evaluate",
-    "predictions",
-)
+KINDS: tuple[Kind, ...] = get_args(Kind)
 # Of larger variables a sample is compared, so that a large model's steps fit into memory.
 _MOST_VALUES = 2**16
 

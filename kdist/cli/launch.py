@@ -13,7 +13,7 @@ from .launched import CommandWithWorkers, command_with_workers, starts_workers_i
 
 _DEFAULT = LaunchOptions()
 _FLAGS = ("--slurm", "--test", "--help", "-h")
-_TEST = ("-m", "kdist.training.worker_test")
+_TEST = ("-m", "kdist.training.worker_check")
 
 
 def launch(

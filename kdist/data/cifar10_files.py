@@ -12,9 +12,10 @@ from typing import IO
 import numpy as np
 
 from ..errors import UserError, error_text
+from .archive import Archive, verify_archive
 from .cifar10_formats import PIXELS, SHAPE, Bytes, parse_binary, parse_pickled
-from .idx import HINT
 from .image_data import ImageData
+from .sources import HINT
 
 NAME = "CIFAR-10"
 CLASS_NAMES = (
@@ -29,24 +30,6 @@ CLASS_NAMES = (
     "ship",
     "truck",
 )
-_CHUNK = 2**20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Archive:
-    """An archive of all files, as published.
-
-    Attributes:
-        name: Its file name.
-        size: Its bytes.
-        algorithm: Of `hashlib`, for its checksum.
-        checksum: In hexadecimal.
-    """
-
-    name: str
-    size: int
-    algorithm: str
-    checksum: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,33 +200,3 @@ def _contents(version: Version, path: Path) -> Iterator[tuple[str, str, bytes]]:
     missing = [name for name in version.files if name not in found]
     if missing:
         raise UserError(f"{path}: has no {', '.join(missing)}. {HINT}")
-
-
-def verify_archive(
-    path: Path, archive: Archive, *, origin: str | None = None, hint: str = HINT
-) -> None:
-    """Compare an archive's size and checksum with the published ones.
-
-    Args:
-        path: The file.
-        archive: What it has to be.
-        origin: What to call the file in an error, by default its path.
-        hint: What to advise in an error.
-
-    Raises:
-        UserError: They differ.
-        OSError: It cannot be read.
-    """
-    origin = origin or str(path)
-    size = path.stat().st_size
-    if size != archive.size:
-        raise UserError(f"{origin}: has {size:,} bytes; expected {archive.size:,}. {hint}")
-    digest = hashlib.new(archive.algorithm, usedforsecurity=False)
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    if digest.hexdigest() != archive.checksum:
-        raise UserError(
-            f"{origin}: has {archive.algorithm.upper()} {digest.hexdigest()}; expected "
-            f"{archive.checksum}, so it is damaged or another file. {hint}"
-        )

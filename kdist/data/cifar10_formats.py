@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UserError
-from .idx import HINT
 from .plain_pickle import read_plain_pickle
+from .sources import HINT
 
 CLASSES = 10
 SHAPE = (3, 32, 32)  # red, green and blue planes, row by row

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..errors import UserError
 from . import cifar10_files
+from .archive import verify_archive
 from .download import DownloadError, download
 from .image_data import ImageData
 from .sources import announced, check_readable, keras_datasets
@@ -117,7 +118,7 @@ def _download_cifar10(
     address = f"{url}{version.archive.name}"
 
     def verify(path: Path) -> None:
-        cifar10_files.verify_archive(
+        verify_archive(
             path,
             version.archive,
             origin=address,

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UserError
-
-HINT = "Replace or delete the file, or name another folder as data_dir."
+from .sources import HINT
 
 
 def parse_idx(

@@ -7,6 +7,9 @@ from pathlib import Path
 from ..errors import UserError
 from .image_data import ImageData
 
+HINT = "Replace or delete the file, or name another folder as data_dir."
+"""What to advise where a file is damaged."""
+
 
 def keras_datasets() -> Path:
     """Return the folder in which `keras.datasets` stores its files."""

@@ -84,6 +84,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
     """
 
     sums_metrics_in_step = True
+    _hang_watch: HangWatch | None = None
 
     def __init__(
         self,
@@ -145,14 +146,14 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             end_together(self.worker, lambda: _upstream.failures(self))
             self._compare_start()
             if settings.hang_seconds:
-                self.progress = HangWatch(
+                self.progress = self._hang_watch = HangWatch(
                     self.worker,
                     self.workers,
                     _upstream.worker_keys,
                     seconds=settings.hang_seconds,
                     abort=_upstream.abort_collectives,
                 )
-                self.progress.start()
+                self._hang_watch.start()
 
     def __repr__(self) -> str:
         replicas = self.num_replicas_in_sync
@@ -166,8 +167,8 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
     ) -> Any:
         """Run `fn` on every replica of this worker, as `MirroredStrategy.run` does."""
-        if isinstance(self.progress, HangWatch) and tf.inside_function():
-            self.progress.traces()
+        if self._hang_watch is not None and tf.inside_function():
+            self._hang_watch.traces()
         return super().run(fn, args, kwargs, options)
 
     @property
@@ -224,12 +225,10 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             return self._agreement.exchange(event, value)
 
     def _waiting(self, event: str) -> AbstractContextManager[None]:
-        watch = self.progress
-        return watch.waiting(event) if isinstance(watch, HangWatch) else nullcontext()
+        return nullcontext() if self._hang_watch is None else self._hang_watch.waiting(event)
 
     def _waits_for_slow(self) -> bool:
-        watch = self.progress
-        return isinstance(watch, HangWatch) and watch.waits_for_slow()
+        return self._hang_watch is not None and self._hang_watch.waits_for_slow()
 
     def _compare_variable(self, value: Any) -> None:
         shape, dtype = getattr(value, "shape", ()), getattr(value, "dtype", type(value))

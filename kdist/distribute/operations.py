@@ -21,6 +21,7 @@ ELEMENTWISE = {
     *("Round", "Sin", "Cos", "ClipByValue", "Equal", "NotEqual", "Less", "LessEqual"),
     *("Greater", "GreaterEqual", "LogicalAnd", "LogicalOr", "LogicalNot", "MulNoNan", "Xlogy"),
 }
+REDUCTIONS = {"Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "L2Loss"}
 CONSTANTS = {"Const", "ReadVariableOp", "VarHandleOp", "VariableV2"}
 # A row of the result may depend on several rows of the input.
 MIXES_ROWS = {"Where", "Unique", "UniqueV2", "RandomShuffle", "MatrixInverse", "Qr", "Svd"}

@@ -20,7 +20,7 @@ def replica_step(
     """Return the function that each replica runs on its part of the batch.
 
     Args:
-        strategy: The `kdist.MirroredStrategy`.
+        strategy: kdist's, of one worker or of several.
         model: The model that the step belongs to.
         name: `"train_step"`, `"test_step"` or `"predict_step"` of Keras, or `"custom_step"`.
         fn: The step.

@@ -7,9 +7,9 @@ from ..arguments import as_real, positive_integer, positive_number
 from ..errors import TrainingError, UserError
 from ..performance.container_limits import available_memory
 from .functions import Function, function_name
+from .one_try import Try, TryResult
 from .search_largest import search_largest
-from .trial import Trial, TrialResult
-from .trial_process import run_in_process
+from .try_process import run_in_process
 
 # Of the memory that is free before a try: what Python and TensorFlow take before the model is made,
 # with room for other programs.
@@ -26,7 +26,7 @@ class BatchSizeTry:
     """
 
     batch_size: int
-    result: TrialResult
+    result: TryResult
 
     @property
     def samples_per_second(self) -> float | None:
@@ -76,7 +76,7 @@ def find_batch_size(
     memory: float | None = None,
     timeout: float | None = None,
     announce: Callable[[BatchSizeTry], object] | None = None,
-    run: Callable[[Trial], TrialResult] | None = None,
+    run: Callable[[Try], TryResult] | None = None,
 ) -> BatchSize:
     """Find the largest batch size per replica that fits into memory.
 
@@ -128,12 +128,12 @@ def find_batch_size(
     model, name = function_name(build), function_name(data)
     tries: list[BatchSizeTry] = []
 
-    def run_try(trial: Trial) -> TrialResult:
-        return run_in_process(trial, timeout=timeout) if run is None else run(trial)
+    def run_try(tried: Try) -> TryResult:
+        return run_in_process(tried, timeout=timeout) if run is None else run(tried)
 
     def works(batch: int) -> bool:
         result = run_try(
-            Trial(
+            Try(
                 model=model,
                 data=name,
                 batch_size=batch,
@@ -162,7 +162,7 @@ def free_memory() -> int | None:
     return None if free is None else max(free - _RUNTIME_BYTES, 0)
 
 
-def _not_one(result: TrialResult, replicas: int | None) -> TrainingError:
+def _not_one(result: TryResult, replicas: int | None) -> TrainingError:
     """The error if not even one sample works."""
     several = max(result.replicas, replicas or 1) > 1  # one that crashed says nothing of them
     fewer = ", or use fewer replicas" if several else ""

@@ -4,16 +4,16 @@ from ..errors import UserError
 from .batch_size import free_memory
 from .functions import Function, function_name
 from .memory import MemoryEstimate, estimate_model, load_batch
+from .one_try import Try, TryResult
 from .short_fit import batch_specs
-from .trial import Trial, TrialResult
-from .trial_process import run_in_process
+from .try_process import run_in_process
 
 _STEPS = 3
 
 
 def measure_memory(
     build: Function, data: Function, *, batch_size: int | None = None
-) -> tuple[MemoryEstimate, MemoryEstimate, tuple[TrialResult, TrialResult]]:
+) -> tuple[MemoryEstimate, MemoryEstimate, tuple[TryResult, TryResult]]:
     """Train a few steps with half a batch, and with a whole one, each in a process of its own.
 
     Args:
@@ -39,7 +39,7 @@ def measure_memory(
     )
     first, second = (
         run_in_process(
-            Trial(
+            Try(
                 model=function_name(build),
                 data=function_name(data),
                 batch_size=batch,

@@ -17,10 +17,10 @@ from .advice import Advice, Measurements, advise, reasons
 from .batch_size import BatchSizeTry, find_batch_size, free_memory
 from .functions import Function, as_functions, function_name
 from .learning_rate import optimizer_of, range_test, set_given_rate
+from .one_try import Try
 from .rate_curve import LEAST_RATE, MOST_RATE, LossAverage, RateCurve, check_range, rates_of
 from .short_fit import batched_anew, build_model, fit_steps
-from .trial import Trial
-from .trial_process import run_in_process
+from .try_process import run_in_process
 
 _NOISE_STEPS = 100
 _RATE_BATCH = 64
@@ -144,7 +144,7 @@ def _seconds(
         }
     positive_integer("batch_size", batch_size, hint="pass samples per replica")
     result = run_in_process(
-        Trial(
+        Try(
             model=function_name(build),
             data=function_name(data),
             batch_size=batch_size,

@@ -6,8 +6,8 @@ from ..atomic_files import atomic_write
 from ..charts.learning_rate import learning_rate_figures
 from .batch_size import BatchSize
 from .memory import MemoryEstimate
+from .one_try import TryResult
 from .rate_curve import RateCurve
-from .trial import TrialResult
 
 _MIB = 2**20
 _LIMITS = {
@@ -84,7 +84,7 @@ def memory_lines(estimate: MemoryEstimate) -> list[str]:
 
 
 def measured_lines(
-    half: MemoryEstimate, whole: MemoryEstimate, measured: tuple[TrialResult, TrialResult]
+    half: MemoryEstimate, whole: MemoryEstimate, measured: tuple[TryResult, TryResult]
 ) -> list[str]:
     """Compare estimates with what two trainings took, one with half the batch.
 

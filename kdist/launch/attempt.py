@@ -19,7 +19,7 @@ _POLL_SECONDS = 1.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Outcome:
+class AttemptOutcome:
     """How the workers ended.
 
     Attributes:
@@ -41,7 +41,7 @@ def run_workers(
     *,
     grace: float,
     events: "queue.SimpleQueue[Any]",
-) -> Outcome:
+) -> AttemptOutcome:
     """Start workers, and return when all have ended.
 
     A signal is passed on to all. When one fails, the others are ended. Whatever happens, none is
@@ -66,7 +66,7 @@ def run_workers(
             worker.kill()
     failed = group.first_failed()
     ended = failed.ended_at if failed else time.monotonic()
-    return Outcome(
+    return AttemptOutcome(
         code=exit_code(failed) if failed else int(group.lost_output),
         failed=failed,
         seconds=ended - began,

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..atomic_files import writable_folder
 from ..errors import UserError
-from .attempt import Outcome, exit_code, run_workers
+from .attempt import AttemptOutcome, exit_code, run_workers
 from .cluster import NOTES, check_port_is_free, worker_addresses, worker_environment
 from .machines import Machines, find_machines
 from .options import LaunchOptions
@@ -24,7 +24,7 @@ from .worker_settings import variables
 _USAGE_ERROR = 2
 
 
-def print_outcome(outcome: Outcome, then: str) -> None:
+def print_outcome(outcome: AttemptOutcome, then: str) -> None:
     """Print which worker failed first, with its error.
 
     Args:
@@ -54,7 +54,7 @@ def launch(
     command: Sequence[str],
     options: LaunchOptions,
     *,
-    report: Callable[[Outcome, str], None] = print_outcome,
+    report: Callable[[AttemptOutcome, str], None] = print_outcome,
 ) -> int:
     """Run a Python program on several workers until it has ended on all.
 
@@ -92,7 +92,7 @@ def launch(
     return outcome.code
 
 
-def _may_restart(outcome: Outcome) -> bool:
+def _may_restart(outcome: AttemptOutcome) -> bool:
     # Wrong arguments stay wrong, and a signal asks to end.
     return outcome.code not in (0, _USAGE_ERROR) and outcome.signal is None
 

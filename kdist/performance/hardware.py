@@ -10,8 +10,8 @@ CPUINFO = Path("/proc/cpuinfo")
 _INSTRUCTION_SETS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
 
 
-def machine() -> dict[str, Any]:
-    """Describe the machine and the date, as plain data."""
+def host() -> dict[str, Any]:
+    """Describe the machine, without its GPUs, and the date, as plain data."""
     return {
         "date": datetime.date.today().isoformat(),
         "cpu": device_names(("CPU:0",))[0],

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ..analysis.groups import Row
 from ..analysis.time_to_target import row_to_target
+from ..performance.machine import on_cpu
 from ..runs.run_record import RunRecord, finite
 from ..runs.text import count, of_workers
-from ..sweep.machine import on_cpu
 from ..sweep.sweep_record import SweepRecord
 from ..training.settings import FOLDERS
 from ..tuning.search_results import TrialResult

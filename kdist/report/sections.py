@@ -11,7 +11,7 @@ from ..charts.run_curve import EPOCHS
 from ..charts.speed import SPEEDS, run_speeds, speed_rows
 from ..runs.run_record import RunRecord
 from ..runs.text import count
-from ..sweep.machine import shared_cores_warning
+from ..sweep.replica_counts import shared_cores_warning
 from ..sweep.sweep_record import SweepRecord
 from ..sweep.throughput import ThroughputSweep
 from ..training.settings import FOLDERS

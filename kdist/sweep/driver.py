@@ -22,7 +22,7 @@ RunPoint = Callable[[Point, Path, type[Experiment]], Row]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Outcome:
+class SweepOutcome:
     """How a sweep ended.
 
     Args:
@@ -45,7 +45,7 @@ def run_sweep(
     run_point: RunPoint,
     console: Console,
     retry_failed: bool = False,
-) -> Outcome:
+) -> SweepOutcome:
     """Run the remaining points of a sweep, one after the other.
 
     A point that fails gets a row with its error, and the next one is run. A full disk ends the
@@ -89,7 +89,7 @@ def run_sweep(
             interrupted = signal_of(error)
         except OSError as error:
             stopped = why_stopped(error, folder)
-    return Outcome(
+    return SweepOutcome(
         rows=_in_order(points, rows),
         left=len(points) - len(rows),
         interrupted=interrupted,

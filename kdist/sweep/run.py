@@ -11,16 +11,16 @@ from rich.console import Console
 
 from ..analysis.groups import done, failures
 from ..atomic_files import atomic_write
+from ..performance.machine import machine as describe_machine
 from ..runs.text import count
 from ..training.model_name import model_name
 from ..training.workers import refuse_workers
 from .checks import check_experiment, check_shares
-from .driver import Outcome, RunPoint, run_sweep, why_stopped
+from .driver import RunPoint, SweepOutcome, run_sweep, why_stopped
 from .experiment import Experiment, ExperimentOrMaker
 from .finished import show_finished
-from .machine import machine as describe_machine
-from .machine import shared_cores_warning
 from .output import print_chart, print_line, print_results, say_whether_all_failed
+from .replica_counts import shared_cores_warning
 from .run_point import run_point as run_in_process
 from .sweep_folder import SweepFolder, earlier_results, holds_sweep, open_folder
 from .sweep_record import read_runs
@@ -116,7 +116,7 @@ def _check_and_describe(experiment: Experiment, console: Console) -> None:
 def _show(
     experiment: Experiment,
     folder: SweepFolder,
-    outcome: Outcome,
+    outcome: SweepOutcome,
     about: dict[str, Any],
     console: Console,
 ) -> None:
@@ -147,7 +147,7 @@ def _not_drawn(failed: int) -> str:
     return f"{count(failed, 'point')} failed and {'is' if failed == 1 else 'are'} not drawn."
 
 
-def _end(outcome: Outcome, folder: SweepFolder, points: int, console: Console) -> int:
+def _end(outcome: SweepOutcome, folder: SweepFolder, points: int, console: Console) -> int:
     if not outcome.left and not outcome.stopped:
         return say_whether_all_failed(console, len(failures(outcome.rows)), points)
     interrupted = outcome.interrupted

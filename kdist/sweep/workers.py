@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..launch.attempt import Outcome
+from ..launch.attempt import AttemptOutcome
 from ..launch.options import LaunchOptions
 from ..launch.run import launch
 from ..signals import end_with_parent
@@ -35,7 +35,7 @@ def main() -> None:
     sys.exit(code)
 
 
-def _report(outcome: Outcome, _: str) -> None:
+def _report(outcome: AttemptOutcome, _: str) -> None:
     if outcome.failed is not None:
         print(f"{FIRST_ERROR}\n{outcome.failed.output.last_error()}", file=sys.stderr, flush=True)
 

@@ -32,7 +32,7 @@ class Points:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Search:
+class Trials:
     """Parallel coordinates of settings and the objective of a search, one line per trial.
 
     Attributes:
@@ -46,7 +46,7 @@ class Search:
     result: str
 
 
-Panel = Lines | Points | Search
+Panel = Lines | Points | Trials
 
 SECTIONS: dict[str, tuple[Panel, ...]] = {
     "Learning": (
@@ -78,7 +78,7 @@ SECTIONS: dict[str, tuple[Panel, ...]] = {
         Points(title="Accuracy by global batch", setting="global_batch", value="val_accuracy"),
     ),
     "Search": (
-        Search(
+        Trials(
             title="Trials",
             settings=("base_lr", "batch_size", "optimizer", "dropout", "wd"),
             result="objective",

@@ -7,11 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from .step_count import StepCount
-from .tracker import Tracker
+from .step_tracker import StepTracker
 
 
-class ProfileSteps(Tracker):
+class ProfileSteps(StepTracker):
     """Profiles the executions that contain the steps from `first` to `last`.
 
     Keras's own callback counts executions instead, each of which may contain many steps.
@@ -27,33 +26,21 @@ class ProfileSteps(Tracker):
         self.folder = folder
         self.first = first
         self.last = last
-        self._steps = StepCount()
         self._profiling = self._done = False
         self._trace: Any = None
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Start counting from 0."""
-        self._steps = StepCount()
         self._profiling = self._done = False
         super().on_train_begin(logs)
 
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Continue counting in a new epoch."""
-        self._steps.begin_epoch()
-        super().on_epoch_begin(epoch, logs)
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """End the epoch's count."""
-        self._steps.end_epoch()
-        super().on_epoch_end(epoch, logs)
-
     def state(self) -> dict[str, Any]:
         """Return the steps so far, and whether those to profile were profiled."""
-        return {"steps": self._steps.state(), "done": self._done}
+        return {**super().state(), "done": self._done}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue counting."""
-        self._steps.restore(state["steps"])
+        super().restore(state)
         self._done = state["done"]
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's

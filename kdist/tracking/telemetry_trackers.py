@@ -12,7 +12,7 @@ from tensorboard.plugins.histogram import metadata
 
 from ..analysis.histogram import Histogram
 from ..errors import UserError
-from .event_files import last_step
+from .event_file_trackers import SeparateRun
 from .tracker import Tracker
 from .wandb_record import WandbRecord
 
@@ -64,7 +64,7 @@ class TelemetryTracker(Tracker, abc.ABC):
                 self.write(measurement.step, dict(_numbers(measurement)), histograms)
 
 
-class TensorBoardTelemetry(TelemetryTracker):
+class TensorBoardTelemetry(SeparateRun, TelemetryTracker):
     """Writes histograms and norms into TensorBoard's run `telemetry`.
 
     Args:
@@ -72,22 +72,11 @@ class TensorBoardTelemetry(TelemetryTracker):
         folder: TensorBoard's folder.
     """
 
+    run = "telemetry"
+
     def __init__(self, telemetry: "TrainingTelemetry", folder: Path) -> None:
         super().__init__("TensorBoard", telemetry)
         self.folder = folder
-        self._writer: Any = None
-        self._written = -1
-
-    def begin(self) -> list[Any]:
-        """Open a separate run: TensorBoard reads only one file of a run at a time."""
-        folder = self.folder / "telemetry"
-        self._written = last_step(folder) if self.continues else -1
-        self._writer = tf.summary.create_file_writer(str(folder))
-        return []
-
-    def is_new_step(self, step: int) -> bool:
-        """Whether no file has this step."""
-        return step > self._written
 
     def write(
         self, step: int, numbers: Mapping[str, float], histograms: Mapping[str, Histogram]
@@ -101,16 +90,6 @@ class TensorBoardTelemetry(TelemetryTracker):
                 buckets = np.stack([edges[:-1], edges[1:], counts], 1) if len(counts) else _EMPTY
                 kind = metadata.create_summary_metadata(display_name=None, description=None)
                 tf.summary.write(name, buckets, metadata=kind)
-
-    def flush(self) -> None:
-        """Have on the disk what was written so far."""
-        self._writer.flush()
-
-    def close(self, exit_code: int) -> None:  # noqa: ARG002 - as in `Tracker`
-        """Close the file."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
 
 
 class WandbTelemetry(TelemetryTracker):

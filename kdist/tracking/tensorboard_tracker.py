@@ -12,14 +12,14 @@ from .. import _upstream
 from ..runs.versions import versions
 from .best_values import BestValues
 from .device import device_of
+from .event_file_trackers import EventFileTracker, SeparateRun
 from .event_files import last_step
 from .every_batches import EveryBatches
-from .tracker import Tracker
 
 _TITLE = "TensorBoard"
 
 
-class TensorBoardTracker(Tracker):
+class TensorBoardTracker(EventFileTracker):
     """Writes `epoch_<name>` every epoch, counted from 1, the model's graph and hyperparameters.
 
     Training and validation are the runs `train` and `validation`, as with Keras's callback. The
@@ -44,7 +44,6 @@ class TensorBoardTracker(Tracker):
             if isinstance(value, bool | int | float | str)
         }
         self.trial = trial
-        self._writer: Any = None
         self._board: Any = None
         self._best_values = BestValues()
         self._written = -1
@@ -81,7 +80,7 @@ class TensorBoardTracker(Tracker):
 
     def flush(self) -> None:
         """Have on the disk what was written so far."""
-        self._writer.flush()
+        super().flush()
         _upstream.flush_summaries(self._board)
 
     def state(self) -> dict[str, Any]:
@@ -92,12 +91,6 @@ class TensorBoardTracker(Tracker):
         """Continue from them."""
         self._best_values.restore(state["best"])
 
-    def close(self, exit_code: int) -> None:  # noqa: ARG002 - as in `Tracker`
-        """Close the file."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
 
 class _ResumedSession(hparams.KerasCallback):  # type: ignore[misc, unused-ignore]
     """Writes the end of a session whose hyperparameters another process has written."""
@@ -106,7 +99,7 @@ class _ResumedSession(hparams.KerasCallback):  # type: ignore[misc, unused-ignor
         """Write nothing."""
 
 
-class TensorBoardBatches(EveryBatches):
+class TensorBoardBatches(SeparateRun, EveryBatches):
     """Writes metrics within epochs, as `batch_<name>` in the run `batches`.
 
     Args:
@@ -114,35 +107,14 @@ class TensorBoardBatches(EveryBatches):
         every: Steps between two writes.
     """
 
+    run = "batches"
+
     def __init__(self, folder: Path, every: int) -> None:
         super().__init__(_TITLE, every)
         self.folder = folder
-        self._writer: Any = None
-        self._written = -1
-
-    def begin(self) -> list[Any]:
-        """Open a separate run: TensorBoard reads only one file of a run at a time."""
-        folder = self.folder / "batches"
-        self._written = last_step(folder) if self.continues else -1
-        self._writer = tf.summary.create_file_writer(str(folder))
-        return []
-
-    def is_new_step(self, step: int) -> bool:
-        """Whether no file has this step."""
-        return step > self._written
-
-    def flush(self) -> None:
-        """Have on the disk what was written so far."""
-        self._writer.flush()
 
     def write(self, step: int, values: dict[str, Any]) -> None:
         """Write the values of a step."""
         with self._writer.as_default(step):
             for name, value in values.items():
                 tf.summary.scalar(f"batch_{name}", value)
-
-    def close(self, exit_code: int) -> None:  # noqa: ARG002 - as in `Tracker`
-        """Close the file."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None

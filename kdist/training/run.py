@@ -14,7 +14,7 @@ from ..data import ImageData
 from ..distribute.xla import check_xla, describe_xla
 from ..errors import TrainingError, UserError
 from ..runs.run_folder import RunFolder
-from ..signals import hold_signals
+from ..signals import Received, hold_signals
 from ..user_model.code_errors import explain_errors_of
 from ..user_model.names import files_of
 from .config import TrainConfig
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import keras
 
     from ..distribute.exact_strategy import ExactStrategy
+    from .callbacks import RunCallbacks
     from .parts import RunParts
 
 # TensorFlow and Keras are imported inside the functions: what the caller has to fix in the
@@ -206,18 +207,13 @@ def _train(
 
     from .callbacks import make_callbacks
     from .checkpoints import make_checkpoint, write_settings
-    from .interrupts import fit_interruptible
     from .parts import without_input
 
     keras.utils.set_random_seed(config.seed)
     parts = _make_parts(config, data, folder, strategy, announce)
-    model = parts.model
-    announce(describe_xla(bool(model.jit_compile), config.xla, strategy.devices))
+    announce(describe_xla(bool(parts.model.jit_compile), config.xla, strategy.devices))
     if "input" in ablate:
         parts = without_input(parts)
-    fit = {name: value for name, value in parts.fit.items() if name != "x"}
-    if not config.validate:
-        fit.pop("validation_data", None)
     made = make_callbacks(config, parts, folder, more=callbacks, verbose=verbose)
     more_signals = [Signals[config.preemption_signal]] if config.preemption_signal else []
     with hold_signals(*more_signals) as received:
@@ -225,34 +221,58 @@ def _train(
         if checkpoint is None:
             write_settings(config, parts.plan, folder)
         start = time.perf_counter()
-        interrupted = fit_interruptible(
-            model,
-            parts.fit["x"],
-            callbacks=made.ordered,
-            received=received,
-            stop=made.finite,
-            checkpoint=checkpoint,
-            workers=strategy.workers,
-            epochs=config.epochs,
-            verbose=verbose,
-            **fit,
-        )
+        interrupted = _fit(config, parts, strategy.workers, made, checkpoint, received, verbose)
         seconds = time.perf_counter() - start
         if folder.is_resumed:
             seconds = made.total_time.seconds  # with those before
         # A signal may have reached one worker only.
         interrupted = any(strategy.exchange("the end of the training", interrupted))
-        result = make_result(made, folder, model, seconds, interrupted, received.first)
+        result = make_result(made, folder, parts.model, seconds, interrupted, received.first)
         # Before the model, whose file is large: a disk may be full, a batch system may not wait.
         folder.write_json("summary.json", summary(result, strategy, parts))
         if config.save_model and result.diverged is None:
-            if interrupted:
-                announce("Interrupted: saving the model trained so far.")
-            line = save_stock_model(model, folder)
-            if line is not None:
-                announce(line)
+            _save_model(parts.model, folder, announce, interrupted=interrupted)
     _announce_result(result, received.first, announce, resumable=checkpoint is not None)
     return dataclasses.replace(result, signal=received.first)
+
+
+def _fit(
+    config: TrainConfig,
+    parts: "RunParts",
+    workers: int,
+    made: "RunCallbacks",
+    checkpoint: "keras.callbacks.Callback | None",
+    received: Received,
+    verbose: int,
+) -> bool:
+    """Train, and return whether a signal to this worker ended it."""
+    from .interrupts import fit_interruptible
+
+    options = {name: value for name, value in parts.fit.items() if name != "x"}
+    if not config.validate:
+        options.pop("validation_data", None)
+    return fit_interruptible(
+        parts.model,
+        parts.fit["x"],
+        callbacks=made.ordered,
+        received=received,
+        stop=made.finite,
+        checkpoint=checkpoint,
+        workers=workers,
+        epochs=config.epochs,
+        verbose=verbose,
+        **options,
+    )
+
+
+def _save_model(
+    model: "keras.Model", folder: RunFolder, announce: Callable[[str], None], *, interrupted: bool
+) -> None:
+    if interrupted:
+        announce("Interrupted: saving the model trained so far.")
+    line = save_stock_model(model, folder)
+    if line is not None:
+        announce(line)
 
 
 def _announce_result(

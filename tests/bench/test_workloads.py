@@ -1,5 +1,9 @@
 """What the candidates do; in this process, so one of each kind is enough."""
 
+import ast
+import importlib.util
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -70,9 +74,31 @@ def test_torch_has_the_same_network():
 
 
 def test_a_missing_library_is_no_failure(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "kdist.bench.torch_training", None)
+    for library in ("torch", "jax"):
+        monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(Unavailable, match="PyTorch is not installed: pip install"):
         WORKLOADS["torch"](depth=10, width=1, batch=2, steps=1)
+    with pytest.raises(Unavailable, match="JAX is not installed: pip install"):
+        WORKLOADS["keras_on_jax"](depth=10, width=1, batch=2, steps=1)
+
+
+class _Source:
+    """The functions of a file that is not imported: its library may be missing here."""
+
+    def __init__(self, name, package=None):
+        path = importlib.util.find_spec(package or "kdist.bench").submodule_search_locations[0]
+        self.path = f"{path}/{name.removeprefix('.')}.py"
+
+    def __getattr__(self, name):
+        with open(self.path) as file:
+            found = [one.name for one in ast.parse(file.read()).body if hasattr(one, "name")]
+        return lambda: name in found
+
+
+def test_every_workload_is_there(monkeypatch):
+    """No linter checks the names of files and functions in the table."""
+    monkeypatch.setattr(importlib, "import_module", _Source)
+    assert {name: make() for name, make in WORKLOADS.items()} == dict.fromkeys(WORKLOADS, True)
 
 
 def test_the_matrix_product_is_counted():

@@ -10,10 +10,10 @@ from kdist.errors import TrainingError, UserError
 from kdist.finders.batch_size import find_batch_size
 from kdist.finders.functions import function_name
 from kdist.finders.measure_memory import measure_memory
+from kdist.finders.one_try import Try, TryResult
 from kdist.finders.report import batch_lines, measured_lines
 from kdist.finders.short_fit import full_batches, has_full_batch
-from kdist.finders.trial import Trial, TrialResult
-from kdist.finders.trial_process import INSIDE, run_in_process
+from kdist.finders.try_process import INSIDE, run_in_process
 from kdist.user_model.data import UserData
 
 MODEL = """
@@ -50,10 +50,10 @@ def model(tmp_path):
 def tries_of(limit, why="memory"):
     """Tries that work up to a limit."""
 
-    def run(trial):
-        if trial.batch_size > limit:
-            return TrialResult(works=False, why=why)
-        return TrialResult(works=True, peak=trial.batch_size * 2**20, seconds=0.5, replicas=2)
+    def run(tried):
+        if tried.batch_size > limit:
+            return TryResult(works=False, why=why)
+        return TryResult(works=True, peak=tried.batch_size * 2**20, seconds=0.5, replicas=2)
 
     return run
 
@@ -84,7 +84,7 @@ def test_not_one_sample(model):
         find_batch_size(model, memory=1, run=tries_of(0))
     with pytest.raises(TrainingError, match="memory: make .* smaller, or use fewer replicas"):
         find_batch_size(model, replicas=2, memory=1, run=tries_of(0))
-    crash = TrialResult(works=False, why="memory", how="SIGSEGV: boom")
+    crash = TryResult(works=False, why="memory", how="SIGSEGV: boom")
     said = []
     with pytest.raises(TrainingError, match=r"the last try ended with SIGSEGV: boom"):
         find_batch_size(model, memory=1, run=lambda _: crash, announce=said.append)
@@ -161,7 +161,7 @@ def test_real_tries(model):
     assert high - low > 50 * 2**20
     assert whole.activations > 200 * 2**20
     assert "per sample" in measured_lines(half, whole, measured)[1]
-    too_large = Trial(model=model, data="data", batch_size=600, replicas=1, steps=2, memory=2**28)
+    too_large = Try(model=model, data="data", batch_size=600, replicas=1, steps=2, memory=2**28)
     result = run_in_process(too_large)
     assert (result.works, result.why) == (False, "memory")
     assert INSIDE not in os.environ
@@ -204,11 +204,11 @@ def data(batch_size):
 def test_what_a_file_prints_is_no_result_and_what_its_data_needed_is_not_the_trainings(tmp_path):
     path = tmp_path / "talkative.py"
     path.write_text(TALKATIVE)
-    trial = Trial(model=f"{path}:build", data="data", batch_size=8, replicas=1, steps=2)
-    result = run_in_process(trial)
+    tried = Try(model=f"{path}:build", data="data", batch_size=8, replicas=1, steps=2)
+    result = run_in_process(tried)
     assert result.works
     assert result.seconds > 0
     assert result.peak < 2**28
     # A dataset without a full batch is empty: the data are too few, which is no error.
-    few = run_in_process(dataclasses.replace(trial, batch_size=21))
+    few = run_in_process(dataclasses.replace(tried, batch_size=21))
     assert (few.works, few.why) == (False, "data")

@@ -13,9 +13,9 @@ from kdist.finders import batch_size, measure_memory, memory, plan
 from kdist.finders.advice import Advice, Measurements
 from kdist.finders.batch_size import BatchSize, BatchSizeTry
 from kdist.finders.memory import MemoryEstimate
+from kdist.finders.one_try import TryResult
 from kdist.finders.plan import Plan, plan_replicas
 from kdist.finders.rate_curve import RateCurve
-from kdist.finders.trial import TrialResult
 from kdist.performance.links import LINKS
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fashion_cnn.py"
@@ -83,7 +83,7 @@ def test_memory_with_and_without_measuring(monkeypatch, capsys):
     assert lines[4].split() == ["estimate", "per", "replica", "68.0", "MiB"]
     assert lines[5].startswith("not counted: 1 operations")
     half = MemoryEstimate(batch_size=32, weights=0, optimizer=0, gradients=0, activations=2**25)
-    results = (TrialResult(works=True, peak=2**27), TrialResult(works=True, peak=2**28))
+    results = (TryResult(works=True, peak=2**27), TryResult(works=True, peak=2**28))
     monkeypatch.setattr(
         measure_memory, "measure_memory", lambda *_, **__: (half, ESTIMATE, results)
     )
@@ -94,7 +94,7 @@ def test_memory_with_and_without_measuring(monkeypatch, capsys):
 def test_plan_measures_and_advises(monkeypatch):
     """All that is measured is given; what follows from it is that of `advise`."""
     monkeypatch.setattr(
-        plan, "run_in_process", lambda trial: TrialResult(works=True, seconds=0.01, peak=2**20)
+        plan, "run_in_process", lambda tried: TryResult(works=True, seconds=0.01, peak=2**20)
     )
     monkeypatch.setattr(plan, "range_test", lambda *_, **__: CURVE)
     monkeypatch.setattr(plan, "_NOISE_STEPS", 4)
@@ -115,7 +115,7 @@ def test_plan_of_data_with_batches_of_their_own(monkeypatch, tmp_path):
     """They are batched anew, by all parts: of 20 samples, 2 batches of 8."""
     path = tmp_path / "batched.py"
     path.write_text(BATCHED)
-    monkeypatch.setattr(plan, "run_in_process", lambda trial: TrialResult(works=True, seconds=1.0))
+    monkeypatch.setattr(plan, "run_in_process", lambda tried: TryResult(works=True, seconds=1.0))
     monkeypatch.setattr(plan, "_NOISE_STEPS", 4)
     found = plan_replicas(f"{path}:build", replicas=2, batch_size=8, steps=12)
     assert found.measurements.rate_batch == 8
@@ -124,7 +124,7 @@ def test_plan_of_data_with_batches_of_their_own(monkeypatch, tmp_path):
 
 
 def test_plan_says_at_once_that_the_data_are_too_few(monkeypatch):
-    monkeypatch.setattr(plan, "run_in_process", lambda trial: TrialResult(works=True, seconds=1.0))
+    monkeypatch.setattr(plan, "run_in_process", lambda tried: TryResult(works=True, seconds=1.0))
     monkeypatch.setattr(plan, "range_test", lambda *_, **__: pytest.fail("trains"))
     with pytest.raises(UserError, match="samples, fewer than a batch of 9999 replicas"):
         plan_replicas(MODEL, replicas=9999, batch_size=8)
@@ -150,10 +150,10 @@ def test_plan_compares_the_batches_that_were_tried(monkeypatch):
     """Of the largest, 100, the margin of 5 % is left free; a failed and an untimed one are out."""
     times = {16: 0.02, 32: None, 64: 0.05, 100: 0.08}
     tries = [
-        BatchSizeTry(batch_size=batch, result=TrialResult(works=True, seconds=seconds))
+        BatchSizeTry(batch_size=batch, result=TryResult(works=True, seconds=seconds))
         for batch, seconds in times.items()
     ]
-    tries.append(BatchSizeTry(batch_size=128, result=TrialResult(works=False, why="memory")))
+    tries.append(BatchSizeTry(batch_size=128, result=TryResult(works=False, why="memory")))
     found = BatchSize(batch_size=95, largest=100, limit="memory", tries=tuple(tries))
     monkeypatch.setattr(plan, "find_batch_size", lambda *_, **__: found)
     seconds = plan._seconds(MODEL, "data", None, print)

@@ -8,9 +8,9 @@ from kdist.errors import TrainingError, UserError
 from kdist.finders import plan
 from kdist.finders.functions import as_functions
 from kdist.finders.learning_rate import find_learning_rate
+from kdist.finders.one_try import TryResult
 from kdist.finders.plan import plan_replicas
 from kdist.finders.rate_curve import LEAST_RATE, MOST_RATE, rates_of
-from kdist.finders.trial import TrialResult
 
 STEPS = 24
 
@@ -149,7 +149,7 @@ def test_a_step_of_the_users_own_with_two_losses_and_two_optimizers():
 
 @pytest.mark.filterwarnings("ignore:Two has its own train_step")
 def test_a_plan_for_one_of_two_optimizers(monkeypatch):
-    monkeypatch.setattr(plan, "run_in_process", lambda _: TrialResult(works=True, seconds=1.0))
+    monkeypatch.setattr(plan, "run_in_process", lambda _: TryResult(works=True, seconds=1.0))
     monkeypatch.setattr(plan, "_NOISE_STEPS", 2)
     options = {"replicas": 2, "batch_size": 20, "steps": STEPS}
     with pytest.raises(UserError, match="3 optimizers, in the attributes .*slow, fast"):

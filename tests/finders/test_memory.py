@@ -8,8 +8,8 @@ from kdist.errors import UserError
 from kdist.finders import measure_memory
 from kdist.finders.graph_memory import Step, peak_bytes, steps_of
 from kdist.finders.memory import estimate_memory
+from kdist.finders.one_try import TryResult
 from kdist.finders.report import measured_lines, memory_lines
-from kdist.finders.trial import TrialResult
 
 MIB = 2**20
 
@@ -195,7 +195,7 @@ def test_the_datas_own_batches_are_halved_to_be_measured(monkeypatch):
     monkeypatch.setattr(
         measure_memory,
         "run_in_process",
-        lambda trial: asked.append(trial.batch_size) or TrialResult(works=True, peak=1),
+        lambda tried: asked.append(tried.batch_size) or TryResult(works=True, peak=1),
     )
     half, whole, _ = measure_memory.measure_memory(own, batches_of_16)
     assert asked == [half.batch_size, whole.batch_size] == [8, 16]
@@ -234,12 +234,12 @@ def test_measured_beside_the_estimate():
     whole = estimate_memory(dense, regression(), batch_size=64)
     per_sample = (whole.total - half.total) / 32
     low, high = (
-        TrialResult(works=True, peak=int(100 * MIB + one.batch_size * 2 * per_sample))
+        TryResult(works=True, peak=int(100 * MIB + one.batch_size * 2 * per_sample))
         for one in (half, whole)
     )
     lines = measured_lines(half, whole, (low, high))
     assert "estimated (-50%)" in lines[1]
-    failed = TrialResult(works=False, why="memory")
+    failed = TryResult(works=False, why="memory")
     assert measured_lines(half, whole, (low, failed)) == ["measured: not enough memory"]
-    unknown = TrialResult(works=True)
+    unknown = TryResult(works=True)
     assert measured_lines(half, whole, (low, unknown)) == ["measured: unknown on this system"]

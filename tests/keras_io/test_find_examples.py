@@ -12,8 +12,8 @@ from kdist.errors import UserError
 from kdist.finders.batch_size import find_batch_size
 from kdist.finders.learning_rate import find_learning_rate
 from kdist.finders.memory import estimate_memory
+from kdist.finders.one_try import run_try
 from kdist.finders.rate_curve import rates_of
-from kdist.finders.trial import run_trial
 from test_keras_io import EXAMPLES
 
 pytestmark = [
@@ -125,8 +125,8 @@ def data():
 """
 
 
-def run_without_limit(trial):
-    return run_trial(dataclasses.replace(trial, memory=None))
+def run_without_limit(tried):
+    return run_try(dataclasses.replace(tried, memory=None))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

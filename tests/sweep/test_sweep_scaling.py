@@ -2,7 +2,7 @@ import pytest
 from fake_runs import MACHINE, FakeRuns, done_row, run
 from kdist.analysis.groups import done
 from kdist.errors import UserError
-from kdist.sweep.machine import replica_counts, shared_cores_warning
+from kdist.sweep.replica_counts import replica_counts, shared_cores_warning
 from kdist.sweep.scaling import ScalingSweep
 
 

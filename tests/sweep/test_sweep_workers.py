@@ -18,8 +18,8 @@ from kdist.sweep import run_point as module
 from kdist.sweep.accuracy import AccuracySweep
 from kdist.sweep.checks import check_experiment, check_shares
 from kdist.sweep.experiment import Point
-from kdist.sweep.machine import replica_counts
 from kdist.sweep.placement import placements
+from kdist.sweep.replica_counts import replica_counts
 from kdist.sweep.run_point import run_point
 from kdist.sweep.scaling import ScalingSweep
 from kdist.sweep.throughput import ThroughputSweep

@@ -4,7 +4,7 @@ import kdist.tracking.dashboard
 import pytest
 from kdist.errors import UserError
 from kdist.tracking.dashboard import dashboard, report_of, workspace_of
-from kdist.tracking.panels import SECTIONS, Lines, Points, Search
+from kdist.tracking.panels import SECTIONS, Lines, Points, Trials
 
 # wandb-workspaces has validators in the style of pydantic 1.
 pytestmark = pytest.mark.filterwarnings(
@@ -19,7 +19,7 @@ def names_shown():
             yield from (f"epoch/{value}" for value in panel.values)
         elif isinstance(panel, Points):
             yield from (panel.setting, f"epoch/{panel.value}")
-        elif isinstance(panel, Search):
+        elif isinstance(panel, Trials):
             yield from (*panel.settings, panel.result)
 
 

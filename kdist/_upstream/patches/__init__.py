@@ -64,7 +64,7 @@ def install() -> None:
 
 @functools.cache
 def install_for_data() -> None:
-    """Put in what tells training data their epoch, as the first are made."""
+    """Install the patches that tell training data their epoch, when the first data are made."""
     for patch in data_epochs.PATCHES:
         patch.install()
 

@@ -156,7 +156,7 @@ PATCHES = (
         owner=keras.losses.Loss,
         name="__call__",
         replacement=_call_loss,
-        why="Averages losses that are not means over samples, such as Dice, over replicas.",
+        why="Averages a loss over replicas even if it is not a mean over samples, such as Dice.",
         canary="test_losses_and_metrics_that_are_not_means_are_averaged",
     ),
     Patch(

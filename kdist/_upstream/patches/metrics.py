@@ -158,7 +158,7 @@ PATCHES = (
         owner=keras.metrics.MeanMetricWrapper,
         name="update_state",
         replacement=_update_wrapper,
-        why="Averages metrics whose function is not a mean over samples over replicas.",
+        why="Averages a metric function over replicas even if it is not a mean over samples.",
         canary="test_losses_and_metrics_that_are_not_means_are_averaged",
     ),
     Patch(

@@ -112,8 +112,8 @@ PATCHES = (
         owner=CollectiveReplicaLauncher,
         name="all_reduce",
         replacement=_all_reduce,
-        why="Does not say whether the shape of a collective's values is fixed, and sends a few"
-        " numbers around a ring twice.",
+        why="Does not say whether the shape of a collective's values is fixed, and sends even a few"
+        " numbers around the ring of workers twice.",
         canary="test_a_small_sum_is_an_all_reduce_in_order",
         seen_in=TENSORFLOW,
     ),
@@ -129,8 +129,8 @@ PATCHES = (
         owner=CollectiveReplicaLauncher,
         name="_get_ordering_token",
         replacement=_ordering_token,
-        why="A step's collectives wait for each other, so that gradients are sent after the"
-        " backward pass.",
+        why="Runs a step's collectives one after another, so that gradients are sent only after"
+        " the backward pass.",
         canary="test_a_small_sum_is_an_all_reduce_in_order",
         seen_in=TENSORFLOW,
     ),

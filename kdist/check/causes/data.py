@@ -95,7 +95,7 @@ def _drawing_line(*definitions: Any) -> str:
 
 def _make(data: Any, options: CheckOptions) -> Any:
     keras.utils.set_random_seed(options.seed)
-    return checked_data(call_data(data, options.batch_size or 8)).training
+    return checked_data(call_data(data, options.requested_batch_size)).training
 
 
 def _samples(data: Any, options: CheckOptions) -> list[Any]:

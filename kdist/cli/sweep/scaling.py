@@ -56,7 +56,7 @@ def scaling(
     train = train_settings(recipe, config, settings, decided=NOT_TIMED, model=model)
     asked = None if replicas is None else parse_whole_numbers("--replicas", replicas)
     from ...sweep.checks import check_experiment
-    from ...sweep.machine import replica_counts
+    from ...sweep.replica_counts import replica_counts
     from ...sweep.scaling import MODES, ScalingSweep
 
     workers = sweep.worker_counts()

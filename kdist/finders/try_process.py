@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from ..errors import TrainingError, UserError
 from ..performance.out_of_memory import says_out_of_memory
-from .trial import LIMITED, Trial, TrialResult
+from .one_try import LIMITED, Try, TryResult
 
-_PROGRAM = (sys.executable, "-m", "kdist.finders.trial")
+_PROGRAM = (sys.executable, "-m", "kdist.finders.one_try")
 # What a program does of which an allocation fails: it ends itself, or crashes.
 _CRASHES = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS}
 _TRACEBACK = "Traceback (most recent call last):"
@@ -24,12 +24,12 @@ INSIDE = "KDIST_FINDER"
 
 
 def run_in_process(
-    trial: Trial, *, timeout: float | None = None, program: Sequence[str] = _PROGRAM
-) -> TrialResult:
+    tried: Try, *, timeout: float | None = None, program: Sequence[str] = _PROGRAM
+) -> TryResult:
     """Run a try in a process of its own.
 
     Args:
-        trial: It.
+        tried: What is tried.
         timeout: Seconds after which it is ended.
         program: What is run, before the try as JSON and the number of this process.
 
@@ -43,7 +43,7 @@ def run_in_process(
         )
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(  # noqa: S603 - this package's own program
-            [*program, json.dumps(dataclasses.asdict(trial)), str(os.getpid())],
+            [*program, json.dumps(dataclasses.asdict(tried)), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -55,7 +55,7 @@ def run_in_process(
             output, _ = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             raise TrainingError(
-                f"a try of batch size {trial.batch_size} has not ended after {timeout:g} seconds:"
+                f"a try of batch size {tried.batch_size} has not ended after {timeout:g} seconds:"
                 " pass a longer timeout"
             ) from None
         finally:
@@ -65,16 +65,16 @@ def run_in_process(
                 process.communicate()
         errors.seek(0)
         said = errors.read().decode(errors="replace")
-    return _result(trial, process.returncode, output, said)
+    return _result(tried, process.returncode, output, said)
 
 
-def _result(trial: Trial, code: int, output: str, said: str) -> TrialResult:
+def _result(tried: Try, code: int, output: str, said: str) -> TryResult:
     lines = output.splitlines()
     if code == 0 and lines:
         answer = json.loads(lines[-1])
         if "error" in answer:
             raise UserError(answer["error"])
-        return TrialResult(**answer)
+        return TryResult(**answer)
     how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
     last = said.strip().removeprefix(LIMITED).strip()
     if _is_of_memory(code, said):
@@ -82,9 +82,9 @@ def _result(trial: Trial, code: int, output: str, said: str) -> TrialResult:
             how = ""
         elif last:
             how += ": " + last.splitlines()[-1].strip()
-        return TrialResult(works=False, why="memory", how=how)
+        return TryResult(works=False, why="memory", how=how)
     last = last[max(last.rfind(_TRACEBACK), 0) :][-_LAST_CHARACTERS:]
-    raise TrainingError(f"a try of batch size {trial.batch_size} ended with {how}: {last}")
+    raise TrainingError(f"a try of batch size {tried.batch_size} ended with {how}: {last}")
 
 
 def _is_of_memory(code: int, said: str) -> bool:

@@ -1,4 +1,4 @@
-"""One try of a batch size: the program `python -m kdist.finders.trial`.
+"""One try of a batch size: the program `python -m kdist.finders.one_try`.
 
 In a process of its own, so that running out of memory ends nothing else.
 """
@@ -25,7 +25,7 @@ LIMITED = "kdist: the memory of this try is limited"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Trial:
+class Try:
     """What is tried.
 
     Attributes:
@@ -47,7 +47,7 @@ class Trial:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrialResult:
+class TryResult:
     """How a try ended.
 
     Attributes:
@@ -84,14 +84,14 @@ def main() -> None:
 
     answer: dict[str, Any]
     try:
-        answer = dataclasses.asdict(run_trial(Trial(**json.loads(sys.argv[1]))))
+        answer = dataclasses.asdict(run_try(Try(**json.loads(sys.argv[1]))))
     except UserError as error:
         answer = {"error": str(error)}
     with open(result, "w", encoding="utf-8") as stream:
         stream.write(json.dumps(answer) + "\n")
 
 
-def run_trial(trial: Trial) -> TrialResult:
+def run_try(tried: Try) -> TryResult:
     """Train a few full batches.
 
     Raises:
@@ -100,27 +100,27 @@ def run_trial(trial: Trial) -> TrialResult:
     from ..distribute.mirrored_strategy import MirroredStrategy
     from ..user_model.functions import load_functions
 
-    functions = load_functions(trial.model, trial.data)
-    strategy = MirroredStrategy(replicas=trial.replicas)
+    functions = load_functions(tried.model, tried.data)
+    strategy = MirroredStrategy(replicas=tried.replicas)
     replicas: int = strategy.num_replicas_in_sync
-    global_batch = trial.batch_size * replicas
+    global_batch = tried.batch_size * replicas
     data = _full_batches(functions, global_batch)
     if data is None:
-        return TrialResult(works=False, why="data", replicas=replicas)
+        return TryResult(works=False, why="data", replicas=replicas)
     _warm_up(strategy)
     reset_peak()
     before = memory_now()
     try:
         # CUDA reserves far more addresses than it uses.
-        if limit_memory(trial.memory if strategy.devices[0].startswith("CPU") else None):
+        if limit_memory(tried.memory if strategy.devices[0].startswith("CPU") else None):
             print(LIMITED, file=sys.stderr, flush=True)
-        seconds = _train(functions, strategy, data, global_batch, trial.steps)
+        seconds = _train(functions, strategy, data, global_batch, tried.steps)
     except Exception as error:
         if not _is_of_memory(error):
             raise
-        return TrialResult(works=False, why="memory", replicas=replicas)
+        return TryResult(works=False, why="memory", replicas=replicas)
     peak = peak_since(before, strategy.devices)
-    return TrialResult(
+    return TryResult(
         works=True,
         peak=None if peak is None else peak // replicas,
         seconds=_median(seconds[1:]),

@@ -9,15 +9,15 @@ import sys
 
 import pytest
 from kdist.errors import TrainingError, UserError
-from kdist.finders.trial import LIMITED, Trial, TrialResult
-from kdist.finders.trial_process import INSIDE, run_in_process
+from kdist.finders.one_try import LIMITED, Try, TryResult
+from kdist.finders.try_process import INSIDE, run_in_process
 
-TRIAL = Trial(model="m.py:build", data="data", batch_size=8, replicas=1, steps=2)
+TRY = Try(model="m.py:build", data="data", batch_size=8, replicas=1, steps=2)
 
 
 def run_program(text, **options):
     program = [sys.executable, "-c", f"import os, signal, sys\n{text}"]
-    return run_in_process(TRIAL, program=program, **options)
+    return run_in_process(TRY, program=program, **options)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def run_program(text, **options):
     ],
 )
 def test_a_process_that_dies_of_memory_is_a_try(text, how):
-    assert run_program(text) == TrialResult(works=False, why="memory", how=how)
+    assert run_program(text) == TryResult(works=False, why="memory", how=how)
 
 
 def test_a_process_that_dies_of_something_else_is_an_error():
@@ -64,8 +64,8 @@ def test_no_process_is_left_after_ctrl_c(tmp_path):
     os.mkfifo(pipe)
     child = f"import signal; end = open({str(pipe)!r}, 'w'); print('up', file=end, flush=True)"
     parent = (
-        "import sys; from kdist.finders.trial import Trial; from kdist.finders import trial_process"
-        f"; trial_process.run_in_process(Trial(**{dataclasses.asdict(TRIAL)}),"
+        "import sys; from kdist.finders.one_try import Try; from kdist.finders import try_process"
+        f"; try_process.run_in_process(Try(**{dataclasses.asdict(TRY)}),"
         f" program=[sys.executable, '-c', {child + '; signal.pause()'!r}])"
     )
     process = subprocess.Popen([sys.executable, "-c", parent], stderr=subprocess.PIPE)
@@ -77,7 +77,7 @@ def test_no_process_is_left_after_ctrl_c(tmp_path):
 
 
 def test_a_try_ends_with_the_process_that_waits_for_it():
-    program = [sys.executable, "-m", "kdist.finders.trial", json.dumps(dataclasses.asdict(TRIAL))]
+    program = [sys.executable, "-m", "kdist.finders.one_try", json.dumps(dataclasses.asdict(TRY))]
     done = subprocess.run([*program, "1"], capture_output=True)
     assert (done.returncode, done.stdout) == (1, b"")
 

@@ -1,6 +1,6 @@
 """`kdist launch --test`: do these workers reach each other, and train one model?
 
-The program of every worker: `python -m kdist.training.worker_test`.
+The program of every worker: `python -m kdist.training.worker_check`.
 """
 
 import statistics

@@ -1,51 +1,17 @@
-"""Where a sweep runs."""
+"""Numbers of replicas on a machine: which are compared, and what those on one CPU measure."""
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 from ..analysis.groups import Row
-from ..errors import UserError
-from ..performance.hardware import machine as describe
-
-
-def machine(devices: Sequence[str] | None = None) -> dict[str, Any]:
-    """The machine as plain data; `devices` has a line for every GPU, or one for the CPU.
-
-    Args:
-        devices: What an earlier call found; by default a process of its own asks TensorFlow, which
-            takes seconds, so that this one holds no memory of a GPU.
-
-    Raises:
-        UserError: TensorFlow cannot list its devices.
-    """
-    return {**describe(), "devices": _listed() if devices is None else list(devices)}
-
-
-def _listed() -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "kdist", "devices"],
-        capture_output=True,
-        text=True,
-    )
-    devices = [" ".join(line.split()) for line in done.stdout.splitlines()]
-    if done.returncode or not devices:
-        last = (done.stderr.strip().splitlines() or ["it printed no error"])[-1]
-        raise UserError(f"`kdist devices` fails, and so would every run: {last}")
-    return devices
-
-
-def on_cpu(about: dict[str, Any]) -> bool:
-    """Whether replicas are parts of a CPU."""
-    return all(str(device).startswith("CPU") for device in about.get("devices", ()))
+from ..performance.machine import on_cpu
 
 
 def shared_cores_warning(about: dict[str, Any], rows: Sequence[Row]) -> str | None:
     """The warning for figures of several replicas that are parts of a CPU, else `None`.
 
     Args:
-        about: What `machine` found.
+        about: What `kdist.performance.machine.machine` found.
         rows: Of the points.
     """
     most = max((row["replicas"] for row in rows), default=1)
@@ -66,7 +32,7 @@ def replica_counts(about: dict[str, Any], workers: Sequence[int] = (1,)) -> list
     as many replicas each.
 
     Args:
-        about: What `machine` found.
+        about: What `kdist.performance.machine.machine` found.
         workers: Numbers of workers.
     """
     most = max((2 if on_cpu(about) else len(about["devices"])) // max(workers), 1)
