@@ -24,8 +24,31 @@ def compares_models(strategy, folder):
 def compares_optimizers(strategy, folder):
     del folder
     optimizer = keras.optimizers.SGD(momentum=0.9 if strategy.is_chief else 0.8)
-    with refused("the optimizer is", "0.9", "0.8", "on worker 0"):
+    with refused("optimizer.momentum is 0.9 on worker 0, 0.8 on worker 1"):
         compiled(strategy, optimizer=optimizer).fit(X, Y, batch_size=8, verbose=0)
+
+
+def compares_settings(strategy, folder):
+    """Also after one worker has made a model that the others have not."""
+    del folder
+    keras.Sequential([keras.Input((6,))] + [keras.layers.Dense(2)] * strategy.worker)
+    model = compiled(strategy)
+    model.fit(X, Y, batch_size=8, verbose=0)
+    rate = 0.1 if strategy.is_chief else 0.2
+    schedule = keras.optimizers.schedules.ExponentialDecay(rate, 10, 0.9)
+    with refused("optimizer.learning_rate.initial_learning_rate is 0.1 on worker 0, 0.2 on"):
+        compiled(strategy, optimizer=keras.optimizers.SGD(schedule)).fit(X, Y, verbose=0)
+    layers = [keras.Input((6,)), keras.layers.Dense(3, kernel_constraint=_norm(rate))]
+    with refused("layers[1].kernel_constraint.max_value is 0.1 on worker 0, 0.2 on worker 1"):
+        compiled(strategy, lambda: keras.Sequential(layers)).fit(X, Y, verbose=0)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=strategy.is_chief)
+    model.compile("sgd", loss)
+    with refused("loss.from_logits is True on worker 0, False on worker 1"):
+        model.evaluate(X, Y, verbose=0)
+
+
+def _norm(value):
+    return keras.constraints.MaxNorm(value)
 
 
 def compares_what_is_done(strategy, folder):
@@ -56,6 +79,7 @@ REFUSALS = {
         compares_batches,
         compares_models,
         compares_optimizers,
+        compares_settings,
         compares_what_is_done,
         refuses_xla,
         refuses_callbacks_for_one_worker,
