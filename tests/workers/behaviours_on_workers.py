@@ -3,19 +3,21 @@
 import contextlib
 import functools
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import kdist
 import keras
 import numpy as np
+import pytest
 import small_models
 import tensorflow as tf
 from checkpoint_cases import CASES as CHECKPOINT_CASES
 from kdist.distribute.gradient_norms import GradientNorms
 from refusals import REFUSALS
 from transfers import TRANSFERS
-from worker_trainings import X, Y, agree, compiled
+from worker_trainings import X, Y, agree, batches_of_unknown_number, compiled
 
 
 def prepare(strategy, folder: Path) -> Callable[[str], str]:
@@ -56,9 +58,7 @@ def stops_with_one(strategy, folder, *, endless=False, asked=True):
     batches: list[int] = []
     data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
     if endless:
-        data = tf.data.Dataset.from_generator(
-            lambda: iter([(X[:8], Y[:8])] * 6), output_signature=_signature()
-        )
+        data = batches_of_unknown_number(6, 8)
     options = {"epochs": 5, "shuffle": False, "verbose": 0}
     compiled(strategy).fit(data, callbacks=[Stopping()], **options)
     assert batches == ([0, 1] if endless or asked else [0, 1, 2, 3]), batches
@@ -162,10 +162,6 @@ def measures_the_global_batch(strategy, folder):
     sizes = [histogram.size for histogram in measured.weights.values()]
     assert sorted(sizes) == sorted(int(np.size(one)) for one in gradients)
     assert seen == ([1] if strategy.is_chief else []), seen
-
-
-def _signature():
-    return (tf.TensorSpec((None, 6), "float64"), tf.TensorSpec((None,), "int64"))
 
 
 def trains_at_the_chiefs_rate(strategy, folder):
@@ -311,6 +307,25 @@ def gathers_small_integers(strategy, folder):
     assert logs["total"] == 36, logs
 
 
+def trains_on_data_that_may_differ(strategy, folder):
+    """Batches of fewer rows than workers, and data that the user has dealt out."""
+    del folder
+    model = compiled(strategy)
+    lone, others = batches_of_unknown_number(3, 1), batches_of_unknown_number(2, 1)
+    fit = {"shuffle": False, "verbose": 0}
+    with pytest.warns(UserWarning, match="ran out of data"):
+        model.fit(lone, validation_data=others, epochs=2, **fit)
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    own = batches_of_unknown_number(2 + strategy.worker, 4 + strategy.worker)
+    before = int(model.optimizer.iterations.numpy())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the dataset has auto_shard_policy=OFF|.*ran out of data")
+        model.fit(own.with_options(options), **fit)
+    assert int(model.optimizer.iterations.numpy()) >= before + strategy.workers + 1
+    agree(strategy, [float(np.sum(weight)) for weight in model.get_weights()])
+
+
 def deals_out_files_like_rows(strategy, folder):
     """TensorFlow's own choice would give each worker another file."""
     model = compiled(strategy)
@@ -349,6 +364,7 @@ CASES = (
             measures_the_global_batch,
             merges_metrics,
             gathers_small_integers,
+            trains_on_data_that_may_differ,
             deals_out_files_like_rows,
         )
     }

@@ -1,8 +1,9 @@
 """What several workers refuse, all of them with the same message, and then go on."""
 
 import keras
+import pytest
 import small_models
-from worker_trainings import X, Y, compiled, refused
+from worker_trainings import X, Y, batches_of_unknown_number, compiled, refused
 
 
 def compares_batches(strategy, folder):
@@ -12,6 +13,43 @@ def compares_batches(strategy, folder):
     with refused("fit", "the number of batches is 4 on worker 0, 2 on worker"):
         model.fit(X[:rows], Y[:rows], batch_size=8, verbose=0)
     model.fit(X, Y, batch_size=8, verbose=0)  # in step again
+
+
+def compares_data(strategy, folder):
+    """Where the number of batches is the same, or is not known."""
+    del folder
+    chief, model = strategy.is_chief, compiled(strategy)
+    fit = {"batch_size": 8, "verbose": 0}
+    with refused("fit: the batch size is 16 on worker 0, 18 on worker 1"):
+        model.fit(X, Y, batch_size=16 if chief else 18, verbose=0)
+    rows = 32 if chief else 30
+    for name in ("fit", "evaluate", "predict"):
+        data = (X[:rows],) if name == "predict" else (X[:rows], Y[:rows])
+        with refused(f"{name}: the number of rows is 32 on worker 0, 30 on worker 1"):
+            getattr(model, name)(*data, **fit)
+    with refused("shuffle is True on worker 0, False on worker 1"):
+        model.fit(X, Y, shuffle=chief, **fit)
+    with refused("class_weight.0 is 1.0 on worker 0, 2.0 on worker 1"):
+        model.fit(X, Y, class_weight={0: 1.0 if chief else 2.0}, **fit)
+    data = batches_of_unknown_number(4 if chief else 2, 8)
+    read = refused("the number of batches read in it", "is 4 on worker 0, 2 on worker 1")
+    with read, pytest.warns(UserWarning, match="ran out of data"):
+        model.fit(data, epochs=2, shuffle=False, verbose=0)
+    model.fit(X, Y, **fit)
+
+
+def compares_arguments(strategy, folder):
+    del folder
+    chief, model = strategy.is_chief, compiled(strategy)
+    for name, values in (
+        ("epochs", (1, 3)),
+        ("initial_epoch", (0, 1)),
+        ("validation_freq", (1, 2)),
+    ):
+        with refused(f"fit: {name} is {values[0]} on worker 0, {values[1]} on worker 1"):
+            model.fit(X, Y, verbose=0, **{name: values[not chief]})
+    with refused("fit: validation_data is given on worker 0, not given on worker 1"):
+        model.fit(X, Y, verbose=0, validation_data=(X, Y) if chief else None)
 
 
 def compares_models(strategy, folder):
@@ -77,6 +115,8 @@ REFUSALS = {
     one.__name__: one
     for one in (
         compares_batches,
+        compares_data,
+        compares_arguments,
         compares_models,
         compares_optimizers,
         compares_settings,

@@ -7,6 +7,8 @@ import keras
 from keras.callbacks import CallbackList
 
 from ...errors import UserError
+from ..activity import reads_same_data
+from ..batch_count import batches_read
 from ..hooks import StrategyHooks, hooks_of
 from ..patching import Patch
 
@@ -17,6 +19,9 @@ _OF_THE_CHIEF = (
     keras.callbacks.RemoteMonitor,
     keras.callbacks.TensorBoard,
 )
+
+
+_BATCHES = "the number of batches read in it, for training and validation,"
 
 
 def is_of_the_chief(callback: Any) -> bool:
@@ -95,6 +100,7 @@ def _begin_training(original: Callable[..., None], callbacks: Any, logs: Any = N
         is_endless = (callbacks.params or {}).get("steps") is None
         own = is_endless or any(map(_stops_in_epoch, callbacks.callbacks))
         callbacks.asks_after_batches = any(hooks.exchange("the start of training", own))
+        callbacks.batches_before = batches_read()
 
 
 def _end_batch(original: Callable[..., None], callbacks: Any, batch: int, logs: Any = None) -> None:
@@ -121,12 +127,26 @@ def _end_epoch(original: Callable[..., None], callbacks: Any, epoch: int, logs: 
     original(callbacks, epoch, logs)
     optimizer = model.optimizer
     rate = _learning_rate(optimizer)
-    everyone = hooks.exchange(f"the end of epoch {epoch + 1}", [bool(model.stop_training), rate])
-    model.stop_training = any(stops for stops, _ in everyone)
+    event, batches = f"the end of epoch {epoch + 1}", _batches_of_epoch(callbacks)
+    everyone = hooks.exchange(event, [bool(model.stop_training), rate, batches])
+    read = [batches for _, _, batches in everyone]
+    if None not in read and len({*read}) > 1:
+        hooks.compare_workers(event, {_BATCHES: batches})
+    model.stop_training = any(stops for stops, _, _ in everyone)
     chiefs = everyone[0][1]
     if rate is not None and chiefs is not None and rate != chiefs:
         optimizer.learning_rate = chiefs
     return None
+
+
+def _batches_of_epoch(callbacks: Any) -> int | None:
+    """Return how many batches were read, validation too; `None` if workers may read others."""
+    if not reads_same_data():
+        return None
+    read = batches_read()
+    before: int = vars(callbacks).get("batches_before", read)
+    callbacks.batches_before = read
+    return read - before
 
 
 def _learning_rate(optimizer: Any) -> float | None:
