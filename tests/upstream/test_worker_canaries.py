@@ -114,7 +114,11 @@ def test_a_worker_stops_alone(stock):
 def test_a_model_is_written_into_the_file_that_is_there(stock, tmp_path):
     """So of two workers that save at once, each destroys the other's file."""
     model = linear(stock)
-    for name, save in (("a.keras", model.save), ("a.weights.h5", model.save_weights)):
+    for name, save in (
+        ("a.keras", model.save),
+        ("a.weights.h5", model.save_weights),
+        ("a.h5", model.save),
+    ):
         files = []
         for _ in range(2):
             save(tmp_path / name)

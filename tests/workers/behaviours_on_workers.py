@@ -16,6 +16,7 @@ import tensorflow as tf
 from checkpoint_cases import CASES as CHECKPOINT_CASES
 from kdist.distribute.gradient_norms import GradientNorms
 from refusals import REFUSALS
+from saved_files import SAVES
 from transfers import TRANSFERS
 from worker_trainings import X, Y, agree, batches_of_unknown_number, compiled
 
@@ -178,53 +179,6 @@ def trains_at_the_chiefs_rate(strategy, folder):
         agree(strategy, [float(np.sum(weight)) for weight in model.get_weights()])
 
 
-def writes_on_the_chief_alone(strategy, folder):
-    own = folder / f"files_{strategy.worker}"
-    own.mkdir()
-    callbacks = [
-        keras.callbacks.ModelCheckpoint(own / "best.keras", monitor="loss", save_best_only=True),
-        keras.callbacks.CSVLogger(own / "log.csv"),
-    ]
-    model = compiled(strategy)
-    output = folder / f"printed_{strategy.worker}"
-    with output.open("w") as stream, contextlib.redirect_stdout(stream):
-        model.fit(X, Y, batch_size=8, epochs=2, verbose=2, callbacks=callbacks)
-        model.evaluate(X, Y, batch_size=8, verbose=2)
-        model.predict(X, batch_size=8, verbose=2)
-    names = {path.name for path in own.iterdir()}
-    assert names == ({"best.keras", "log.csv"} if strategy.is_chief else set()), names
-    assert bool(output.read_text()) == strategy.is_chief
-
-
-def saves_and_opens(strategy, folder):
-    model = compiled(strategy)
-    model.fit(X, Y, batch_size=8, verbose=0)
-    path = folder / "saved.keras"
-    if strategy.is_chief:
-        model.save(path)
-    strategy.exchange("the file", None)
-    with strategy.scope():
-        opened = keras.models.load_model(path)
-    for weight, other in zip(model.get_weights(), opened.get_weights(), strict=True):
-        np.testing.assert_array_equal(weight, other)
-    opened.fit(X, Y, batch_size=8, verbose=0)
-
-
-def all_save_to_one_file(strategy, folder):
-    model = compiled(strategy)
-    paths = folder / "all.keras", folder / "all.weights.h5"
-    for _ in range(3):
-        model.save(paths[0])
-        model.save_weights(paths[1])
-        with strategy.scope():
-            opened = keras.models.load_model(paths[0])
-        opened.load_weights(paths[1])
-        for weight, other in zip(model.get_weights(), opened.get_weights(), strict=True):
-            np.testing.assert_array_equal(weight, other)
-    strategy.exchange("the files", None)
-    assert {*folder.glob("*all.*")} == {*paths}
-
-
 def _normalized():
     return small_models.mlp(small_models.synchronized)
 
@@ -343,6 +297,7 @@ def deals_out_files_like_rows(strategy, folder):
 CASES = (
     REFUSALS
     | TRANSFERS
+    | SAVES
     # `goes_on_with_other_workers` runs on three.
     | {name: run for name, run in CHECKPOINT_CASES.items() if not name.startswith("goes_on")}
     | {
@@ -356,9 +311,6 @@ CASES = (
             counts_each_step_of_an_execution,
             stops_at_the_same_loss,
             trains_at_the_chiefs_rate,
-            writes_on_the_chief_alone,
-            saves_and_opens,
-            all_save_to_one_file,
             recalibrates,
             monitors,
             measures_the_global_batch,

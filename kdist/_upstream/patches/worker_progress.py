@@ -66,7 +66,7 @@ PATCHES = (
             (CallbackList, "on_train_batch_end", _end),
             (CallbackList, "on_test_batch_end", _end),
             (CallbackList, "on_predict_batch_end", _end),
-            *((keras.Model, name, _save) for name in ("save", "save_weights")),
+            *((keras.Model, name, _save) for name in ("save", "save_weights", "export")),
         )
     ),
 )
