@@ -86,7 +86,7 @@ class Agreement:
             self._keys.delete_key(self._key(number - 1, self._worker))
         events = [event for event, _ in everyone]
         if len(set(events)) > 1:
-            raise UserError(
+            raise _on_all_workers(
                 f"the workers do different things: {_by_worker(events)}; all have to make the same"
                 " models, and to call fit, evaluate and predict in the same order: do not call them"
                 " on the chief alone"
@@ -158,10 +158,16 @@ def _check_same(event: str, everyone: Sequence[Mapping[str, Any]]) -> None:
         found = first_difference(name, [one.get(name) for one in everyone])
         if found is not None:
             path, each = found
-            raise UserError(
+            raise _on_all_workers(
                 f"the workers differ at {event}: {path} is {_by_worker(_apart(each))};"
                 " it has to be the same on all workers"
             )
+
+
+def _on_all_workers(message: str) -> UserError:
+    error = UserError(message)
+    error.is_on_all_workers = True
+    return error
 
 
 def _by_worker(values: Sequence[Any]) -> str:

@@ -14,6 +14,8 @@ from .worker_output import WorkerOutput
 
 _EXEC_WORKER = Path(__file__).with_name("exec_worker.py")
 _READ_SECONDS = 2.0
+# From an error that nobody catches to the end of its process.
+_LONGEST_END_SECONDS = 60.0
 # Lines come as they are printed; a crash prints the stacks of all threads.
 _ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
 
@@ -63,6 +65,16 @@ class Worker:
         self.output = WorkerOutput(
             self._process.stdout, self._process.stderr, prefix=prefix.encode(), log=log
         )
+
+    @property
+    def failed_at(self) -> float | None:
+        """When the traceback of its end began; `None` without one, or if it went on behind it."""
+        at = self.output.failed_at
+        return at if at is not None and self.ended_at - at < _LONGEST_END_SECONDS else None
+
+    def last_error(self) -> str:
+        """Return the error that it ended with: a traceback, or the last lines."""
+        return self.output.last_error(has_traceback=self.failed_at is not None)
 
     def wait(self) -> None:
         """Wait for the process to end."""
