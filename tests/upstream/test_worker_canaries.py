@@ -142,6 +142,9 @@ def test_a_worker_that_waits_does_not_say_so(stock, tmp_path):
         model.fit(ones, ones, verbose=0)
         model.evaluate(ones, ones, verbose=0)
         model.predict(ones, verbose=0)
+        model.train_on_batch(ones, ones)
+        model.test_on_batch(ones, ones)
+        model.predict_on_batch(ones)
         model.save(tmp_path / "model.keras")
         assert not asked
     finally:
