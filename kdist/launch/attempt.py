@@ -64,6 +64,7 @@ def run_workers(
     finally:
         for worker in workers:
             worker.kill()
+            worker.end_started()
     failed = group.first_failed()
     ended = failed.ended_at if failed else time.monotonic()
     return Outcome(
