@@ -111,6 +111,19 @@ def test_a_worker_stops_alone(stock):
     assert batches == [0]
 
 
+def test_a_worker_sets_its_rate_alone(stock, monkeypatch):
+    """Nobody is asked as an epoch begins."""
+    asked = []
+    monkeypatch.setattr(stock, "exchange", lambda *what: asked.append(what), raising=False)
+    model = linear(stock)
+    schedule = keras.callbacks.LearningRateScheduler(lambda epoch: 0.25)
+    callbacks = keras.callbacks.CallbackList([schedule], model=model)
+    callbacks.on_train_begin()
+    callbacks.on_epoch_begin(0)
+    assert float(model.optimizer.learning_rate.numpy()) == 0.25
+    assert asked == []
+
+
 def test_a_model_is_written_into_the_file_that_is_there(stock, tmp_path):
     """So of two workers that save at once, each destroys the other's file."""
     model = linear(stock)

@@ -18,7 +18,7 @@ from kdist.distribute.gradient_norms import GradientNorms
 from refusals import REFUSALS
 from saved_files import SAVES
 from transfers import TRANSFERS
-from worker_trainings import X, Y, agree, batches_of_unknown_number, compiled
+from worker_trainings import X, Y, agree, batches_of_unknown_number, compiled, refused
 
 
 def prepare(strategy, folder: Path) -> Callable[[str], str]:
@@ -129,6 +129,23 @@ def counts_each_step_of_an_execution(strategy, folder):
         del strategy.progress
 
 
+def goes_on_after_a_mistake(strategy, folder):
+    """Which all workers have caught, at any place of a fit."""
+    del folder
+    model = compiled(strategy)
+    for part in ("units", "batch_size", "evaluate"):
+        with refused("the workers d"):
+            if part == "units":
+                optimizer = keras.optimizers.SGD(momentum=0.1 * strategy.worker)
+                compiled(strategy, optimizer=optimizer).fit(X, Y, verbose=0)
+            elif part == "batch_size":
+                model.evaluate(X, Y, batch_size=8 + strategy.worker, verbose=0)
+            else:
+                (model.evaluate if strategy.is_chief else model.predict)(X, verbose=0)
+        model.fit(X, Y, batch_size=8, epochs=2, verbose=0)
+        agree(strategy, [float(np.sum(weight)) for weight in model.get_weights()])
+
+
 def stops_at_the_same_loss(strategy, folder):
     """Where one worker would, as the loss is that of all."""
     del folder
@@ -172,11 +189,14 @@ def trains_at_the_chiefs_rate(strategy, folder):
         def on_epoch_end(self, epoch, logs=None):
             self.model.optimizer.learning_rate = 0.5 if strategy.is_chief else 0.25
 
-    for optimizer in ("sgd", keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())):
-        model = compiled(strategy, optimizer=optimizer)
-        model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=[Lowering()])
-        assert model.optimizer.learning_rate.numpy() == 0.5
-        agree(strategy, [float(np.sum(weight)) for weight in model.get_weights()])
+    rate = 0.5 if strategy.is_chief else 0.25
+    scheduling = keras.callbacks.LearningRateScheduler(lambda epoch: rate)
+    for callback in (Lowering(), scheduling):  # one sets it after an epoch, one before
+        for optimizer in ("sgd", keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())):
+            model = compiled(strategy, optimizer=optimizer)
+            model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=[callback])
+            assert model.optimizer.learning_rate.numpy() == 0.5
+            agree(strategy, [float(np.sum(weight)) for weight in model.get_weights()])
 
 
 def _normalized():
@@ -309,6 +329,7 @@ CASES = (
             shuffles_alike,
             trains_with_other_callbacks_on_each,
             counts_each_step_of_an_execution,
+            goes_on_after_a_mistake,
             stops_at_the_same_loss,
             trains_at_the_chiefs_rate,
             recalibrates,
