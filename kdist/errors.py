@@ -7,7 +7,12 @@ class UserError(ValueError):
     """A mistake in what the caller passed; the command line prints it in one line and exits with 2.
 
     The message says what was received, what was expected and how to fix it.
+
+    Attributes:
+        is_on_all_workers: Whether all workers of a training raise it, with the same message.
     """
+
+    is_on_all_workers = False
 
 
 class ReportedError(UserError):

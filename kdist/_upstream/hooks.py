@@ -27,6 +27,9 @@ class Progress(Protocol):
     def watch(self, activity: str) -> AbstractContextManager[None]:
         """Inside the `with` block, the worker is in `fit`, `evaluate` or `predict`."""
 
+    def watch_step(self, activity: str) -> AbstractContextManager[None]:
+        """Inside the `with` block, the worker is in a step that the user's own loop calls."""
+
     def slow(self, what: str) -> AbstractContextManager[None]:
         """Inside the `with` block, the worker does what may take long, such as saving."""
 

@@ -12,7 +12,7 @@ from .last_resort import DEBUG, take_debug
 from .launched import CommandWithWorkers, command_with_workers, starts_workers_itself
 
 _DEFAULT = LaunchOptions()
-_FLAGS = ("--slurm", "--test", "--help", "-h")
+_FLAGS = ("--slurm", "--test", "--help", "-h", DEBUG)
 _TEST = ("-m", "kdist.training.worker_check")
 
 

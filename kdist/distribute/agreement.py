@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 from .. import _upstream
 from ..errors import LostWorkerError, TrainingError, UserError
+from .first_difference import first_difference
+from .plain_config import digest
 
 DEFAULT_SECONDS = 600.0
 """How long a worker waits for the others, unless collectives have a timeout."""
@@ -84,31 +86,34 @@ class Agreement:
             self._keys.delete_key(self._key(number - 1, self._worker))
         events = [event for event, _ in everyone]
         if len(set(events)) > 1:
-            raise UserError(
+            raise _on_all_workers(
                 f"the workers do different things: {_by_worker(events)}; all have to make the same"
                 " models, and to call fit, evaluate and predict in the same order: do not call them"
                 " on the chief alone"
             )
         return [value for _, value in everyone]
 
-    def compare(self, event: str, values: Mapping[str, Any]) -> None:
+    def compare(
+        self, event: str, values: Mapping[str, Any], details: Mapping[str, Any] | None = None
+    ) -> None:
         """Compare values that have to be the same on all workers.
 
         Args:
             event: What this worker is doing, such as `fit`.
             values: By name, anything that JSON can hold.
+            details: The same for values that may be long: only where their digests differ do the
+                workers send them. Names that one of the workers lacks are not compared.
 
         Raises:
             UserError: They differ, or the workers are doing different things.
         """
-        everyone = self.exchange(event, dict(values))
-        for name in dict.fromkeys(name for one in everyone for name in one):
-            each = [one.get(name) for one in everyone]
-            if any(one != each[0] for one in each):
-                raise UserError(
-                    f"the workers differ at {event}: {name} is {_by_worker(_apart(each))};"
-                    " it has to be the same on all workers"
-                )
+        own = digest(details)
+        everyone = self.exchange(event, [dict(values), own])
+        _check_same(event, [one for one, _ in everyone])
+        if any(other != own for _, other in everyone):
+            each = self.exchange(event, details)
+            names = set(each[0]).intersection(*each[1:])
+            _check_same(event, [{n: v for n, v in one.items() if n in names} for one in each])
 
     def of_chief(self, event: str, value: Any) -> Any:
         """Return what the chief has passed."""
@@ -146,6 +151,23 @@ class Agreement:
     @staticmethod
     def _key(number: int, worker: int) -> str:
         return f"kdist/{number}/{worker}"
+
+
+def _check_same(event: str, everyone: Sequence[Mapping[str, Any]]) -> None:
+    for name in dict.fromkeys(name for one in everyone for name in one):
+        found = first_difference(name, [one.get(name) for one in everyone])
+        if found is not None:
+            path, each = found
+            raise _on_all_workers(
+                f"the workers differ at {event}: {path} is {_by_worker(_apart(each))};"
+                " it has to be the same on all workers"
+            )
+
+
+def _on_all_workers(message: str) -> UserError:
+    error = UserError(message)
+    error.is_on_all_workers = True
+    return error
 
 
 def _by_worker(values: Sequence[Any]) -> str:

@@ -60,6 +60,7 @@ class HangWatch:
         self._seconds, self._clock = seconds, clock
         self._report, self._dump, self._abort, self._end = report, dump, abort, end
         self._activities: list[str] = []
+        self._known: set[str] = set()  # steps of the user's own loops
         self._steps, self._marks, self._last = 0, 0, clock()
         self._slow: str | None = None
         self._in_step, self._waits_at = False, ""
@@ -84,6 +85,20 @@ class HangWatch:
                 threading.Event().wait()  # for the end of the process
             self._activities.pop()
             self._mark(None)
+
+    @contextlib.contextmanager
+    def watch_step(self, activity: str) -> Iterator[None]:
+        """Inside the `with` block, the worker is in a step that the user's own loop calls.
+
+        Between two of them it may do anything, for any time, if no other worker waits for it.
+        """
+        is_first = activity not in self._known
+        with self.watch(activity):
+            self._slow = "the first step" if is_first else None
+            self.step_began()
+            yield
+            self.step_ended()
+        self._known.add(activity)
 
     @contextlib.contextmanager
     def slow(self, what: str) -> Iterator[None]:

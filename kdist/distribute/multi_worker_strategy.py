@@ -20,7 +20,7 @@ from .devices import device_type, first_devices
 from .exact_strategy import ExactStrategy
 from .gradient_transfer import BUCKET_BYTES, GradientTransfer
 from .hang_watch import HangWatch
-from .model_fingerprint import fingerprint
+from .model_fingerprint import fingerprint, settings
 from .start_wait import limit_start
 from .worker_data import deal_out
 from .worker_end import end_together
@@ -194,7 +194,9 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
                 ' workers: compile the model with jit_compile="auto" or False'
             )
         if self.workers > 1 and not state.is_compared:
-            self.compare_workers("the start of training or evaluation", fingerprint(model))
+            event = "the start of training or evaluation"
+            with self._waiting(event):
+                self._agreement.compare(event, fingerprint(model), settings(model))
             state.is_compared = True
         super().prepare(model, global_batch=global_batch)
 

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from ..errors import FAILURE_HANDLERS, LostWorkerError
 LOST_CODE = 75
 """Exit code of a worker that has lost another one: `EX_TEMPFAIL`, it is worth another try."""
 
+_KDIST = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}{os.sep}"
 _REPORT_SECONDS = 1.0
 _EXIT_SECONDS = 10.0
 _T = TypeVar("_T")
@@ -27,13 +29,15 @@ def end_together(worker: int, failures: Callable[[], Sequence[str | None]]) -> N
         worker: The number of this one.
         failures: Returns for each worker why it has failed, `None` for those that have not.
     """
-    end = functools.partial(_end, worker, failures)
+    end = functools.partial(_end, worker, os.getpid(), failures)
     before = sys.excepthook
 
-    def hook(
-        kind: type[BaseException], error: BaseException, traceback: TracebackType | None
-    ) -> None:
-        before(kind, error, traceback)
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if getattr(error, "is_on_all_workers", False):  # it says all, and is printed by all
+            where = f"worker {worker}{_place(trace)}"
+            print(f"kdist: error: {where}: {error}", file=sys.stderr, flush=True)
+        else:
+            before(kind, error, trace)
         # Python has an exit code of its own for Ctrl-C.
         end(error, None if isinstance(error, KeyboardInterrupt) else 1)
 
@@ -44,17 +48,20 @@ def end_together(worker: int, failures: Callable[[], Sequence[str | None]]) -> N
 
 def _end(
     worker: int,
+    process: int,
     failures: Callable[[], Sequence[str | None]],
     error: BaseException,
     code: int | None,
 ) -> None:
     """Tell the others, and end: TensorFlow itself would first wait for workers that are gone."""
+    if os.getpid() != process:  # one that was forked, whose end is no worker's
+        return
     is_lost = isinstance(error, LostWorkerError)
     if _upstream.is_lost_connection(error):
         is_lost = _report_lost(worker, _within(_REPORT_SECONDS, failures) or ())
     if is_lost and code is not None:
         code = LOST_CODE
-    message = f"{type(error).__name__}: {error}".partition("\n")[0]
+    message = f"{type(error).__name__}: {_text(error)}".partition("\n")[0]
     _within(_REPORT_SECONDS, functools.partial(_upstream.report_failure, message))
     if code is None or sys.flags.interactive or sys.flags.inspect:
         return
@@ -62,6 +69,21 @@ def _end(
     _upstream.run_exit_functions()
     _flush()
     os._exit(code)
+
+
+def _place(trace: TracebackType | None) -> str:
+    """Return where the user's own code was: the innermost line that is no library's."""
+    for frame in reversed(traceback.extract_tb(trace)):
+        if "site-packages" not in frame.filename and not frame.filename.startswith(_KDIST):
+            return f", at {os.path.basename(frame.filename)}:{frame.lineno}"
+    return ""
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # of the user's own `__str__`
+        return "(its message cannot be shown)"
 
 
 def _report_lost(worker: int, failures: Sequence[str | None]) -> bool:

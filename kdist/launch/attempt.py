@@ -64,6 +64,7 @@ def run_workers(
     finally:
         for worker in workers:
             worker.kill()
+            worker.end_started()
     failed = group.first_failed()
     ended = failed.ended_at if failed else time.monotonic()
     return AttemptOutcome(
@@ -119,7 +120,7 @@ class _Group:
     def _has_failed(self, worker: Worker) -> bool:
         """Whether a worker did not end only because it was told to."""
         was_told = self._ended_at is not None and worker.ended_at > self._ended_at
-        return not was_told or worker.is_stopped or worker.output.failed_at is not None
+        return not was_told or worker.is_stopped or worker.failed_at is not None
 
     def _was_lost(self, worker: Worker) -> bool:
         """Whether somebody else has ended a worker, or made it stand still."""
@@ -132,7 +133,7 @@ class _Group:
         """Order workers by when they failed, those last that have only lost another one."""
         if self._was_lost(worker):  # which no error of others does
             return False, 0.0
-        at = worker.output.failed_at
+        at = worker.failed_at
         return worker.output.lost_connection(), worker.ended_at if at is None else at
 
     def _pass_on(self, number: signal.Signals) -> None:

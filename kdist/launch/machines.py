@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from ..errors import UserError
 from .options import LaunchOptions
 
-_NODES, _NODE = "SLURM_JOB_NODELIST", "SLURM_NODEID"
+# The number of a node is that among the nodes of the job step, which may be some of the job's.
+_STEP_NODES, _NODES, _NODE = "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODEID"
 # Out of those that Linux gives to no client; as many for each job as a node has workers.
 _SLURM_PORTS = range(12000, 32000, 20)
 _STEPS_OF_A_JOB = 61  # no divisor of the number of blocks
@@ -60,7 +61,7 @@ def slurm_machines(
     port: int | None = None,
     host_names: Callable[[str], Sequence[str]] | None = None,
 ) -> Machines:
-    """Return the machines of a Slurm job, as `srun` starts one launcher on each.
+    """Return the machines of a Slurm job step, as `srun` starts one launcher on each.
 
     Args:
         environment: With Slurm's variables.
@@ -70,8 +71,10 @@ def slurm_machines(
     Raises:
         UserError: This is no Slurm job, or a node got several launchers.
     """
-    missing = [name for name in (_NODES, _NODE) if name not in environment]
-    if missing:
+    nodes = environment.get(_STEP_NODES) or environment.get(_NODES)
+    found = {_NODES: nodes, _NODE: environment.get(_NODE)}
+    missing = [name for name, value in found.items() if value is None]
+    if nodes is None or missing:
         raise UserError(
             f"received --slurm, but {' and '.join(missing)} is not set: start it in a Slurm job,"
             " by srun --ntasks-per-node=1 kdist launch --slurm …"
@@ -81,7 +84,7 @@ def slurm_machines(
             "Slurm started several launchers on one node: pass srun --ntasks-per-node=1, the"
             " launcher starts the workers"
         )
-    names = tuple((host_names or _scontrol)(environment[_NODES]))
+    names = tuple((host_names or _scontrol)(nodes))
     return Machines(
         names=names if len(names) > 1 else (LOOPBACK,),
         rank=int(environment[_NODE]) if len(names) > 1 else 0,

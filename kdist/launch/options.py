@@ -1,6 +1,7 @@
 """`LaunchOptions`: how many workers, where, and how long to wait for them."""
 
 import dataclasses
+import ipaddress
 import math
 from collections.abc import Sequence
 from typing import Literal
@@ -112,3 +113,17 @@ class LaunchOptions:
             raise UserError(
                 f"received --machines {','.join(self.machines)}: name each machine once"
             )
+        for name in self.machines:
+            _check_name(name)
+
+
+def _check_name(machine: str) -> None:
+    """Refuse a name with a port, or an address in brackets; colons are those of IPv6."""
+    try:
+        if ":" in machine:
+            ipaddress.IPv6Address(machine)
+    except ValueError:
+        raise UserError(
+            f"received {machine} in --machines: pass names or addresses alone, and the port of the"
+            " first worker on each by --port"
+        ) from None

@@ -43,7 +43,7 @@ def print_outcome(outcome: AttemptOutcome, then: str) -> None:
     if worker.is_stopped:
         how = "stood still, stopped by a signal, and was killed"
     by = f" after {outcome.signal.name}" if outcome.signal else ""
-    error = worker.output.last_error()
+    error = worker.last_error()
     lines = [f"kdist launch: worker {worker.rank} {how}{by}, after {outcome.seconds:.1f} s{then}"]
     if error and not outcome.signal:
         lines = [f"kdist launch: the first error, of worker {worker.rank}:", error, *lines]

@@ -9,11 +9,15 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from .cluster import NOTES, RANK
 from .shares import Share
+from .started_processes import end_started
 from .worker_output import WorkerOutput
 
 _EXEC_WORKER = Path(__file__).with_name("exec_worker.py")
 _READ_SECONDS = 2.0
+# From an error that nobody catches to the end of its process.
+_LONGEST_END_SECONDS = 60.0
 # Lines come as they are printed; a crash prints the stacks of all threads.
 _ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
 
@@ -51,6 +55,9 @@ class Worker:
         self.code: int | None = None
         self.is_stopped = False
         self.ended_at = 0.0
+        # Together, no other process has them: one is of this launch alone, one of this worker.
+        names = (NOTES, RANK)
+        self._own_variables = {name: environment[name] for name in names if NOTES in environment}
         start = [sys.executable, "-I", str(_EXEC_WORKER), str(os.getpid())]
         self._process = subprocess.Popen(  # noqa: S603 - the user's own program
             [*start, ",".join(map(str, share.cores)), *command],
@@ -63,6 +70,16 @@ class Worker:
         self.output = WorkerOutput(
             self._process.stdout, self._process.stderr, prefix=prefix.encode(), log=log
         )
+
+    @property
+    def failed_at(self) -> float | None:
+        """When the traceback of its end began; `None` without one, or if it went on behind it."""
+        at = self.output.failed_at
+        return at if at is not None and self.ended_at - at < _LONGEST_END_SECONDS else None
+
+    def last_error(self) -> str:
+        """Return the error that it ended with: a traceback, or the last lines."""
+        return self.output.last_error(has_traceback=self.failed_at is not None)
 
     def wait(self) -> None:
         """Wait for the process to end."""
@@ -83,8 +100,12 @@ class Worker:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
+    def end_started(self) -> None:
+        """Kill what it has started in sessions of their own, which `kill` does not reach."""
+        end_started(self._own_variables)
+
     def kill(self) -> None:
-        """Kill the process and all that it has started, and pass on its last lines."""
+        """Kill the process and all that it has started in its session; pass on its last lines."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self.output.join(_READ_SECONDS)

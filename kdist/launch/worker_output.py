@@ -18,6 +18,9 @@ _TRACEBACK = (
     b"Fatal Python error:",
 )
 _CHAINED = (b"During handling of the above exception", b"The above exception was the direct cause")
+# What TensorFlow logs as connections end, which is no part of the error before it.
+_LOG = re.compile(rb"[EIW]\d{4} |Additional GRPC error information|:\S+:Error received from peer")
+_USERS_MISTAKE = re.compile(rb"(kdist\.errors\.)?UserError: ")
 # What TensorFlow raises on a worker that has lost another one.
 _LOST_CONNECTION = re.compile(
     r"^\S*(UnavailableError|AbortedError|CancelledError|DeadlineExceededError|ConnectionError"
@@ -78,20 +81,32 @@ class WorkerOutput:
         if self._log is not None and not any(thread.is_alive() for thread in self._threads):
             self._log.close()
 
-    def last_error(self) -> str:
-        """Return the last traceback, with those that it was chained to, or the last lines."""
+    def last_error(self, *, has_traceback: bool = True) -> str:
+        """Return the last traceback, with those that it was chained to, or the last lines.
+
+        Of a mistake of the user's, which says all by itself, only its line.
+
+        Args:
+            has_traceback: Whether the last traceback is that of the error; otherwise the program
+                has printed it and gone on.
+        """
         lines = list(self._errors)
         starts = [index for index, line in enumerate(lines) if line.startswith(_TRACEBACK)]
-        if not starts:
+        if not starts or not has_traceback:
             return _text(lines[-_LINES_WITHOUT_TRACEBACK:])
         start = starts.pop()
+        error = next((line for line in lines[start + 1 :] if not line.startswith(b" ")), b"")
+        if _USERS_MISTAKE.match(error):
+            return _text([error])
         while starts and any(line.startswith(_CHAINED) for line in lines[starts[-1] : start]):
             start = starts.pop()
-        return _text(lines[start:])
+        return _text([line for line in lines[start:] if not _LOG.match(line)])
 
     def lost_connection(self) -> bool:
         """Whether the last error is that of a worker that has lost another one."""
-        return _LOST_CONNECTION.search(self.last_error()) is not None
+        # Lines of a traceback that are set in name files and quote them.
+        lines = (line for line in self.last_error().splitlines() if not line.startswith(" "))
+        return _LOST_CONNECTION.search("\n".join(lines)) is not None
 
     def _copy(self, source: IO[bytes], is_error: bool) -> None:
         to = (sys.stderr if is_error else sys.stdout).buffer

@@ -37,7 +37,7 @@ def main() -> None:
 
 def _report(outcome: AttemptOutcome, _: str) -> None:
     if outcome.failed is not None:
-        print(f"{FIRST_ERROR}\n{outcome.failed.output.last_error()}", file=sys.stderr, flush=True)
+        print(f"{FIRST_ERROR}\n{outcome.failed.last_error()}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import tensorflow as tf
 from kdist import _upstream
 from kdist.distribute import worker_end
 from kdist.distribute.agreement import Agreement
-from kdist.errors import FAILURE_HANDLERS, TrainingError, handle_failure
+from kdist.errors import FAILURE_HANDLERS, TrainingError, UserError, handle_failure
 from kdist.signals import hold_signals
 
 ENDED = "it has ended, or cannot be reached"
@@ -73,6 +73,37 @@ def test_a_worker_that_learns_of_a_lost_one_as_it_waits_may_be_started_again(end
         agreement.exchange("fit", None)
     uncaught(lost.value)
     assert ends[-1] == worker_end.LOST_CODE
+
+
+def test_what_all_workers_print_is_one_line_with_its_place(ends, capsys):
+    error = UserError("they differ")
+    error.is_on_all_workers = True
+    try:
+        raise error
+    except UserError as caught:
+        line = caught.__traceback__.tb_lineno
+        sys.excepthook(UserError, caught, caught.__traceback__)
+    where = f"at {os.path.basename(__file__)}:{line}"
+    assert capsys.readouterr().err == f"kdist: error: worker 0, {where}: they differ\n"
+    assert ends == ["UserError: they differ", "exit functions", 1]
+
+
+def test_a_process_that_was_forked_tells_nobody(ends, monkeypatch):
+    """It has its parent's connection, and would end it."""
+    process = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: process + 1)
+    uncaught(ValueError("in a child"))
+    handle_failure(ValueError("in a child"), 2)
+    assert ends == ["printed"]
+
+
+def test_an_error_without_a_message_reaches_the_others(ends):
+    class MyError(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    uncaught(MyError())
+    assert ends == ["printed", "MyError: (its message cannot be shown)", "exit functions", 1]
 
 
 def test_an_error_of_the_command_line_keeps_its_exit_code(ends):

@@ -29,6 +29,8 @@ from kdist.launch.shares import divide, visible_gpus
         ({"machines": ("a", "b"), "machine_rank": -1}, "pass 0 to 1"),
         ({"machines": ("a", "a"), "machine_rank": 0}, "name each machine once"),
         ({"machines": ("a", ""), "machine_rank": 0}, "name each machine once"),
+        ({"machines": ("a:1234", "b:1234"), "machine_rank": 0}, "a:1234 in --machines: .* --port"),
+        ({"machines": ("[fe80::1]", "b"), "machine_rank": 0}, "addresses alone"),
         ({"machine_rank": 0}, "without --machines"),
         ({"slurm": True, "machines": ("a",), "machine_rank": 0}, "remove --machines"),
         ({"port": 80}, "from 1024 to 65535"),
@@ -158,6 +160,16 @@ def test_slurm_names_the_machines():
     assert asked.port == 5000
 
 
+def test_slurm_names_the_machines_of_the_step():
+    """A step may run on some of the job's nodes, among which it counts."""
+    lists = {"node[1-2]": ["node1", "node2"], "node[3-4]": ["node3", "node4"], "node3": ["node3"]}
+    step = {**_JOB, "SLURM_STEP_NODELIST": "node[3-4]"}
+    assert slurm_machines(step, host_names=lists.__getitem__).names == ("node3", "node4")
+    step = {**_JOB, "SLURM_STEP_NODELIST": "node3", "SLURM_NODEID": "0"}
+    found = slurm_machines(step, host_names=lists.__getitem__)
+    assert found == Machines(names=("127.0.0.1",))
+
+
 def test_a_slurm_job_on_one_node_needs_no_agreed_port():
     found = slurm_machines({**_JOB, "SLURM_NODEID": "0"}, host_names=lambda nodes: ["node1"])
     assert found == Machines(names=("127.0.0.1",))
@@ -178,6 +190,7 @@ def test_slurm_without_its_variables_is_refused(environment, message):
 def test_one_machine_by_name_is_this_one():
     options = LaunchOptions(machines=("node1",), machine_rank=0)
     assert find_machines(options, {}) == Machines(names=("127.0.0.1",))
+    assert LaunchOptions(machines=("fe80::2%eth0", "::1"), machine_rank=0).machine_rank == 0
     options = LaunchOptions(machines=("node1", "node2"), machine_rank=1)
     assert find_machines(options, {}) == Machines(names=("node1", "node2"), rank=1, port=29400)
 
@@ -188,6 +201,7 @@ def test_one_machine_by_name_is_this_one():
         ("launch a.py --workers 3", "launch -- a.py --workers 3"),
         ("launch --workers 2 a.py --port 3", "launch --workers 2 -- a.py --port 3"),
         ("launch --workers=2 --slurm a.py", "launch --workers=2 --slurm -- a.py"),
+        ("launch --debug --workers 2 a.py", "launch --debug --workers 2 -- a.py"),
         ("launch -m kdist train --workers 2", "launch -- -m kdist train --workers 2"),
         ("launch --workers 2 -- a.py", "launch --workers 2 -- a.py"),
         ("launch --help", "launch --help"),

@@ -210,6 +210,24 @@ def test_a_signal_is_passed_on_and_what_ignores_it_is_killed(launch):
     assert not any(is_running(pid) for pid in pids)
 
 
+def test_nothing_outlives_its_worker_also_in_a_session_of_its_own(launch):
+    code, lines, _ = launch.run(
+        """
+        command = [sys.executable, "-c", "import signal; signal.pause()"]
+        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        print(subprocess.Popen(command, start_new_session=True, **streams).pid)
+        """,
+        "--workers",
+        "2",
+    )
+    assert code == 0
+    pids = [int(line.split()[1]) for line in lines]
+    assert len(pids) == 2
+    for pid in pids:
+        while is_running(pid):
+            os.sched_yield()
+
+
 def test_no_worker_outlives_a_killed_launcher(launch):
     process = launch.start(
         "print('ready', os.getpid(), flush=True); signal.pause()", "--workers", "2"

@@ -111,10 +111,27 @@ def test_a_worker_stops_alone(stock):
     assert batches == [0]
 
 
+def test_a_worker_sets_its_rate_alone(stock, monkeypatch):
+    """Nobody is asked as an epoch begins."""
+    asked = []
+    monkeypatch.setattr(stock, "exchange", lambda *what: asked.append(what), raising=False)
+    model = linear(stock)
+    schedule = keras.callbacks.LearningRateScheduler(lambda epoch: 0.25)
+    callbacks = keras.callbacks.CallbackList([schedule], model=model)
+    callbacks.on_train_begin()
+    callbacks.on_epoch_begin(0)
+    assert float(model.optimizer.learning_rate.numpy()) == 0.25
+    assert asked == []
+
+
 def test_a_model_is_written_into_the_file_that_is_there(stock, tmp_path):
     """So of two workers that save at once, each destroys the other's file."""
     model = linear(stock)
-    for name, save in (("a.keras", model.save), ("a.weights.h5", model.save_weights)):
+    for name, save in (
+        ("a.keras", model.save),
+        ("a.weights.h5", model.save_weights),
+        ("a.h5", model.save),
+    ):
         files = []
         for _ in range(2):
             save(tmp_path / name)
@@ -138,6 +155,9 @@ def test_a_worker_that_waits_does_not_say_so(stock, tmp_path):
         model.fit(ones, ones, verbose=0)
         model.evaluate(ones, ones, verbose=0)
         model.predict(ones, verbose=0)
+        model.train_on_batch(ones, ones)
+        model.test_on_batch(ones, ones)
+        model.predict_on_batch(ones)
         model.save(tmp_path / "model.keras")
         assert not asked
     finally:

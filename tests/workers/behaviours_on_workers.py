@@ -3,19 +3,22 @@
 import contextlib
 import functools
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import kdist
 import keras
 import numpy as np
+import pytest
 import small_models
 import tensorflow as tf
 from checkpoint_cases import CASES as CHECKPOINT_CASES
 from kdist.distribute.gradient_norms import GradientNorms
 from refusals import REFUSALS
+from saved_files import SAVES
 from transfers import TRANSFERS
-from worker_trainings import X, Y, agree, compiled
+from worker_trainings import X, Y, agree, batches_of_unknown_number, compiled, refused
 
 
 def prepare(strategy, folder: Path) -> Callable[[str], str]:
@@ -56,9 +59,7 @@ def stops_with_one(strategy, folder, *, endless=False, asked=True):
     batches: list[int] = []
     data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
     if endless:
-        data = tf.data.Dataset.from_generator(
-            lambda: iter([(X[:8], Y[:8])] * 6), output_signature=_signature()
-        )
+        data = batches_of_unknown_number(6, 8)
     options = {"epochs": 5, "shuffle": False, "verbose": 0}
     compiled(strategy).fit(data, callbacks=[Stopping()], **options)
     assert batches == ([0, 1] if endless or asked else [0, 1, 2, 3]), batches
@@ -128,6 +129,23 @@ def counts_each_step_of_an_execution(strategy, folder):
         del strategy.progress
 
 
+def goes_on_after_a_mistake(strategy, folder):
+    """Which all workers have caught, at any place of a fit."""
+    del folder
+    model = compiled(strategy)
+    for part in ("units", "batch_size", "evaluate"):
+        with refused("the workers d"):
+            if part == "units":
+                optimizer = keras.optimizers.SGD(momentum=0.1 * strategy.worker)
+                compiled(strategy, optimizer=optimizer).fit(X, Y, verbose=0)
+            elif part == "batch_size":
+                model.evaluate(X, Y, batch_size=8 + strategy.worker, verbose=0)
+            else:
+                (model.evaluate if strategy.is_chief else model.predict)(X, verbose=0)
+        model.fit(X, Y, batch_size=8, epochs=2, verbose=0)
+        agree(strategy, [float(np.sum(weight)) for weight in model.get_weights()])
+
+
 def stops_at_the_same_loss(strategy, folder):
     """Where one worker would, as the loss is that of all."""
     del folder
@@ -164,10 +182,6 @@ def measures_the_global_batch(strategy, folder):
     assert seen == ([1] if strategy.is_chief else []), seen
 
 
-def _signature():
-    return (tf.TensorSpec((None, 6), "float64"), tf.TensorSpec((None,), "int64"))
-
-
 def trains_at_the_chiefs_rate(strategy, folder):
     del folder
 
@@ -175,58 +189,14 @@ def trains_at_the_chiefs_rate(strategy, folder):
         def on_epoch_end(self, epoch, logs=None):
             self.model.optimizer.learning_rate = 0.5 if strategy.is_chief else 0.25
 
-    for optimizer in ("sgd", keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())):
-        model = compiled(strategy, optimizer=optimizer)
-        model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=[Lowering()])
-        assert model.optimizer.learning_rate.numpy() == 0.5
-        agree(strategy, [float(np.sum(weight)) for weight in model.get_weights()])
-
-
-def writes_on_the_chief_alone(strategy, folder):
-    own = folder / f"files_{strategy.worker}"
-    own.mkdir()
-    callbacks = [
-        keras.callbacks.ModelCheckpoint(own / "best.keras", monitor="loss", save_best_only=True),
-        keras.callbacks.CSVLogger(own / "log.csv"),
-    ]
-    model = compiled(strategy)
-    output = folder / f"printed_{strategy.worker}"
-    with output.open("w") as stream, contextlib.redirect_stdout(stream):
-        model.fit(X, Y, batch_size=8, epochs=2, verbose=2, callbacks=callbacks)
-        model.evaluate(X, Y, batch_size=8, verbose=2)
-        model.predict(X, batch_size=8, verbose=2)
-    names = {path.name for path in own.iterdir()}
-    assert names == ({"best.keras", "log.csv"} if strategy.is_chief else set()), names
-    assert bool(output.read_text()) == strategy.is_chief
-
-
-def saves_and_opens(strategy, folder):
-    model = compiled(strategy)
-    model.fit(X, Y, batch_size=8, verbose=0)
-    path = folder / "saved.keras"
-    if strategy.is_chief:
-        model.save(path)
-    strategy.exchange("the file", None)
-    with strategy.scope():
-        opened = keras.models.load_model(path)
-    for weight, other in zip(model.get_weights(), opened.get_weights(), strict=True):
-        np.testing.assert_array_equal(weight, other)
-    opened.fit(X, Y, batch_size=8, verbose=0)
-
-
-def all_save_to_one_file(strategy, folder):
-    model = compiled(strategy)
-    paths = folder / "all.keras", folder / "all.weights.h5"
-    for _ in range(3):
-        model.save(paths[0])
-        model.save_weights(paths[1])
-        with strategy.scope():
-            opened = keras.models.load_model(paths[0])
-        opened.load_weights(paths[1])
-        for weight, other in zip(model.get_weights(), opened.get_weights(), strict=True):
-            np.testing.assert_array_equal(weight, other)
-    strategy.exchange("the files", None)
-    assert {*folder.glob("*all.*")} == {*paths}
+    rate = 0.5 if strategy.is_chief else 0.25
+    scheduling = keras.callbacks.LearningRateScheduler(lambda epoch: rate)
+    for callback in (Lowering(), scheduling):  # one sets it after an epoch, one before
+        for optimizer in ("sgd", keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())):
+            model = compiled(strategy, optimizer=optimizer)
+            model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=[callback])
+            assert model.optimizer.learning_rate.numpy() == 0.5
+            agree(strategy, [float(np.sum(weight)) for weight in model.get_weights()])
 
 
 def _normalized():
@@ -311,6 +281,25 @@ def gathers_small_integers(strategy, folder):
     assert logs["total"] == 36, logs
 
 
+def trains_on_data_that_may_differ(strategy, folder):
+    """Batches of fewer rows than workers, and data that the user has dealt out."""
+    del folder
+    model = compiled(strategy)
+    lone, others = batches_of_unknown_number(3, 1), batches_of_unknown_number(2, 1)
+    fit = {"shuffle": False, "verbose": 0}
+    with pytest.warns(UserWarning, match="ran out of data"):
+        model.fit(lone, validation_data=others, epochs=2, **fit)
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    own = batches_of_unknown_number(2 + strategy.worker, 4 + strategy.worker)
+    before = int(model.optimizer.iterations.numpy())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the dataset has auto_shard_policy=OFF|.*ran out of data")
+        model.fit(own.with_options(options), **fit)
+    assert int(model.optimizer.iterations.numpy()) >= before + strategy.workers + 1
+    agree(strategy, [float(np.sum(weight)) for weight in model.get_weights()])
+
+
 def deals_out_files_like_rows(strategy, folder):
     """TensorFlow's own choice would give each worker another file."""
     model = compiled(strategy)
@@ -328,6 +317,7 @@ def deals_out_files_like_rows(strategy, folder):
 CASES = (
     REFUSALS
     | TRANSFERS
+    | SAVES
     # `goes_on_with_other_workers` runs on three.
     | {name: run for name, run in CHECKPOINT_CASES.items() if not name.startswith("goes_on")}
     | {
@@ -339,16 +329,15 @@ CASES = (
             shuffles_alike,
             trains_with_other_callbacks_on_each,
             counts_each_step_of_an_execution,
+            goes_on_after_a_mistake,
             stops_at_the_same_loss,
             trains_at_the_chiefs_rate,
-            writes_on_the_chief_alone,
-            saves_and_opens,
-            all_save_to_one_file,
             recalibrates,
             monitors,
             measures_the_global_batch,
             merges_metrics,
             gathers_small_integers,
+            trains_on_data_that_may_differ,
             deals_out_files_like_rows,
         )
     }

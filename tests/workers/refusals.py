@@ -1,8 +1,9 @@
 """What several workers refuse, all of them with the same message, and then go on."""
 
 import keras
+import pytest
 import small_models
-from worker_trainings import X, Y, compiled, refused
+from worker_trainings import X, Y, batches_of_unknown_number, compiled, refused
 
 
 def compares_batches(strategy, folder):
@@ -12,6 +13,43 @@ def compares_batches(strategy, folder):
     with refused("fit", "the number of batches is 4 on worker 0, 2 on worker"):
         model.fit(X[:rows], Y[:rows], batch_size=8, verbose=0)
     model.fit(X, Y, batch_size=8, verbose=0)  # in step again
+
+
+def compares_data(strategy, folder):
+    """Where the number of batches is the same, or is not known."""
+    del folder
+    chief, model = strategy.is_chief, compiled(strategy)
+    fit = {"batch_size": 8, "verbose": 0}
+    with refused("fit: the batch size is 16 on worker 0, 18 on worker 1"):
+        model.fit(X, Y, batch_size=16 if chief else 18, verbose=0)
+    rows = 32 if chief else 30
+    for name in ("fit", "evaluate", "predict"):
+        data = (X[:rows],) if name == "predict" else (X[:rows], Y[:rows])
+        with refused(f"{name}: the number of rows is 32 on worker 0, 30 on worker 1"):
+            getattr(model, name)(*data, **fit)
+    with refused("shuffle is True on worker 0, False on worker 1"):
+        model.fit(X, Y, shuffle=chief, **fit)
+    with refused("class_weight.0 is 1.0 on worker 0, 2.0 on worker 1"):
+        model.fit(X, Y, class_weight={0: 1.0 if chief else 2.0}, **fit)
+    data = batches_of_unknown_number(4 if chief else 2, 8)
+    read = refused("the number of batches read in it", "is 4 on worker 0, 2 on worker 1")
+    with read, pytest.warns(UserWarning, match="ran out of data"):
+        model.fit(data, epochs=2, shuffle=False, verbose=0)
+    model.fit(X, Y, **fit)
+
+
+def compares_arguments(strategy, folder):
+    del folder
+    chief, model = strategy.is_chief, compiled(strategy)
+    for name, values in (
+        ("epochs", (1, 3)),
+        ("initial_epoch", (0, 1)),
+        ("validation_freq", (1, 2)),
+    ):
+        with refused(f"fit: {name} is {values[0]} on worker 0, {values[1]} on worker 1"):
+            model.fit(X, Y, verbose=0, **{name: values[not chief]})
+    with refused("fit: validation_data is given on worker 0, not given on worker 1"):
+        model.fit(X, Y, verbose=0, validation_data=(X, Y) if chief else None)
 
 
 def compares_models(strategy, folder):
@@ -24,8 +62,31 @@ def compares_models(strategy, folder):
 def compares_optimizers(strategy, folder):
     del folder
     optimizer = keras.optimizers.SGD(momentum=0.9 if strategy.is_chief else 0.8)
-    with refused("the optimizer is", "0.9", "0.8", "on worker 0"):
+    with refused("optimizer.momentum is 0.9 on worker 0, 0.8 on worker 1"):
         compiled(strategy, optimizer=optimizer).fit(X, Y, batch_size=8, verbose=0)
+
+
+def compares_settings(strategy, folder):
+    """Also after one worker has made a model that the others have not."""
+    del folder
+    keras.Sequential([keras.Input((6,))] + [keras.layers.Dense(2)] * strategy.worker)
+    model = compiled(strategy)
+    model.fit(X, Y, batch_size=8, verbose=0)
+    rate = 0.1 if strategy.is_chief else 0.2
+    schedule = keras.optimizers.schedules.ExponentialDecay(rate, 10, 0.9)
+    with refused("optimizer.learning_rate.initial_learning_rate is 0.1 on worker 0, 0.2 on"):
+        compiled(strategy, optimizer=keras.optimizers.SGD(schedule)).fit(X, Y, verbose=0)
+    layers = [keras.Input((6,)), keras.layers.Dense(3, kernel_constraint=_norm(rate))]
+    with refused("layers[1].kernel_constraint.max_value is 0.1 on worker 0, 0.2 on worker 1"):
+        compiled(strategy, lambda: keras.Sequential(layers)).fit(X, Y, verbose=0)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=strategy.is_chief)
+    model.compile("sgd", loss)
+    with refused("loss.from_logits is True on worker 0, False on worker 1"):
+        model.evaluate(X, Y, verbose=0)
+
+
+def _norm(value):
+    return keras.constraints.MaxNorm(value)
 
 
 def compares_what_is_done(strategy, folder):
@@ -54,8 +115,11 @@ REFUSALS = {
     one.__name__: one
     for one in (
         compares_batches,
+        compares_data,
+        compares_arguments,
         compares_models,
         compares_optimizers,
+        compares_settings,
         compares_what_is_done,
         refuses_xla,
         refuses_callbacks_for_one_worker,

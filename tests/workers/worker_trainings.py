@@ -6,6 +6,7 @@ import keras
 import pytest
 import samples
 import small_models
+import tensorflow as tf
 from kdist.errors import UserError
 
 X, Y = samples.classes(32)
@@ -16,6 +17,13 @@ def compiled(strategy, make=small_models.mlp, optimizer="sgd"):
     model = strategy.build(make)
     model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model
+
+
+def batches_of_unknown_number(number, rows):
+    """A dataset of batches which does not say how many it has."""
+    signature = tf.TensorSpec((None, 6), "float64"), tf.TensorSpec((None,), "int64")
+    batches = [(X[:rows], Y[:rows])] * number
+    return tf.data.Dataset.from_generator(lambda: iter(batches), output_signature=signature)
 
 
 def agree(strategy, value):

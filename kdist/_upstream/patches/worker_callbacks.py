@@ -7,6 +7,8 @@ import keras
 from keras.callbacks import CallbackList
 
 from ...errors import UserError
+from ..activity import reads_same_data
+from ..batch_count import batches_read
 from ..hooks import StrategyHooks, hooks_of
 from ..patching import Patch
 
@@ -17,6 +19,9 @@ _OF_THE_CHIEF = (
     keras.callbacks.RemoteMonitor,
     keras.callbacks.TensorBoard,
 )
+
+
+_BATCHES = "the number of batches read in it, for training and validation,"
 
 
 def is_of_the_chief(callback: Any) -> bool:
@@ -56,6 +61,18 @@ def _stops_in_epoch(callback: Any) -> bool:
     return bool(getattr(callback, "stops_in_epoch", stops))
 
 
+def _sets_rate(callback: Any) -> bool:
+    """Whether a callback may set a learning rate as an epoch begins."""
+    kind = type(callback)
+    is_users = kind.__module__.partition(".")[0] not in ("keras", "kdist", "wandb")
+    is_users |= isinstance(callback, keras.callbacks.LambdaCallback)
+    begins = "on_epoch_begin" in vars(callback) or (
+        kind.on_epoch_begin is not keras.callbacks.Callback.on_epoch_begin
+    )
+    is_schedule = isinstance(callback, keras.callbacks.LearningRateScheduler)
+    return is_schedule or (is_users and begins)
+
+
 def _hooks(model: Any) -> StrategyHooks | None:
     """Return the strategy of a model if it has several workers."""
     hooks = hooks_of(model) if isinstance(model, keras.Model) else None
@@ -93,8 +110,25 @@ def _begin_training(original: Callable[..., None], callbacks: Any, logs: Any = N
     hooks = _hooks(callbacks.model)
     if hooks is not None:
         is_endless = (callbacks.params or {}).get("steps") is None
-        own = is_endless or any(map(_stops_in_epoch, callbacks.callbacks))
-        callbacks.asks_after_batches = any(hooks.exchange("the start of training", own))
+        asks = is_endless or any(map(_stops_in_epoch, callbacks.callbacks))
+        own = [asks, any(map(_sets_rate, callbacks.callbacks))]
+        everyone = hooks.exchange("the start of training", own)
+        callbacks.asks_after_batches = any(asks for asks, _ in everyone)
+        callbacks.rate_is_set = any(is_set for _, is_set in everyone)
+        callbacks.batches_before = batches_read()
+
+
+def _begin_epoch(
+    original: Callable[..., None], callbacks: Any, epoch: int, logs: Any = None
+) -> None:
+    """Begin at the chief's learning rate, where a callback may set one."""
+    original(callbacks, epoch, logs)
+    hooks = _hooks(callbacks.model)
+    if hooks is not None and vars(callbacks).get("rate_is_set", False):
+        optimizer = callbacks.model.optimizer
+        own = _learning_rate(optimizer)
+        chiefs = hooks.exchange(f"the start of epoch {epoch + 1}", own)[0]
+        _set_rate(optimizer, own, chiefs)
 
 
 def _end_batch(original: Callable[..., None], callbacks: Any, batch: int, logs: Any = None) -> None:
@@ -121,12 +155,29 @@ def _end_epoch(original: Callable[..., None], callbacks: Any, epoch: int, logs: 
     original(callbacks, epoch, logs)
     optimizer = model.optimizer
     rate = _learning_rate(optimizer)
-    everyone = hooks.exchange(f"the end of epoch {epoch + 1}", [bool(model.stop_training), rate])
-    model.stop_training = any(stops for stops, _ in everyone)
-    chiefs = everyone[0][1]
-    if rate is not None and chiefs is not None and rate != chiefs:
-        optimizer.learning_rate = chiefs
+    event, batches = f"the end of epoch {epoch + 1}", _batches_of_epoch(callbacks)
+    everyone = hooks.exchange(event, [bool(model.stop_training), rate, batches])
+    read = [batches for _, _, batches in everyone]
+    if None not in read and len({*read}) > 1:
+        hooks.compare_workers(event, {_BATCHES: batches})
+    model.stop_training = any(stops for stops, _, _ in everyone)
+    _set_rate(optimizer, rate, everyone[0][1])
     return None
+
+
+def _set_rate(optimizer: Any, own: float | None, chiefs: float | None) -> None:
+    if own is not None and chiefs is not None and own != chiefs:
+        optimizer.learning_rate = chiefs
+
+
+def _batches_of_epoch(callbacks: Any) -> int | None:
+    """Return how many batches were read, validation too; `None` if workers may read others."""
+    if not reads_same_data():
+        return None
+    read = batches_read()
+    before: int = vars(callbacks).get("batches_before", read)
+    callbacks.batches_before = read
+    return read - before
 
 
 def _learning_rate(optimizer: Any) -> float | None:
@@ -154,6 +205,13 @@ PATCHES = (
         replacement=_begin_training,
         why=_WHY_ALL,
         canary="test_a_worker_stops_alone",
+    ),
+    Patch(
+        owner=CallbackList,
+        name="on_epoch_begin",
+        replacement=_begin_epoch,
+        why="Workers whose callbacks set different learning rates train with them.",
+        canary="test_a_worker_sets_its_rate_alone",
     ),
     Patch(
         owner=CallbackList,

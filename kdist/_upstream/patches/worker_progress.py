@@ -22,6 +22,17 @@ def _named(name: str) -> Callable[..., Any]:
     return call
 
 
+def _step(name: str) -> Callable[..., Any]:
+    def call(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
+        progress = _progress(model)
+        if progress is None:
+            return original(model, *args, **options)
+        with progress.watch_step(name):
+            return original(model, *args, **options)
+
+    return call
+
+
 def _begin(original: Callable[..., None], callbacks: Any, *args: Any, **options: Any) -> None:
     """Count a step that begins once all callbacks have been called."""
     original(callbacks, *args, **options)
@@ -52,6 +63,7 @@ def _progress(model: Any) -> Progress | None:
     return None if hooks is None else hooks.progress
 
 
+_STEPS = ("train_on_batch", "test_on_batch", "predict_on_batch")
 _WHY = "Does not say what a waiting worker is doing."
 _CANARY = "test_a_worker_that_waits_does_not_say_so"
 
@@ -60,13 +72,14 @@ PATCHES = (
         Patch(owner=owner, name=name, replacement=replacement, why=_WHY, canary=_CANARY)
         for owner, name, replacement in (
             *((TensorFlowTrainer, name, _named(name)) for name in ("fit", "evaluate", "predict")),
+            *((TensorFlowTrainer, name, _step(name)) for name in _STEPS),
             (CallbackList, "on_train_batch_begin", _begin),
             (CallbackList, "on_test_batch_begin", _begin),
             (CallbackList, "on_predict_batch_begin", _begin),
             (CallbackList, "on_train_batch_end", _end),
             (CallbackList, "on_test_batch_end", _end),
             (CallbackList, "on_predict_batch_end", _end),
-            *((keras.Model, name, _save) for name in ("save", "save_weights")),
+            *((keras.Model, name, _save) for name in ("save", "save_weights", "export")),
         )
     ),
 )

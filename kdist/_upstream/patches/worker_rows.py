@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.distribute import input_lib
 
+from ..batch_count import count_batch
 from ..patching import TENSORFLOW, Patch
 from ..row_counts import attach_counts, count, counting
 from ..worker_devices import uses_collectives
@@ -27,9 +28,10 @@ def _get_next(original: Callable[..., Any], iterator: Any, name: Any = None) -> 
 def _replicas_with_values(
     original: Callable[..., Any], strategy: Any, input_workers: Any, optional_list: Any
 ) -> Any:
-    """Count the rows of each replica in the same collective."""
+    """Count the rows of each replica in the same collective, and this worker's batches."""
     counted = None
     if uses_collectives(strategy) and strategy.workers > 1:
+        count_batch(optional_list)
         counted = count(strategy, input_workers, optional_list)
     return original(strategy, input_workers, optional_list) if counted is None else counted
 

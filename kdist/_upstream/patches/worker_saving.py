@@ -1,49 +1,145 @@
 """Patch saving for several workers, all of which may save a model to the same file."""
 
+import contextlib
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import keras
+from keras.src.legacy.saving import legacy_h5_format
+from keras.src.saving import saving_lib
 
-from ..hooks import hooks_of
+from ...errors import UserError
+from ..hooks import StrategyHooks, hooks_of
 from ..patching import Patch
+
+_WHOLE = ("tf_saved_model", "onnx", "litert")
+"""Formats of `model.export` that write the file or folder that they are told to, and no other."""
+_MOST_TRIES = 100
 
 
 def _save(
     original: Callable[..., None], model: Any, filepath: Any, *args: Any, **options: Any
 ) -> None:
-    """Write a file of this worker's own, which then replaces the other workers'.
+    """Write a file or folder of this worker's own, which then replaces the other workers'.
 
     So no worker needs to wait for another, and each can open the file at once.
     """
-    hooks = hooks_of(model)
-    if hooks is None or hooks.workers == 1 or not _is_one_file(filepath, args, options):
+    hooks = _hooks(model)
+    if hooks is None or not isinstance(filepath, str | os.PathLike) or "://" in str(filepath):
         return original(model, filepath, *args, **options)
     path = Path(filepath)
     own = path.with_name(f".worker{hooks.worker}.{path.name}")
+    old = path.with_name(f".before{hooks.worker}.{path.name}")
+    _remove(own)
     try:
-        original(model, own, *args, **options)
-        own.replace(path)
+        original(model, str(own), *args, **options)
+        _replace(path, own, old)
     finally:
-        own.unlink(missing_ok=True)
+        _remove(own)
+        _remove(old)
     return None
 
 
-def _is_one_file(filepath: Any, args: Any, options: dict[str, Any]) -> bool:
-    """Whether Keras overwrites one local file, and asks nobody."""
-    is_path = isinstance(filepath, str | os.PathLike) and "://" not in str(filepath)
-    return is_path and not args and not options and Path(filepath).suffix in (".keras", ".h5")
+def _save_weights(
+    original: Callable[..., None],
+    model: Any,
+    filepath: Any,
+    max_shard_size: Any = None,
+    *args: Any,
+    **options: Any,
+) -> None:
+    """Leave a file in several parts to the chief."""
+    if max_shard_size is None:
+        return _save(original, model, filepath, max_shard_size, *args, **options)
+    _check_chief(model, f"max_shard_size={max_shard_size!r}, which writes several files,")
+    return original(model, filepath, max_shard_size, *args, **options)
 
+
+def _export(
+    original: Callable[..., None],
+    model: Any,
+    filepath: Any,
+    format: str = "tf_saved_model",  # noqa: A002 - Keras's
+    verbose: Any = None,
+    **options: Any,
+) -> None:
+    """Leave what is written to several files to the chief; name no folder of a worker's own."""
+    if _hooks(model) is None:
+        return original(model, filepath, format, verbose, **options)
+    if format not in _WHOLE:
+        _check_chief(model, f"format={format!r}")
+        return original(model, filepath, format, verbose, **options)
+    return _save(original, model, filepath, format, bool(verbose), **options)
+
+
+def _check_overwrite(
+    original: Callable[..., None],
+    model: Any,
+    filepath: Any,
+    overwrite: bool = True,
+    *args: Any,
+    **options: Any,
+) -> None:
+    """Ask about a file on the chief alone: the others would ask about the one that it writes."""
+    if not overwrite:
+        _check_chief(model, "overwrite=False")
+    original(model, filepath, overwrite, *args, **options)
+
+
+def _check_chief(model: Any, what: str) -> None:
+    hooks = _hooks(model)
+    if hooks is not None and not hooks.is_chief:
+        raise UserError(
+            f"received {what} on worker {hooks.worker}, and another worker may write the same"
+            " files: save on the chief alone, in `if strategy.is_chief:`"
+        )
+
+
+def _hooks(model: Any) -> StrategyHooks | None:
+    """Return the strategy of a model if it has several workers."""
+    hooks = hooks_of(model) if isinstance(model, keras.Model) else None
+    return hooks if hooks is not None and hooks.workers > 1 else None
+
+
+def _replace(path: Path, own: Path, old: Path) -> None:
+    if not own.is_dir():
+        own.replace(path)
+        return
+    for left in reversed(range(_MOST_TRIES)):
+        _remove(old)
+        # A folder replaces no other: between these lines there is none, or another worker's.
+        with contextlib.suppress(FileNotFoundError):
+            path.rename(old)
+        try:
+            own.rename(path)
+        except OSError:
+            if not left:
+                raise
+        else:
+            return
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+_WHY = "With several workers, all of them write into the same file at once."
+_CANARY = "test_a_model_is_written_into_the_file_that_is_there"
 
 PATCHES = tuple(
-    Patch(
-        owner=keras.Model,
-        name=name,
-        replacement=_save,
-        why="With several workers, all of them write into the same file at once.",
-        canary="test_a_model_is_written_into_the_file_that_is_there",
+    Patch(owner=owner, name=name, replacement=replacement, why=_WHY, canary=_CANARY)
+    for owner, name, replacement in (
+        (saving_lib, "save_model", _save),
+        (legacy_h5_format, "save_model_to_hdf5", _save),
+        (saving_lib, "save_weights_only", _save_weights),
+        (keras.Model, "export", _export),
+        (keras.Model, "save", _check_overwrite),
+        (keras.Model, "save_weights", _check_overwrite),
     )
-    for name in ("save", "save_weights")
 )

@@ -9,11 +9,12 @@ from keras.src.backend.tensorflow import trainer
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochIterator
 from keras.src.trainers.epoch_iterator import EpochIterator
 
-from ..activity import activity, doing
+from ..activity import activity, arguments, doing, reads_other_data
 from ..collective_keys import static_keys
 from ..drawn_seeds import seed_digest, seed_state, set_seed_state
 from ..hooks import StrategyHooks, hooks_of
 from ..patching import Patch
+from ..worker_data import described_data, fit_arguments, is_dealt_out, plain
 from ..worker_devices import uses_collectives
 
 
@@ -84,12 +85,17 @@ def _make_iterator(
         _shuffle_alike(distribute_strategy)
     original(iterator, distribute_strategy, *args, **options)
     if _with_workers(distribute_strategy):
+        adapter = iterator.data_adapter
+        if not is_dealt_out(adapter.get_tf_dataset()):
+            reads_other_data()
         distribute_strategy.compare_workers(
             activity(),
             {
-                "the number of batches": iterator.num_batches,
-                "steps_per_epoch or steps": iterator.steps_per_epoch,
-                "steps_per_execution": iterator.steps_per_execution,
+                **arguments(),
+                "the number of batches": plain(iterator.num_batches),
+                "steps_per_epoch or steps": plain(iterator.steps_per_epoch),
+                "steps_per_execution": plain(iterator.steps_per_execution),
+                **described_data(adapter, options),
                 "the batches' shapes and types": str(iterator._distributed_dataset.element_spec),
             },
         )
@@ -108,7 +114,8 @@ def _named(name: str) -> Callable[..., Any]:
     def call(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
         if hooks_of(model) is None:
             return original(model, *args, **options)
-        with doing(name):
+        compared = fit_arguments(original, model, *args, **options) if name == "fit" else {}
+        with doing(name, compared):
             return original(model, *args, **options)
 
     return call
