@@ -16,6 +16,7 @@ from ..sweep.sweep_record import SweepRecord
 from ..sweep.throughput import ThroughputSweep
 from ..training.settings import FOLDERS
 from ..tuning.trials_figure import searched_model, trials_figure
+from ..tuning.trials_table import trials_table
 from .csv_measurements import CsvMeasurements
 from .heading import sweep_title
 from .inputs import Sources
@@ -30,7 +31,6 @@ from .tables import (
     not_shown_table,
     results_table,
     skipped_table,
-    trials_table,
 )
 
 Rows = list[dict[str, Any]]
@@ -134,14 +134,14 @@ def _search_section(ident: str, search: SearchRecord) -> Section:
     rows: dict[str, Rows] = {}
     if search.ranked or search.failed:
         figures, rows = trials_figure(ident, search.trials, search.search)
-    table = trials_table(search)
+    table = trials_table(search.trials, search.search)
     failed = [(f"trial {trial.trial_id}", trial.failure) for trial in search.failed]
     failures = not_shown_table("Trials that failed", failed)
     return Section(
         id=ident,
         title=f"Search {search.name}",
         lead=_search_lead(search),
-        results=[table] if table else [],
+        results=[results_table(table, capitalize=False)] if search.trials else [],
         figures=figures,
         data=rows,
         tables=[failures] if failures else [],

@@ -1,13 +1,11 @@
-"""The report's tables of settings, points, trials, measurements and skipped folders."""
+"""The report's tables of settings, results, measurements and skipped folders."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from ..charts.formatting import MISSING, rate, setting
-from ..runs.run_record import RunRecord, finite
-from ..sweep.experiment import ResultsTable
+from ..charts.formatting import MISSING, rate
+from ..charts.results_table import ResultsTable
+from ..runs.run_record import RunRecord
 from .csv_measurements import CsvMeasurements
-from .search_record import SearchRecord
 from .settings_diff import differing, settings_of
 from .skipped import Skipped
 from .table import Cell, Table, header
@@ -43,13 +41,18 @@ def _compared(value: str | None, baseline: str | None) -> Cell:
     return Cell(MISSING if value is None else value, "changed" if value != baseline else "")
 
 
-def results_table(table: ResultsTable) -> Table:
-    """Convert a sweep's table; columns with a cell that begins with a digit are of numbers."""
+def results_table(table: ResultsTable, *, capitalize: bool = True) -> Table:
+    """Convert a table of results; columns with a cell that begins with a digit are of numbers.
+
+    Args:
+        table: The table.
+        capitalize: Whether its heading is of words; names of settings stay as they are.
+    """
     kinds = [
         "number" if any(text.lstrip("-")[:1].isdigit() for text in column) else ""
         for column in zip(*table.rows, strict=True)
     ]
-    heads = [name[:1].upper() + name[1:] for name in table.columns]
+    heads = [name[:1].upper() + name[1:] if capitalize else name for name in table.columns]
     return Table(
         title=table.title,
         columns=[Cell(name, kind) for name, kind in zip(heads, kinds, strict=True)],
@@ -69,57 +72,6 @@ def not_shown_table(title: str, rows: Sequence[tuple[str, str]]) -> Table | None
         columns=header("Name; Reason", text_columns=2),
         rows=[[Cell(name), Cell(reason, "words")] for name, reason in rows],
     )
-
-
-def trials_table(search: SearchRecord) -> Table | None:
-    """Make a table of the trials of a search, best first; `None` before the first one began."""
-    ranked = search.ranked
-    trials = [*ranked, *(trial for trial in search.trials if trial.score is None)]
-    if not trials:
-        return None
-    names = list(dict.fromkeys(name for trial in trials for name in trial.values))
-    measured = [
-        name
-        for name in ("val_accuracy", "seconds", "epochs")
-        if name != search.objective.metric and any(name in trial.metrics for trial in trials)
-    ]
-    rows = []
-    for trial in trials:
-        score = trial.status.lower() if trial.score is None else _short(trial.score)
-        cells = [score, *(_short(trial.metrics.get(name)) for name in measured)]
-        missed = ", missed the target" if trial.score is not None and not trial.reached else ""
-        values = [_short(trial.values[name]) if name in trial.values else MISSING for name in names]
-        rows.append(
-            [
-                Cell(f"trial {trial.trial_id}"),
-                *(
-                    Cell(cell + (missed if at == 0 else ""), "number")
-                    for at, cell in enumerate(cells)
-                ),
-                *(Cell(value) for value in values),
-            ]
-        )
-    heads = [Cell("Trial"), *(Cell(n, "number") for n in (search.objective.metric, *measured))]
-    return Table(
-        title="Trials",
-        columns=[*heads, *(Cell(name) for name in names)],
-        rows=rows,
-        note=_trials_note(search),
-    )
-
-
-def _trials_note(search: SearchRecord) -> str:
-    note = f"Best first, by {search.objective.metric}; then the hyperparameters."
-    if search.search.executions_per_trial > 1:
-        note += f" Means over {search.search.executions_per_trial} runs per trial."
-    if search.search.model is None:
-        note += " Learning rates are those for one replica and the batch of the search."
-    return note
-
-
-def _short(value: Any) -> str:
-    number = None if isinstance(value, bool) else finite(value)
-    return f"{number:.4g}" if isinstance(value, float) and number is not None else setting(value)
 
 
 def measurements_table(table: CsvMeasurements) -> Table:

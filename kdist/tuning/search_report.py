@@ -11,6 +11,7 @@ from .objective import find_objective
 from .search import Search
 from .search_folder import SearchFolder
 from .search_results import TrialResult, best_first, best_settings, read_trials
+from .trials_table import trials_table, tuned_names
 
 # A table is as wide as its cells; a terminal wraps what is wider.
 _WIDE = 1000
@@ -28,7 +29,7 @@ def report(search: Search, folder: SearchFolder, *, announce: Callable[[str], No
     ranked = best_first(trials, find_objective(search.objective))
     atomic_write(folder.path / "trials.csv", trials_csv(trials))
     failed = [trial for trial in trials if trial.status == "FAILED"]
-    announce(trials_table(trials, search))
+    announce(_as_text(trials, search))
     for trial in failed:
         announce(f"Trial {trial.trial_id} failed: {trial.failure}")
     settings = best_settings(search, trials)
@@ -68,27 +69,25 @@ def trials_csv(trials: Sequence[TrialResult]) -> str:
     return text.getvalue()
 
 
-def trials_table(trials: Sequence[TrialResult], search: Search) -> str:
-    """Format the trials as a table, best first, with each hyperparameter's rank correlation."""
+def _as_text(trials: Sequence[TrialResult], search: Search) -> str:
+    """The table of the trials, with each hyperparameter's rank correlation."""
     from rich.console import Console
     from rich.table import Table
 
-    ranked = best_first(list(trials), find_objective(search.objective))
-    names = [name for name in _columns([t.values for t in trials]) if not name.startswith("tuner/")]
-    weights = importance([t.values for t in ranked], [t.score or 0.0 for t in ranked])
+    found = trials_table(trials, search)
     table = Table()
-    for name in ("trial", search.objective, "seconds", "epochs", *names):
-        table.add_column(name, no_wrap=True)
-    for trial in [*ranked, *(t for t in trials if t.score is None)]:
-        score = trial.status.lower() if trial.score is None else f"{trial.score:.4g}"
-        if trial.score is not None and not trial.reached:
-            score += " (missed)"
-        cells = [_shown(trial.metrics.get(name)) for name in ("seconds", "epochs")]
-        cells += [_shown(trial.values.get(name)) for name in names]
-        table.add_row(trial.trial_id, score, *cells)
+    for column in found.columns:
+        table.add_column(column, no_wrap=True)
+    for row in found.rows:
+        table.add_row(*row)
     table.add_section()
+    names, scored = tuned_names(trials), [trial for trial in trials if trial.score is not None]
+    weights = importance(
+        [trial.values for trial in scored], [trial.score or 0.0 for trial in scored]
+    )
     cells = ["-" if weights.get(name) is None else f"{weights[name]:+.2f}" for name in names]
-    table.add_row("rank correlation", "", "", "", *cells)
+    others = len(found.columns) - len(names)
+    table.add_row("rank correlation", *[""] * (others - 1), *cells)
     text = io.StringIO()
     Console(file=text, width=_WIDE).print(table)
     return text.getvalue().rstrip()
@@ -109,9 +108,3 @@ def _metric(name: str, value: Any) -> Any:
 
 def _columns(rows: Sequence[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

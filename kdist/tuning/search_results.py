@@ -122,13 +122,16 @@ def best_settings(search: Search, trials: list[TrialResult]) -> dict[str, Any] |
     ranked = best_first(trials, find_objective(search.objective))
     if not ranked:
         return None
-    values = {
-        name: value for name, value in ranked[0].values.items() if not name.startswith("tuner/")
-    }
+    values = hyperparameters(ranked[0].values)
     if search.model is not None:
         return values
     settings = trial_config(search.config, values).to_dict()
     return {name: value for name, value in settings.items() if name not in _OF_THE_SEARCH}
+
+
+def hyperparameters(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a trial without those that Hyperband adds."""
+    return {name: value for name, value in values.items() if not name.startswith("tuner/")}
 
 
 def in_order(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -139,7 +142,7 @@ def in_order(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 def describe(values: Mapping[str, Any]) -> str:
     """Format the hyperparameters of a trial in one line."""
-    shown = {name: value for name, value in values.items() if not name.startswith("tuner/")}
+    shown = hyperparameters(values)
     if values.get("tuner/epochs"):
         shown["epochs"] = f"{values['tuner/initial_epoch'] + 1} to {values['tuner/epochs']}"
     return ", ".join(

@@ -9,7 +9,7 @@ from ..training.model_name import model_name
 from ..training.networks import NETWORKS, SIZES
 from .objective import find_objective
 from .search import Search
-from .search_results import TrialResult, log_sampled
+from .search_results import TrialResult, hyperparameters, log_sampled
 
 
 def trials_figure(ident: str, trials: Sequence[TrialResult], search: Search) -> Figures:
@@ -22,7 +22,12 @@ def trials_figure(ident: str, trials: Sequence[TrialResult], search: Search) -> 
     """
     objective = find_objective(search.objective)
     points = [
-        TrialPoint(number=number, outcome=_outcome(trial), score=trial.score, values=_values(trial))
+        TrialPoint(
+            number=number,
+            outcome=_outcome(trial),
+            score=trial.score,
+            values=hyperparameters(trial.values),
+        )
         for number, trial in zip(_numbers(trials), trials, strict=True)
         if trial.score is not None or trial.status == "FAILED"
     ]
@@ -62,7 +67,3 @@ def _outcome(trial: TrialResult) -> str:
     if trial.score is None:
         return FAILED
     return COMPLETED if trial.reached else MISSED
-
-
-def _values(trial: TrialResult) -> dict[str, object]:
-    return {name: value for name, value in trial.values.items() if not name.startswith("tuner/")}

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdist.analysis.rank_correlation import importance, ranks
+from kdist.charts.formatting import MISSING
 from kdist.errors import UserError
 from kdist.training.config import TrainConfig
 from kdist.tuning.objective import Objective, best_epoch, find_objective, seconds_to_target
@@ -14,7 +15,14 @@ from kdist.tuning.run import tune
 from kdist.tuning.search import Search, differences
 from kdist.tuning.search_folder import SearchFolder
 from kdist.tuning.search_report import report
-from kdist.tuning.search_results import best_first, best_settings, describe, read_trials
+from kdist.tuning.search_results import (
+    TrialResult,
+    best_first,
+    best_settings,
+    describe,
+    read_trials,
+)
+from kdist.tuning.trials_table import trials_table
 from scipy import stats
 
 NUMBERS = st.lists(st.integers(-3, 3).map(float), min_size=4, max_size=12)
@@ -150,7 +158,7 @@ def test_the_report_leaves_a_table_a_chart_and_the_best_settings(searched):
     text = "\n".join(lines)
     assert "Trial 3 failed: loss was nan after epoch 1" in text
     assert "Best trial: 1, val_accuracy 0.8" in text
-    assert "┃ trial            ┃ val_accuracy ┃" in text
+    assert "┃ Trial            ┃ val_accuracy ┃" in text
     rows = list(csv.DictReader(io.StringIO((folder.path / "trials.csv").read_text())))
     assert [row["trial"] for row in rows] == ["0", "1", "2", "3", "4"]
     head = (folder.path / "trials.csv").read_text().splitlines()[0].split(",")
@@ -170,6 +178,29 @@ def test_who_reached_the_target_comes_first(tmp_path):
     (folder.trials / "oracle.json").write_text(json.dumps({"start_order": ["0", "1"]}))
     ranked = best_first(read_trials(folder, search), find_objective("seconds_to_target"))
     assert [trial.trial_id for trial in ranked] == ["1", "0"]
+
+
+def test_the_table_has_what_was_measured_and_tuned():
+    def trial(trial_id, score, reached=1.0, **more):
+        return TrialResult(
+            trial_id=trial_id,
+            status="FAILED" if score is None else "COMPLETED",
+            score=score,
+            values={"width": 2, "tuner/epochs": 3, **more},
+            metrics={} if score is None else {"seconds": 12.34567, "reached": reached},
+        )
+
+    budget = TrainConfig(time_budget=60)
+    search = Search(objective="seconds_to_target", space={"width": [1, 2]}, config=budget)
+    trials = [trial("0", 600.0, reached=0.5), trial("1", None, xla=True), trial("2", 50.0)]
+    table = trials_table(trials, search)
+    assert table.columns == ["Trial", "seconds_to_target", "seconds", "width", "xla"]
+    assert table.rows == [
+        ["2", "50", "12.35", "2", MISSING],
+        ["0", "600, missed the target", "12.35", "2", MISSING],
+        ["1", "failed", MISSING, "2", "yes"],
+    ]
+    assert table.note.startswith("Best first, by seconds_to_target;")
 
 
 def test_a_trial_is_described_in_a_line():
