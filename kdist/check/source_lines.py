@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from ..source_lines import innermost_line, line_at
+
 _LIBRARIES = tuple(
     {
         str(Path(path).resolve())
@@ -34,12 +36,6 @@ def is_of_user(path: str) -> bool:
     return not str(Path(path).resolve()).startswith(_LIBRARIES)
 
 
-def line_at(path: str, number: int) -> str:
-    """Return a line with its place, such as `my_model.py:31: x = tf.sqrt(y)`."""
-    text = linecache.getline(path, number).strip()
-    return f"{_short(path)}:{number}: {text}" if text else f"{_short(path)}:{number}"
-
-
 def line_of_error(error: BaseException) -> str:
     """Return the innermost line of the user's program that an exception has passed; empty if none.
 
@@ -60,10 +56,7 @@ def line_of_error(error: BaseException) -> str:
 
 def line_of_operation(operation: Any) -> str:
     """Return the innermost line of the user's program that made an operation of a graph."""
-    for frame in reversed(operation.traceback):
-        if is_of_user(frame.filename):
-            return line_at(frame.filename, frame.lineno)
-    return ""
+    return innermost_line(operation.traceback, is_of_user)
 
 
 def line_of_definition(definition: Any) -> str:
@@ -144,10 +137,3 @@ def name_of_call(call: ast.Call) -> str:
 def first(lines: Iterable[str]) -> str:
     """The first of these lines; empty if there is none."""
     return next(iter(lines), "")
-
-
-def _short(path: str) -> str:
-    try:
-        return str(Path(path).resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return path

@@ -1,6 +1,5 @@
 """Warnings about models that depend on the number of replicas or train on too few samples."""
 
-import linecache
 import threading
 import warnings
 from pathlib import Path
@@ -12,6 +11,7 @@ import tensorflow as tf
 
 from .. import _upstream
 from ..batch_norm.find import SMALL_BATCH, unsynchronized_batch_norms, values_per_channel
+from ..source_lines import innermost_line
 
 # What warnings about a line of the user's program begin with, by which `kdist check` knows them.
 OF_NUMBER = "This number is neither a mean nor a sum over the samples of the batch"
@@ -110,11 +110,8 @@ def _warn_of_line(tensor: Any, named: set[str], text: str) -> None:
 
 def _line_of(tensor: Any) -> str:
     """Return the line that computes a tensor, such as `my_model.py:31: x = tf.sqrt(y)`."""
-    for frame in reversed(tensor.op.traceback):
-        if not frame.filename.startswith(_LIBRARIES):
-            line = linecache.getline(frame.filename, frame.lineno).strip()
-            return f"{frame.filename}:{frame.lineno}: {line}"
-    return f"the operation {tensor.op.type}"
+    found = innermost_line(tensor.op.traceback, lambda path: not path.startswith(_LIBRARIES))
+    return found or f"the operation {tensor.op.type}"
 
 
 _LIBRARIES = tuple(

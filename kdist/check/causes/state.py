@@ -1,7 +1,5 @@
 """Causes in what layers and steps keep from one step to the next."""
 
-from pathlib import Path
-
 import keras
 
 from ... import _upstream
@@ -81,11 +79,4 @@ def differing_layer_state(evidence: Evidence) -> list[Finding]:
 
 def line_of_warning(text: str) -> str:
     """The line that a warning of kdist begins with."""
-    place = text.partition("\n")[0]
-    path, separator, rest = place.partition(":")
-    if not separator:
-        return place
-    try:
-        return f"{Path(path).resolve().relative_to(Path.cwd())}:{rest}"
-    except ValueError:
-        return place
+    return text.partition("\n")[0]

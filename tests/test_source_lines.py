@@ -1,0 +1,39 @@
+import os
+import traceback
+
+import pytest
+from kdist.source_lines import innermost_line, line_at
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    """A file of two lines below the working directory."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "mine" / "model.py"
+    path.parent.mkdir()
+    path.write_text("import tensorflow as tf\n    x = tf.sqrt(y)  \n")
+    return path
+
+
+def test_a_line_is_shown_with_its_place(model):
+    assert line_at(str(model), 2) == "mine/model.py:2: x = tf.sqrt(y)"
+    assert line_at("mine/model.py", 1) == "mine/model.py:1: import tensorflow as tf"
+    assert line_at(str(model), 9) == "mine/model.py:9"
+
+
+def test_a_file_elsewhere_keeps_its_path(model, tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert line_at(str(model), 1).startswith(f"{model}:1: ")
+    os.rmdir(tmp_path / "other")
+    assert line_at(str(model), 1).startswith(f"{model}:1: ")
+
+
+def test_the_innermost_line_is_found(model):
+    frames = [
+        traceback.FrameSummary(str(model), 1, "outer"),
+        traceback.FrameSummary(str(model), 2, "inner"),
+        traceback.FrameSummary("/lib/keras.py", 5, "call"),
+    ]
+    assert innermost_line(frames, lambda path: "keras" not in path).startswith("mine/model.py:2:")
+    assert innermost_line(frames, lambda path: False) == ""
