@@ -215,9 +215,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _require_bayesian() -> None:
-    missing = [name for name in ("scipy", "sklearn") if importlib.util.find_spec(name) is None]
-    if missing:
+    if importlib.util.find_spec("sklearn") is None:
         raise UserError(
-            f"tuner=bayesian needs {' and '.join(missing)}: pip install 'kdist[tune]', or choose"
-            " --tuner random"
+            "tuner=bayesian needs scikit-learn: pip install 'kdist[tune]', or choose --tuner random"
         )

@@ -93,7 +93,7 @@ def _read_trial(folder: Path, search: Search) -> TrialResult:
         failure=reason,
         sampling={
             part["config"]["name"]: part["config"]["sampling"]
-            for part in state["hyperparameters"].get("space", ())
+            for part in space
             if part["config"].get("sampling")
         },
     )
