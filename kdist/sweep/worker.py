@@ -11,11 +11,11 @@ from ..training.config import TrainConfig
 
 
 def main() -> None:
-    """Train as the file says: `{"config": …, "ablate": […], "parent": PID, "resume": …}`."""
+    """Train as the file says, with `config`, `ablate`, `parent`, `resume` and `workers`."""
     order: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     # A run that outlives the sweep would also write into a folder that is taken from it;
     # several workers end with their launcher.
-    if order.get("workers", 1) == 1:
+    if order["workers"] == 1:
         end_with_parent(order["parent"])
     from ..training.run import train
 
@@ -24,7 +24,7 @@ def main() -> None:
             TrainConfig.from_dict(order["config"]),
             verbose=2,
             ablate=tuple(order["ablate"]),
-            resume=order.get("resume", False),
+            resume=order["resume"],
         )
     except (UserError, TrainingError) as error:
         print(error, file=sys.stderr)

@@ -213,7 +213,7 @@ def test_a_run_that_a_signal_cut_short_is_not_measured(tmp_path, monkeypatch, ca
     monkeypatch.setattr("kdist.training.run.train", lambda *_, **__: result)
     monkeypatch.setattr("kdist.sweep.worker.end_with_parent", lambda parent: None)
     order = tmp_path / "order.json"
-    order.write_text('{"config": {}, "ablate": [], "parent": 1}')
+    order.write_text('{"config": {}, "ablate": [], "parent": 1, "resume": false, "workers": 1}')
     monkeypatch.setattr("sys.argv", ["worker", str(order)])
     if number is None:
         assert worker.main() is None
