@@ -20,6 +20,8 @@ from ..input_files import parse_json, read_text
 if TYPE_CHECKING:
     import keras
 
+RUNS = Path("runs")
+"""Where runs and sweeps without a folder of their own are, in the working directory."""
 
 _HINT = "free some space, or pass another --run-dir"
 
@@ -43,7 +45,7 @@ class RunFolder:
     """Whether this process writes the run."""
 
     def __init__(self, path: str | None, *, resumed: bool = False) -> None:
-        self.path = Path(path) if path is not None else _unused_name()
+        self.path = Path(path) if path is not None else unused_path()
         self.is_resumed = resumed
         self._made = writable_folder(self.path, option="--run-dir")
         if not resumed and not self._was_never_begun():
@@ -142,11 +144,11 @@ class RunFolder:
             model.save_weights(part)
 
 
-def _unused_name() -> Path:
+def unused_path(prefix: str = "") -> Path:
+    """Return a path in `runs/` that does not exist yet: a prefix, the date and the time."""
     stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    name = Path("runs") / stamp
-    tries = 1
-    while name.exists():
+    path, tries = RUNS / f"{prefix}{stamp}", 1
+    while path.exists():
         tries += 1
-        name = Path("runs") / f"{stamp}-{tries}"
-    return name
+        path = RUNS / f"{prefix}{stamp}-{tries}"
+    return path

@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import datetime
 import fcntl
 import io
 import json
@@ -21,10 +20,9 @@ from ..atomic_files import (
 )
 from ..errors import UserError
 from ..input_files import parse_json, read_text
+from ..runs.run_folder import RUNS, unused_path
 from .experiment import as_list
 from .results import SWEEP_FILE, SWEEP_FORMAT, Sweep, read_about, read_sweep
-
-RUNS = Path("runs")
 
 # Of `machine`, what makes speeds comparable.
 _SAME_MACHINE = ("cpu", "cores", "devices")
@@ -142,7 +140,7 @@ def open_folder(
         found = None if fresh else _unfinished(asked, points, retry_failed)
         if found is not None:
             return SweepFolder(found), True
-        path = _unused_name()
+        path = unused_path("sweep-")
     writable_folder(path, option="--output")
     with explain_write_errors(path, hint="pass another --output"):
         atomic_write(path / SWEEP_FILE, as_json({"format": SWEEP_FORMAT, **asked}))
@@ -256,12 +254,3 @@ def read_summary(folder: Path) -> dict[str, Any] | None:
 
 def _age(file: Path) -> float:
     return -file.stat().st_mtime
-
-
-def _unused_name() -> Path:
-    stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    name, tries = RUNS / f"sweep-{stamp}", 1
-    while name.exists():
-        tries += 1
-        name = RUNS / f"sweep-{stamp}-{tries}"
-    return name

@@ -1,9 +1,10 @@
 import errno
 import json
+from pathlib import Path
 
 import pytest
 from kdist.errors import UserError
-from kdist.runs.run_folder import RunFolder
+from kdist.runs.run_folder import RunFolder, unused_path
 
 
 def test_makes_the_folder_and_writes_into_it(tmp_path):
@@ -38,6 +39,11 @@ def test_every_run_gets_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     paths = {RunFolder(None).path for _ in range(3)}
     assert len(paths) == 3
+    assert {path.parent for path in paths} == {Path("runs")}
+    sweep = unused_path("sweep-")
+    sweep.mkdir()
+    assert unused_path("sweep-") != sweep
+    assert sweep.name.startswith("sweep-")
     assert all(path.parent.name == "runs" for path in paths)
 
 
