@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from ..charts.formatting import MISSING, rate
+from ..charts.results_table import ResultsTable
 from ..runs.run_record import RunRecord
-from ..sweep.experiment import ResultsTable
 from .csv_measurements import CsvMeasurements
 from .settings_diff import differing, settings_of
 from .skipped import Skipped

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..analysis.groups import Row, grouped
 from ..analysis.spread import format_spread, spread
 from ..analysis.time_to_target import TimeToTarget, rows_to_target
+from ..charts.results_table import ResultsTable
 from ..errors import UserError
 from ..optimizers.scaling import scale_learning_rate
 from ..runs.run_record import finite
 from ..runs.text import of_workers
 from .columns import Columns, is_number, is_text
-from .experiment import Experiment, Point, ResultsTable, common_settings
+from .experiment import Experiment, Point, common_settings
 from .placement import Placement, placements
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..analysis.groups import Row
+from ..charts.results_table import ResultsTable
 from ..runs.text import count
 from ..user_model.names import files_of
 from .columns import POINT, RUN, Columns
@@ -41,23 +42,6 @@ class Point:
     def workers(self) -> int:
         """How many processes train it together."""
         return int(self.axes.get("workers", 1))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ResultsTable:
-    """A table of results, for a terminal and for a page.
-
-    Attributes:
-        title: What it shows.
-        columns: Its heading.
-        rows: The cells' text, each row as long as the heading.
-        note: A sentence or two below it.
-    """
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    note: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

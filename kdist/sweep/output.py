@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .experiment import Experiment, ResultsTable
+from ..charts.results_table import ResultsTable
+from .experiment import Experiment
 
 
 def print_line(console: Console, line: str) -> None:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..analysis.groups import Row, grouped
 from ..analysis.spread import format_spread, spread
+from ..charts.results_table import ResultsTable
 from ..errors import UserError
 from ..runs.text import count, of_workers
 from .columns import Columns, is_positive, is_text
-from .experiment import Experiment, Point, ResultsTable
+from .experiment import Experiment, Point
 from .placement import Placement, placements
 from .throughput import TIMED, check_subset, check_timed, timed_settings
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..analysis.groups import Row, grouped
 from ..analysis.spread import format_spread, spread
 from ..analysis.step_time_fit import StepTimeFit, fit_step_time
+from ..charts.results_table import ResultsTable
 from ..errors import UserError
 from ..runs.text import of_workers
 from .columns import Columns, is_positive
-from .experiment import Experiment, Point, ResultsTable, common_settings
+from .experiment import Experiment, Point, common_settings
 from .placement import Placement, placements
 
 if TYPE_CHECKING:

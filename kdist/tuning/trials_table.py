@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..charts.formatting import MISSING, setting
-from ..sweep.experiment import ResultsTable
+from ..charts.results_table import ResultsTable
 from .objective import find_objective
 from .search import Search
 from .search_results import TrialResult, best_first, hyperparameters
