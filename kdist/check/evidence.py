@@ -221,8 +221,11 @@ class Evidence:
     def loss_kind(self) -> Literal["", "mean", "sum", "neither"]:
         """What the loss of two halves of a batch makes of that of the whole: mean, sum, neither.
 
-        Empty if it cannot be told: the step logs no loss, or draws random numbers.
+        Empty if it cannot be told: the step logs no loss, draws random numbers, or has layers that
+        mix the samples.
         """
+        if self.mixing:
+            return ""
         whole, same = self._loss(0, 1), self._loss(0, 1)
         first, second = self._loss(0, 0.5), self._loss(0.5, 1)
         if whole is None or first is None or second is None or whole != same:
