@@ -6,7 +6,8 @@
 #   sbatch --nodes=8 --gpus-per-node=1 examples/slurm_multi_node.sh train.py --epochs 90
 #
 # train.py makes a kdist.MultiWorkerMirroredStrategy, and has
-# Checkpoint("checkpoints", preemption=["SIGTERM", "SIGUSR1"]) in `fit`, in a folder that all nodes share.
+# Checkpoint("checkpoints", preemption=["SIGTERM", "SIGUSR1"]) in `fit`. The first node alone uses the folder; after
+# a requeue that may be another node, so the folder is on a disk that all nodes share.
 #
 #SBATCH --job-name=kdist
 #SBATCH --nodes=2

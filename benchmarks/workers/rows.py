@@ -3,22 +3,18 @@
 import importlib
 import importlib.util
 import statistics
-import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from benchmarks.interleaved import rounds
 
+from . import parity
 from .group import Group
 from .link import Unavailable, slow_link
 
 Results = Mapping[str, Sequence[Mapping[str, float]]]
 """Of each candidate, the seconds of its turns."""
-
-_TESTS = Path(__file__).parents[2] / "tests"
 
 
 @dataclass(frozen=True)
@@ -37,20 +33,16 @@ class Row:
 
 
 def _parity(count: int) -> Iterator[Row]:
-    """The groups of the tests, each of which ends at its first failure."""
     del count
-    sys.path[:0] = [str(_TESTS / "workers"), str(_TESTS / "parity")]
-    group = importlib.import_module("group")
-    tests = importlib.import_module("test_workers")
-    sizes = {(2, 1): tests.TWO_BY_ONE, (2, 2): tests.TWO_BY_TWO, (3, 1): tests.THREE_BY_ONE}
-    for (workers, replicas), names in sizes.items():
-        with tempfile.TemporaryDirectory(prefix="kdist-workers-") as folder:
-            found = group.run_group(
-                "parity", names, Path(folder), workers=workers, replicas=replicas, case_seconds=180
-            )
-        equal = sum(not any(problems) for problems in found.values())
-        what = f"parity cases equal, {workers} workers x {replicas} replicas"
-        yield Row(what, "all", f"{equal} of {len(names)}")
+    for what, cases, failures in parity.of_the_tests():
+        yield Row(what, "all", parity.found(cases, failures))
+
+
+def _all_parity(count: int) -> Iterator[Row]:
+    """All cases that one process of several replicas has, too."""
+    del count
+    for what, cases, failures in parity.of_all():
+        yield Row(what, "all", parity.found(cases, failures))
 
 
 def _speed(count: int) -> Iterator[Row]:
@@ -138,9 +130,13 @@ def _ratio(results: Results, base: str, name: str) -> str:
 
 MEASURES: dict[str, Callable[[int], Iterator[Row]]] = {
     "parity": _parity,
+    "all-parity": _all_parity,
     "speed": _speed,
     "collectives": _collectives,
     "link": _link,
     "kills": _kills,
 }
 """By the name that the command line takes."""
+
+USUAL = tuple(name for name in MEASURES if name != "all-parity")
+"""Those that are run unless others are asked for."""
