@@ -1,5 +1,6 @@
 """`last_step`: how far event files of TensorBoard are; of each event only the head is read."""
 
+import itertools
 import os
 import struct
 from collections.abc import Iterator
@@ -21,19 +22,27 @@ _LAST_BYTE = 0x7F  # of a number: all bytes before it are larger
 def last_step(folder: Path) -> int:
     """Return the last step in the event files of a folder; -1 without any.
 
-    The newest file is read alone, unless it has nothing of a step after 0: each process continues
-    where the one before it ended.
+    The newest files, of one second, are read alone, unless they have nothing of a step after 0:
+    each process continues where the one before it ended.
 
     Args:
         folder: May be missing. Files of a process that was killed may end amid a record.
     """
     last = -1
-    for path in sorted(folder.glob("events.out.tfevents.*"), reverse=True):
-        with path.open("rb") as file:
-            last = max([last, *_steps(file)])
+    paths = sorted(folder.glob("events.out.tfevents.*"), key=_second, reverse=True)
+    for _, of_one_second in itertools.groupby(paths, key=_second):
+        for path in of_one_second:
+            with path.open("rb") as file:
+                last = max([last, *_steps(file)])
         if last > 0:
             break
     return last
+
+
+def _second(path: Path) -> int:
+    """When a file was made, as its name says: `events.out.tfevents.<second>.<host>.<process>…`."""
+    second = path.name.split(".")[3]
+    return int(second) if second.isdecimal() else 0
 
 
 def _steps(file: IO[bytes]) -> Iterator[int]:

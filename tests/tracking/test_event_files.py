@@ -73,3 +73,9 @@ def test_an_event_that_is_no_summary_has_no_step(tmp_path):
         for event in events:
             writer.write(event.SerializeToString())
     assert last_step(tmp_path) == 4
+
+
+def test_all_files_of_the_newest_second_are_read(tmp_path):
+    for number, steps in ((9, [1, 2]), (10, [3, 4]), (8, [0])):
+        write(tmp_path, steps).rename(tmp_path / f"events.out.tfevents.5.host.1.{number}.v2")
+    assert last_step(tmp_path) == 4

@@ -23,7 +23,7 @@ class KilledError(Exception):
     """The process is gone."""
 
 
-# Files that are written and renamed in the meantime, and what is copied once W&B's process is done.
+# Files that are renamed in the meantime, and those of W&B, which its own process writes.
 NOT_COPIED = shutil.ignore_patterns(".part-*", "*offline-run-*", "latest-run")
 
 
@@ -83,12 +83,14 @@ def folder(tmp_path_factory):
     for here, then, step in ((first, second, (1, 4)), (second, third, (3, 1))):
         with pytest.raises(KilledError):
             fit(here, Kill(step, here, then))
-        # wandb's own process lives on, and writes what it was sent. Folders are named by seconds.
-        for number, path in enumerate(sorted((here / "wandb").glob("*offline-run-*"))):
-            shutil.copytree(path, then / "wandb" / f"{number}-offline-run-")
     for newest in (third / "checkpoints").glob("e00000[23]*"):
         newest.unlink()
     fit(third)
+    # W&B's own process lives on, and may write what it was sent after a run has ended.
+    wandb.teardown()
+    for number, here in enumerate((first, second)):  # in order: folders are named by seconds
+        (path,) = (here / "wandb").glob("offline-run-*")
+        shutil.copytree(path, third / "wandb" / f"{number}-offline-run-")
     return third
 
 
