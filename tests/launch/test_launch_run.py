@@ -138,7 +138,7 @@ def test_a_killed_worker_ends_the_others(launch):
 def test_restarts_have_other_ports_and_count(launch):
     code, lines, errors = launch.run(
         """
-        print(attempt, os.environ["TF_CONFIG"])
+        print(f"{attempt} {os.environ['TF_CONFIG']}")  # whole: the end of worker 0 ends worker 1
         sys.exit(7 if attempt < 2 and rank == 0 else 0)
         """,
         "--workers",
