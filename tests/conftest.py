@@ -14,6 +14,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     ]
 )
 
+import hypothesis
 import kdist  # noqa: F401 - first, as for its users
 import keras
 import pytest
@@ -31,6 +32,10 @@ tf.config.set_logical_device_configuration(
 )
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.get_logger().setLevel("ERROR")
+
+# A machine that is busy may take as long as it likes for an example.
+hypothesis.settings.register_profile("kdist", deadline=None)
+hypothesis.settings.load_profile("kdist")
 
 
 def pytest_collection_finish():
