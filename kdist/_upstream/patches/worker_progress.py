@@ -1,6 +1,7 @@
 """Tell the strategy of the steps that begin and end, as a worker that hangs does not."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import keras
@@ -11,26 +12,25 @@ from ..hooks import Progress, hooks_of
 from ..patching import Patch
 
 
-def _named(name: str) -> Callable[..., Any]:
+def _inside(block: Callable[[Progress], AbstractContextManager[None]]) -> Callable[..., Any]:
+    """Call Keras's function inside a `with` block of the strategy's progress, if it has one."""
+
     def call(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
         progress = _progress(model)
         if progress is None:
             return original(model, *args, **options)
-        with progress.watch(name):
+        with block(progress):
             return original(model, *args, **options)
 
     return call
 
 
-def _step(name: str) -> Callable[..., Any]:
-    def call(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-        progress = _progress(model)
-        if progress is None:
-            return original(model, *args, **options)
-        with progress.watch_step(name):
-            return original(model, *args, **options)
+def _watched(name: str) -> Callable[..., Any]:
+    return _inside(lambda progress: progress.watch(name))
 
-    return call
+
+def _watched_step(name: str) -> Callable[..., Any]:
+    return _inside(lambda progress: progress.watch_step(name))
 
 
 def _begin(original: Callable[..., None], callbacks: Any, *args: Any, **options: Any) -> None:
@@ -49,20 +49,13 @@ def _end(original: Callable[..., None], callbacks: Any, *args: Any, **options: A
     original(callbacks, *args, **options)
 
 
-def _save(original: Callable[..., None], model: Any, *args: Any, **options: Any) -> None:
-    """Say that a model is saved, which takes its time."""
-    progress = _progress(model)
-    if progress is None:
-        return original(model, *args, **options)
-    with progress.slow("saving a model"):
-        return original(model, *args, **options)
-
-
 def _progress(model: Any) -> Progress | None:
     hooks = hooks_of(model) if isinstance(model, keras.Model) else None
     return None if hooks is None else hooks.progress
 
 
+# Saving a model takes its time.
+_save = _inside(lambda progress: progress.slow("saving a model"))
 _STEPS = ("train_on_batch", "test_on_batch", "predict_on_batch")
 _WHY = "Does not say what a waiting worker is doing."
 _CANARY = "test_a_worker_that_waits_does_not_say_so"
@@ -71,8 +64,8 @@ PATCHES = (
     *(
         Patch(owner=owner, name=name, replacement=replacement, why=_WHY, canary=_CANARY)
         for owner, name, replacement in (
-            *((TensorFlowTrainer, name, _named(name)) for name in ("fit", "evaluate", "predict")),
-            *((TensorFlowTrainer, name, _step(name)) for name in _STEPS),
+            *((TensorFlowTrainer, name, _watched(name)) for name in ("fit", "evaluate", "predict")),
+            *((TensorFlowTrainer, name, _watched_step(name)) for name in _STEPS),
             (CallbackList, "on_train_batch_begin", _begin),
             (CallbackList, "on_test_batch_begin", _begin),
             (CallbackList, "on_predict_batch_begin", _begin),
