@@ -130,6 +130,12 @@ class StrategyHooks(abc.ABC):
         Returns `None` to use Keras's own dropout.
         """
 
+    @abc.abstractmethod
+    def fused_activation(
+        self, function: Callable[..., Any], inputs: Any, *arguments: Any, **options: Any
+    ) -> Any:
+        """Return what Keras's activation returns for inputs and arguments, possibly faster."""
+
 
 class FitObserver(abc.ABC):
     """A callback that sees a whole fit: all its callbacks, and its end, whatever ends it."""

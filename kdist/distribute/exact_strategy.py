@@ -1,5 +1,6 @@
 """`ExactStrategy`: what all strategies of kdist do beyond TensorFlow's."""
 
+import functools
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from ..arguments import check_backend
 from ..batch_norm.convert import convert_batch_norm
 from ..batch_norm.find import batch_norms
 from ..errors import UserError
+from ..ops.fused_activation import fused_activation, fusible
 from ..ops.fused_dropout import fused_dropout_of
 from ..performance import steps_per_execution
 from .devices import device_type, short_name
@@ -163,6 +165,13 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
     ) -> Callable[[Any, Any], Any] | None:
         """Return a dropout that takes one pass over the inputs; `None` to use Keras's own."""
         return fused_dropout_of(inputs, rate, noise_shape)
+
+    def fused_activation(
+        self, function: Callable[..., Any], inputs: Any, *arguments: Any, **options: Any
+    ) -> Any:
+        """Return what an activation returns, computed in one pass over large inputs on CPUs."""
+        activation = functools.partial(fused_activation, function) if fusible(inputs) else function
+        return activation(inputs, *arguments, **options)
 
     def prepare(self, model: keras.Model, *, global_batch: int | None = None) -> None:
         """Prepare a model that is about to be trained or evaluated under this strategy.

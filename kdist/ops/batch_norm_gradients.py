@@ -8,9 +8,8 @@ import tensorflow as tf
 
 from .. import _upstream
 from .batch_norm import Kernels, Moments, merge
-from .batch_norm_compilation import kernel
 from .collectives import all_reduce_sum
-from .compilation import worth_compiling
+from .compilation import method, worth_compiling
 from .fused_batch_norm import fused_gradient, gradient_fusible
 
 
@@ -26,7 +25,7 @@ def across_replicas(
     @tf.custom_gradient
     def batch_norm(x: Any, gamma: Any, beta: Any) -> Any:
         nonempty = _upstream.replica_has_samples()
-        local = tf.where(nonempty, kernel(kernels, "local_moments", x)(x, mask), 0)
+        local = tf.where(nonempty, method(kernels, "local_moments", x)(x, mask), 0)
         # A sum of tensors that are zero outside the replica's row gathers all rows in a single
         # collective, without exchanging shapes.
         own_row = tf.one_hot(
@@ -34,13 +33,13 @@ def across_replicas(
         )
         rows = all_reduce_sum(own_row[:, None, None] * local)
         moments = merge(rows)
-        y = kernel(kernels, "normalize", x)(x, moments, gamma, beta)
+        y = method(kernels, "normalize", x)(x, moments, gamma, beta)
 
         def gradient(dy: Any, *_: Any) -> Any:
             dy = _dense(dy, x)
-            sums = tf.where(nonempty, kernel(kernels, "gradient_sums", x)(dy, x, moments), 0)
+            sums = tf.where(nonempty, method(kernels, "gradient_sums", x)(dy, x, moments), 0)
             total = all_reduce_sum(sums)
-            dx = kernel(kernels, "input_gradient", x)(dy, x, moments, gamma, total, mask)
+            dx = method(kernels, "input_gradient", x)(dy, x, moments, gamma, total, mask)
             return _differentiable_once(dx, sums[1], sums[0])
 
         return (y, moments), gradient
@@ -59,14 +58,14 @@ def on_one_replica(
     # TensorFlow's gradient of a compiled function would store its intermediate values.
     @tf.custom_gradient
     def batch_norm(x: Any, gamma: Any, beta: Any) -> Any:
-        y, moments = kernel(kernels, "forward", x)(x, gamma, beta, mask)
+        y, moments = method(kernels, "forward", x)(x, gamma, beta, mask)
 
         def gradient(dy: Any, *_: Any) -> Any:
             dy = _dense(dy, x)
             if gradient_fusible(x, dy, kernels.axis, mask):
                 gradients = fused_gradient(dy, x, moments, gamma, epsilon=kernels.epsilon)
                 return _differentiable_once(*gradients)
-            dx, sums = kernel(kernels, "backward", x)(dy, x, moments, gamma, mask)
+            dx, sums = method(kernels, "backward", x)(dy, x, moments, gamma, mask)
             return _differentiable_once(dx, sums[1], sums[0])
 
         return (y, moments), gradient

@@ -1,6 +1,7 @@
 """Decide where XLA's fused loops are faster."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import tensorflow as tf
@@ -27,3 +28,19 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         function, jit_compile=True, autograph=False, reduce_retracing=True
     )
     return fused
+
+
+def method(kernels: Hashable, name: str, x: Any) -> Callable[..., Any]:
+    """Return the method `name` of `kernels`, compiled if that is faster for inputs `x`."""
+    if worth_compiling(x):
+        return _compiled_method(kernels, name, tuple(x.shape[1:]))
+    bound: Callable[..., Any] = getattr(kernels, name)
+    return bound
+
+
+# One function per sample shape, shared by all layers: TensorFlow warns about a function that is
+# traced for many shapes.
+@functools.lru_cache(maxsize=256)
+def _compiled_method(kernels: Hashable, name: str, sample: tuple[int, ...]) -> Callable[..., Any]:
+    del sample
+    return compiled(getattr(kernels, name))

@@ -195,3 +195,17 @@ def test_a_scalar_variable_is_no_number(stock):
     for number in (float, int):
         with pytest.raises(TypeError, match="MirroredVariable"):
             number(variable)
+
+
+@pytest.mark.parametrize("name", ["gelu", "silu", "hard_silu"])
+def test_an_activation_is_several_operations(stock, name):
+    def operations(strategy):
+        with strategy.scope():
+            call = tf.function(lambda x: keras.Sequential([keras.layers.Activation(name)])(x))
+            graph = call.get_concrete_function(tf.TensorSpec((None, 64, 64))).graph
+        return {operation.type for operation in graph.get_operations()}
+
+    theirs, ours = on_both(stock, operations)
+    arithmetic = {"Mul", "Erf", "Sigmoid", "Relu6"}
+    assert theirs & arithmetic
+    assert not ours & arithmetic

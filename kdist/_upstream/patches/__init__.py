@@ -9,6 +9,7 @@ import keras
 
 from ..patching import Patch
 from . import (
+    activations,
     average_loss,
     batch_norm,
     compile_options,
@@ -46,6 +47,7 @@ PATCHES: tuple[Patch, ...] = (
     *stateful_rnn.PATCHES,
     *random_draws.PATCHES,
     *dropout.PATCHES,
+    *activations.PATCHES,
     *workers.PATCHES,
     *worker_collectives.PATCHES,
     *worker_rows.PATCHES,
