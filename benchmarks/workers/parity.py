@@ -11,6 +11,9 @@ _TESTS = Path(__file__).parents[2] / "tests"
 _AT_ONCE = 20  # a group of processes ends at its first failure
 _CASE_SECONDS = 180
 
+LAYOUTS = ((2, 1), (2, 2), (3, 1))
+"""Numbers of workers, and of replicas of each."""
+
 NOT_OVER_WORKERS: dict[str, str] = {}
 """Cases that several workers cannot train, and why. What they refuse, XLA, is in no case."""
 
@@ -18,16 +21,18 @@ NOT_OVER_WORKERS: dict[str, str] = {}
 def of_the_tests() -> Iterator[tuple[str, int, Sequence[str]]]:
     """Run the groups of `tests/workers`; yield each with the number of its cases, and failures."""
     tests = _module("test_workers")
-    sizes = {(2, 1): tests.TWO_BY_ONE, (2, 2): tests.TWO_BY_TWO, (3, 1): tests.THREE_BY_ONE}
-    for (workers, replicas), names in sizes.items():
+    cases = (tests.TWO_BY_ONE, tests.TWO_BY_TWO, tests.THREE_BY_ONE)
+    for (workers, replicas), names in zip(LAYOUTS, cases, strict=True):
         what = f"parity cases of the tests equal, {workers} workers x {replicas} replicas"
         yield what, len(names), _failures(names, workers, replicas)
 
 
 def of_all() -> Iterator[tuple[str, int, Sequence[str]]]:
-    """Run all cases of `tests/parity` on two workers, as `of_the_tests`."""
+    """Run all cases of `tests/parity` on as many workers and replicas, as `of_the_tests`."""
     names = [name for name in _module("cases").CASES if name not in NOT_OVER_WORKERS]
-    yield "all parity cases equal, 2 workers x 1 replica", len(names), _failures(names, 2, 1)
+    for workers, replicas in LAYOUTS:
+        what = f"all parity cases equal, {workers} workers x {replicas} replicas"
+        yield what, len(names), _failures(names, workers, replicas)
 
 
 def found(count: int, failures: Sequence[str]) -> str:

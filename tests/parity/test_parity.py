@@ -26,6 +26,7 @@ ON_MORE_REPLICAS = {
         "batch_by_batch",
         "batch_smaller_than_replicas",
         "embedding_global_clipnorm_uneven",
+        "generator_of_sparse_rows",
         "uneven_last_batch",
         "endpoint_fewer_samples_than_replicas",
         "custom_step_clipped_and_accumulated",

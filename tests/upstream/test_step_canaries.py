@@ -209,3 +209,15 @@ def test_an_activation_is_several_operations(stock, name):
     arithmetic = {"Mul", "Erf", "Sigmoid", "Relu6"}
     assert theirs & arithmetic
     assert not ours & arithmetic
+
+
+def test_a_replica_without_sparse_rows_crashes(stock):
+    def shapes(strategy):
+        dataset = tf.data.Dataset.from_tensors(tf.sparse.from_dense([[1.0, 0.0]]))
+        batches = iter(strategy.experimental_distribute_dataset(dataset))
+        of_replicas = tf.function(lambda: strategy.run(tf.shape, (next(batches),)))()
+        return [shape.numpy().tolist() for shape in of_replicas.values]
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="zero dimension"):
+        shapes(stock)
+    assert shapes(kdist.MirroredStrategy(replicas=2)) == [[1, 2], [0, 2]]
