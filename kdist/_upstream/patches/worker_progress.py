@@ -57,7 +57,7 @@ def _progress(model: Any) -> Progress | None:
 # Saving a model takes its time.
 _save = _inside(lambda progress: progress.slow("saving a model"))
 _STEPS = ("train_on_batch", "test_on_batch", "predict_on_batch")
-_WHY = "Does not say what a waiting worker is doing."
+_WHY = "Does not say that a step has begun or ended, by which a worker that hangs is found."
 _CANARY = "test_a_worker_that_waits_does_not_say_so"
 
 PATCHES = (

@@ -158,7 +158,8 @@ PATCHES = (
             owner=TensorFlowTrainer,
             name=name,
             replacement=_named(name),
-            why="Does not say what a waiting worker is doing.",
+            why="With several workers, does not say which of `fit`, `evaluate` and `predict` a"
+            " batch is for, nor with which arguments.",
             canary="test_batches_of_workers_are_not_compared",
         )
         for name in ("fit", "evaluate", "predict")
