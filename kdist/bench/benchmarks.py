@@ -1,9 +1,11 @@
 """The benchmarks of `kdist bench` and their candidates, as plain data."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..performance.hardware import cpu_flags
+from ..performance.onednn import is_on_by_default
 from .benchmark import Benchmark, Candidate, Comparison
 
 LAB_BATCHES = (8, 16, 32, 64, 128, 256, 512, 700)
@@ -33,21 +35,16 @@ def training(depth: int, width: int, batch: int, steps: int, *, quick: bool = Fa
     candidates = [
         Candidate(name=KERAS, workload="keras", settings=network, stock=True),
         Candidate(name=MIRRORED, workload="keras", settings={**network, "replicas": 2}, stock=True),
-        Candidate(
-            name=KERAS_ONEDNN, workload="keras", settings=network, stock=True, environment=_ONEDNN
-        ),
-        Candidate(
-            name=MIRRORED_ONEDNN,
-            workload="keras",
-            settings={**network, "replicas": 2},
-            stock=True,
-            environment=_ONEDNN,
-        ),
         Candidate(name=ONE, workload="kdist", settings=network),
         Candidate(name=TWO, workload="kdist", settings={**network, "replicas": 2}),
         Candidate(name=EAGER, workload="torch", settings=network),
         Candidate(name=MATMUL, workload="matmul", settings={}),
     ]
+    if not is_on_by_default():
+        candidates[2:2] = [
+            dataclasses.replace(candidate, name=name, environment=_ONEDNN)
+            for candidate, name in zip(candidates[:2], (KERAS_ONEDNN, MIRRORED_ONEDNN), strict=True)
+        ]
     if not quick:
         candidates += [
             Candidate(name=NO_NORM, workload="kdist", settings={**network, "batch_norm": False}),

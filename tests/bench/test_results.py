@@ -3,6 +3,7 @@ import json
 import os
 
 import pytest
+from kdist.bench import benchmarks as benchmarks_module
 from kdist.bench import results
 from kdist.bench import run as bench_run
 from kdist.bench.benchmark import Benchmark, Comparison
@@ -209,6 +210,13 @@ def test_comparisons_are_among_those_who_run():
         names = {candidate.name for candidate in benchmark.candidates}
         assert all({one.name, one.bases[0]} <= names for one in benchmark.comparisons)
         assert len(names) == len(benchmark.candidates)
+
+
+@pytest.mark.parametrize("on", [False, True])
+def test_stock_with_onednn_runs_where_it_is_off_by_default(monkeypatch, on):
+    monkeypatch.setattr(benchmarks_module, "is_on_by_default", lambda: on)
+    names = [candidate.name for candidate in training(16, 1, 128, 4).candidates]
+    assert any(name.endswith("with oneDNN") for name in names) is not on
 
 
 def test_the_sweep_has_the_labs_batches():

@@ -31,6 +31,14 @@ def test_left_alone_elsewhere(undecided, tmp_path, text):
     assert enabled(tmp_path, text) is None
 
 
+@pytest.mark.parametrize(
+    ("flags", "on"), [("avx2 fma", False), ("avx512f", False), ("avx512_vnni", True)]
+)
+def test_tensorflows_default(flags, on, tmp_path):
+    (tmp_path / "cpuinfo").write_text(f"flags : fpu {flags}\n")
+    assert onednn.is_on_by_default(tmp_path / "cpuinfo") is on
+
+
 def test_left_alone_where_nothing_tells(undecided, tmp_path):
     onednn.enable_onednn(tmp_path / "missing")
     assert onednn.VARIABLE not in os.environ
