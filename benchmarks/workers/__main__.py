@@ -1,7 +1,7 @@
 """Several workers: the model of one replica, their speed, and what they send each other.
 
     python -m benchmarks.workers                            # all rows but the next one
-    python -m benchmarks.workers --rows all-parity          # every parity case, which takes long
+    python -m benchmarks.workers --rows all-parity          # every parity case: half an hour
     python -m benchmarks.workers --rows speed collectives --rounds 15
     python -m benchmarks.workers --rows link                # as the superuser
 
