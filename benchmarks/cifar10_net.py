@@ -14,6 +14,8 @@ import os
 import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+if importlib.util.find_spec("torch"):
+    import torch._dynamo  # noqa: F401 - crashes after TensorFlow
 
 import interleaved
 import kdist

@@ -60,11 +60,17 @@ class Trained:
     model: Any = None
 
 
-class _StockDropout(MirroredStrategy):
-    """Draws as stock Keras does, with which it is compared, in large layers on CPUs too."""
+class _StockKernels(MirroredStrategy):
+    """Draws and rounds as stock Keras does, with which it is compared."""
 
     def fused_dropout(self, inputs: Any, rate: Any, noise_shape: Any) -> None:
         """Leave dropout to Keras."""
+
+    def fused_activation(
+        self, function: Callable[..., Any], inputs: Any, *arguments: Any, **options: Any
+    ) -> Any:
+        """Leave activations to Keras."""
+        return function(inputs, *arguments, **options)
 
 
 def kdist_strategy(replicas: int, *, on_cpu: bool) -> MirroredStrategy:
@@ -75,8 +81,8 @@ def kdist_strategy(replicas: int, *, on_cpu: bool) -> MirroredStrategy:
         on_cpu: Whether to leave the machine's GPUs alone, as they are too few.
     """
     if on_cpu:
-        return _StockDropout([f"CPU:{index}" for index in range(replicas)])
-    return _StockDropout(replicas=replicas)
+        return _StockKernels([f"CPU:{index}" for index in range(replicas)])
+    return _StockKernels(replicas=replicas)
 
 
 def stock_strategy(like: tf.distribute.Strategy) -> tf.distribute.Strategy:

@@ -1,6 +1,5 @@
 """`ExactStrategy`: what all strategies of kdist do beyond TensorFlow's."""
 
-import functools
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -170,8 +169,9 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
         self, function: Callable[..., Any], inputs: Any, *arguments: Any, **options: Any
     ) -> Any:
         """Return what an activation returns, computed in one pass over large inputs on CPUs."""
-        activation = functools.partial(fused_activation, function) if fusible(inputs) else function
-        return activation(inputs, *arguments, **options)
+        if fusible(inputs, *arguments, *options.values()):
+            return fused_activation(function, inputs, *arguments, **options)
+        return function(inputs, *arguments, **options)
 
     def prepare(self, model: keras.Model, *, global_batch: int | None = None) -> None:
         """Prepare a model that is about to be trained or evaluated under this strategy.

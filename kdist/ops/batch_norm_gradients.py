@@ -9,7 +9,8 @@ import tensorflow as tf
 from .. import _upstream
 from .batch_norm import Kernels, Moments, merge
 from .collectives import all_reduce_sum
-from .compilation import method, worth_compiling
+from .compilation import compiled_method, worth_compiling
+from .dense_gradient import dense_gradient
 from .fused_batch_norm import fused_gradient, gradient_fusible
 
 
@@ -25,7 +26,7 @@ def across_replicas(
     @tf.custom_gradient
     def batch_norm(x: Any, gamma: Any, beta: Any) -> Any:
         nonempty = _upstream.replica_has_samples()
-        local = tf.where(nonempty, method(kernels, "local_moments", x)(x, mask), 0)
+        local = tf.where(nonempty, compiled_method(kernels, "local_moments", x)(x, mask), 0)
         # A sum of tensors that are zero outside the replica's row gathers all rows in a single
         # collective, without exchanging shapes.
         own_row = tf.one_hot(
@@ -33,13 +34,15 @@ def across_replicas(
         )
         rows = all_reduce_sum(own_row[:, None, None] * local)
         moments = merge(rows)
-        y = method(kernels, "normalize", x)(x, moments, gamma, beta)
+        y = compiled_method(kernels, "normalize", x)(x, moments, gamma, beta)
 
         def gradient(dy: Any, *_: Any) -> Any:
-            dy = _dense(dy, x)
-            sums = tf.where(nonempty, method(kernels, "gradient_sums", x)(dy, x, moments), 0)
+            dy = dense_gradient(dy, x)
+            sums = tf.where(
+                nonempty, compiled_method(kernels, "gradient_sums", x)(dy, x, moments), 0
+            )
             total = all_reduce_sum(sums)
-            dx = method(kernels, "input_gradient", x)(dy, x, moments, gamma, total, mask)
+            dx = compiled_method(kernels, "input_gradient", x)(dy, x, moments, gamma, total, mask)
             return _differentiable_once(dx, sums[1], sums[0])
 
         return (y, moments), gradient
@@ -58,25 +61,20 @@ def on_one_replica(
     # TensorFlow's gradient of a compiled function would store its intermediate values.
     @tf.custom_gradient
     def batch_norm(x: Any, gamma: Any, beta: Any) -> Any:
-        y, moments = method(kernels, "forward", x)(x, gamma, beta, mask)
+        y, moments = compiled_method(kernels, "forward", x)(x, gamma, beta, mask)
 
         def gradient(dy: Any, *_: Any) -> Any:
-            dy = _dense(dy, x)
+            dy = dense_gradient(dy, x)
             if gradient_fusible(x, dy, kernels.axis, mask):
                 gradients = fused_gradient(dy, x, moments, gamma, epsilon=kernels.epsilon)
                 return _differentiable_once(*gradients)
-            dx, sums = method(kernels, "backward", x)(dy, x, moments, gamma, mask)
+            dx, sums = compiled_method(kernels, "backward", x)(dy, x, moments, gamma, mask)
             return _differentiable_once(dx, sums[1], sums[0])
 
         return (y, moments), gradient
 
     outputs: tuple[Any, Moments] = batch_norm(x, gamma, beta)
     return outputs
-
-
-def _dense(dy: Any, x: Any) -> Any:
-    """Convert a gradient, which may be indexed slices (`tf.gather`) or have no shape."""
-    return tf.ensure_shape(tf.convert_to_tensor(dy), x.shape)
 
 
 def _differentiable_once(*gradients: Any) -> tuple[Any, ...]:

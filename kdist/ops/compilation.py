@@ -1,4 +1,4 @@
-"""Decide where XLA's fused loops are faster."""
+"""Decide where XLA's fused loops are faster, and compile for them."""
 
 import functools
 from collections.abc import Callable, Hashable
@@ -8,6 +8,7 @@ import tensorflow as tf
 
 # Below this number of values per sample, calling XLA costs more than its fused loops save.
 SMALLEST_COMPILED_SAMPLE = 2048
+_ELEMENTWISE_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
 
 
 def worth_compiling(x: Any) -> bool:
@@ -22,25 +23,30 @@ def worth_compiling(x: Any) -> bool:
     return not tf.config.list_logical_devices("GPU")
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function with XLA, for any number of samples."""
-    fused: Callable[..., Any] = tf.function(
-        function, jit_compile=True, autograph=False, reduce_retracing=True
-    )
-    return fused
+def fusible(x: Any) -> bool:
+    """Whether an operation of Keras on each value of `x` may be replaced by a fused one."""
+    return isinstance(x, tf.Tensor) and x.dtype in _ELEMENTWISE_DTYPES and worth_compiling(x)
 
 
-def method(kernels: Hashable, name: str, x: Any) -> Callable[..., Any]:
+def compiled_method(kernels: Hashable, name: str, x: Any) -> Callable[..., Any]:
     """Return the method `name` of `kernels`, compiled if that is faster for inputs `x`."""
     if worth_compiling(x):
-        return _compiled_method(kernels, name, tuple(x.shape[1:]))
-    bound: Callable[..., Any] = getattr(kernels, name)
-    return bound
+        return _compiled_method(kernels, name, x.dtype.name, tuple(x.shape[1:]))
+    method: Callable[..., Any] = getattr(kernels, name)
+    return method
 
 
-# One function per sample shape, shared by all layers: TensorFlow warns about a function that is
-# traced for many shapes.
-@functools.lru_cache(maxsize=256)
-def _compiled_method(kernels: Hashable, name: str, sample: tuple[int, ...]) -> Callable[..., Any]:
-    del sample
-    return compiled(getattr(kernels, name))
+@functools.lru_cache(maxsize=1024)
+def _compiled_method(
+    kernels: Hashable, name: str, dtype: str, sample: tuple[int, ...]
+) -> Callable[..., Any]:
+    """Compile a method with XLA, for any number of samples.
+
+    All layers share one function per dtype and sample shape: TensorFlow warns about a function that
+    is traced for many shapes.
+    """
+    del dtype, sample
+    fused: Callable[..., Any] = tf.function(
+        getattr(kernels, name), jit_compile=True, autograph=False, reduce_retracing=True
+    )
+    return fused

@@ -1,21 +1,20 @@
 """Activations of several operations in one pass on CPUs."""
 
-import functools
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from .compilation import compiled, worth_compiling
+from . import compilation
+from .compilation import compiled_method
+from .dense_gradient import dense_gradient
 
-_FUSED_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
 
-
-def fusible(inputs: Any) -> bool:
-    """Whether `fused_activation` supports these and is faster: large samples on CPUs."""
-    return (
-        isinstance(inputs, tf.Tensor) and inputs.dtype in _FUSED_DTYPES and worth_compiling(inputs)
-    )
+def fusible(inputs: Any, *arguments: Any) -> bool:
+    """Whether `fused_activation` supports these, and is faster: large samples on CPUs."""
+    are_constants = all(isinstance(one, bool | int | float) for one in arguments)
+    return are_constants and compilation.fusible(inputs)
 
 
 def fused_activation(
@@ -35,37 +34,30 @@ def fused_activation(
     Returns:
         What the function returns.
     """
-    sample = tuple(inputs.shape[1:])
-    forward, backward = _compiled(
-        function, arguments, tuple(options.items()), inputs.dtype.name, sample
-    )
+    kernels = _Activation(function, arguments, tuple(options.items()))
 
     # The gradient computes the activation again, which costs less than storing its parts.
     @tf.custom_gradient
     def activation(x: Any) -> Any:
-        return forward(x), lambda dy: backward(x, dy)
+        y = compiled_method(kernels, "forward", x)(x)
+        return y, lambda dy: compiled_method(kernels, "backward", x)(x, dense_gradient(dy, x))
 
-    return activation(inputs)
+    return tf.ensure_shape(activation(inputs), inputs.shape)
 
 
-@functools.lru_cache(maxsize=256)
-def _compiled(
-    function: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    options: tuple[tuple[str, Any], ...],
-    dtype: str,
-    sample: tuple[int, ...],
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """A pair per shape: TensorFlow warns about a function that is traced for many shapes."""
-    del dtype, sample
+@dataclasses.dataclass(frozen=True)
+class _Activation:
+    """A function of `x`, and its gradient."""
 
-    def forward(x: Any) -> Any:
-        return function(x, *arguments, **dict(options))
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    options: tuple[tuple[str, Any], ...]
 
-    def backward(x: Any, dy: Any) -> Any:
+    def forward(self, x: Any) -> Any:
+        return self.function(x, *self.arguments, **dict(self.options))
+
+    def backward(self, x: Any, dy: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = forward(x)
+            y = self.forward(x)
         return tape.gradient(y, x, dy)
-
-    return compiled(forward), compiled(backward)

@@ -1,25 +1,24 @@
 """Dropout in one pass on CPUs, without storing the mask."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from .compilation import compiled, worth_compiling
-
-_FUSED_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
+from . import compilation
+from .compilation import compiled_method
+from .dense_gradient import dense_gradient
 
 
 def fusible(inputs: Any, rate: Any, noise_shape: Any) -> bool:
     """Whether `fused_dropout` supports these: large samples on CPUs, without a noise shape."""
     return (
-        isinstance(inputs, tf.Tensor)
-        and noise_shape is None
+        noise_shape is None
         and isinstance(rate, float)
         and 0 < rate < 1
-        and inputs.dtype in _FUSED_DTYPES
-        and worth_compiling(inputs)
+        and compilation.fusible(inputs)
     )
 
 
@@ -50,7 +49,7 @@ def fused_dropout(inputs: Any, rate: float, seed: Any, blocks: Any = None) -> An
     Pseudorandom Number Generators") with 32 bits and the finalizer of MurmurHash3 decides whether
     value i is kept, so each value can be computed separately.
     """
-    drop = _compiled(rate, inputs.dtype.name, tuple(inputs.shape[1:]))
+    drop = compiled_method(_Dropout(rate), "drop", inputs)
 
     def of_rows(rows: Any, first_row: Any) -> Any:
         first = tf.cast(first_row * rows.shape[1:].num_elements(), "uint32")
@@ -58,9 +57,9 @@ def fused_dropout(inputs: Any, rate: float, seed: Any, blocks: Any = None) -> An
         # The gradient draws the mask again, which costs less than storing it.
         @tf.custom_gradient
         def dropout(x: Any) -> Any:
-            return drop(x, seed, first), lambda dy: drop(dy, seed, first)
+            return drop(x, seed, first), lambda dy: drop(dense_gradient(dy, x), seed, first)
 
-        return dropout(rows)
+        return tf.ensure_shape(dropout(rows), rows.shape)
 
     if not blocks:
         return of_rows(inputs, 0)
@@ -70,16 +69,14 @@ def fused_dropout(inputs: Any, rate: float, seed: Any, blocks: Any = None) -> An
     return tf.concat([of_rows(x, b.first) for x, b in zip(parts, blocks, strict=True)], 0)
 
 
-@functools.lru_cache(maxsize=256)
-def _compiled(rate: float, dtype: str, sample: tuple[int, ...]) -> Callable[..., Any]:
-    """One function per shape: TensorFlow warns about a function that is traced for many shapes."""
-    del dtype, sample
-    return compiled(functools.partial(_drop, rate=rate))
+@dataclasses.dataclass(frozen=True)
+class _Dropout:
+    rate: float
 
-
-def _drop(x: Any, seed: Any, first: Any, *, rate: float) -> Any:
-    kept = random_bits(tf.size(x), seed, first) >= tf.constant(round(rate * 2**32), "uint32")
-    return tf.where(tf.reshape(kept, tf.shape(x)), x * tf.cast(1 / (1 - rate), x.dtype), 0)
+    def drop(self, x: Any, seed: Any, first: Any) -> Any:
+        least = tf.constant(round(self.rate * 2**32), "uint32")
+        kept = tf.reshape(random_bits(tf.size(x), seed, first) >= least, tf.shape(x))
+        return tf.where(kept, x * tf.cast(1 / (1 - self.rate), x.dtype), 0)
 
 
 def random_bits(count: Any, seed: Any, first: Any = 0) -> Any:

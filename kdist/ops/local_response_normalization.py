@@ -1,12 +1,9 @@
 """Local response normalization as a product with a band matrix."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-
-from .compilation import method
 
 
 def local_response_normalization(
@@ -15,8 +12,8 @@ def local_response_normalization(
     """Divide each value by `(bias + alpha * sum of squares of the channels around it) ** beta`.
 
     The sums over neighboring channels are one product with a band matrix, and the gradient is
-    another. On CPUs everything else takes one pass over memory, and two for the gradient.
-    `tf.nn.local_response_normalization` adds up each sum anew, on one core for its gradient.
+    another. `tf.nn.local_response_normalization` adds up each sum anew, on one core for its
+    gradient.
 
     Args:
         inputs: float32 or float64, (..., channels), the number of channels known.
@@ -28,81 +25,58 @@ def local_response_normalization(
     Returns:
         The type and shape of `inputs`.
     """
-    kernels = _Kernels(inputs.shape[-1], inputs.dtype.name, depth_radius, bias, alpha, beta)
-    outputs_of = method(kernels, "outputs", inputs)
+    kernels = _Kernels(inputs.shape[-1], inputs.dtype, depth_radius, bias, alpha, beta)
+    rows = tf.reshape(inputs, (-1, inputs.shape[-1]))
+    return tf.ensure_shape(tf.reshape(_normalize(kernels, rows), tf.shape(inputs)), inputs.shape)
 
+
+def _normalize(kernels: "_Kernels", rows: Any) -> Any:
     @tf.custom_gradient  # of half the passes over memory that automatic differentiation takes
-    def normalize(x: Any) -> tuple[Any, Any]:
-        denominators = kernels.denominators(x)
-        return outputs_of(x, denominators), lambda dy: _gradient(kernels, x, dy, denominators)
+    def normalize(rows: Any) -> tuple[Any, Any]:
+        power, inverse = kernels.powers(rows)
+        return rows * power, lambda upstream: first(rows, upstream, power, inverse)
 
-    return tf.ensure_shape(normalize(inputs), inputs.shape)
+    def first(rows: Any, upstream: Any, power: Any, inverse: Any) -> Any:
+        @tf.custom_gradient
+        def gradient(rows: Any, upstream: Any) -> tuple[Any, Any]:
+            return kernels.gradient(rows, upstream, power, inverse), second
 
+        def second(upstream_of_gradient: Any) -> Any:
+            # The powers were computed where no tape was recording.
+            with tf.GradientTape() as tape:
+                tape.watch([rows, upstream])
+                again = kernels.gradient(rows, upstream, *kernels.powers(rows))
+            return tape.gradient(again, [rows, upstream], upstream_of_gradient)
 
-def _gradient(kernels: "_Kernels", x: Any, dy: Any, denominators: Any) -> Any:
-    to_sum, add_sums = (method(kernels, name, x) for name in ("to_sum", "add_sums"))
+        return gradient(rows, upstream)
 
-    @tf.custom_gradient
-    def gradient(x: Any, dy: Any) -> tuple[Any, Any]:
-        sums = kernels.gradient_sums(to_sum(x, dy, denominators))
-        return add_sums(x, dy, denominators, sums), second
-
-    def second(upstream: Any) -> Any:
-        # The denominators were computed where no tape was recording.
-        with tf.GradientTape() as tape:
-            tape.watch([x, dy])
-            again = kernels.denominators(x)
-            sums = kernels.gradient_sums(kernels.to_sum(x, dy, again))
-            first = kernels.add_sums(x, dy, again, sums)
-        return tape.gradient(first, [x, dy], upstream)
-
-    return gradient(x, dy)
+    return normalize(rows)
 
 
-@dataclasses.dataclass(frozen=True)
 class _Kernels:
-    """The arithmetic of one layer, on inputs of any rank."""
+    """The arithmetic on rows of channels."""
 
-    channels: int
-    dtype: str
-    radius: int
-    bias: float
-    alpha: float
-    beta: float
+    def __init__(
+        self, channels: int, dtype: Any, radius: int, bias: float, alpha: float, beta: float
+    ) -> None:
+        places = np.arange(channels)
+        near = np.abs(places[:, np.newaxis] - places) <= radius
+        self._sums = tf.constant(alpha * near, dtype)
+        self._gradient_sums = tf.constant(-2 * alpha * beta * near, dtype)
+        self._bias = tf.fill((channels,), tf.constant(bias, dtype))
+        self._beta = beta
 
-    def denominators(self, x: Any) -> Any:
-        # TensorFlow fuses a product with this addition.
-        sums = tf.matmul(self._rows(tf.square(x)), self._band(self.alpha))
-        bias = tf.fill((self.channels,), tf.constant(self.bias, self.dtype))
-        return tf.reshape(tf.nn.bias_add(sums, bias), tf.shape(x))
-
-    def outputs(self, x: Any, denominators: Any) -> Any:
-        return x * self._powers(denominators)[0]
-
-    def to_sum(self, x: Any, dy: Any, denominators: Any) -> Any:
-        power, inverse = self._powers(denominators)
-        return dy * power * x * inverse
-
-    def gradient_sums(self, values: Any) -> Any:
-        sums = tf.matmul(self._rows(values), self._band(-2 * self.alpha * self.beta))
-        return tf.reshape(sums, tf.shape(values))
-
-    def add_sums(self, x: Any, dy: Any, denominators: Any, sums: Any) -> Any:
-        return dy * self._powers(denominators)[0] + x * sums
-
-    def _rows(self, x: Any) -> Any:
-        return tf.reshape(x, (-1, self.channels))
-
-    def _band(self, value: float) -> Any:
-        places = np.arange(self.channels)
-        near = np.abs(places[:, np.newaxis] - places) <= self.radius
-        return tf.constant(value * near, self.dtype)
-
-    def _powers(self, denominators: Any) -> tuple[Any, Any]:
+    def powers(self, rows: Any) -> tuple[Any, Any]:
         """Return `n ** -beta` and `1 / n` of the denominators n."""
-        if self.beta not in (0.5, 0.75):
-            return tf.pow(denominators, -self.beta), tf.math.reciprocal(denominators)
+        # TensorFlow fuses a product with this addition.
+        denominators = tf.nn.bias_add(tf.matmul(tf.square(rows), self._sums), self._bias)
+        if self._beta not in (0.5, 0.75):
+            return tf.pow(denominators, -self._beta), tf.math.reciprocal(denominators)
         # A tenth of the time of `tf.pow`.
         root = tf.math.rsqrt(denominators)
-        power = root if self.beta == 0.5 else root * tf.sqrt(root)
+        power = root if self._beta == 0.5 else root * tf.sqrt(root)
         return power, tf.square(root)
+
+    def gradient(self, rows: Any, upstream: Any, power: Any, inverse: Any) -> Any:
+        direct = upstream * power
+        return direct + rows * tf.matmul(direct * rows * inverse, self._gradient_sums)

@@ -85,9 +85,10 @@ def test_any_rank_and_a_batch_of_unknown_size(shape):
 
 
 @settings(deadline=None, max_examples=10)
-@given(options=OPTIONS)
-def test_float64_and_second_derivatives(options):
-    x, upstream, third = (tf.constant(values((2, 7), seed, np.float64)) for seed in range(3))
+@given(options=OPTIONS, rows=st.integers(0, 2), graph=st.booleans())
+def test_float64_and_second_derivatives(options, rows, graph):
+    shape = (rows, 7)
+    x, upstream, third = (tf.constant(values(shape, seed, np.float64)) for seed in range(3))
 
     def twice(normalize):
         with tf.GradientTape() as outer:
@@ -99,9 +100,24 @@ def test_float64_and_second_derivatives(options):
         return [y, gradient, *outer.gradient(gradient, [x, upstream], third)]
 
     layer = LocalResponseNormalization(**options, dtype="float64")
-    for ours, expected in zip(twice(layer), twice(lambda x: by_hand(x, **options)), strict=True):
+    call = tf.function(twice) if graph else twice
+    for ours, expected in zip(call(layer), twice(lambda x: by_hand(x, **options)), strict=True):
         assert ours.dtype == tf.float64
         np.testing.assert_allclose(ours, expected, atol=1e-12)
+
+
+def test_the_gradient_of_gathered_rows():
+    layer, x = LocalResponseNormalization(2), tf.constant(values((4, 7)))
+
+    @tf.function
+    def gradient(normalize):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.gather(normalize(x), [0, 2, 2])
+        return tf.convert_to_tensor(tape.gradient(y, x))
+
+    expected = gradient(lambda x: by_hand(x, 2, 1, 1, 0.5))
+    np.testing.assert_allclose(gradient(layer), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])

@@ -48,6 +48,12 @@ CASES: dict[str, Case] = {
         feed=samples.sparse_generator,
         fit=lambda: {"steps_per_epoch": 4},
     ),
+    "steps_per_execution_2_of_sparse_rows": uneven(
+        Case(model=models.sparse_inputs),
+        feed=samples.sparse_generator,
+        fit=lambda: {"steps_per_epoch": 4},
+        compile=lambda: {"steps_per_execution": 2},
+    ),
     "batch_by_batch": uneven(bn, procedure=procedures.batch_by_batch),
     "batch_by_batch_weighted": uneven(
         plain, procedure=procedures.batch_by_batch, weights=ramp, samples=ONE_LEFT

@@ -27,6 +27,7 @@ ON_MORE_REPLICAS = {
         "batch_smaller_than_replicas",
         "embedding_global_clipnorm_uneven",
         "generator_of_sparse_rows",
+        "steps_per_execution_2_of_sparse_rows",
         "uneven_last_batch",
         "endpoint_fewer_samples_than_replicas",
         "custom_step_clipped_and_accumulated",

@@ -3,19 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
 from keras.src.backend.tensorflow import nn as keras_nn
 
-from ..hooks import StrategyHooks
+from ..hooks import replica_hooks
 from ..patching import Patch
 
 
 def _activation(original: Callable[..., Any], x: Any, *arguments: Any, **options: Any) -> Any:
-    """Use the strategy's kernel if it supports the inputs."""
-    strategy = tf.distribute.get_strategy()
-    if not isinstance(strategy, StrategyHooks):
+    """Use the strategy's kernel in a step, if it supports the inputs."""
+    hooks = replica_hooks()  # a model that is exported or called outside a step stays as it is
+    if hooks is None:
         return original(x, *arguments, **options)
-    return strategy.fused_activation(original, x, *arguments, **options)
+    return hooks.fused_activation(original, x, *arguments, **options)
 
 
 PATCHES = tuple(

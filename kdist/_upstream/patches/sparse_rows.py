@@ -13,11 +13,11 @@ from ..patching import TENSORFLOW, Patch
 _divided = contextvars.ContextVar("divided", default=False)
 
 
-def _get_next(original: Callable[..., Any], iterator: Any, name: Any = None) -> Any:
+def _next(original: Callable[..., Any], iterator: Any, *args: Any, **options: Any) -> Any:
     """Say that a batch is divided over replicas of kdist."""
     token = _divided.set(isinstance(iterator._strategy, StrategyHooks))
     try:
-        return original(iterator, name)
+        return original(iterator, *args, **options)
     finally:
         _divided.reset(token)
 
@@ -29,6 +29,7 @@ def _from_tensors(original: Callable[..., Any], spec: Any, tensors: Any) -> Any:
     (serialized,) = tensors
 
     def no_rows() -> Any:
+        # As in TensorFlow's own tensors without rows, a size that is not known is 0.
         shape = [0, *(size or 0 for size in spec.shape[1:])]
         return tf.raw_ops.SerializeSparse(
             sparse_indices=tf.zeros((0, len(shape)), tf.int64),
@@ -44,13 +45,16 @@ _WHY = "Crashes if a replica gets no rows of a sparse batch."
 _CANARY = "test_a_replica_without_sparse_rows_crashes"
 
 PATCHES = (
-    Patch(
-        owner=input_lib.DistributedIteratorBase,
-        name="get_next",
-        replacement=_get_next,
-        why=_WHY,
-        canary=_CANARY,
-        seen_in=TENSORFLOW,
+    *(
+        Patch(
+            owner=input_lib.DistributedIteratorBase,
+            name=name,
+            replacement=_next,
+            why=_WHY,
+            canary=_CANARY,
+            seen_in=TENSORFLOW,
+        )
+        for name in ("get_next", "get_next_as_optional")
     ),
     Patch(
         owner=tf.SparseTensorSpec,
