@@ -45,7 +45,7 @@ def bench(
 
     Args:
         quick: Run only the smaller network and the most important candidates: under five minutes
-            on two cores, instead of 15 to 25.
+            on two cores, instead of 17 (AVX-512) to 50 (AVX2).
         rounds: Turns of each candidate; by default 7, with `quick` 3.
         output: JSON file; by default `runs/bench-<date>-<time>.json`.
         own: Run this benchmark alone, such as one that `own_model` makes.
