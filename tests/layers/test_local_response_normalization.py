@@ -87,8 +87,7 @@ def test_any_rank_and_a_batch_of_unknown_size(shape):
 @settings(deadline=None, max_examples=10)
 @given(options=OPTIONS, rows=st.integers(0, 2), graph=st.booleans())
 def test_float64_and_second_derivatives(options, rows, graph):
-    shape = (rows, 7)
-    x, upstream, third = (tf.constant(values(shape, seed, np.float64)) for seed in range(3))
+    x, upstream, third = (tf.constant(values((rows, 7), seed, np.float64)) for seed in range(3))
 
     def twice(normalize):
         with tf.GradientTape() as outer:
