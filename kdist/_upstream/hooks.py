@@ -134,7 +134,7 @@ class StrategyHooks(abc.ABC):
     def fused_activation(
         self, function: Callable[..., Any], inputs: Any, *arguments: Any, **options: Any
     ) -> Any:
-        """Return what Keras's activation returns for inputs and arguments, possibly faster."""
+        """Return what Keras's activation returns, computed faster; `None` to use Keras's own."""
 
 
 class FitObserver(abc.ABC):

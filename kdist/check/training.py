@@ -66,11 +66,8 @@ class _StockKernels(MirroredStrategy):
     def fused_dropout(self, inputs: Any, rate: Any, noise_shape: Any) -> None:
         """Leave dropout to Keras."""
 
-    def fused_activation(
-        self, function: Callable[..., Any], inputs: Any, *arguments: Any, **options: Any
-    ) -> Any:
+    def fused_activation(self, *arguments: Any, **options: Any) -> None:
         """Leave activations to Keras."""
-        return function(inputs, *arguments, **options)
 
 
 def kdist_strategy(replicas: int, *, on_cpu: bool) -> MirroredStrategy:

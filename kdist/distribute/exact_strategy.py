@@ -168,10 +168,10 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
     def fused_activation(
         self, function: Callable[..., Any], inputs: Any, *arguments: Any, **options: Any
     ) -> Any:
-        """Return what an activation returns, computed in one pass over large inputs on CPUs."""
-        if fusible(inputs, *arguments, *options.values()):
-            return fused_activation(function, inputs, *arguments, **options)
-        return function(inputs, *arguments, **options)
+        """Return an activation computed in one pass over the inputs; `None` to use Keras's own."""
+        if not fusible(inputs, *arguments, *options.values()):
+            return None
+        return fused_activation(function, inputs, *arguments, **options)
 
     def prepare(self, model: keras.Model, *, global_batch: int | None = None) -> None:
         """Prepare a model that is about to be trained or evaluated under this strategy.

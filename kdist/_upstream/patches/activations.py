@@ -12,9 +12,8 @@ from ..patching import Patch
 def _activation(original: Callable[..., Any], x: Any, *arguments: Any, **options: Any) -> Any:
     """Use the strategy's kernel in a step, if it supports the inputs."""
     hooks = replica_hooks()  # a model that is exported or called outside a step stays as it is
-    if hooks is None:
-        return original(x, *arguments, **options)
-    return hooks.fused_activation(original, x, *arguments, **options)
+    fused = None if hooks is None else hooks.fused_activation(original, x, *arguments, **options)
+    return original(x, *arguments, **options) if fused is None else fused
 
 
 PATCHES = tuple(
