@@ -15,6 +15,7 @@ from keras.src.random.seed_generator import (
     global_seed_generator,
 )
 from keras.src.utils import rng_utils
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.eager import context
 from tensorflow.python.ops import control_flow_util
 from tensorflow.python.util import _pywrap_util_port
@@ -174,6 +175,16 @@ def is_compiled_by_xla() -> bool:
     """Whether the graph that is being traced will be compiled with XLA."""
     graph = tf.compat.v1.get_default_graph()
     return bool(control_flow_util.GraphOrParentsInXlaContext(graph))
+
+
+def optimization_barrier(value: Any) -> Any:
+    """Return `value`, across which XLA does not simplify; for graphs that XLA compiles."""
+
+    @tf.custom_gradient  # the operation has no gradient of its own
+    def barrier(value: Any) -> tuple[Any, Any]:
+        return gen_xla_ops.xla_optimization_barrier([value])[0], lambda upstream: upstream
+
+    return barrier(value)
 
 
 def onednn_is_on() -> bool:

@@ -6,10 +6,15 @@ dtype. Sums over values are computed here, sums over replicas by the caller.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+
+from .compilation import can_store, stored
+
+LONGEST_FUSED_SUM = 32  # the window of XLA's `TreeReductionRewriter`, on CPUs
 
 
 class Moments(NamedTuple):
@@ -44,19 +49,19 @@ class Kernels:
         Returns:
             Shape `(3, channels)`; zeros for channels without values.
         """
-        row, channels = self._row(x), x.shape[self.axis]
+        channels = x.shape[self.axis]
         values = self._view(x, self.accumulate)
         if mask is None:
             positions = tf.cast(tf.size(x, tf.int64) // channels, values.dtype)
             count = tf.fill([channels], positions)
-            mean = tf.math.divide_no_nan(self._sum(values, row), count)
+            mean = tf.math.divide_no_nan(self._sum(values, x), count)
             squares = tf.math.squared_difference(values, self._spread(mean))
         else:
             mask = self._view(mask, tf.bool)
-            count = self._sum(tf.cast(mask, values.dtype), row)
-            mean = tf.math.divide_no_nan(self._sum(tf.where(mask, values, 0), row), count)
+            count = self._sum(tf.cast(mask, values.dtype), x)
+            mean = tf.math.divide_no_nan(self._sum(tf.where(mask, values, 0), x), count)
             squares = tf.where(mask, tf.math.squared_difference(values, self._spread(mean)), 0)
-        return tf.stack([count, mean, self._sum(squares, row)])
+        return tf.stack([count, mean, self._sum(squares, x)])
 
     def normalize(self, x: Any, moments: Moments, gamma: Any, beta: Any) -> Any:
         """Return `gamma * (x - mean) / sqrt(variance + epsilon) + beta`."""
@@ -67,10 +72,9 @@ class Kernels:
 
     def gradient_sums(self, dy: Any, x: Any, moments: Moments) -> Any:
         """Return this replica's gradients of beta and gamma, shape `(2, channels)`."""
-        row = self._row(x)
-        dy, x = self._view(dy, self.accumulate), self._view(x, self.accumulate)
-        products = self._sum(dy * (x - self._spread(moments.mean)), row)
-        return tf.stack([self._sum(dy, row), products * self._inverse_deviation(moments)])
+        dy, values = self._view(dy, self.accumulate), self._view(x, self.accumulate)
+        products = self._sum(dy * (values - self._spread(moments.mean)), x)
+        return tf.stack([self._sum(dy, x), products * self._inverse_deviation(moments)])
 
     def input_gradient(
         self, dy: Any, x: Any, moments: Moments, gamma: Any, sums: Any, mask: Any = None
@@ -115,15 +119,16 @@ class Kernels:
         before, after = (tf.reduce_prod(s) for s in (shape[: self.axis], shape[self.axis + 1 :]))
         return tf.reshape(x, (before, x.shape[self.axis], after))
 
-    def _row(self, x: Any) -> Any:
-        """Return how many positions `_sum` adds up last: the length of the innermost axis."""
-        return tf.shape(x)[-2] if self._channels_last and self.rank > 2 else 1
-
-    def _sum(self, values: Any, row: Any) -> Any:
-        """Sum a view over positions, in two steps to limit the rounding error of long sums."""
+    def _sum(self, values: Any, x: Any) -> Any:
+        """Sum a view of `x` over positions, in steps to limit the rounding error of long sums."""
         if not self._channels_last:
             return tf.reduce_sum(tf.reduce_sum(values, 2), 0)
         channels = values.shape[1]
+        if can_store():
+            for length in _sum_lengths(math.prod(x.shape[1:-1])):
+                values = stored(tf.reduce_sum(tf.reshape(values, (-1, length, channels)), 1))
+            return tf.reduce_sum(values, 0)
+        row = tf.shape(x)[-2] if self.rank > 2 else 1
         rows = tf.reshape(values, (-1, row * channels))
         return tf.reduce_sum(tf.reshape(tf.reduce_sum(rows, 0), (-1, channels)), 0)
 
@@ -132,6 +137,20 @@ class Kernels:
 
     def _inverse_deviation(self, moments: Moments) -> Any:
         return tf.math.rsqrt(moments.variance + tf.constant(self.epsilon, moments.variance.dtype))
+
+
+def _sum_lengths(positions: int) -> list[int]:
+    """Return the lengths of sums whose sums are the sum of `positions` values.
+
+    XLA computes short sums together with their summands. It stores the summands of longer ones
+    first: here the only one, if there is one, is that of a number without small factors.
+    """
+    lengths = []
+    while positions > 1:
+        short = (n for n in range(LONGEST_FUSED_SUM, 1, -1) if positions % n == 0)
+        lengths.append(next(short, positions))
+        positions //= lengths[-1]
+    return lengths
 
 
 def merge(parts: Any) -> Moments:

@@ -2,13 +2,18 @@
 
 import functools
 from collections.abc import Callable, Hashable
+from contextvars import ContextVar
 from typing import Any
 
 import tensorflow as tf
 
+from .. import _upstream
+
 # Below this number of values per sample, calling XLA costs more than its fused loops save.
 SMALLEST_COMPILED_SAMPLE = 2048
 _ELEMENTWISE_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
+
+_stored: ContextVar[list[Any] | None] = ContextVar("_stored", default=None)
 
 
 def worth_compiling(x: Any) -> bool:
@@ -29,8 +34,11 @@ def fusible(x: Any) -> bool:
 
 
 def compiled_method(kernels: Hashable, name: str, x: Any) -> Callable[..., Any]:
-    """Return the method `name` of `kernels`, compiled if that is faster for inputs `x`."""
-    if worth_compiling(x):
+    """Return the method `name` of `kernels`, compiled if that is faster for inputs `x`.
+
+    In a step that is itself compiled, XLA compiles the method with the rest.
+    """
+    if worth_compiling(x) and not _upstream.is_compiled_by_xla():
         return _compiled_method(kernels, name, x.dtype.name, tuple(x.shape[1:]))
     method: Callable[..., Any] = getattr(kernels, name)
     return method
@@ -46,7 +54,33 @@ def _compiled_method(
     is traced for many shapes.
     """
     del dtype, sample
-    fused: Callable[..., Any] = tf.function(
-        getattr(kernels, name), jit_compile=True, autograph=False, reduce_retracing=True
-    )
-    return fused
+
+    def method_and_stored(*args: Any) -> Any:
+        values: list[Any] = []
+        token = _stored.set(values)
+        try:
+            return getattr(kernels, name)(*args), values
+        finally:
+            _stored.reset(token)
+
+    fused = tf.function(method_and_stored, jit_compile=True, autograph=False, reduce_retracing=True)
+    return lambda *args: fused(*args)[0]
+
+
+def can_store() -> bool:
+    """Whether a compiled method is being traced, so that it may call `stored`."""
+    return _stored.get() is not None
+
+
+def stored(value: Any) -> Any:
+    """Have the compiled method compute and store `value` by itself; return it.
+
+    Of a sum of sums XLA would make a single long sum, which is slower and less accurate, or compute
+    each inner sum within the loop of the outer one, value by value, which takes up to ten times as
+    long. A barrier prevents the former and an output of the compiled function the latter.
+    """
+    values = _stored.get()
+    if values is None:
+        raise RuntimeError("call stored() where can_store() is true")
+    values.append(_upstream.optimization_barrier(value))
+    return values[-1]
