@@ -85,25 +85,28 @@ def save_stock_model(model: "keras.Model", folder: RunFolder) -> str | None:
         A line, where only its weights can be saved; otherwise `None`.
     """
     with stock_batch_norms(model):
-        if _is_described(model):
+        fault = _fault_of_configuration(model)
+        if fault is None:
             folder.save_model(model)
             return None
         folder.save_weights(model)
     return (
-        f"{type(model).__name__} cannot be saved as a whole, as its get_config does not describe"
-        f" it: {folder.weights} has its weights, for load_weights"
+        f"{type(model).__name__} cannot be saved as a whole, as its get_config {fault}:"
+        f" {folder.weights} has its weights, for load_weights"
     )
 
 
-def _is_described(model: "keras.Model") -> bool:
-    """Whether a file can hold the model's configuration, which a user's class may lack."""
+def _fault_of_configuration(model: "keras.Model") -> str | None:
+    """Return why no file can hold the model's configuration, which a user's class may lack."""
     import keras
 
     try:
         json.dumps(keras.saving.serialize_keras_object(model))
     except (NotImplementedError, TypeError, ValueError):
-        return False
-    return True
+        return "does not describe it"
+    except Exception as error:  # whatever a user's class raises, its weights are saved
+        return f"raises {type(error).__name__} ({error})"
+    return None
 
 
 @contextlib.contextmanager

@@ -126,6 +126,17 @@ def build_own():
     return model
 
 
+class Misconfigured(keras.Sequential):
+    def get_config(self):
+        return {"units": self.units}  # which nothing sets
+
+
+def build_misconfigured():
+    model = Misconfigured([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.01), "mse")
+    return model
+
+
 def classify():
     layers = [keras.Input((3,)), keras.layers.Dense(1, "sigmoid")]
     model = keras.Sequential(layers)
@@ -245,6 +256,15 @@ def test_a_run_gives_what_stock_keras_gives_on_one_replica(
         np.testing.assert_allclose(result.history[name], history[name], rtol=1e-6)
     opened = keras.models.load_model(f"{result.run_dir}/model.keras")
     equal(opened, expected)
+
+
+def test_weights_are_saved_where_a_configuration_raises(run, tmp_path):
+    trained = run("build_misconfigured", epochs=1, replicas=1).model
+    lines = "\n".join(run.lines)
+    assert "its get_config raises AttributeError ('Misconfigured' object has no" in lines
+    opened = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    opened.load_weights(tmp_path / "run" / "model.weights.h5")
+    equal(opened, trained)
 
 
 def test_the_files_of_a_run_name_the_users_model(run, path):
