@@ -6,8 +6,8 @@ import keras
 
 from .flops import training_flops
 
-# An execution costs Keras one to three milliseconds of Python: a few percent of this.
-EXECUTION_SECONDS = 0.05
+# An execution costs Keras one to three milliseconds of Python: one to three percent of this.
+EXECUTION_SECONDS = 0.1
 MOST_STEPS = 128
 # Rates that small layers reach, not the peak of the devices.
 CPU_FLOPS_PER_SECOND = 2e10
@@ -15,7 +15,7 @@ GPU_FLOPS_PER_SECOND = 2e12
 
 
 def steps_per_execution(model: keras.Model, global_batch: int | None, *, on_gpus: bool) -> int:
-    """Estimate how many steps take about a twentieth of a second together.
+    """Estimate how many steps take about a tenth of a second together.
 
     Between two executions Keras runs callbacks and waits for the metrics on the host. For a small
     model this takes longer than the step itself; for a large one a single step is enough. The
