@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from .compilation import can_store, stored
+from .compilation import can_compute_apart, compute_apart
 
 LONGEST_FUSED_SUM = 32  # the window of XLA's `TreeReductionRewriter`, on CPUs
 
@@ -120,13 +120,19 @@ class Kernels:
         return tf.reshape(x, (before, x.shape[self.axis], after))
 
     def _sum(self, values: Any, x: Any) -> Any:
-        """Sum a view of `x` over positions, in steps to limit the rounding error of long sums."""
+        """Sum a view of inputs of the shape of `x` over positions, in steps.
+
+        Steps limit the rounding error of long sums. In compiled methods, short ones are faster,
+        too.
+        """
         if not self._channels_last:
             return tf.reduce_sum(tf.reduce_sum(values, 2), 0)
         channels = values.shape[1]
-        if can_store():
+        if can_compute_apart():
             for length in _sum_lengths(math.prod(x.shape[1:-1])):
-                values = stored(tf.reduce_sum(tf.reshape(values, (-1, length, channels)), 1))
+                values = tf.pad(values, ((0, -tf.shape(values)[0] % length), (0, 0)))
+                sums = tf.reduce_sum(tf.reshape(values, (-1, length, channels)), 1)
+                values = compute_apart(sums)
             return tf.reduce_sum(values, 0)
         row = tf.shape(x)[-2] if self.rank > 2 else 1
         rows = tf.reshape(values, (-1, row * channels))
@@ -140,17 +146,21 @@ class Kernels:
 
 
 def _sum_lengths(positions: int) -> list[int]:
-    """Return the lengths of sums whose sums are the sum of `positions` values.
+    """Return the lengths of the sums, level by level, that add up a batch of samples.
 
-    XLA computes short sums together with their summands. It stores the summands of longer ones
-    first: here the only one, if there is one, is that of a number without small factors.
+    XLA computes short sums together with their summands, but stores the summands of longer ones
+    first. Only if a sample's number of positions has a factor without divisors up to
+    `LONGEST_FUSED_SUM`, there is one longer sum. Two levels add up the samples, whose number may
+    vary, so zeros fill up the last sum. A batch of single positions has no levels.
     """
+    if positions == 1:
+        return []
     lengths = []
     while positions > 1:
         short = (n for n in range(LONGEST_FUSED_SUM, 1, -1) if positions % n == 0)
         lengths.append(next(short, positions))
         positions //= lengths[-1]
-    return lengths
+    return [*lengths, LONGEST_FUSED_SUM, LONGEST_FUSED_SUM]
 
 
 def merge(parts: Any) -> Moments:

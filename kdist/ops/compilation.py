@@ -13,7 +13,7 @@ from .. import _upstream
 SMALLEST_COMPILED_SAMPLE = 2048
 _ELEMENTWISE_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
 
-_stored: ContextVar[list[Any] | None] = ContextVar("_stored", default=None)
+_apart: ContextVar[list[Any] | None] = ContextVar("_apart", default=None)
 
 
 def worth_compiling(x: Any) -> bool:
@@ -36,7 +36,8 @@ def fusible(x: Any) -> bool:
 def compiled_method(kernels: Hashable, name: str, x: Any) -> Callable[..., Any]:
     """Return the method `name` of `kernels`, compiled if that is faster for inputs `x`.
 
-    In a step that is itself compiled, XLA compiles the method with the rest.
+    In a step that is itself compiled, XLA compiles the method with the rest, where no value is
+    computed apart.
     """
     if worth_compiling(x) and not _upstream.is_compiled_by_xla():
         return _compiled_method(kernels, name, x.dtype.name, tuple(x.shape[1:]))
@@ -44,43 +45,62 @@ def compiled_method(kernels: Hashable, name: str, x: Any) -> Callable[..., Any]:
     return method
 
 
+class CompiledMethod:
+    """A method that XLA compiles, for any number of samples.
+
+    Args:
+        method: Takes and returns tensors.
+
+    Attributes:
+        function: Returns what the method does, and the values that it computes apart.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        def method_and_apart(*args: Any) -> tuple[Any, list[Any]]:
+            values: list[Any] = []
+            token = _apart.set(values)
+            try:
+                return method(*args), values
+            finally:
+                _apart.reset(token)
+
+        self.function = tf.function(
+            method_and_apart, jit_compile=True, autograph=False, reduce_retracing=True
+        )
+
+    def __call__(self, *args: Any) -> Any:
+        """Return what the method does."""
+        return self.function(*args)[0]
+
+
 @functools.lru_cache(maxsize=1024)
 def _compiled_method(
     kernels: Hashable, name: str, dtype: str, sample: tuple[int, ...]
-) -> Callable[..., Any]:
-    """Compile a method with XLA, for any number of samples.
+) -> CompiledMethod:
+    """Compile a method.
 
     All layers share one function per dtype and sample shape: TensorFlow warns about a function that
     is traced for many shapes.
     """
     del dtype, sample
-
-    def method_and_stored(*args: Any) -> Any:
-        values: list[Any] = []
-        token = _stored.set(values)
-        try:
-            return getattr(kernels, name)(*args), values
-        finally:
-            _stored.reset(token)
-
-    fused = tf.function(method_and_stored, jit_compile=True, autograph=False, reduce_retracing=True)
-    return lambda *args: fused(*args)[0]
+    return CompiledMethod(getattr(kernels, name))
 
 
-def can_store() -> bool:
-    """Whether a compiled method is being traced, so that it may call `stored`."""
-    return _stored.get() is not None
+def can_compute_apart() -> bool:
+    """Whether a compiled method is being traced, so that it may call `compute_apart`."""
+    return _apart.get() is not None
 
 
-def stored(value: Any) -> Any:
-    """Have the compiled method compute and store `value` by itself; return it.
+def compute_apart(value: Any) -> Any:
+    """Have XLA compute `value` in a loop of its own; return it.
 
     Of a sum of sums XLA would make a single long sum, which is slower and less accurate, or compute
     each inner sum within the loop of the outer one, value by value, which takes up to ten times as
-    long. A barrier prevents the former and an output of the compiled function the latter.
+    long. A barrier prevents the former and an output of the compiled function the latter. Not for
+    values within a `tf.cond` or loop.
     """
-    values = _stored.get()
+    values = _apart.get()
     if values is None:
-        raise RuntimeError("call stored() where can_store() is true")
+        raise RuntimeError("call compute_apart() where can_compute_apart() is true")
     values.append(_upstream.optimization_barrier(value))
     return values[-1]

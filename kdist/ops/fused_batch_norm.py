@@ -30,7 +30,7 @@ def gradient_fusible(x: Any, dy: Any, axis: int, mask: Any) -> bool:
     """Whether the gradient's kernel supports these, is faster than XLA's loops and as accurate.
 
     This holds for oneDNN's kernel if the channels fill its vectors. Otherwise it takes three times
-    as long, and sums in a single pass, as XLA's own kernel does in a compiled step. TensorFlow's
+    as long, and adds up value by value, as XLA's own kernel does in a compiled step. TensorFlow's
     kernel takes two to three times as long as the loops.
     """
     return (
