@@ -10,6 +10,7 @@ from ..errors import UserError
 from ..optimizers.schedules import make_schedule
 from ..optimizers.table import l2_factor, make_optimizer
 from ..runs.run_folder import RunFolder
+from ..user_model.code_errors import reason_of
 from .config import TrainConfig
 from .networks import NETWORKS
 from .plan import TrainPlan
@@ -105,7 +106,7 @@ def _fault_of_configuration(model: "keras.Model") -> str | None:
     except (NotImplementedError, TypeError, ValueError):
         return "does not describe it"
     except Exception as error:  # whatever a user's class raises, its weights are saved
-        return f"raises {type(error).__name__} ({error})"
+        return f"raises {reason_of(error)}"
     return None
 
 

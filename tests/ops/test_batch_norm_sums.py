@@ -35,7 +35,7 @@ def test_lengths_multiply_to_all_positions(positions):
     [(256, 28, 28, 8), (4096, 8, 8, 32), (1000, 1, 48, 64), (64, 45, 45, 8), (64, 37, 41, 8)],
 )
 def test_compiled_moments_keep_float32s_digits(shape):
-    """100,000 values a channel: of a single long sum, the variance is off by 1e-6."""
+    """100,000 values per channel: of a single long sum, the variance is off by 1e-6."""
     x = np.random.default_rng(0).normal(size=shape).astype("float32")
     count, mean, squares = compiled_method(KERNELS, "local_moments", tf.constant(x))(x, None)
     values = x.astype("float64").reshape(-1, shape[-1])

@@ -31,8 +31,8 @@ class Executions(keras.callbacks.Callback):
     ("units", "global_batch", "steps"),
     [
         (8, 32, 128),  # as many as there may be
-        # 3 * 2 * 512 * 512 multiplications and additions a sample: 50.3 million a step, 0.1 s of
-        # 2e10 a second hold 39.7 of them. A bias adds 512 more.
+        # 3 * 2 * 512 * 512 operations per sample: 50.3 million per step, 0.1 s at 2e10
+        # per second hold 39.7 of them. A bias adds 512 more.
         (512, 32, 40),
         (512, 320, 4),
         (2048, 320, 1),
