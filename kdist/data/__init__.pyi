@@ -10,5 +10,6 @@ from .image_data import ImageData as ImageData
 from .random_affine import RandomAffine as RandomAffine
 from .random_crop import RandomCrop as RandomCrop
 from .random_crop import center_crop as center_crop
+from .random_cutout import RandomCutout as RandomCutout
 from .random_flip import RandomHorizontalFlip as RandomHorizontalFlip
 from .standardization import Standardization as Standardization

@@ -38,6 +38,12 @@ def between(draws: Any, lower: float, upper: float) -> Any:
     return lower + draws * (upper - lower)
 
 
+def whole(draws: Any, most: Any) -> Any:
+    """Convert draws from 0 to 1 into integers from 0 to `most`, as float32, equally probable."""
+    # The product may be rounded up to the number of integers.
+    return tf.minimum(tf.floor(draws * (most + 1)), most)
+
+
 def flat(images: Any) -> Any:
     """Return images as rows: (images, height * width * channels).
 
@@ -84,6 +90,23 @@ def check_size(size: Any) -> tuple[int, int]:
         )
     height, width = sides
     return height, width  # type: ignore[return-value]
+
+
+def check_fits(images: Any, size: tuple[int, int], padding: int = 0) -> None:
+    """Check that images, padded on each side, are not smaller than a window.
+
+    Raises:
+        UserError: They are, as far as their shape is known.
+    """
+    sides = images.shape[1:3]
+    if any(
+        side is not None and side + 2 * padding < one for side, one in zip(sides, size, strict=True)
+    ):
+        padded = f" and padding={padding}" if padding else ""
+        raise UserError(
+            f"A window of {size[0]}x{size[1]} pixels was asked for of images of "
+            f"{sides[0]}x{sides[1]} pixels{padded}: choose a smaller size."
+        )
 
 
 def check_amount(name: str, amount: Any, *, most: float | None = None) -> float:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from ..arguments import as_integer
 from ..errors import UserError
-from .per_image import as_images, check_size, draw
+from .per_image import as_images, check_fits, check_size, draw, whole
 
 PaddingMode = Literal["constant", "edge", "reflect", "symmetric"]
 PADDING_MODES: tuple[str, ...] = typing.get_args(PaddingMode)
@@ -59,13 +59,12 @@ class RandomCrop:
     def __call__(self, images: Any, *, seed: Any) -> Any:
         """Return a window of each image; see the class."""
         images = as_images(images)
-        _check_fits(images, self.size, self.padding)
+        check_fits(images, self.size, self.padding)
         channels = images.shape[3]
         if self.padding:
             images = self._padded(images)
         free = tf.cast(tf.shape(images)[1:3] - self.size, tf.float32)
-        # The product may be rounded up to the number of places.
-        places = tf.minimum(tf.floor(tf.stack(draw(2, images, seed), 1) * (free + 1)), free)
+        places = whole(tf.stack(draw(2, images, seed), 1), free)
         # This beats gathering rows and columns, and pixels.
         windows = tf.image.extract_glimpse(
             images, self.size, places, centered=False, normalized=False, noise="zero"
@@ -117,18 +116,6 @@ def center_crop(images: Any, size: int | Sequence[int]) -> Any:
             f"Images are {type(images).__name__} of shape {tuple(shape)}; expected an array or a "
             "tensor of shape (images, height, width, channels)."
         )
-    _check_fits(images, (height, width), 0)
+    check_fits(images, (height, width))
     top, left = (images.shape[1] - height) // 2, (images.shape[2] - width) // 2
     return images[:, top : top + height, left : left + width]
-
-
-def _check_fits(images: Any, size: tuple[int, int], padding: int) -> None:
-    sides = images.shape[1:3]
-    if any(
-        side is not None and side + 2 * padding < one for side, one in zip(sides, size, strict=True)
-    ):
-        padded = f" and padding={padding}" if padding else ""
-        raise UserError(
-            f"A window of {size[0]}x{size[1]} pixels was asked for of images of "
-            f"{sides[0]}x{sides[1]} pixels{padded}: choose a smaller size."
-        )

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 Settings = Mapping[str, Any]
 Images = Callable[[], Any]
 
+STAGE_DEPTH = 2
+"""Convolutions of each stage of `whitened_net` by default."""
+
 # Keras is imported by the functions: the command line asks for the names alone.
 
 
@@ -58,7 +61,17 @@ def _resnet9(settings: Settings, _: Images, **options: Any) -> Any:
 def _whitened_net(settings: Settings, images: Images, **options: Any) -> Any:
     from ..models import WhitenedNet, whitening_kernel
 
-    return WhitenedNet(settings["channels"], whitening=whitening_kernel(images()), **options)
+    return WhitenedNet(
+        settings["channels"],
+        stage_depth=settings["stage_depth"],
+        whitening=whitening_kernel(images()),
+        **options,
+    )
+
+
+def _name_of_whitened_net(settings: Settings) -> str:
+    name, depth = f"WhitenedNet-{settings['channels']}", settings["stage_depth"]
+    return name if depth == STAGE_DEPTH else f"{name}x{depth}"
 
 
 NETWORKS: Mapping[str, Network] = {
@@ -83,8 +96,8 @@ NETWORKS: Mapping[str, Network] = {
     ),
     "whitened_net": Network(
         title="WhitenedNet",
-        settings=frozenset({"channels"}),
-        named=lambda settings: f"WhitenedNet-{settings['channels']}",
+        settings=frozenset({"channels", "stage_depth"}),
+        named=_name_of_whitened_net,
         build=_whitened_net,
         note="that of the fastest training runs on CIFAR-10",
     ),
@@ -99,7 +112,7 @@ SPECIFIC = frozenset().union(*(network.settings for network in NETWORKS.values()
 """Settings that not every network has."""
 
 
-SIZES = frozenset({"depth", "width", "channels"})
+SIZES = frozenset({"depth", "width", "channels", "stage_depth"})
 """Settings that are part of the name of a model."""
 
 

@@ -29,7 +29,7 @@ from .fields import (
     listed,
     notes,
 )
-from .networks import NETWORKS, NetworkName
+from .networks import NETWORKS, STAGE_DEPTH, NetworkName
 from .precision import Precision
 
 # No run has a million epochs, steps between two lines, or trials: a mistyped number is refused at
@@ -43,8 +43,9 @@ BatchSize = Annotated[int, Ge(1), Le(MOST_IMAGES)]
 Depth = Annotated[int, Ge(10), Le(1000)]
 Width = Annotated[int, Ge(1), Le(200)]
 Channels = Annotated[int, Ge(1), Le(1024)]
+StageDepth = Annotated[int, Ge(2), Le(100)]
 Share = Annotated[float, Ge(0), Lt(1)]
-Augmentation = Literal["shift", "crop", "towers", "course"]
+Augmentation = Literal["shift", "crop", "cutout", "towers", "course"]
 # Why a search does not vary a setting.
 _SAME_DATA = NotTuned("all trials use the same data")
 _ONE_NETWORK = NotTuned("each network has settings of its own: search one after the other")
@@ -67,7 +68,8 @@ class Data:
         augment: Randomly change the training images.
         augmentation: How `augment` changes the training images, besides flips: `shift` shifts them
             by a fraction of their size; `crop` crops them at random, after 4 pixels are reflected
-            beyond each edge; `towers`, as in TensorFlow's CIFAR-10 tutorial, crops them to 3/4 of
+            beyond each edge; `cutout` also covers a square of 3/8 of height and width with the mean
+            color; `towers`, as in TensorFlow's CIFAR-10 tutorial, crops them to 3/4 of
             height and width, changes the contrast and standardizes each image; `course`, as in the
             course's second lab, rotates, shears and scales them and changes their colors.
         shift: Largest shift with `augmentation=shift`, as a fraction of height and width.
@@ -93,6 +95,8 @@ class Model:
         width: Widening factor of the WideResNet.
         channels: Channels of the first convolution of `resnet9`, or the first stage of
             `whitened_net`.
+        stage_depth: Convolutions of each stage of `whitened_net`; in stages of more than two, a
+            shortcut skips all but the first.
         stem_pool: Halve the images' height and width after the first convolution of the WideResNet.
         dropout: Fraction of the activations to drop inside each block of the WideResNet.
         wd: Factor of the L2 penalty on every kernel (for `cifar10_net`, on its two dense layers).
@@ -102,6 +106,7 @@ class Model:
     depth: Depth = 16
     width: Width = 10
     channels: Channels = 64
+    stage_depth: StageDepth = STAGE_DEPTH
     stem_pool: bool = False
     dropout: Share = 0.01
     wd: Annotated[float, Ge(0), HelpEnd(f"weight decay with {listed(WITH_WEIGHT_DECAY)}")] = 5e-6

@@ -17,6 +17,7 @@ from kdist.data import (
     RandomBrightness,
     RandomContrast,
     RandomCrop,
+    RandomCutout,
     RandomHorizontalFlip,
     center_crop,
     training_batches,
@@ -35,6 +36,7 @@ ALL = [
     RandomContrast(0.2, 1.8),
     ColorJitter(brightness=0.2, contrast=0.2, saturation=0.2, hue=0.2),
     RandomAffine(10, translate=0.1, scale=(0.8, 1.2), shear=10),
+    RandomCutout((3, 5), fill=128),
 ]
 
 
@@ -82,6 +84,33 @@ def test_every_place_of_a_crop_is_as_likely():
     line = np.broadcast_to(np.arange(30.0, dtype=np.float32).reshape(5, 6, 1), (count, 5, 6, 1))
     corners = RandomCrop((4, 3))(line, seed=SEED).numpy()[:, 0, 0, 0]
     places, counts = np.unique(corners, return_counts=True)
+    assert places.tolist() == [6 * down + right for down in range(2) for right in range(4)]
+    assert np.abs(counts - count / 8).max() < 4.5 * math.sqrt(count / 8)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    shape=SHAPES,
+    size=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    seed=SEEDS,
+    each=st.booleans(),
+)
+def test_cutouts_cover_a_window_of_each_image(shape, size, seed, each):
+    images = random_images(shape)
+    fill = np.arange(shape[3]) - 1.5 if each else [-7]
+    down, right = draws(2, shape[0], seed)
+    expected = images.copy()
+    for image, top, left in zip(expected, down, right, strict=True):
+        top = math.floor(top * (shape[1] - size[0] + 1))
+        left = math.floor(left * (shape[2] - size[1] + 1))
+        image[top : top + size[0], left : left + size[1]] = fill
+    check(RandomCutout(size, fill=fill), images, seed, expected)
+
+
+def test_every_place_of_a_cutout_is_as_likely():
+    count = 20_000
+    covered = RandomCutout((4, 3), fill=1)(tf.zeros((count, 5, 6, 1)), seed=SEED).numpy()[..., 0]
+    places, counts = np.unique(covered.reshape(count, -1).argmax(1), return_counts=True)
     assert places.tolist() == [6 * down + right for down in range(2) for right in range(4)]
     assert np.abs(counts - count / 8).max() < 4.5 * math.sqrt(count / 8)
 
@@ -270,6 +299,10 @@ def test_other_images_are_an_error(augmentation, images):
             lambda: center_crop(np.zeros((1, 8, 8, 3)), 9),
             "of 9x9 pixels was asked for of images",
         ),
+        (lambda: RandomCutout(0), "size=0; expected height and width"),
+        (lambda: RandomCutout(2, fill="mean"), "fill='mean'; expected a finite number, or one for"),
+        (lambda: RandomCutout(2, fill=[0, math.inf]), "expected a finite number, or one for each"),
+        (lambda: RandomCutout(2, fill=[]), "expected a finite number, or one for each"),
         (lambda: RandomBrightness(-1), "max_delta=-1; expected a number at least 0"),
         (lambda: RandomContrast(1.2, 0.8), "received 1.2 and 0.8"),
         (lambda: RandomContrast(-1, 1), "from a number of at least 0"),
@@ -292,6 +325,10 @@ def test_an_argument_out_of_range_is_an_error(make, why):
 def test_images_that_do_not_fit_are_an_error():
     with pytest.raises(UserError, match="9x9 pixels was asked for of images of 4x8 pixels and pad"):
         RandomCrop(9, padding=2)(tf.zeros((1, 4, 8, 3)), seed=SEED)
+    with pytest.raises(UserError, match="5x2 pixels was asked for of images of 4x8 pixels: choose"):
+        RandomCutout((5, 2))(tf.zeros((1, 4, 8, 3)), seed=SEED)
+    with pytest.raises(UserError, match=r"fill has 2 values, but .* 3 channels: pass one for each"):
+        RandomCutout(2, fill=(0, 1))(tf.zeros((1, 4, 8, 3)), seed=SEED)
     for mode, padding in (("reflect", 4), ("symmetric", 5)):
         with pytest.raises(UserError, match=rf"padding={padding} of images of 4x8 pixels has no"):
             RandomCrop(1, padding=padding, padding_mode=mode)(tf.zeros((1, 4, 8, 3)), seed=SEED)

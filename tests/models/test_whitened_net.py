@@ -31,6 +31,13 @@ def test_parameters_by_hand():
     assert model.get_layer("stage3_activation2").output.shape == (None, 3, 3, 256)
 
 
+def test_parameters_of_deeper_stages_by_hand():
+    model = WhitenedNet(96, stage_depth=3, input_shape=(32, 32, 3), classes=10)
+    pairs = [(24, 96), *[(96, 96)] * 2, (96, 384), *[(384, 384)] * 5]
+    trained = sum(9 * before * after + after for before, after in pairs) + 24 + 3840
+    assert sum(np.prod(w.shape) for w in model.trainable_variables) == trained == 7_160_376
+
+
 def test_the_first_half_of_the_filters_whitens(images):
     kernel = whitening_kernel(images)
     assert kernel.shape == (2, 2, 3, 24)
@@ -61,10 +68,11 @@ def test_convolutions_pass_their_input_on(images):
     np.testing.assert_allclose(narrower(many), many[..., :2], atol=1e-6)
 
 
-def test_it_computes_what_it_says(images):
+@pytest.mark.parametrize("depth", [2, 3, 4])
+def test_it_computes_what_it_says(images, depth):
     keras.utils.set_random_seed(0)
     kernel = whitening_kernel(images)
-    model = WhitenedNet(**SMALL, whitening=kernel, classifier_activation=None)
+    model = WhitenedNet(**SMALL, stage_depth=depth, whitening=kernel, classifier_activation=None)
     random = np.random.default_rng(0)
     weights = {w.path: w for w in model.weights}
     for path, w in weights.items():
@@ -73,15 +81,17 @@ def test_it_computes_what_it_says(images):
     x = images[:3].astype("float32")
     h = whitened(kernel, x) + weights["whitening_bias/bias"].numpy()
     h = ops.gelu(ops.convert_to_tensor(h, "float32"), approximate=False)
+    shortcut = None
     for stage in (1, 2, 3):
-        for number in (1, 2):
+        for number in range(1, depth + 1):
             one = f"stage{stage}_{{}}{number}/{{}}"
             h = ops.conv(h, weights[one.format("conv", "kernel")], padding="same")
             h = ops.max_pool(h, 2, padding="valid") if number == 1 else h
             mean = weights[one.format("bn", "moving_mean")]
             deviation = np.sqrt(weights[one.format("bn", "moving_variance")] + np.float32(1e-5))
             h = (h - mean) / deviation + 8 * weights[one.format("bias", "bias")]
-            h = ops.gelu(h, approximate=False)
+            h = ops.gelu(h + shortcut if number == depth > 2 else h, approximate=False)
+            shortcut = h if number == 1 else shortcut
     expected = ops.matmul(ops.max(h, (1, 2)), weights["classifier/kernel"]) / 9
     np.testing.assert_allclose(model(x), expected, rtol=1e-3, atol=1e-4)
 
@@ -90,6 +100,7 @@ def test_it_computes_what_it_says(images):
     ("arguments", "words"),
     [
         ({"width": 0}, "width=0"),
+        ({"stage_depth": 1}, "stage_depth=1 is not an integer ≥ 2"),
         ({"classes": 0}, "classes=0"),
         ({"input_shape": (8, 9, 3)}, "at least 9"),
         ({"input_shape": (None, None, 3)}, "height and width"),

@@ -145,7 +145,7 @@ def test_what_may_be_shared_holds_no_path():
     assert not FOLDERS & set(shared)
     assert set(shared) == {
         *("dataset", "subset", "augment", "shift", "whole_pixels", "depth", "width", "stem_pool"),
-        *("augmentation", "network", "channels"),
+        *("augmentation", "network", "channels", "stage_depth"),
         *("dropout", "wd", "replicas", "batch_size", "val_batch_size", "base_lr", "lr_rule"),
         *("optimizer", "momentum", "label_smoothing", "ema_momentum", "precision", "xla", "seed"),
         *("schedule", "decay_epochs", "decay_rate", "ema_warmup", "warmup_epochs", "epochs"),

@@ -32,7 +32,16 @@ pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
             + (192 + 1) * 10,
         ),
         ({"network": "resnet9", "channels": 1, "augmentation": "crop"}, "ResNet9-1", None),
-        ({"network": "whitened_net", "channels": 2}, "WhitenedNet-2", None),
+        (
+            {
+                "network": "whitened_net",
+                "channels": 2,
+                "stage_depth": 3,
+                "augmentation": "cutout",
+            },
+            "WhitenedNet-2x3",
+            None,
+        ),
     ],
 )
 def test_a_run_is_evaluated_as_it_was_validated(settings, model, parameters, tmp_path, monkeypatch):
@@ -65,7 +74,8 @@ def data(channels):
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize(
-    ("augmentation", "size"), [("shift", 32), ("crop", 32), ("towers", 24), ("course", 32)]
+    ("augmentation", "size"),
+    [("shift", 32), ("crop", 32), ("cutout", 32), ("towers", 24), ("course", 32)],
 )
 def test_batches_of_each_augmentation(augmentation, size, channels):
     config = TrainConfig(augmentation=augmentation, batch_size=8)
@@ -103,6 +113,23 @@ def test_crops_are_windows_of_the_reflected_image():
             for left in range(9)
         )
         assert any(np.allclose(image, window, atol=1e-5) for window in windows)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_cutout_covers_a_square_of_a_crop_with_the_mean_color(channels):
+    made = data(channels)
+
+    def first(augmentation):
+        config = TrainConfig(augmentation=augmentation, batch_size=12)
+        training, _ = make_pipelines(config, made, make_plan(config, replicas=1))
+        return next(training.as_numpy_iterator())
+
+    (crops, labels), (images, same) = first("crop"), first("cutout")
+    np.testing.assert_array_equal(labels, same)
+    covered = np.abs(images).max(-1) < 1e-5
+    assert (covered.sum((1, 2)) == 12 * 12).all()
+    assert (covered.any(1).sum(1) == 12).all()
+    np.testing.assert_array_equal(images[~covered], crops[~covered])
 
 
 def test_the_sample_is_still_prepared_by_default_as_it_was():
