@@ -42,7 +42,11 @@ def evaluate(
         bool, Parameter(help="Evaluate the averaged weights.", negative=())
     ] = False,
     views: Annotated[
-        Views, Parameter(help="mirror: average the predictions for an image and its mirror image.")
+        Views,
+        Parameter(
+            help="mirror: average the predictions for an image and its mirror image; mirror-shift:"
+            " also for both shifted by a pixel, to the top left and to the bottom right."
+        ),
     ] = "none",
     watch: Annotated[
         float | None,

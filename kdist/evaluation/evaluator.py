@@ -25,6 +25,7 @@ from ..training.preprocessing import preprocessing
 from .evaluation import Evaluation
 from .options import Views
 from .saved_model import SavedModel
+from .views import averaged_over_views
 
 _ONE_HOT = ("categorical_crossentropy", "categorical_focal_crossentropy")
 
@@ -120,12 +121,7 @@ class Evaluator:
         self._check_shapes(model)
         loss = getattr(model, "loss", None) or _usual_loss(model)
         with self._strategy.scope():
-            if self._views == "mirror":
-                images = keras.Input(self._prepared.image_shape)
-                both = [model(images), model(keras.ops.flip(images, axis=2))]
-                # In mixed precision, too, the probabilities stay in full precision.
-                mean = keras.layers.Average(dtype=both[0].dtype)(both)
-                model = keras.Model(images, mean)
+            model = averaged_over_views(model, self._views, self._prepared.image_shape)
             model.compile(loss=loss, metrics=["accuracy"])
         return model
 

@@ -9,7 +9,7 @@ from ..data.datasets import DatasetName
 from ..errors import UserError
 from ..training.config import TrainConfig
 
-Views = Literal["none", "mirror"]
+Views = Literal["none", "mirror", "mirror-shift"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,9 @@ class EvaluateOptions:
         replicas: Number of replicas; by default every GPU, or the CPU if there is none.
         val_batch_size: Images per step and replica; by default the run's.
         averaged: Whether to use the averages of the weights.
-        views: `"mirror"` averages the predictions for each image and its mirror image.
+        views: `"mirror"` averages the predictions for each image and its mirror image;
+            `"mirror-shift"` also those for both shifted by a pixel, to the top left and to the
+            bottom right, each with half the weight of the unshifted.
         watch: Seconds between checks for new checkpoints; `None` to check once.
 
     Raises:
@@ -42,8 +44,8 @@ class EvaluateOptions:
 
     def __post_init__(self) -> None:
         if self.views not in get_args(Views):
-            known = " or ".join(get_args(Views))
-            raise UserError(f"views is {self.views!r}, but has to be {known}")
+            known = ", ".join(get_args(Views))
+            raise UserError(f"views is {self.views!r}, but has to be one of {known}")
         if self.watch is not None:
             hint = "pass the seconds between two looks for new checkpoints, such as 300"
             positive_number("watch", self.watch, hint=hint)

@@ -101,7 +101,23 @@ def never(seconds):
     raise AssertionError("it waits")
 
 
-def in_numpy(arrays, state, *, averaged=False, mirror=False, trained=IMAGES):
+VIEWS = {
+    "none": lambda images: [images],
+    "mirror": lambda images: [images, images[:, :, ::-1]],
+    "mirror-shift": lambda images: [
+        one[..., ::step, :]
+        for one in (images, images, shifted(images, 0), shifted(images, 2))
+        for step in (1, -1)
+    ],
+}
+
+
+def shifted(images, top):
+    padded = np.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)), "reflect")
+    return padded[:, top : top + images.shape[1], top : top + images.shape[2]]
+
+
+def in_numpy(arrays, state, *, averaged=False, views="none", trained=IMAGES):
     """Accuracy and loss of a checkpoint's weights, without Keras."""
     data = fashion_mnist(sample=True).subset(IMAGES)
     of = Standardization.of(data.train_images[:trained])
@@ -113,13 +129,14 @@ def in_numpy(arrays, state, *, averaged=False, mirror=False, trained=IMAGES):
     ]
     kernel, bias, gamma, beta, mean, variance, last, last_bias = values
     total = 0
-    for one in (images, images[:, :, ::-1]) if mirror else (images,):
+    seen = VIEWS[views](images)
+    for one in seen:
         x = one.reshape(len(one), -1) @ kernel + bias
         x = (x - mean) / np.sqrt(variance + 1e-3) * gamma + beta
         logits = x @ last + last_bias
         powers = np.exp(logits - logits.max(1, keepdims=True))
         total = total + powers / powers.sum(1, keepdims=True)
-    chosen = total[np.arange(len(labels)), labels] / (2 if mirror else 1)
+    chosen = total[np.arange(len(labels)), labels] / len(seen)
     loss = -np.mean(np.log(chosen)) + SETTINGS["wd"] * np.sum(kernel**2)
     return np.mean(total.argmax(1) == labels), loss, len(labels)
 
@@ -136,9 +153,9 @@ def test_a_finished_run_has_its_own_values_on_any_number_of_replicas(run):
 
 def test_the_newest_checkpoint_of_a_run_that_has_not_ended(unfinished):
     newest, older = generations(unfinished / "checkpoints")[:2]
-    for replicas, options in ((2, {}), (1, {"averaged": True}), (1, {"views": "mirror"})):
+    cases = [(2, {}), (1, {"averaged": True}), (1, {"views": "mirror"})]
+    for replicas, options in [*cases, (2, {"views": "mirror-shift"})]:
         [one] = evaluated(unfinished, replicas=replicas, val_batch_size=37, **options)
-        options["mirror"] = options.pop("views", None) == "mirror"
         accuracy, loss, images = in_numpy(*newest.read(), **options)
         assert one.images == images
         assert one.accuracy == pytest.approx(accuracy)
@@ -264,7 +281,7 @@ def test_watching_ends_with_the_process_of_a_run_that_was_killed(unfinished):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"views": "five"}, "views is 'five', but has to be none or mirror"),
+        ({"views": "five"}, "views is 'five', but has to be one of none, mirror, mirror-shift"),
         ({"watch": 0}, "watch is 0, but has to be above 0"),
         ({"replicas": 0}, "replicas has to be from 1"),
         ({"dataset": "nosuch"}, "dataset has to be"),
