@@ -21,7 +21,7 @@ lint: $(INSTALLED)  ## Format, lint, type and import checks.
 docs: $(INSTALLED)  ## Build the documentation into site/, warnings as errors.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-bench: $(INSTALLED)  ## Compare with stock Keras and PyTorch: 17 to 50 minutes, QUICK=1 under five.
+bench: $(INSTALLED)  ## Compare with stock Keras and PyTorch: 17 to 55 minutes, QUICK=1 under five.
 	$(BIN)/kdist bench $(if $(QUICK),--quick)
 
 clean:

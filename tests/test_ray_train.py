@@ -1,4 +1,4 @@
-"""The example for Ray Train, where Ray is installed: `pip install "kdist[ray]"`."""
+"""The example for Ray Train, where Ray is installed: `pip install '.[ray]'`."""
 
 import os
 import re

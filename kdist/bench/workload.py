@@ -33,7 +33,9 @@ def optional_library(name: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise Unavailable(f"{name} is not installed: pip install 'kdist[peers]'") from error
+        raise Unavailable(
+            f"{name} is not installed: pip install '.[peers]' in a checkout of kdist"
+        ) from error
 
 
 def timed(work: Callable[[], object]) -> Callable[[], float]:

@@ -48,8 +48,8 @@ def _warn_of_unusable_gpus() -> None:
     if present and not hidden and not tf.config.list_physical_devices("GPU"):
         warnings.warn(
             f"this machine has {present} NVIDIA GPU{'s' * (present > 1)}, but TensorFlow finds none"
-            " and uses the CPU: pip install 'kdist[cuda]', or set TF_CPP_MIN_LOG_LEVEL=0 to see"
-            " what is missing",
+            " and uses the CPU: pip install '.[cuda]' in a checkout of kdist, or set"
+            " TF_CPP_MIN_LOG_LEVEL=0 to see what is missing",
             stacklevel=4,
         )
 

@@ -10,7 +10,7 @@ from .nvidia import Driver
 from .tensorflow_facts import DRIVER, LIBRARIES
 from .tensorflow_process import TensorFlowFacts
 
-_INSTALL = "pip install 'kdist[cuda]'"
+_INSTALL = "in a checkout of kdist, pip install '.[cuda]'"
 _UNKNOWN = "unknown, as TensorFlow cannot be imported"
 _CUDNN, _NCCL = "libcudnn.so.9", "libnccl.so.2"
 _HIDES = "CUDA_VISIBLE_DEVICES"

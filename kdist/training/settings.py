@@ -136,7 +136,7 @@ class Batches:
 
     Attributes:
         replicas: Number of replicas; by default one per visible GPU. Without a GPU the CPU is
-            split, into at most 8 replicas or one per core.
+            split, into at most 8 replicas, or one per core if there are more.
         batch_size: Training images per step and replica.
         val_batch_size: Validation images per step and replica.
     """

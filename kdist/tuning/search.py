@@ -217,5 +217,5 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 def _require_bayesian() -> None:
     if importlib.util.find_spec("sklearn") is None:
         raise UserError(
-            "tuner=bayesian needs scikit-learn: pip install 'kdist[tune]', or choose --tuner random"
+            "tuner=bayesian needs scikit-learn: pip install scikit-learn, or choose --tuner random"
         )

@@ -100,7 +100,7 @@ GPUS = {
         {},
         "broken",
         "libcudnn.so.9 missing",
-        "pip install 'kdist[cuda]'",
+        "in a checkout of kdist, pip install '.[cuda]'",
     ),
     "shown, but no cuDNN": (
         facts(libraries=NO_CUDNN),
@@ -108,7 +108,7 @@ GPUS = {
         {"CUDA_VISIBLE_DEVICES": "0,1"},
         "broken",
         "libcudnn.so.9 missing",
-        "pip install 'kdist[cuda]'",
+        "in a checkout of kdist, pip install '.[cuda]'",
     ),
     "one of two shown, but no cuDNN": (
         facts(libraries=NO_CUDNN),
@@ -116,7 +116,7 @@ GPUS = {
         {"CUDA_VISIBLE_DEVICES": "1"},
         "broken",
         "libcudnn.so.9 missing",
-        "pip install 'kdist[cuda]'",
+        "in a checkout of kdist, pip install '.[cuda]'",
     ),
     "one of two that are shown": (
         facts(gpus=["H100"]),
@@ -171,7 +171,7 @@ def test_libraries(monkeypatch):
     assert old["cuDNN"] == ("broken", "9.1.0, but TensorFlow needs 9.3.0 or newer")
     missing = find_libraries(facts(libraries=ALL | {"libcufft.so.11": ""}), TWO_GPUS)[0]
     assert missing.text == "12.5.1: libcufft.so.11 missing (nvidia-cufft-cu12)"
-    assert missing.remedy == "pip install 'kdist[cuda]'"
+    assert missing.remedy == "in a checkout of kdist, pip install '.[cuda]'"
     driver = find_libraries(facts(libraries=ALL | {DRIVER: ""}), TWO_GPUS)[0]
     assert "NVIDIA_DRIVER_CAPABILITIES" in driver.remedy
     nothing = dict.fromkeys(ALL, "")
