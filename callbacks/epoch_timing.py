@@ -29,7 +29,9 @@ class EpochTiming(ResumableCallback):
         warm_steps: Steps in `warm_meter`.
         rate: Images per second of the last epoch; None if it had no step.
         steps: Steps of the last epoch.
-        epoch_seconds: Seconds of the last epoch's training part.
+        timed_steps: Those of them that were trained in this process: fewer than `steps` in an epoch
+            that was resumed in the middle.
+        epoch_seconds: Seconds of the `timed_steps`.
 
     Raises:
         UserError: If `total_images` is not an integer of at least 1, or, when training begins, if
@@ -72,8 +74,8 @@ class EpochTiming(ResumableCallback):
     def get_state(self) -> dict[str, Any]:
         """Return the images, steps and seconds so far, including those of an unfinished epoch."""
         images, seconds = 0, 0.0
-        if self.meter.started and self.total_images is None:
-            images, seconds = self._images_seen() - self._images_before, self.meter.running_seconds
+        if self.meter.started and (self.total_images is None or self._steps_of_epoch):
+            images, seconds = self._images_of_stretch(), self.meter.running_seconds
         return {
             "images": self.meter.images + images,
             "seconds": self.meter.seconds + seconds,
@@ -92,12 +94,13 @@ class EpochTiming(ResumableCallback):
         """Reset the values of the previous epoch."""
         super().on_epoch_begin(epoch, logs)
         self.rate, self.steps, self.epoch_seconds = None, 0, 0.0
+        self._steps_before = 0
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Start the clock at the first step of an epoch."""
         super().on_train_batch_begin(batch, logs)
         if not self.meter.started:
-            self._images_before = self._images_seen()
+            self._images_before, self._steps_before = self._images_seen(), batch
             self.meter.start()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -116,20 +119,36 @@ class EpochTiming(ResumableCallback):
         super().on_epoch_end(epoch, logs)
         self._end_stretch()
 
+    @property
+    def timed_steps(self) -> int:
+        """Steps of the epoch that were trained in this process."""
+        return self.steps - self._steps_before
+
+    @property
+    def _steps_of_epoch(self) -> int | None:
+        return (self.params or {}).get("steps")
+
+    def _images_of_stretch(self) -> int:
+        """Images of the `timed_steps`."""
+        if self.total_images is None:
+            return self._images_seen() - self._images_before
+        share = self.timed_steps / self._steps_of_epoch if self._steps_of_epoch else 1
+        return round(self.total_images * share)
+
     def _images_seen(self) -> int:
         return 0 if self.total_images is not None else count_images(self.model)
 
     def _end_stretch(self) -> None:
         if not self.meter.started:
             return
-        images = self.total_images or self._images_seen() - self._images_before
+        images = self._images_of_stretch()
         before = self.meter.seconds
         self.rate = self.meter.add(images=images)
         self.epoch_seconds = self.meter.seconds - before
         self._epochs_of_fit += 1
         if self._epochs_of_fit > 1:
             self.warm_meter.add(images=images, seconds=self.epoch_seconds)
-            self.warm_steps += self.steps
+            self.warm_steps += self.timed_steps
 
     def _assign(self, state: Mapping[str, Any]) -> None:
         self.meter = ThroughputMeter(
@@ -139,4 +158,4 @@ class EpochTiming(ResumableCallback):
             images=state["warm_images"], seconds=state["warm_seconds"], clock=self.clock
         )
         self.warm_steps = state["warm_steps"]
-        self._images_before = 0
+        self._images_before = self._steps_before = 0

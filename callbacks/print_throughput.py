@@ -69,7 +69,6 @@ class PrintThroughput(EpochTiming):
     """
 
     _first_step: int | None
-    _steps_before: int | None
 
     initial_state: ClassVar[Mapping[str, Any]] = {
         **EpochTiming.initial_state,
@@ -111,14 +110,12 @@ class PrintThroughput(EpochTiming):
             # Not the optimizer's, which has one more after data of an unknown length.
             self._first_step += self.steps
         super().on_epoch_begin(epoch, logs)
-        self._steps_before = None
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Note the losses of an epoch that was resumed in the middle."""
         starts = not self.meter.started
         super().on_train_batch_begin(batch, logs)
         if starts and self.every:
-            self._steps_before = batch
             self._counts = self._counts_in_lines()
             if self._counts:
                 self._counted_before = count_images(self.model), sum_losses(self.model)
@@ -131,7 +128,7 @@ class PrintThroughput(EpochTiming):
             return
         self._loss = float((logs or {}).get("loss", math.nan))
         if self._first_step is None:
-            before = self._steps_before or 0
+            before = self._steps_before
             self._first_step = steps_taken(self.model.optimizer) - self.steps
         first, step = self._first_step + before, self._first_step + self.steps
         if step // self.every > first // self.every:
@@ -146,7 +143,7 @@ class PrintThroughput(EpochTiming):
         values = {
             "images_per_sec": self.rate,
             "images_per_sec_per_replica": self.rate / self._replicas,
-            "seconds_per_step": self.epoch_seconds / self.steps if self.steps else math.nan,
+            "seconds_per_step": self.epoch_seconds / (self.timed_steps or math.nan),
         }
         if self.utilization:
             values["model_flops_per_sec"] = self.rate * self._flops
@@ -172,15 +169,14 @@ class PrintThroughput(EpochTiming):
 
     def _totals(self) -> StepTotals:
         """Return the totals of the epoch so far, of its part in this process."""
-        if not self.every or not self.meter.started or self._steps_before is None:
+        if not self.every or not self.meter.started:
             return StepTotals()
-        steps, seconds = self.steps - self._steps_before, self.meter.running_seconds
+        steps, seconds = self.timed_steps, self.meter.running_seconds
         if self._counts:
             before, loss_before = self._counted_before
             images, losses = count_images(self.model) - before, sum_losses(self.model)
             return StepTotals(steps, images, seconds, losses - loss_before, images)
-        of_epoch = (self.params or {}).get("steps")
-        share = steps / of_epoch if of_epoch else math.nan
+        share = steps / self._steps_of_epoch if self._steps_of_epoch else math.nan
         given = (self.total_images or math.nan) * share
         return StepTotals(steps, given, seconds, self._loss * steps, steps)
 
@@ -188,7 +184,7 @@ class PrintThroughput(EpochTiming):
         """Whether images are counted; else steps have equal parts of `total_images`."""
         if self.total_images is None:
             return True
-        return not (self.params or {}).get("steps") and counts_images(self.model)
+        return not self._steps_of_epoch and counts_images(self.model)
 
     def _end_stretch(self) -> None:
         if self.meter.started:
@@ -203,7 +199,7 @@ class PrintThroughput(EpochTiming):
     def _assign(self, state: Mapping[str, Any]) -> None:
         super()._assign(state)
         self._intervals = StepIntervals(StepTotals(*state["interval"]))
-        self._first_step = self._steps_before = None
+        self._first_step = None
         self._counts, self._counted_before = False, (0, 0.0)
 
     @property

@@ -92,7 +92,6 @@ class StopAtAccuracy(ResumableCallback):
         self.time_budget = time_budget
         self.clock = clock
         self.stopped_epoch: int | None = None
-        self._complete_before = False
         self._began = 0.0
 
     @property
@@ -104,7 +103,6 @@ class StopAtAccuracy(ResumableCallback):
         """Reset the state of the previous fit, and start the clock."""
         super().on_train_begin(logs)
         self.stopped_epoch = None
-        self._complete_before = False
         self._began = self.clock() - self.seconds
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -163,9 +161,8 @@ class StopAtAccuracy(ResumableCallback):
     def _is_complete(self, epoch: int, logs: Mapping[str, Any]) -> bool:
         missing = [name for name in self.targets if name not in logs]
         if not missing:
-            self._complete_before = True
             return True
-        due = not self._complete_before and (epoch + 1) % self.validation_freq == 0
+        due = not self.best and (epoch + 1) % self.validation_freq == 0
         validated = any(name.startswith("val_") for name in logs)
         if due or validated or not all(name.startswith("val_") for name in missing):
             raise UserError(

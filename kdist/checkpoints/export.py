@@ -131,5 +131,7 @@ def _restore(
     difference = first_difference(own, saved, state["stacked"])
     if difference:
         raise UserError(f"{generation.path} is of another model: {difference}")
-    averages = {name: arrays[average] for name, average in state["averages"].items()}
-    assign_values(own, saved | (averages if averaged else {}), state["stacked"])
+    # In a checkpoint of a validation, the weights and their averages may have changed places.
+    if averaged != state.get("swapped", False):
+        saved |= {name: arrays[average] for name, average in state["averages"].items()}
+    assign_values(own, saved, state["stacked"])

@@ -76,6 +76,7 @@ class FitCheckpoints:
         self._before_validation: EpochPart | None = None
         self._written: dict[str, np.ndarray] = {}
         self._had_nonfinite_loss = False
+        self._failure: str | None = None  # why the last checkpoint was not written
         self._about_run = about_run(
             model, steps=self._steps, data=options.data, any_rate=options.any_rate
         )
@@ -130,7 +131,7 @@ class FitCheckpoints:
         self._had_nonfinite_loss = False
         saved, self._saved = self._saved, None
         if saved is not None and saved.is_amid_epoch:
-            self._batch = saved.batch
+            self._batch, self._logs = saved.batch, saved.logs
             saved.restore_variables(self._model)
             saved.restore_epoch(self._model)
             saved.restore_callbacks(self._callbacks)
@@ -187,7 +188,8 @@ class FitCheckpoints:
         next process finds that nothing is left to train.
         """
         if self._signals.received and self._options.held is None:
-            self._announce(f"{self._signals.name}: the training has ended, and is saved")
+            result = "is saved" if self._failure is None else f"is not saved: {self._failure}"
+            self._announce(f"{self._signals.name}: the training has ended, and {result}")
             self._signals.end()
 
     def end(self) -> None:
@@ -282,10 +284,11 @@ class FitCheckpoints:
             self._guard.check(arrays, **at)
             try:
                 self._store.commit(epoch=epoch, batch=batch, arrays=arrays, state=state)
+                self._failure = None
             except OSError as error:
-                self._announce(
-                    f"Checkpoint not saved, training continues: {error.strerror or error}"
-                )
+                self._failure = str(error.strerror or error)
+                if self._news.ends_by is None:
+                    self._announce(f"Checkpoint not saved, training continues: {self._failure}")
 
         self._writer.start(commit)
 
@@ -294,7 +297,7 @@ class FitCheckpoints:
         self._save(part, wait=self._news.ends_by is not None)
         if self._news.ends_by is not None:
             self._signals.agree(Signals(self._news.ends_by))
-            self._announce(
-                f"{self._signals.name}: saved in epoch {self._epoch + 1} after step {self._batch}"
-            )
+            at = f"in epoch {self._epoch + 1} after step {self._batch}"
+            result = f"saved {at}" if self._failure is None else f"not saved {at}: {self._failure}"
+            self._announce(f"{self._signals.name}: {result}")
             self._signals.end()

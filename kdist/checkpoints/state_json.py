@@ -15,7 +15,7 @@ def to_json(state: Any, *, name: str, arrays: dict[str, np.ndarray]) -> Any:
         state: None, booleans, numbers, text, bytes, NumPy arrays and numbers, tensors; and lists,
             tuples and dictionaries of these.
         name: What the state is of, which begins the names of its arrays.
-        arrays: Gets the arrays.
+        arrays: Gets copies of the arrays.
 
     Raises:
         TypeError: The state has a value of another type; the message says where.
@@ -25,7 +25,7 @@ def to_json(state: Any, *, name: str, arrays: dict[str, np.ndarray]) -> Any:
     if hasattr(state, "numpy"):
         state = state.numpy()
     if isinstance(state, np.ndarray) and state.dtype.kind not in "OSUMm":
-        arrays[name] = state
+        arrays[name] = np.array(state)  # which its owner may change while it is written
         return {"$array": name}
     if isinstance(state, np.generic) and state.dtype.kind not in "OSUMm":
         return {"$number": [state.dtype.name, base64.b64encode(state.tobytes()).decode()]}

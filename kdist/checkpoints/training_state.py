@@ -86,7 +86,8 @@ def copy_training(
         "stopped": bool(model.stop_training),
         "replicas": model.distribute_strategy.num_replicas_in_sync,
         "built_for": optimizers_built_for(model),
-        "averages": {} if callbacks.have_swapped_averages else averages_of_weights(model),
+        "averages": averages_of_weights(model),
+        "swapped": callbacks.have_swapped_averages,
         "variables": list(arrays),
         "stacked": stacked + (part.stacked if part else []),
         "metrics": [one for one in part.arrays if one.startswith("metrics/")] if part else [],
@@ -164,7 +165,12 @@ class SavedTraining:
             self._workers,
             merged=replica_merges(model),
         )
-        _upstream.set_resumed_logs(model, from_json(self._state["logs"], self._arrays))
+        _upstream.set_resumed_logs(model, self.logs)
+
+    @property
+    def logs(self) -> Any:
+        """The logs of the last step of an epoch that had begun."""
+        return from_json(self._state["logs"], self._arrays)
 
     def prepare_callbacks(self, callbacks: CallbackStates) -> list[str]:
         """Restore what callbacks need before their `on_train_begin`; returns what is lost."""

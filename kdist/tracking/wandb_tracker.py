@@ -18,6 +18,8 @@ from .wandb_run import begin_run
 
 _TITLE = "W&B"
 
+_open_runs: list[Any] = []  # that trackers have begun and not finished, as their fit failed
+
 
 class WandbTracker(Tracker):
     """Tracks a run with W&B: settings, metrics of each epoch, the best model and the objective.
@@ -86,11 +88,15 @@ class WandbTracker(Tracker):
         if self.objective is not None:
             config["objective"] = " ".join(reversed(self.objective))
         self._best, self._best_values = math.nan, BestValues()
+        if wandb.run in _open_runs:
+            wandb.run.finish(exit_code=1)
+        _open_runs.clear()
         self._own = wandb.run is None
         self.record.begin(continues=self.continues)
         if self._own:
             sent = self.record.values
             self._run = begin_run(self.folder, config=config, run_id=sent["id"], **self.run_options)
+            _open_runs.append(self._run)
             if sent["rows"] and self._run.offline:  # else the server knows
                 self._run.log({}, step=sent["rows"])
             self.record.note(id=self._run.id)
@@ -144,6 +150,7 @@ class WandbTracker(Tracker):
         where = f"saved in {Path(run.dir).parent}; upload it with `wandb sync`"
         if not run.offline:
             where = run.url
+        _open_runs.clear()
         run.finish(exit_code=exit_code)
         if self.verbose and not run.disabled:
             print(f"W&B run: {where}", flush=True)

@@ -100,8 +100,10 @@ def own_data(
             f"monitor={config.monitor} is of a validation, but {functions.data_name}()"
             " returns no validation data: return some, or monitor a metric of the training"
         )
-    if not data.has_arrays and not functions.takes_batch and saved is None:
-        plan = dataclasses.replace(plan, global_batch=data.first_batch())
+    if not data.has_arrays and not functions.takes_batch:
+        # Also in a resumed run: to begin to read shuffled data changes the order of the next epoch.
+        batch = data.first_batch()
+        plan = plan if saved is not None else dataclasses.replace(plan, global_batch=batch)
     return plan, data
 
 

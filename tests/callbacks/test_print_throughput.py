@@ -176,6 +176,27 @@ def test_the_state_holds_all_epochs():
     assert resumed.meter.images_per_second == RATE
 
 
+@pytest.mark.parametrize("total", [None, IMAGES])
+def test_an_epoch_that_is_resumed_in_the_middle_counts_the_steps_of_its_process(total, tmp_path):
+    class Interrupt(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 1:  # the first is saved
+                raise KeyboardInterrupt
+
+    model = traced_model()
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint = Checkpoint(tmp_path, every_steps=1, verbose=0)
+        tiny_fit([PrintThroughput(total), checkpoint, Interrupt()], model=model, epochs=1)
+    clock = FakeClock()
+    callback = PrintThroughput(total, clock=clock)
+    checkpoint = Checkpoint(tmp_path, verbose=0)
+    logs = tiny_fit([Ticker(clock), callback, checkpoint], model=model, epochs=1)
+    assert logs["seconds_per_step"] == [STEP_SECONDS]
+    left = IMAGES - BATCH if total is None else round(IMAGES * (STEPS - 1) / STEPS)
+    assert logs["images_per_sec"] == [left / ((STEPS - 1) * STEP_SECONDS)]
+    assert callback.timed_steps == STEPS - 1
+
+
 @pytest.mark.parametrize("verbose", [0, 1])
 def test_keras_reads_the_logs_of_a_step_before_a_callback_sees_them(verbose):
     """Which waits for the step: the time that a callback notes then includes all of it."""

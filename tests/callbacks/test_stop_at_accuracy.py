@@ -137,6 +137,14 @@ def test_the_row_goes_on_in_a_resumed_run():
     assert run(resumed, accuracies(0.9)) == 1
 
 
+def test_a_resumed_run_has_been_validated_before():
+    first = StopAtAccuracy(0.95)
+    assert run(first, [*accuracies(0.9), {"loss": 1.0}]) is None
+    resumed = StopAtAccuracy(0.95)
+    resumed.set_state(first.get_state())
+    assert run(resumed, [{"loss": 1.0}]) is None
+
+
 def test_a_second_fit_begins_a_new_row():
     callback = StopAtAccuracy()
     assert run(callback, accuracies(0.9)) is None

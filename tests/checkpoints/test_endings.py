@@ -144,6 +144,18 @@ def test_a_signal_in_the_validation_of_the_epoch_in_which_a_callback_stops(model
     assert found.differences(expected) == []
 
 
+def test_signals_in_two_validations_of_one_epoch(model, tmp_path):
+    """The second process trains no step, whose logs it could save."""
+    training = Training(model)
+    expected = training.uninterrupted()
+    for _ in range(2):
+        with pytest.raises(SystemExit):
+            training.reset()
+            training.fit(Terminate(VALIDATION), Checkpoint(tmp_path, every_seconds=None, verbose=0))
+    assert places(tmp_path)[0] == (0, STEPS)
+    assert training.resumed(tmp_path).differences(expected) == []
+
+
 class Poison(keras.callbacks.Callback):
     """Makes a weight NaN in a step, as a gradient would."""
 
@@ -282,6 +294,23 @@ def test_a_full_disk_does_not_end_the_training(model, tmp_path, monkeypatch, cap
     assert lines.count("Checkpoint not saved, training continues: No space left on device") == 15
     monkeypatch.setattr(CheckpointStore, "_write", write)
     assert training.resumed(tmp_path).differences(training.uninterrupted()) == []
+
+
+def test_a_signal_while_the_disk_is_full_says_that_nothing_is_saved(
+    model, tmp_path, monkeypatch, capsys
+):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(CheckpointStore, "_write", full)
+    training = Training(model)
+    training.reset()
+    with pytest.raises(SystemExit) as ended:
+        training.fit(Terminate(2), Checkpoint(tmp_path, every_seconds=None, verbose=0))
+    assert ended.value.code == 143
+    assert places(tmp_path) == []
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last == "SIGTERM: not saved in epoch 1 after step 2: No space left on device"
 
 
 def test_a_fit_that_failed_lets_go_of_the_folder_and_the_signals(model, tmp_path):

@@ -7,9 +7,20 @@ import numpy as np
 import pytest
 from kdist.callbacks import Checkpoint
 from kdist.checkpoints import export_model, generations
+from kdist.checkpoints.export import restore_weights
 from kdist.checkpoints.listing import list_checkpoints
 from kdist.errors import UserError
-from resumed_training import STEPS, Kill, KilledError, Training, X, compiled, network
+from resumed_training import (
+    STEPS,
+    VALIDATION,
+    Kill,
+    KilledError,
+    Terminate,
+    Training,
+    X,
+    compiled,
+    network,
+)
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
@@ -56,6 +67,31 @@ def test_a_swap_of_the_averages_is_known(tmp_path):
     Training(model, make_callbacks=lambda: [swap]).fit(Checkpoint(tmp_path, verbose=0))
     exported = export_model(generations(tmp_path)[0], tmp_path / "model.keras")
     assert np.array_equal(exported.predict(X, verbose=0), model.predict(X, verbose=0))
+
+
+def test_the_averages_of_a_checkpoint_of_a_validation(tmp_path):
+    """They are in the model, and the weights in the place of the averages."""
+    training = Training(
+        compiled(1, averaging), make_callbacks=lambda: [keras.callbacks.SwapEMAWeights()]
+    )
+    for folder, kill in (("step", Terminate(STEPS)), ("validation", Terminate(VALIDATION))):
+        training.reset()
+        with pytest.raises(SystemExit):
+            checkpoint = Checkpoint(tmp_path / folder, every_seconds=None, verbose=0)
+            training.fit(kill, checkpoint)
+    step, validation = (generations(tmp_path / one)[0] for one in ("step", "validation"))
+    assert (step.epoch, step.batch) == (validation.epoch, validation.batch) == (0, STEPS)
+    assert not step.read()[1]["swapped"]
+    assert validation.read()[1]["swapped"]
+    model = compiled(1, averaging)
+    found = {}
+    for averaged in (True, False):
+        for generation in (step, validation):
+            restore_weights(model, generation, averaged=averaged)
+            found.setdefault(averaged, []).append(model.get_weights())
+    for one, other in found.values():
+        assert all(np.allclose(a, b, atol=1e-6) for a, b in zip(one, other, strict=True))
+    assert not np.allclose(found[True][0][0], found[False][0][0], atol=1e-3)
 
 
 def test_a_model_of_a_class_of_its_own_has_to_be_given(tmp_path):

@@ -45,6 +45,13 @@ def test_arrays_stand_beside():
     assert arrays["Stop/best/1"].tolist() == [1, 2]
 
 
+def test_an_array_may_change_while_it_is_written():
+    arrays, own = {}, np.ones(3)
+    to_json({"sum": own}, name="Mine", arrays=arrays)
+    own += 1
+    assert arrays["Mine/sum"].tolist() == [1, 1, 1]
+
+
 @pytest.mark.parametrize("state", [{"a": [object()]}, {"a": [{1}]}, {"a": [np.array(["x"])]}])
 def test_what_cannot_be_saved_is_named(state):
     with pytest.raises(TypeError, match="Mine/a/0 is of the type (object|set|ndarray), which"):

@@ -3,9 +3,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
+import numpy as np
 import pytest
 import wandb
 from kdist.tracking import wandb_run
+from kdist.tracking.wandb_tracker import WandbTracker
 
 FAKE = "5f4dcc3b5aa765d61d8327deb882cf99fa1cafe0"
 
@@ -88,3 +91,32 @@ def test_a_project_that_is_chosen_already_stays(begun, monkeypatch, tmp_path, na
     monkeypatch.setenv(name, "mine")
     wandb_run.begin_run(tmp_path, config={})
     assert begun[0][-1][0] is None
+
+
+def test_a_fit_that_failed_leaves_its_run_to_none_that_follows(tmp_path):
+    """Keras does not tell trackers of it."""
+
+    class Fail(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            raise KeyboardInterrupt
+
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = np.ones((4, 2)), np.ones((4, 1))
+
+    def fit(name, *more):
+        tracker = WandbTracker(tmp_path / name, config={"name": name}, verbose=0)
+        model.fit(x, y, verbose=0, callbacks=[tracker, *more])
+        return tracker
+
+    with pytest.raises(KeyboardInterrupt):
+        fit("first", Fail())
+    assert wandb.run.config["name"] == "first"
+    second = fit("second")
+    assert wandb.run is None
+    assert (tmp_path / "second" / "wandb").is_dir()
+    assert second.record.values["id"]
+    with wandb.init(project="own", dir=tmp_path, config={"name": "own"}) as own:  # the user's own
+        fit("third")
+        assert wandb.run is own
+        assert own.config["name"] == "own"

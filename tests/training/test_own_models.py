@@ -72,6 +72,11 @@ def of_any_size():
     return pairs.filter(lambda *_: True)
 
 
+def of_any_size_and_order():
+    pairs = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(48, seed=3).batch(12)
+    return pairs.filter(lambda *_: True)
+
+
 def sized(batch_size):
     pairs = tf.data.Dataset.from_tensor_slices((x[:40], y[:40]))
     return pairs.batch(batch_size), pairs.skip(20).batch(batch_size)
@@ -324,6 +329,16 @@ def test_a_run_is_resumed_on_other_replicas(run, path, tmp_path):
     resumed = resume_run(tmp_path / "parts", {"epochs": 4, "replicas": 3}, verbose=0)
     equal(resumed.model, expected)
     assert float(resumed.model.optimizer.learning_rate.numpy()) == pytest.approx(0.02)
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # Keras's, after an epoch
+def test_a_resumed_run_has_the_order_of_data_of_any_size(run, tmp_path):
+    """To read their first batch, for its size, changes the order of what is read next."""
+    settings = {"data": "of_any_size_and_order", "batch_size": 32, "val_batch_size": 32}
+    whole = run("build", **settings, epochs=3)
+    run("build", "parts", **settings, epochs=1, checkpoint_every=1e-9)
+    resumed = resume_run(tmp_path / "parts", {"epochs": 3}, verbose=0, announce=print)
+    equal(resumed.model, whole.model)
 
 
 def test_a_run_of_other_data_is_not_resumed(run, path, tmp_path):
