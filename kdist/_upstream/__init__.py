@@ -57,6 +57,7 @@ from .internals import (
     stock_step,
     strategy_of,
     use_global_seed,
+    with_global_seed,
 )
 from .iterators import release_in_background
 from .kept_seeds import kept_seeds
@@ -202,6 +203,7 @@ __all__ = [
     "use_global_seed",
     "warm_up_average",
     "warn_of_unknown_keras",
+    "with_global_seed",
     "worker_addresses",
     "worker_counts",
     "worker_keys",

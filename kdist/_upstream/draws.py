@@ -122,7 +122,7 @@ def draw_by_counter(
             )
         return tf.reshape(values, _shape_of(block, shape))
 
-    return _concatenate(blocks, rows)
+    return _marked(_concatenate(blocks, rows))
 
 
 def _key(key: Any, *, per_replica: bool) -> Any:
@@ -163,7 +163,7 @@ def draw_global_rows(
         **{name: global_rows(value) for name, value in parameters.items()},
         **options,
     )
-    return _concatenate(blocks, lambda block: drawn[block.first :][: block.count])
+    return _marked(_concatenate(blocks, lambda block: drawn[block.first :][: block.count]))
 
 
 def _pad(parameter: Any, blocks: list[Block]) -> Any:
@@ -180,6 +180,12 @@ def _pad(parameter: Any, blocks: list[Block]) -> Any:
 def _concatenate(blocks: list[Block], of_block: Callable[[Block], Any]) -> Any:
     parts = [of_block(block) for block in blocks]
     return parts[0] if len(parts) == 1 else tf.concat(parts, 0)
+
+
+def _marked(drawn: Any) -> Any:
+    """Record that each row was drawn for a sample, which its operations do not show."""
+    batch = active_batch()
+    return drawn if batch is None else batch.mark(drawn, "ROWS")
 
 
 def _shape_of(block: Block, shape: Any) -> Any:

@@ -8,6 +8,7 @@ import keras
 
 from .active_batch import ActiveBatch
 from .draws import drawing_for_all_replicas
+from .internals import copy_keras_attributes
 
 # Each replica is traced in its own thread.
 _thread = threading.local()
@@ -43,17 +44,13 @@ def call_on_gathered_batch(
 
 
 def gather(batch: ActiveBatch, structure: Any) -> Any:
-    """Return the rows of all replicas of every tensor in a structure, including masks."""
+    """Return the rows of all replicas of every tensor in a structure, with masks and logits."""
     if is_on_gathered_batch():
         return structure
 
     def gather_leaf(leaf: Any) -> Any:
         if leaf is None or not hasattr(leaf, "shape") or not len(leaf.shape):
             return leaf
-        rows = batch.all_gather(leaf)
-        mask = keras.src.backend.get_keras_mask(leaf)
-        if mask is not None:
-            keras.src.backend.set_keras_mask(rows, batch.all_gather(mask))
-        return rows
+        return copy_keras_attributes(leaf, batch.all_gather(leaf), batch.all_gather)
 
     return keras.tree.map_structure(gather_leaf, structure, none_is_leaf=False)

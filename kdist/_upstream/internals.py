@@ -61,6 +61,13 @@ def global_seed(strategy: tf.distribute.Strategy) -> SeedGenerator:
     """Return the generator for `seed=None`, copied to every replica."""
     with tf.init_scope(), strategy.scope():
         generator = global_seed_generator()
+        value = generator.state._value
+        is_copied = isinstance(value, tf.distribute.DistributedValues)
+        if is_copied and value._distribute_strategy is not strategy:
+            # The steps of the other strategy that were traced keep theirs.
+            state, generator = value.values[0].numpy(), SeedGenerator(0)
+            generator.state.assign(state)
+            use_global_seed(generator)
         distribute([generator.state], strategy)
     return generator
 
@@ -68,6 +75,18 @@ def global_seed(strategy: tf.distribute.Strategy) -> SeedGenerator:
 def use_global_seed(generator: SeedGenerator) -> None:
     """Use the generator in the current thread: Keras has one per thread."""
     global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, generator)
+
+
+def with_global_seed(generator: SeedGenerator, step: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a step use the generator: TensorFlow also runs a single replica in its own thread."""
+
+    @tf.autograph.experimental.do_not_convert
+    def seeded(*args: Any, **options: Any) -> Any:
+        use_global_seed(generator)
+        return step(*args, **options)
+
+    made: Callable[..., Any] = seeded
+    return made
 
 
 def random_seed() -> int | None:

@@ -77,9 +77,7 @@ class FitCheckpoints:
         self._written: dict[str, np.ndarray] = {}
         self._had_nonfinite_loss = False
         self._failure: str | None = None  # why the last checkpoint was not written
-        self._about_run = about_run(
-            model, steps=self._steps, data=options.data, any_rate=options.any_rate
-        )
+        self._about_run = about_run(model, self._steps, options)
         self._store = SharedStore(options.path, self._workers, keep=options.keep, announce=announce)
         try:
             self._guard = WeightsGuard(model, self._store, self._workers, options, announce)
@@ -218,9 +216,8 @@ class FitCheckpoints:
 
     def _begin_at(self, saved: SavedTraining) -> str | None:
         """Have the fit begin where the training was; returns what of the data is not exact."""
-        if self.is_over:
-            return start_fit_at(self._model, epoch=self._epochs, batch=0)
-        return start_fit_at(self._model, epoch=saved.epoch, batch=saved.batch)
+        epoch, batch = (self._epochs, 0) if self.is_over else (saved.epoch, saved.batch)
+        return start_fit_at(self._model, epoch=epoch, batch=batch)
 
     def _epoch_part(self) -> EpochPart:
         return copy_epoch_part(self._model, self._callbacks, self._logs, self._workers)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from .. import _upstream
 from .export import described_model
+from .options import CheckpointOptions
 
 # A layer's first values are restored with all others.
 _IRRELEVANT = re.compile(
@@ -19,19 +20,17 @@ _IRRELEVANT = re.compile(
 _ANY = "any"
 
 
-def about_run(
-    model: keras.Model, *, steps: int | None, data: str | None, any_rate: bool
-) -> dict[str, Any]:
+def about_run(model: keras.Model, steps: int | None, options: CheckpointOptions) -> dict[str, Any]:
     """Return what a generation says of its training, besides where it was.
 
     Args:
         model: The compiled model.
         steps: As for `run_settings`.
-        data: As for `run_settings`.
-        any_rate: As for `run_settings`.
+        options: Of the checkpoints.
     """
+    settings = run_settings(model, steps=steps, data=options.data, any_rate=options.any_rate)
     return {
-        "settings": run_settings(model, steps=steps, data=data, any_rate=any_rate),
+        "settings": settings,
         "model": described_model(model),
         "versions": {"keras": keras.__version__, "tensorflow": tf.__version__},
     }

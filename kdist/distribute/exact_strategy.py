@@ -111,6 +111,7 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
                 fn = observed_step(state.telemetry, fn)
             if name == "train_step" and state.gradient_norms is not None:
                 fn = measure_halves(state.gradient_norms, model, fn)
+            fn = _upstream.with_global_seed(_upstream.global_seed(self), fn)
             return super().run(fn, args, kwargs, options)
         attributes = _upstream.ReplicaAttributes([model, *_upstream.flatten_layers(model)])
         step_fn: Any = replica_step(self, model, name, fn, args, attributes)
@@ -207,9 +208,9 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
             variables += optimizer.variables
         _upstream.distribute(variables, self)
         state.global_batch = global_batch
+        # Made before the step that uses it: TensorFlow traces a step that makes one twice.
+        _upstream.global_seed(self)
         if self.num_replicas_in_sync > 1:
-            # Made before the step that uses it: TensorFlow traces a step that makes one twice.
-            _upstream.global_seed(self)
             _upstream.patches.install_for(model)
             if not state.is_prepared:
                 state.is_prepared = True

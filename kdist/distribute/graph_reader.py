@@ -94,7 +94,7 @@ class GraphReader:
         if one.of_all() <= {Kind.SAME}:
             return Kind.SAME
         inner = self._inner_kind(one.tensor, depth)
-        return Kind.OTHER if inner is None and mixes_rows(one) else inner
+        return Kind.OTHER if inner is None and (mixes_rows(one) or _has_mixed(one)) else inner
 
     def _inner_kind(self, tensor: Any, depth: int) -> Kind | None:
         """Return the kind of the result of a function or a condition, read from its graphs.
@@ -114,6 +114,11 @@ class GraphReader:
                 reader.mark(inner, self.kind(outer, depth))
             kinds.add(reader.kind(graph.outputs[tensor.value_index], depth))
         return kind_of_sum(kinds) if kinds else None
+
+
+def _has_mixed(one: Computed) -> bool:
+    """Whether rows of an input depend on several samples, which sizes and the like have not."""
+    return any(one.has_rows(part) and one.kind_of(part) is Kind.OTHER for part in one.inputs)
 
 
 def _summands(tensor: Any, factor: Any) -> list[tuple[Any, Any]]:

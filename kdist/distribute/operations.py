@@ -68,4 +68,5 @@ def takes_all_rows(operation: Any) -> bool:
         return begin is not None and size is not None and begin[0] == 0 and size[0] == -1
     masks = ("begin_mask", "end_mask", "ellipsis_mask")
     begin, end, ellipsis = (operation.get_attr(name) & 1 for name in masks)
-    return bool(ellipsis or (begin and end))
+    strides = tf.get_static_value(inputs[3])
+    return bool(ellipsis or (begin and end and strides is not None and strides[0] == 1))

@@ -15,9 +15,21 @@ def replica_rows(data: Any) -> Any:
     place = _upstream.replica_place()
 
     def rows(tensor: Any) -> Any:
-        tensor = tf.convert_to_tensor(tensor)
-        size = -(-tf.shape(tensor)[0] // replicas)
-        start = place * size
+        if isinstance(tensor, tf.SparseTensor):
+            # It cannot be indexed.
+            shape = tf.shape(tensor, out_type=tf.int64)
+            start, size = part_of(shape[0])
+            begin = tf.concat([[start], tf.zeros_like(shape[1:])], 0)
+            return tf.sparse.slice(tensor, begin, tf.concat([[size], shape[1:]], 0))
+        if isinstance(tensor, tf.RaggedTensor):
+            start, size = part_of(tensor.nrows())
+        else:
+            tensor = tf.convert_to_tensor(tensor)
+            start, size = part_of(tf.shape(tensor)[0])
         return tensor[start : start + size]
+
+    def part_of(count: Any) -> tuple[Any, Any]:
+        size = -(-count // replicas)
+        return tf.cast(place, size.dtype) * size, size
 
     return keras.tree.map_structure(lambda leaf: None if leaf is None else rows(leaf), data)

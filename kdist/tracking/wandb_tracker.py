@@ -88,7 +88,7 @@ class WandbTracker(Tracker):
         if self.objective is not None:
             config["objective"] = " ".join(reversed(self.objective))
         self._best, self._best_values = math.nan, BestValues()
-        if wandb.run in _open_runs:
+        if wandb.run is not None and wandb.run in _open_runs:
             wandb.run.finish(exit_code=1)
         _open_runs.clear()
         self._own = wandb.run is None

@@ -77,6 +77,7 @@ def test_the_public_names():
         "RandomBrightness",
         "RandomContrast",
         "RandomCrop",
+        "RandomCutout",
         "RandomHorizontalFlip",
         "Standardization",
         "center_crop",

@@ -157,3 +157,31 @@ def test_a_compiled_loop_of_ones_own_is_told_to_run_on_the_replicas(replicas):
 
     with pytest.raises(UserError, match="make it the train_step of the model"):
         step(tf.ones((4, 6)))
+
+
+@pytest.mark.parametrize("kind", ["sparse", "ragged"])
+def test_sparse_and_ragged_rows_batch_by_batch(kind):
+    rows = np.array([[1, 2, 0], [3, 0, 0], [4, 1, 2], [2, 0, 0], [1, 1, 0]])
+    x = tf.sparse.from_dense(np.float32(rows))
+    if kind == "ragged":
+        x = tf.RaggedTensor.from_tensor(rows, padding=0)
+
+    def make():
+        if kind == "sparse":
+            inputs = keras.Input((3,), sparse=True)
+            return keras.Model(inputs, keras.layers.Dense(1, kernel_initializer="ones")(inputs))
+        inputs = keras.Input((None,), dtype="int32", ragged=True)
+        vectors = keras.layers.Embedding(5, 3, embeddings_initializer="ones")(inputs)
+        mean = keras.layers.Lambda(lambda one: tf.reduce_mean(one, axis=1), output_shape=(3,))
+        return keras.Model(inputs, keras.layers.Dense(1, kernel_initializer="ones")(mean(vectors)))
+
+    def trained(replicas):
+        model = kdist.MirroredStrategy(replicas=replicas).build(make)
+        model.compile("sgd", "mse")
+        y = np.arange(5.0)
+        results = [model.train_on_batch(x, y), model.test_on_batch(x, y)]
+        predictions = model.predict_on_batch(x)
+        return [*map(np.asarray, results), predictions, *model.get_weights()]
+
+    for one, several in zip(trained(1), trained(3), strict=True):
+        np.testing.assert_allclose(one, several, rtol=1e-5)

@@ -35,6 +35,14 @@ class GuideStep(keras.Model):
         return {**results, "own": loss, "error": 1 - results["loss"] ** 0.5}
 
 
+class Normalizing(optimizers.SGD):
+    """Changes the gradients in its `apply`."""
+
+    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
+        changed = [one / (ops.max(ops.abs(one)) + 1e-3) for one in grads]
+        super().apply(changed, trainable_variables)
+
+
 def squared_errors(y: Any, predictions: Any) -> Any:
     target = ops.one_hot(ops.cast(ops.reshape(y, (-1,)), "int32"), 3)
     return ops.sum(ops.square(target - predictions), axis=-1)
@@ -448,6 +456,23 @@ CASES: dict[str, Case] = {
         optimizer=lambda: optimizers.LossScaleOptimizer(optimizers.SGD(0.1)),
         compile=lambda: {"metrics": None},
         scored=False,
+    ),
+    "custom_step_scaled_and_clipped_uneven": of(
+        Scaled,
+        optimizer=lambda: optimizers.LossScaleOptimizer(optimizers.SGD(0.1, clipnorm=0.05)),
+        compile=lambda: {"metrics": None},
+        scored=False,
+    ),
+    "custom_step_scaled_and_accumulated": of(
+        Scaled,
+        optimizer=lambda: optimizers.LossScaleOptimizer(
+            optimizers.SGD(0.1, gradient_accumulation_steps=2)
+        ),
+        compile=lambda: {"metrics": None},
+        scored=False,
+    ),
+    "custom_step_centered_optimizer_uneven": of(
+        GuideStep, optimizer=lambda: Normalizing(0.1), compile=lambda: {"metrics": None}
     ),
     "custom_step_concatenated_uneven": of(TwiceTheBatch, samples=ONE_LEFT),
     "custom_step_steps_per_execution": of(

@@ -36,6 +36,36 @@ def mean_squared_error(y: Any, p: Any) -> Any:
     return keras.ops.mean(squared_error(y, p))
 
 
+def scalar_crossentropy(y: Any, p: Any) -> Any:
+    return keras.ops.mean(losses.sparse_categorical_crossentropy(y, p))
+
+
+def of_all_pairs(y: Any, p: Any) -> Any:
+    """A contrastive loss, InfoNCE: the other samples of the batch are the negatives."""
+    own = keras.ops.arange(keras.ops.shape(p)[0])
+    logits = keras.ops.matmul(p, keras.ops.transpose(p))
+    return losses.sparse_categorical_crossentropy(own, logits, from_logits=True)
+
+
+def of_reversed_pairs(y: Any, p: Any) -> Any:
+    return keras.ops.mean(keras.ops.square(p - p[::-1]), axis=-1)
+
+
+def finds_itself(y: Any, p: Any) -> Any:
+    """A metric with a value for each sample that depends on all."""
+    nearest = keras.ops.argmax(keras.ops.matmul(p, keras.ops.transpose(p)), axis=-1)
+    own = keras.ops.arange(keras.ops.shape(p)[0], dtype=nearest.dtype)
+    return keras.ops.cast(nearest == own, p.dtype)
+
+
+def saturated() -> Any:
+    """A softmax whose probabilities are 0 and 1 in float64, though its logits are known."""
+    inputs = keras.Input((6,))
+    steep = keras.initializers.RandomNormal(stddev=200.0, seed=1)
+    outputs = keras.layers.Dense(3, activation="softmax", kernel_initializer=steep)(inputs)
+    return keras.Model(inputs, outputs)
+
+
 def _reduced(reduction: str) -> Callable[[], dict[str, Any]]:
     return lambda: {"loss": losses.SparseCategoricalCrossentropy(reduction=reduction)}
 
@@ -101,6 +131,12 @@ CASES: dict[str, Case] = {
     # Losses and metrics.
     "custom_loss_uneven": uneven(plain, compile=lambda: {"loss": squared_error}),
     "custom_mean_loss_uneven": uneven(plain, compile=lambda: {"loss": mean_squared_error}),
+    "custom_mean_loss_of_logits_uneven": uneven(
+        Case(model=saturated), compile=lambda: {"loss": scalar_crossentropy}
+    ),
+    "loss_of_all_pairs_uneven": uneven(plain, compile=lambda: {"loss": of_all_pairs}),
+    "loss_of_reversed_pairs_uneven": uneven(plain, compile=lambda: {"loss": of_reversed_pairs}),
+    "metric_of_all_pairs_uneven": uneven(plain, compile=lambda: {"metrics": [finds_itself]}),
     "custom_objective_uneven": uneven(
         Case(model=lambda: models.custom_model(models.CustomObjective))
     ),

@@ -116,3 +116,51 @@ def test_saved_files_open_where_there_is_no_kdist(tmp_path):
     np.testing.assert_allclose(
         np.load(tmp_path / "scores.npy"), model.evaluate(x, y, verbose=0), atol=1e-6
     )
+
+
+class GlobalNoise(keras.layers.Layer):
+    """Draws without a seed of its own."""
+
+    def call(self, x):
+        return x + keras.random.normal(keras.ops.shape(x), dtype=x.dtype)
+
+
+def noisy():
+    inputs = keras.Input((6,))
+    return keras.Model(inputs, keras.layers.Dense(3)(GlobalNoise()(inputs)))
+
+
+def test_draws_without_a_seed_are_stocks_under_one_strategy_after_the_other():
+    x, y = np.ones((10, 6), "float32"), np.ones((10, 3), "float32")
+
+    def fitted(strategy):
+        with strategy.scope():
+            model = noisy()
+            model.set_weights([np.full(w.shape, 0.5) for w in model.get_weights()])
+            model.compile("sgd", "mse")
+        model.fit(x, y, batch_size=4, shuffle=False, verbose=0)
+        return model
+
+    def weights(strategies):
+        keras.utils.set_random_seed(7)
+        models = [fitted(strategy) for strategy in strategies]
+        models.append(models[0])  # its step was traced with the generator of its own strategy
+        return [model.get_weights() for model in models]
+
+    default = tf.distribute.get_strategy()
+    expected = weights([default] * 3)
+    for replicas in ((1, 1, 2), (2, 2, 1), (1, 2, 3)):
+        found = weights([kdist.MirroredStrategy(replicas=count) for count in replicas])
+        for one, other in zip(expected, found, strict=True):
+            for a, b in zip(one, other, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_draw_outside_follows_a_fit(replicas):
+    strategy = kdist.MirroredStrategy(replicas=replicas)
+    model = strategy.build(noisy)
+    model.compile("sgd", "mse")
+    model.fit(np.ones((4, 6)), np.ones((4, 3)), verbose=0)
+    first, second = (keras.ops.convert_to_numpy(keras.random.normal((3,))) for _ in range(2))
+    assert not np.array_equal(first, second)

@@ -38,6 +38,23 @@ def test_the_optimizer_crashes_on_conditions(stock, options):
         model.fit(np.ones((8, 1)), np.ones((8, 1)), batch_size=4, verbose=0)
 
 
+def test_loss_scaling_looks_at_the_gradients_of_one_replica(stock):
+    # The second replica's gradient is infinite.
+    x, y = np.ones((4, 1)), np.array([[0.0], [0.0], [0.0], [-np.inf]])
+
+    def weight(strategy):
+        with strategy.scope():
+            dense = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+            model = OwnStep([keras.Input((1,)), dense])
+            model.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1)))
+        model.fit(x, y, batch_size=4, shuffle=False, verbose=0)
+        return float(model.get_weights()[0][0, 0])
+
+    scaled, skipped = on_both(stock, weight)
+    assert not np.isfinite(scaled)
+    assert skipped == 1
+
+
 class OwnStep(keras.Sequential):
     def train_step(self, data):
         x, y = data

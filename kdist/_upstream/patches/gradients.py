@@ -4,7 +4,8 @@ As in the exact step, a replica's gradients are summands of the global batch's g
 weights the targets by samples, and the optimizer sums the gradients over replicas.
 """
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
@@ -15,9 +16,12 @@ from ...errors import UserError
 from ..active_batch import ActiveBatch, active_batch, check_no_inner_graph
 from ..hooks import hooks_of_copies, replica_hooks
 from ..internals import distribute, set_strategy
-from ..patching import TENSORFLOW, Patch
+from ..patching import TENSORFLOW, Patch, subclasses
 from ..replica_local_variables import flatten_optimizers, replica_local_variables
 from ..step_observer import step_observer
+
+# Each replica is traced in its own thread.
+_thread = threading.local()
 
 
 def _custom_step_batch() -> ActiveBatch | None:
@@ -62,7 +66,10 @@ def _apply(
     """Apply gradients, summed over replicas, to each replica's local copies of the variables.
 
     Also on a single replica if the optimizer uses `tf.cond`, which must not contain a merge call.
+    An optimizer within another one gets what the outer one makes of the sums.
     """
+    if getattr(_thread, "is_applying", False):
+        return original(optimizer, grads, trainable_variables)
     if replica_hooks() is None:
         _check_loop(trainable_variables)
         return original(optimizer, grads, trainable_variables)
@@ -74,8 +81,18 @@ def _apply(
         grads = batch.gradients.sum_over_replicas(list(grads), variables)
         if not _is_distributed(optimizer):
             _build(optimizer, variables)
-    with replica_local_variables(optimizer, variables):
-        return original(optimizer, grads, variables)
+    _thread.is_applying = True
+    try:
+        with replica_local_variables(optimizer, variables):
+            return original(optimizer, grads, variables)
+    finally:
+        _thread.is_applying = False
+
+
+def _optimizer_classes(model: Any) -> Iterable[type]:
+    """Return Keras's optimizers and the user's: some change the gradients in their `apply`."""
+    del model
+    return subclasses(BaseOptimizer)
 
 
 def _check_loop(variables: Any) -> None:
@@ -146,5 +163,14 @@ PATCHES = (
         " gradients before they are summed over replicas.",
         canary="test_the_optimizer_crashes_on_conditions",
         issue="keras#20582",
+    ),
+    Patch(
+        owner=keras.optimizers.LossScaleOptimizer,
+        name="apply",
+        replacement=_apply,
+        why="Asks only the first replica whether gradients are finite. The same for optimizers of"
+        " the user's that change gradients in `apply`.",
+        canary="test_loss_scaling_looks_at_the_gradients_of_one_replica",
+        classes=_optimizer_classes,
     ),
 )

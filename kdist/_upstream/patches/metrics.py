@@ -56,8 +56,14 @@ def _update_wrapper(
     batch = active_batch()
     if batch is None or is_on_gathered_batch() or isinstance(metric._fn, keras.losses.Loss):
         return original(metric, y_true, y_pred, sample_weight)
+    for leaf in keras.tree.flatten((y_true, y_pred)):
+        batch.mark_rows(leaf)
     values = keras.ops.convert_to_tensor(metric._fn(y_true, y_pred, **metric._fn_kwargs))
-    if len(values.shape) or batch.losses.rescale_number(values) is not None:
+    if len(values.shape):
+        is_exact = not batch.mixes_samples(values)
+    else:
+        is_exact = batch.losses.rescale_number(values) is not None
+    if is_exact:
         return original(metric, y_true, y_pred, sample_weight)
 
     def update(y_true: Any, y_pred: Any, sample_weight: Any) -> None:
