@@ -60,7 +60,7 @@ def train(
     elif config_from_wandb:
         from ..training.wandb_agent import sweep_config
 
-        run_config = sweep_config(chosen, given(settings))
+        run_config = sweep_config(own, given(settings))
     else:
         run_config = TrainConfig.from_dict(own)
     from ..training.run import train as run

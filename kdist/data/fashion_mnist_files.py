@@ -14,6 +14,7 @@ from .idx import read_idx
 from .image_data import ImageData
 
 NAME = "Fashion-MNIST"
+SAMPLE = "the embedded sample"
 CLASS_NAMES = (
     "T-shirt/top",
     "Trouser",
@@ -106,7 +107,7 @@ def read_sample() -> ImageData:
     embedded = resources.files("kdist.data") / "fashion_mnist_sample.npz"
     with embedded.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return _image_data(
-            "the embedded sample",
+            SAMPLE,
             arrays["train_images"],
             arrays["train_labels"],
             arrays["test_images"],

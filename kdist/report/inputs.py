@@ -1,6 +1,7 @@
 """What the arguments of `kdist report` name: runs, sweeps, searches and tables of measurements."""
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from .csv_measurements import CsvMeasurements, read_csv_measurements
 from .run_names import distinguish, name_runs, name_sweeps, with_sweep_name
 from .search_record import SEARCH_FILE, SearchRecord, read_search
 from .skipped import Skipped
+
+_RECORD = {SWEEP_FILE, SEARCH_FILE, *FILES}
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -43,7 +46,7 @@ class Sources:
 
 
 def find_sources(paths: Sequence[str]) -> Sources:
-    """Read runs, sweeps, searches and CSV files at `paths`, or in the folders there.
+    """Read runs, sweeps, searches and CSV files at `paths`, or at any depth in the folders there.
 
     Raises:
         UserError: A path does not exist or cannot be read, or there is nothing to show.
@@ -85,27 +88,37 @@ def _name(sources: Sources) -> None:
 
 
 def _children(path: Path) -> list[Path]:
-    """Return the path itself if it is a file or a record, else the records in its folders."""
+    """Return the path itself if it is a file or a record, else the records at any depth below it.
+
+    Folders in which there are none are listed, too, as skipped.
+    """
     path.stat()
     if not path.is_dir() or _is_record(path):
         return [path]
-    folders = sorted(child for child in path.iterdir() if child.is_dir())
-    return [one for folder in folders for one in _below(folder)] or [path]
-
-
-def _below(folder: Path) -> list[Path]:
-    """Return the folders in a folder if any is a record, else the folder, listed as skipped."""
-    try:
-        children = sorted(child for child in folder.iterdir() if child.is_dir())
-        if not _is_record(folder) and any(_is_record(child) for child in children):
-            return children
-    except OSError:  # explained when it is read
-        pass
-    return [folder]
+    os.scandir(path).close()  # raises an error if it cannot be read
+    records: list[Path] = []
+    others: list[Path] = []  # one that cannot be read is explained when it is added
+    seen: set[str] = set()
+    walk = os.walk(
+        path, followlinks=True, onerror=lambda error: others.append(Path(error.filename))
+    )
+    for name, folders, files in walk:
+        folder, place = Path(name), os.path.realpath(name)
+        is_record = not _RECORD.isdisjoint(files)
+        if place not in seen:
+            (records if is_record else others).append(folder)
+        if is_record or place in seen or (folder.name.startswith(".") and folder != path):
+            folders.clear()
+        seen.add(place)
+        # Links last, so that what they lead to has its own name.
+        folders.sort(key=lambda child: (os.path.islink(os.path.join(name, child)), child))
+    above = {path}.union(*(record.parents for record in records))
+    empty = [folder for folder in others if folder not in above and folder.parent in above]
+    return [*records, *empty] or [path]
 
 
 def _is_record(path: Path) -> bool:
-    return any((path / name).is_file() for name in (SWEEP_FILE, SEARCH_FILE, *FILES))
+    return any((path / name).is_file() for name in _RECORD)
 
 
 def _add(sources: Sources, path: Path) -> None:

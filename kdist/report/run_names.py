@@ -137,12 +137,12 @@ def _unique(names: Iterable[str], numbered: str) -> list[str]:
 def distinguish(records: Sequence[_Record]) -> list[_Record]:
     """Give records of the same name as much of their path as distinguishes them."""
     counts = Counter(record.name for record in records)
+    places = [record.path.resolve().parts for record in records]
     named = []
-    for record in records:
-        parts, length = record.path.resolve().parts, 1
-        others = [other.path.resolve().parts for other in records if other is not record]
+    for record, parts in zip(records, places, strict=True):
+        length = 1
         if counts[record.name] > 1:
-            while length < len(parts) and any(o[-length:] == parts[-length:] for o in others):
+            while length < len(parts) and sum(p[-length:] == parts[-length:] for p in places) > 1:
                 length += 1
             name = sanitize_text("/".join(parts[-length:]))
             named.append(dataclasses.replace(record, name=name))

@@ -3,6 +3,7 @@
 import datetime
 import json
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,9 @@ RUNS = Path("runs")
 """Where runs and sweeps without a folder of their own are, in the working directory."""
 
 _HINT = "free some space, or pass another --run-dir"
+# All that a run without checkpoints writes, and what is left of a file that was being written.
+_FILES = r"(config|plan|summary)\.json|history\.csv|model\.keras|model\.weights\.h5"
+_OF_A_RUN = re.compile(rf"(\.\d+\.)?({_FILES})|tensorboard|wandb")
 
 
 class RunFolder:
@@ -142,6 +146,30 @@ class RunFolder:
         """
         with explain_write_errors(self.weights, hint=_HINT), atomic_path(self.weights) as part:
             model.save_weights(part)
+
+
+def clear_run(path: Path) -> bool:
+    """Remove the files of a run without checkpoints; none if there are others in its folder.
+
+    Args:
+        path: The run's folder.
+
+    Returns:
+        Whether any was removed.
+
+    Raises:
+        UserError: One cannot be removed.
+    """
+    with explain_write_errors(path, hint="pass another --run-dir"):
+        files = list(path.iterdir()) if path.exists() else []
+        if not all(_OF_A_RUN.fullmatch(file.name) for file in files):
+            return False
+        for file in files:
+            if file.is_dir() and not file.is_symlink():
+                shutil.rmtree(file)
+            else:
+                file.unlink()
+    return bool(files)
 
 
 def unused_path(prefix: str = "") -> Path:

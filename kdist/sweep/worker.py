@@ -1,30 +1,38 @@
 """The process of one point, or one worker of it: `python -m kdist.sweep.worker RUN.json`."""
 
+import contextlib
+import functools
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import TrainingError, UserError
+from ..input_files import parse_json, read_text
 from ..signals import end_with_parent
 from ..training.config import TrainConfig
 
 
 def main() -> None:
     """Train as the file says, with `config`, `ablate`, `parent`, `resume` and `workers`."""
-    order: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    file = Path(sys.argv[1])
+    order: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     # A run that outlives the sweep would also write into a folder that is taken from it;
     # several workers end with their launcher.
     if order["workers"] == 1:
         end_with_parent(order["parent"])
     from ..training.run import train
+    from ..training.same_images import load_same_images
 
+    earlier = _summary_of_an_earlier(file.parent.parent)
     try:
         result = train(
             TrainConfig.from_dict(order["config"]),
             verbose=2,
             ablate=tuple(order["ablate"]),
             resume=order["resume"],
+            load=functools.partial(load_same_images, earlier=earlier),
         )
     except (UserError, TrainingError) as error:
         print(error, file=sys.stderr)
@@ -32,6 +40,15 @@ def main() -> None:
     if result.interrupted and result.signal is not None:  # too few epochs to measure
         print(f"interrupted by {result.signal.name}", file=sys.stderr)
         sys.exit(128 + result.signal)
+
+
+def _summary_of_an_earlier(points: Path) -> Mapping[str, Any]:
+    """The summary of the run of a point that is done; empty before there is one."""
+    for file in sorted(points.glob("*/point.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # damaged
+            if parse_json(read_text(file))["status"] == "done":
+                return dict(parse_json(read_text(file.parent / "run" / "summary.json")))
+    return {}
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ def train(
     verbose: int = 1,
     ablate: Collection[str] = (),
     resume: bool = False,
+    load: Callable[..., ImageData] = load_data,
 ) -> TrainResult:
     """Train a network, or your own model, with the settings in `config`.
 
@@ -62,6 +63,7 @@ def train(
             then useless.
         resume: Continue the run in `config.run_dir`, from its newest checkpoint. `resume_run` also
             compares the settings.
+        load: Loads the images that `config` names, unless it has your own model.
 
     Ctrl-C, SIGTERM and SIGHUP stop training at the end of a batch, and wait while files are
     written; a second signal ends at once. If the caller handles or ignores a signal, that is not
@@ -100,7 +102,7 @@ def train(
             check_writable_folder(Path(config.log_dir), option="--log-dir")
         own = config.model is not None
         # The user's file may make tensors, before which a strategy has to be.
-        data = None if own else load_data(config, announce=announce)
+        data = None if own else load(config, announce=announce)
         strategy = _make_strategy(config, ablate, place)
         with (
             explain_errors_of(*_own_files(config)),

@@ -1,6 +1,7 @@
 """`load_tuner`, `tuner_of`: the KerasTuner tuner of a search, with the trials so far."""
 
 import contextlib
+import fcntl
 import io
 import os
 from collections.abc import Callable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import keras_tuner
     from rich.console import Console
 
+    from ..data import ImageData
     from ..distribute.mirrored_strategy import MirroredStrategy
     from .replica_tuner import ReplicaTuner
 
@@ -50,7 +52,8 @@ def tuner_of(path: str) -> "ReplicaTuner":
     settings = folder.read("search.json")
     if settings is None:
         raise UserError(f"there is no search in {path}: pass the --output of kdist tune")
-    return load_tuner(Search.from_dict(settings), folder, read_role(os.environ))
+    role = read_role(os.environ)
+    return load_tuner(Search.from_dict(settings), folder, role, trains=False)
 
 
 def load_tuner(
@@ -60,6 +63,7 @@ def load_tuner(
     *,
     announce: Callable[[str], None] = print,
     console: "Console | None" = None,
+    trains: bool = True,
 ) -> "ReplicaTuner":
     """Make the tuner of a search, with the trials in its folder.
 
@@ -69,15 +73,39 @@ def load_tuner(
         role: The role of this process.
         announce: Called with lines about the progress.
         console: A terminal for progress bars.
+        trains: Whether it will run trials, whose images have to be those of the trials so far.
 
     Raises:
         UserError: Data or model are invalid, the user's code raises an exception, or the folder
             has a different search space.
     """
     if search.model is None:
-        return _load(search, folder, role, announce, console)
+        # Before TensorFlow is imported: it takes seconds, and the data may be missing.
+        data = _load_images(search.config, folder, announce, trains=trains and not role.is_chief)
+        return _load(search, folder, role, announce, console, data)
     with explain_errors_of(*files_of(search.model, search.data)):
-        return _load(search, folder, role, announce, console)
+        return _load(search, folder, role, announce, console, None)
+
+
+def _load_images(
+    config: TrainConfig, folder: SearchFolder, announce: Callable[[str], None], *, trains: bool
+) -> "ImageData":
+    """Load the images of the trials so far; a file says which the first process has found."""
+    from ..training.pipelines import load_data
+    from ..training.same_images import describe_images, load_same_images
+
+    if not trains:
+        return load_data(config, announce=announce)
+    name = f"{folder.trials.name}/data.json"
+    folder.trials.mkdir(parents=True, exist_ok=True)
+    # Processes that begin at one time load one after the other.
+    with (folder.trials / "data.lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        earlier = folder.read(name)
+        data = load_same_images(config, earlier or {}, announce=announce)
+        if earlier is None:
+            folder.write_json(name, describe_images(data))
+    return data
 
 
 def _load(
@@ -86,11 +114,8 @@ def _load(
     role: Role,
     announce: Callable[[str], None],
     console: "Console | None",
+    data: "ImageData | None",
 ) -> "ReplicaTuner":
-    from ..training.pipelines import load_data
-
-    # Before TensorFlow is imported: it takes seconds, and the data may be missing.
-    data = load_data(search.config, announce=announce) if search.model is None else None
     from ..distribute.mirrored_strategy import MirroredStrategy
     from ..distribute.xla import check_xla
     from .replica_tuner import ReplicaTuner

@@ -33,6 +33,38 @@ def test_folders_of_folders(tmp_path):
     assert [one.path for one in sources.skipped] == [str(tmp_path / "runs" / "other")]
 
 
+def test_folders_at_any_depth(tmp_path):
+    for place in ("a/b/run", "a/c/run", "a/b/d/e/f/last"):
+        write_run(tmp_path / place)
+    write_sweep(tmp_path / "a" / "b" / "s", "accuracy", accuracy_rows()[:1])
+    (tmp_path / "a" / "b" / "run" / "checkpoints").mkdir()
+    write_run(tmp_path / "a" / "b" / "run" / "checkpoints" / "copy")  # part of the run
+    write_run(tmp_path / ".trash" / "old" / "run")
+    (tmp_path / "a" / "none" / "below").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "loop").symlink_to(tmp_path)
+    (tmp_path / "a" / "again").symlink_to("c")
+    sources = find_sources([str(tmp_path)])
+    assert names(sources.runs) == ["last", "b/run", "c/run"]
+    assert names(sources.sweeps) == ["s"]
+    assert {one.path for one in sources.skipped} == {
+        *(str(tmp_path / ".trash"), str(tmp_path / "a" / "none"))
+    }
+    assert names(find_sources([str(tmp_path), str(tmp_path / "a" / "b")]).runs) == names(
+        sources.runs
+    )
+
+
+def test_a_run_at_some_depth_alone(tmp_path):
+    run = write_run(tmp_path / "a" / "b" / "run")
+    assert [one.path for one in find_sources([str(tmp_path)]).runs] == [run]
+
+
+def test_a_folder_of_the_name_of_a_link_is_shown_by_its_own(tmp_path):
+    write_run(tmp_path / "run")
+    (tmp_path / "best").symlink_to("run")
+    assert names(find_sources([str(tmp_path)]).runs) == ["run"]
+
+
 def test_a_run_named_twice_is_shown_once(tmp_path):
     run = write_run(tmp_path / "a")
     assert names(find_sources([str(run), str(tmp_path), f"{run}/"]).runs) == ["a"]

@@ -61,7 +61,9 @@ main()
 def start(*launched, **settings):
     """Launch a program, and its command, with settings of a run."""
     given = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-    command = [sys.executable, "-m", "kdist", "launch", "--workers", "2", *map(str, launched)]
+    command = [sys.executable, "-m", "kdist", "launch", *map(str, launched)]
+    if "--workers" not in command:
+        command[4:4] = ["--workers", "2"]
     return subprocess.Popen(
         [*command, *given],
         stdout=subprocess.PIPE,
@@ -184,5 +186,83 @@ def test_workers_that_are_started_again_resume_their_run(tmp_path):
     assert after_restart(again, settings, None) == (own, None)  # nothing was trained there
     folder.write_json("config.json", TrainConfig(checkpoint_every=9.0).to_dict())
     assert after_restart(again, settings, None) == (own, str(folder.path))
-    folder.write_json("config.json", TrainConfig().to_dict())  # without checkpoints
-    assert after_restart(again, settings, None) == (settings, None)
+    elsewhere = {"run_dir": str(tmp_path / "elsewhere")}
+    assert after_restart(again, elsewhere, None) == (elsewhere, None)
+    note_run(RunFolder(str(tmp_path), resumed=True), first)  # which others have begun
+    assert after_restart(again, settings, None) == (own, str(folder.path))
+
+
+def begun_run(path):
+    """Return its folder, and the environment of its workers as they are started again."""
+    environment = {"KDIST_LAUNCH_NOTES": str(path), "KDIST_RESTART_COUNT": "1"}
+    folder = RunFolder(str(path / "begun"))
+    note_run(folder, environment)
+    return folder, environment
+
+
+def test_a_run_without_checkpoints_begins_again_in_its_folder(tmp_path):
+    folder, environment = begun_run(tmp_path)
+    own = {"run_dir": str(folder.path)}
+    lines: list[str] = []
+
+    def restart(place=""):
+        return after_restart({**environment, "TF_CONFIG": place}, {}, None, announce=lines.append)
+
+    folder.write_json("config.json", TrainConfig().to_dict())
+    folder.history.write_text("epoch,seconds\n1,2\n")
+    for name in (".7.summary.json", "model.weights.h5"):
+        (folder.path / name).touch()
+    (folder.path / "tensorboard" / "train").mkdir(parents=True)
+    (folder.path / "notes.txt").touch()  # the user's, so that nothing is removed
+    assert restart() == (own, None)
+    (folder.path / "notes.txt").unlink()
+    assert restart(tf_config("worker", 1, worker=["a:1", "b:1"])) == (own, None)
+    assert (folder.history.exists(), lines) == (True, [])
+    assert restart() == (own, None)
+    assert lines == [
+        f"{folder.path} has no checkpoints (--checkpoint-every): begins again at the first step"
+    ]
+    assert list(folder.path.iterdir()) == []
+    folder.discard()  # removes the folder, too
+    assert (restart(), lines[1:]) == ((own, None), [])
+
+
+def test_a_finished_run_does_not_begin_again(tmp_path):
+    folder, environment = begun_run(tmp_path)
+    own = {"run_dir": str(folder.path)}
+    for saves, has_model, resumed in (
+        (False, False, True),
+        (True, True, True),
+        (True, False, False),
+    ):
+        folder.write_json("config.json", TrainConfig(save_model=saves).to_dict())
+        folder.write_json("summary.json", {"replicas": 1, "global_batch": 8, "seconds": 2})
+        folder.history.write_text("epoch,seconds\n1,2\n")
+        if has_model:
+            folder.model.touch()
+        else:
+            folder.model.unlink(missing_ok=True)
+        expected = (own, str(folder.path) if resumed else None)
+        assert after_restart(environment, {}, None, announce=lambda _: None) == expected
+    assert list(folder.path.iterdir()) == []  # the model was lost
+
+
+def test_a_killed_run_without_checkpoints_is_trained_from_its_beginning(tmp_path):
+    """In its own folder, with files for those that the killed one has written."""
+    (tmp_path / "killed.py").write_text(STAND_IN + KILLED.replace('("1", "0"', '("0", "0"'))
+    process = start(
+        *("--workers", "1", "--max-restarts", "1", tmp_path / "killed.py", "train"),
+        **SETTINGS,
+        epochs=2,
+        track="tensorboard",
+        run_dir=tmp_path / "run",
+    )
+    output, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, errors
+    assert "restart 1 of 1" in errors
+    assert output.count("begins again at the first step") == 1, output
+    assert output.count("Epoch 1/2") == 2
+    assert len(columns(tmp_path / "run")) == 2
+    files = list((tmp_path / "run" / "tensorboard" / "train").glob("events.*"))
+    assert len(files) == 1
+    keras.models.load_model(tmp_path / "run" / "model.keras")
