@@ -23,7 +23,7 @@ from .data_spec import batch_size_of, samples_of
 from .drawn_seeds import seed_state, set_seed_state
 from .ema_warm_up import averaging_optimizers, is_average_warmed_up, warm_up_average
 from .fit_data import FitData, FitDataset, attach
-from .fit_start import start_fit_at
+from .fit_start import pass_over_data, start_fit_at
 from .gathered_batch import gather
 from .hooks import AutoSteps, FitObserver, StrategyHooks, hooks_of, is_chief
 from .inner_graphs import inner_graphs
@@ -175,6 +175,7 @@ __all__ = [
     "optimizers_of",
     "overridden_steps",
     "own_weights",
+    "pass_over_data",
     "patches",
     "random_seed",
     "release_in_background",

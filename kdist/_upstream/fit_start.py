@@ -37,18 +37,34 @@ def first_epoch_of(fit: Fit, epoch: int, batch: int) -> Iterator[Any]:
     """The steps of the epoch that a fit begins with, as `EpochIterator` gives them to Keras."""
     fit.start = None
     fit.model._initial_epoch = None  # the next fit is its own
+    history = _iterators_before(fit, epoch)
+    source = data_source_of(fit)
+    source.replay(history, epoch - fit.initial_epoch)
+    before = history.current.batches or 0 if history.current is not None else 0
+    return _steps(fit.iterator, source, batch, before)
+
+
+def pass_over_data(model: keras.Model, epoch: int) -> None:
+    """Leave the data of a fit that trains no more as its epochs before `epoch` have left them.
+
+    A later fit on the same data begins there.
+    """
+    fit = running_fit(model)
+    if fit is not None:
+        history = _iterators_before(fit, epoch)
+        history.current = None  # nothing reads on
+        data_source_of(fit).replay(history, epoch - fit.initial_epoch)
+
+
+def _iterators_before(fit: Fit, epoch: int) -> IteratorsMade:
     keras_iterator = fit.iterator
-    history = IteratorsMade(
+    return IteratorsMade(
         epoch - fit.initial_epoch,
         batches=keras_iterator._num_batches,
         steps_per_epoch=keras_iterator.steps_per_epoch,
         steps_per_execution=keras_iterator.steps_per_execution,
         spares=makes_spares(keras_iterator),
     )
-    source = data_source_of(fit)
-    source.replay(history, epoch - fit.initial_epoch)
-    before = history.current.batches or 0 if history.current is not None else 0
-    return _steps(keras_iterator, source, batch, before)
 
 
 def makes_spares(keras_iterator: Any) -> bool:

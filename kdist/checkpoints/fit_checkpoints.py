@@ -116,7 +116,8 @@ class FitCheckpoints:
         if saved is not None and not saved.is_amid_epoch:
             self._epoch = saved.epoch
             saved.restore_callbacks(self._callbacks)
-        if self.is_over:
+        if saved is not None and self.is_over:
+            _upstream.pass_over_data(self._model, saved.epoch)
             self._finish_averages()
         if self._options.warns and self._workers.is_chief:
             self._callbacks.warn_of_unsaved()
@@ -207,8 +208,7 @@ class FitCheckpoints:
         self.resumed_from = path = saved.generation.path
         inexact = self._begin_at(saved)
         if self.is_over:
-            why = "was stopped" if saved.was_stopped else "ended"
-            self.greeting = f"Training {why} after epoch {saved.epoch}: nothing is left to train"
+            self.greeting = f"{saved.ending}: nothing is left to train"
             return
         self.greeting = f"Resumed in epoch {saved.epoch + 1} after step {saved.batch} from {path}"
         if inexact:

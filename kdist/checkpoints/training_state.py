@@ -172,6 +172,11 @@ class SavedTraining:
         """The logs of the last step of an epoch that had begun."""
         return from_json(self._state["logs"], self._arrays)
 
+    @property
+    def ending(self) -> str:
+        """How a training that is over has ended."""
+        return f"Training {'was stopped' if self.was_stopped else 'ended'} after epoch {self.epoch}"
+
     def prepare_callbacks(self, callbacks: CallbackStates) -> list[str]:
         """Restore what callbacks need before their `on_train_begin`; returns what is lost."""
         return callbacks.prepare(self._state["callbacks"], self._arrays)

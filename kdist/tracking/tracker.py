@@ -42,6 +42,7 @@ class Tracker(keras.callbacks.Callback):
         super().__init__()
         self.title = title
         self.continues = False
+        self._of_caller = False
         self._clock = clock
         self._state: Mapping[str, Any] = {}
         self._callbacks: list[Any] = []
@@ -86,7 +87,7 @@ class Tracker(keras.callbacks.Callback):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Make the callbacks and start them."""
         state, self._state = self._state, {}
-        self.continues = self.continues or bool(state)
+        self._of_caller, self.continues = self.continues, self.continues or bool(state)
         self._open = True
         self._began = self._clock() - state.get("seconds", 0.0)
         with self._guarded("start"):
@@ -130,6 +131,7 @@ class Tracker(keras.callbacks.Callback):
             if self._open:
                 self.close(exit_code)
         self._callbacks, self._open = [], False
+        self.continues = self._of_caller  # the next fit may be another
 
     @contextlib.contextmanager
     def _guarded(self, doing: str) -> Iterator[None]:

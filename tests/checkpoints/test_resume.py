@@ -2,15 +2,20 @@
 
 import kdist
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.callbacks import Checkpoint, GradientNoiseScale, StopAtAccuracy
 from resumed_training import (
+    BATCH,
+    SAMPLES,
     STEPS,
     VALIDATION,
     Kill,
     KilledError,
     Training,
+    X,
+    Y,
     compiled,
     network,
 )
@@ -153,3 +158,61 @@ def test_a_fresh_process_builds_what_keras_leaves_to_the_first_step(has_input, t
         with pytest.raises(KilledError):
             training().fit(Kill(step), Checkpoint(tmp_path, every_steps=1, verbose=0))
     assert training().resumed(tmp_path).differences(expected) == []
+
+
+class Shuffled(keras.utils.PyDataset):
+    """Another order in each epoch."""
+
+    def __init__(self):
+        super().__init__()
+        self._draws = np.random.default_rng(2)
+        self.on_epoch_end()
+
+    def on_epoch_end(self):
+        self._order = self._draws.permutation(SAMPLES)
+
+    @property
+    def num_batches(self):
+        return STEPS
+
+    def __getitem__(self, index):
+        rows = self._order[index * BATCH : (index + 1) * BATCH]
+        return X[rows], Y[rows]
+
+
+def shuffled_dataset():
+    return tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(SAMPLES, seed=4).batch(BATCH)
+
+
+@pytest.mark.parametrize("make_data", [shuffled_dataset, Shuffled])
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_second_fit_of_a_script_is_resumed_on_the_same_data(make_data, stops, tmp_path):
+    """Its first fit is over, and has read of them before."""
+
+    class StopAfterFirst(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.stop_training = True
+
+        def get_state(self):
+            return {}
+
+        def set_state(self, state):
+            pass
+
+    model = compiled()
+
+    def script(folder, *more):
+        data, training = make_data(), Training(model)
+        training.reset()
+        first = [StopAfterFirst()] if stops else []
+        for name, others in (("first", first), ("second", more)):
+            checkpoint = Checkpoint(folder / name, every_steps=1, verbose=0)
+            callbacks = [*others, checkpoint]
+            model.fit(data, epochs=2, verbose=0, shuffle=False, callbacks=callbacks)
+        return model.get_weights()
+
+    expected = script(tmp_path / "whole")
+    with pytest.raises(KilledError):
+        script(tmp_path / "parts", Kill(STEPS + 2))
+    found = script(tmp_path / "parts")
+    assert all(np.array_equal(a, b) for a, b in zip(expected, found, strict=True))

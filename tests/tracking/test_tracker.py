@@ -145,3 +145,14 @@ def test_batches_are_written_when_so_many_steps_are_trained(every, execution, kn
             expected += [trained] * (trained // every > before // every)
             tracker.on_train_batch_end(last, {"loss": trained})
     assert tracker.steps == expected
+
+
+def test_a_fit_after_a_resumed_one_is_another():
+    tracker = Tracker("board")
+    seen = []
+    tracker.begin = lambda: seen.append(tracker.continues) or []
+    tracker.set_state({"seconds": 1.0})
+    for _ in range(2):
+        tracker.on_train_begin()
+        tracker.on_train_end()
+    assert seen == [True, False]
