@@ -1,10 +1,12 @@
 """Run several trials at once: KerasTuner's chief and its workers, each in its own process."""
 
+import contextlib
 import os
 import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -22,6 +24,8 @@ from .time_left import Pace
 
 _CHIEF = "chief"
 _POLL_SECONDS = 2.0
+# What workers get to end a step and to save their trials.
+_GRACE_SECONDS = 30.0
 
 #: A trial and why its process ended, as `trial=reason`, for the process that replaces it.
 ENDED_BY = "KDIST_TUNE_ENDED_BY"
@@ -37,7 +41,8 @@ def run_parallel(
 ) -> None:
     """Run the remaining trials, several at once, each on its own devices.
 
-    A worker that dies is replaced, and its trial is recorded as failed.
+    A worker that dies is replaced, and its trial is recorded as failed. However this ends, workers
+    are asked to save their trials before they are killed.
 
     Args:
         search: The settings, with `per_trial`.
@@ -47,6 +52,7 @@ def run_parallel(
     Raises:
         UserError: Devices or port are invalid, or the chief or every worker ended too early. The
             same command then resumes the search.
+        KeyboardInterrupt: Ctrl-C or the like; another one kills the workers at once.
     """
     pins = pin_workers(
         per_trial=search.per_trial or 1,
@@ -100,6 +106,22 @@ class _Processes:
                     )
                 if code:
                     self._replace(name, code)
+        except KeyboardInterrupt:
+            self.announce("Saving the trials that are being trained; Ctrl-C again ends at once")
+            raise
+        finally:
+            self._end_all()
+
+    def _end_all(self) -> None:
+        """End the processes, those of trials once these are saved; at once at a second signal."""
+        workers = [process for name, process in self.running.items() if name != _CHIEF]
+        try:
+            for process in workers:
+                process.terminate()
+            until = time.monotonic() + _GRACE_SECONDS
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                for process in workers:
+                    process.wait(max(0.0, until - time.monotonic()))
         finally:
             for process in self.running.values():
                 process.kill()
