@@ -84,6 +84,8 @@ if plan == "die in a trial" and "KDIST_TUNE_ENDED_BY" not in os.environ:
     sys.exit(9)
 if plan.startswith("exit"):
     sys.exit(int(plan.split()[1]))
+if plan == "end last":
+    time.sleep(0.3)
 if plan == "save":
     signal.signal(signal.SIGTERM, lambda *_: ((folder / "saved").touch(), sys.exit(143)))
     (folder / "ready").touch()
@@ -151,6 +153,19 @@ def test_a_worker_that_dies_is_replaced_and_its_trial_fails(run):
 )
 def test_a_search_that_cannot_go_on_is_told(run, plans, words):
     with pytest.raises(UserError, match=words):
+        run(**plans)
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_trial_that_lost_its_worker_is_not_forgotten(run, tmp_path, is_open):
+    """Whose worker ended for another reason, such as a full disk; the others went on."""
+    order = {"start_order": ["0", "1"], "end_order": ["1"] if is_open else ["1", "0"]}
+    (tmp_path / "trials" / "oracle.json").write_text(json.dumps(order))
+    plans = {"chief": "wait", "worker0": "exit 2", "worker1": "end last"}
+    if not is_open:
+        run(**plans)
+        return
+    with pytest.raises(UserError, match="a worker ended amid a trial, with exit code 2"):
         run(**plans)
 
 
