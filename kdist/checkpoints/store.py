@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..atomic_files import explain_write_errors, full_disk_error
-from ..errors import UserError
+from ..errors import RefusedCheckpointsError, UserError
 from .folder_lock import FolderLock
 from .generation import DamagedGenerationError, Generation, file_name, write_generation
 
@@ -61,7 +61,7 @@ def newest_generation(
                 damaged.add(generation.path)
             announce(f"Skipped the damaged checkpoint {generation.path.name}: {error}")
     if found:
-        raise UserError(
+        raise RefusedCheckpointsError(
             f"every checkpoint in {folder} is damaged: put a copy there, or pass another folder to"
             " begin anew"
         )

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from ..analysis.groups import Row
-from ..atomic_files import atomic_write
+from ..atomic_files import atomic_write, says_full_disk
 from ..errors import UserError
 from ..performance.out_of_memory import says_out_of_memory
 from ..runs.run_record import RunRecord, read_run
@@ -20,10 +20,10 @@ from .experiment import Experiment, Point
 from .results import why_invalid
 from .resumable import can_be_resumed, remove_checkpoints, run_config
 from .sweep_folder import as_json
+from .worker import REFUSED
 from .workers import FIRST_ERROR
 
 OUT_OF_MEMORY = "out of memory"
-DISK_FULL = "No space left on device"
 
 # What a log's last lines are, where an error came before them.
 _NO_ERROR = re.compile(r"^\s*$|^[IW]\d{4} |^\d{4}-\d\d-\d\d .*: [IW] ")
@@ -39,7 +39,7 @@ def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
     """Run a point in its folder, which is empty or has a run that can be resumed.
 
     The run's own folder is `run/`, what its process prints goes into `output.log` and `errors.log`.
-    A run that cannot be resumed after all is begun anew.
+    A run whose checkpoints are refused is begun anew; one that fails for another reason keeps them.
 
     Args:
         point: The point.
@@ -56,13 +56,10 @@ def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
     row: Row = dict.fromkeys(experiment.columns())
     row |= {"name": point.name, "kind": experiment.kind, **point.axes}
     resume = can_be_resumed(folder, point.config)
-    code = _run_process(point, folder, resume=resume)
-    if code and resume:
+    code, errors = _run_process(point, folder, resume=resume)
+    if code and resume and REFUSED in errors:
         shutil.rmtree(folder / "run")
-        code = _run_process(point, folder, resume=False)
-    errors = _text(folder / "errors.log")
-    if code and (DISK_FULL in errors or shutil.disk_usage(folder).free < _LEAST_FREE_BYTES):
-        raise OSError(errno.ENOSPC, DISK_FULL)
+        code, errors = _run_process(point, folder, resume=False)
     if code:
         cause = errors.rpartition(FIRST_ERROR)[2]  # of several workers
         return row | {"status": "failed", "error": explain(code, cause)}
@@ -90,7 +87,15 @@ def command(folder: Path, workers: int) -> list[str]:
     return [sys.executable, "-m", module, str(folder / "order.json")]
 
 
-def _run_process(point: Point, folder: Path, *, resume: bool) -> int:
+def _run_process(point: Point, folder: Path, *, resume: bool) -> tuple[int, str]:
+    """Run the point's process, whose logs follow those of the one before.
+
+    Returns:
+        Its exit code, and what it wrote to standard error.
+
+    Raises:
+        OSError: It failed as the disk is full, or this process cannot write.
+    """
     order = {
         "config": run_config(folder, point.config),
         "ablate": point.ablate,
@@ -99,7 +104,9 @@ def _run_process(point: Point, folder: Path, *, resume: bool) -> int:
         "workers": point.workers,
     }
     atomic_write(folder / "order.json", as_json(order))
-    with open(folder / "output.log", "wb") as output, open(folder / "errors.log", "wb") as errors:
+    log = folder / "errors.log"
+    with open(folder / "output.log", "ab") as output, open(log, "ab") as errors:
+        begin = errors.tell()
         process: subprocess.Popen[bytes] | None = None
         try:
             with hold_signals() as received:  # a process that nobody knows would not be ended
@@ -111,11 +118,15 @@ def _run_process(point: Point, folder: Path, *, resume: bool) -> int:
                     start_new_session=True,  # Ctrl-C is for the sweep, which ends the run
                 )
             received.check()
-            return process.wait()
+            code = process.wait()
         except BaseException:
             if process is not None:
                 _end(process, workers=point.workers)
             raise
+    said = log.read_bytes()[begin:].decode("utf-8", errors="replace")
+    if code and (says_full_disk(said) or shutil.disk_usage(folder).free < _LEAST_FREE_BYTES):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return code, said
 
 
 def _end(process: "subprocess.Popen[bytes]", *, workers: int) -> None:
@@ -189,7 +200,3 @@ def _where(run: RunRecord) -> str:
 
 def _relative(folder: Path) -> str:
     return f"points/{folder.name}/run"
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

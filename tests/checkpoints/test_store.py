@@ -18,7 +18,7 @@ from kdist.checkpoints import store as store_module
 from kdist.checkpoints.folder_lock import is_abandoned
 from kdist.checkpoints.generation import DamagedGenerationError, Generation
 from kdist.checkpoints.store import CheckpointStore, generations
-from kdist.errors import UserError
+from kdist.errors import RefusedCheckpointsError, UserError
 from safetensors.numpy import load_file
 
 ARRAYS = {
@@ -154,7 +154,9 @@ def test_a_damaged_one_takes_no_place_of_those_kept(store):
 def test_all_damaged(store):
     for epoch in (1, 2):
         commit(store, epoch).path.write_bytes(b"")
-    with pytest.raises(UserError, match="every checkpoint in .* is damaged: put a copy"):
+    with pytest.raises(
+        RefusedCheckpointsError, match="every checkpoint in .* is damaged: put a copy"
+    ):
         store.newest()
 
 
