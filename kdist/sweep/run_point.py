@@ -28,6 +28,8 @@ OUT_OF_MEMORY = "out of memory"
 # What a log's last lines are, where an error came before them.
 _NO_ERROR = re.compile(r"^\s*$|^[IW]\d{4} |^\d{4}-\d\d-\d\d .*: [IW] ")
 _TAIL = 400
+# What a worker says that is ended by kdist; its launcher writes its number before each line.
+_OWN_ERROR = re.compile(r"^(?:\[\d+\] )?kdist: error: (.+)$", re.MULTILINE)
 # On a full disk the run's process cannot write that it is full.
 _LEAST_FREE_BYTES = 2**16
 # A launcher that is told twice ends its workers within a second.
@@ -61,8 +63,7 @@ def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
         shutil.rmtree(folder / "run")
         code, errors = _run_process(point, folder, resume=False)
     if code:
-        cause = errors.rpartition(FIRST_ERROR)[2]  # of several workers
-        return row | {"status": "failed", "error": explain(code, cause)}
+        return row | {"status": "failed", "error": explain(code, errors)}
     try:
         run = read_run(folder / "run")
         found = measure(run)
@@ -142,12 +143,17 @@ def _end(process: "subprocess.Popen[bytes]", *, workers: int) -> None:
 
 
 def explain(code: int, errors: str) -> str:
-    """Why a process ended with `code`, from what it wrote to standard error."""
+    """Why a process ended with `code`, from what it or its workers wrote to standard error."""
+    is_killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+    cause = errors.rpartition(FIRST_ERROR)[2]  # of several workers
+    # One that froze is killed, too, and another one may have said so.
+    told = _OWN_ERROR.findall(cause) or (_OWN_ERROR.findall(errors) if is_killed else [])
+    errors = told[-1][:_TAIL] if told else cause
     if says_out_of_memory(errors):
         first = next(line.strip() for line in errors.splitlines() if says_out_of_memory(line))
         first = first[:_TAIL]
         return first if first.startswith(OUT_OF_MEMORY) else f"{OUT_OF_MEMORY}: {first}"
-    if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
+    if is_killed and not told:
         return f"{OUT_OF_MEMORY}, most likely: its process was killed"
     lines = [line.strip() for line in errors.splitlines() if not _NO_ERROR.match(line)]
     last = lines[-1][-_TAIL:] if lines else "it printed no error"

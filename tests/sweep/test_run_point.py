@@ -19,11 +19,13 @@ from kdist.sweep.resumable import can_be_resumed
 from kdist.sweep.run_point import explain, measure, run_point
 from kdist.sweep.scaling import ScalingSweep
 from kdist.sweep.throughput import TIMED_RUN, ThroughputSweep
+from kdist.sweep.workers import FIRST_ERROR
 from report_folders import write_run
 
 AXES = {"batch_size": 8, "replicas": 1}
 POINT = Point(name="b8", config={"batch_size": 8}, axes=AXES, group="batch 8")
 PYTHON_ERROR = 'Traceback (most recent call last):\n  File "x", line 1\nValueError: no\n'
+FROZEN = "[0] kdist: error: no step has ended (see above)\n[0]   File 'x'\n"
 OOM = "2026 W x\ntensorflow.errors_impl.ResourceExhaustedError: OOM when allocating [8]\nand more\n"
 
 
@@ -37,6 +39,20 @@ OOM = "2026 W x\ntensorflow.errors_impl.ResourceExhaustedError: OOM when allocat
         (-9, "", "out of memory, most likely: its process was killed"),
         (137, PYTHON_ERROR, "out of memory, most likely"),
         (-11, "", "it printed no error (signal SIGSEGV)"),
+        (
+            137,
+            f"{FROZEN}{FIRST_ERROR}\n{FROZEN[4:]}",
+            "no step has ended (see above) (exit code 137)",
+        ),
+        (
+            137,
+            f"{FROZEN}{FIRST_ERROR}\nnothing of the kind\n",
+            "no step has ended (see above) (exi",
+        ),
+        (-9, FROZEN[4:], "no step has ended (see above) (signal SIGKILL)"),
+        (1, f"{FROZEN}{FIRST_ERROR}\n{PYTHON_ERROR}", "ValueError: no (exit code 1)"),
+        (1, f"{FROZEN}{FIRST_ERROR}\n{OOM}", "out of memory: tensorflow"),
+        (1, "kdist: error: worker 1: out of memory\n", "out of memory: worker 1: out of memory"),
     ],
 )
 def test_why_a_process_ended(code, errors, expected):
