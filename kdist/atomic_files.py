@@ -1,7 +1,9 @@
-"""Write files completely or not at all, and check that folders are writable."""
+"""Write files completely or not at all, check that folders are writable, recognize a full disk."""
 
 import contextlib
+import errno
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -9,6 +11,9 @@ from pathlib import Path
 
 from .arguments import path_text
 from .errors import UserError, error_text
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL_WORDS = re.compile("|".join(map(os.strerror, _FULL)), re.I)
 
 
 @contextlib.contextmanager
@@ -172,6 +177,25 @@ def explain_write_errors(path: Path, *, hint: str) -> Iterator[None]:
     except OSError as error:
         # Of the two files of a rename, the user knows the second.
         raise _unwritable(error.filename2 or error.filename or path, error, hint) from error
+
+
+def full_disk_error(error: BaseException | None) -> BaseException | None:
+    """Return the first error that says that a disk or a quota is full: this, or one that led to it.
+
+    Returns:
+        `None` where none says so. h5py says it in words alone.
+    """
+    full, at = None, error
+    while at is not None:
+        if getattr(at, "errno", None) in _FULL or says_full_disk(str(at)):
+            full = at
+        at = at.__cause__ or at.__context__
+    return full
+
+
+def says_full_disk(text: str) -> bool:
+    """Whether a message, or what a process printed, says that a disk or a quota is full."""
+    return _FULL_WORDS.search(text) is not None
 
 
 def _unwritable(path: str | Path, error: OSError, hint: str) -> UserError:

@@ -19,6 +19,10 @@ class ReportedError(UserError):
     """A mistake that a process of its own has printed: the command line only exits with 2."""
 
 
+class RefusedCheckpointsError(UserError):
+    """All checkpoints are damaged, or of another training: there is nothing to continue."""
+
+
 class TrainingError(RuntimeError):
     """Training failed; the command line prints the message in one line and exits with 1.
 

@@ -1,7 +1,6 @@
 """`CheckpointStore`: the generations of one run, in a folder of their own."""
 
 import contextlib
-import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -11,13 +10,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..atomic_files import explain_write_errors
-from ..errors import UserError
+from ..atomic_files import explain_write_errors, full_disk_error
+from ..errors import RefusedCheckpointsError, UserError
 from .folder_lock import FolderLock
 from .generation import DamagedGenerationError, Generation, file_name, write_generation
 
 _PART = ".part-"
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 Found = tuple[Generation, dict[str, np.ndarray], dict[str, Any]]
 """A generation with its arrays and state."""
 
@@ -63,7 +61,7 @@ def newest_generation(
                 damaged.add(generation.path)
             announce(f"Skipped the damaged checkpoint {generation.path.name}: {error}")
     if found:
-        raise UserError(
+        raise RefusedCheckpointsError(
             f"every checkpoint in {folder} is damaged: put a copy there, or pass another folder to"
             " begin anew"
         )
@@ -163,7 +161,7 @@ class CheckpointStore:
                 generation = self._write(epoch, batch, arrays, state)
                 break
             except OSError as error:
-                if error.errno not in _FULL or not self._remove_oldest():
+                if full_disk_error(error) is None or not self._remove_oldest():
                     raise
         others = [one for one in generations(self.folder) if one != generation]
         whole = [one for one in others if one.path not in self._damaged]
@@ -186,8 +184,8 @@ class CheckpointStore:
         )
         if room < size:
             raise UserError(
-                f"{self.folder} has room for {room / 1e6:.1f} MB, and a checkpoint takes"
-                f" {size / 1e6:.1f} MB: free some, or pass another folder"
+                f"no space left on device: {self.folder} has room for {room / 1e6:.1f} MB, and a"
+                f" checkpoint takes {size / 1e6:.1f} MB: free some, or pass another folder"
             )
 
     def _write(

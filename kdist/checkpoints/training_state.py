@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from .. import _upstream
-from ..errors import UserError
+from ..errors import RefusedCheckpointsError
 from .callback_states import CallbackStates
 from .generation import Generation
 from .replica_values import assign_values, copy_values, replica_merges
@@ -130,7 +130,7 @@ class SavedTraining:
             settings: From `run_settings`.
 
         Raises:
-            UserError: It is another one; the message names the first difference.
+            RefusedCheckpointsError: It is another one; the message names the first difference.
         """
         build_optimizers(model, self._state["built_for"])
         if any(name.startswith("global-seed/") for name in self._state["variables"]):
@@ -202,8 +202,8 @@ class SavedTraining:
     def _values(self, kind: str) -> dict[str, np.ndarray]:
         return {name: self._arrays[name] for name in self._state[kind]}
 
-    def _of_another(self, difference: str) -> UserError:
-        return UserError(
+    def _of_another(self, difference: str) -> RefusedCheckpointsError:
+        return RefusedCheckpointsError(
             f"{self.generation.path.parent} has checkpoints of another training: {difference}:"
             " pass another folder, or train as before"
         )

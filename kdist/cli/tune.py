@@ -17,6 +17,7 @@ from ..training.recipes import read_settings
 from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel
 from ..tuning.pinning import trials_at_once
 from ..tuning.search import IDLE, Search, check_given
+from ..tuning.search_folder import SearchFolder
 from .integers import parse_integer
 from .options import ConfigFile, given, options_of, read_files
 
@@ -81,7 +82,8 @@ def tune(
     try:
         run(asked)
     except KeyboardInterrupt as error:
-        print("Interrupted: the same command resumes the search.")
+        then = "resumes the search" if SearchFolder(asked.output).has_search else "begins anew"
+        print(f"Interrupted: the same command {then}.")
         return 128 + signal_of(error)
     return 0
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from ..analysis.groups import Row
-from ..atomic_files import atomic_write
+from ..atomic_files import atomic_write, says_full_disk
 from ..errors import UserError
 from ..performance.out_of_memory import says_out_of_memory
 from ..runs.run_record import RunRecord, read_run
@@ -20,14 +20,16 @@ from .experiment import Experiment, Point
 from .results import why_invalid
 from .resumable import can_be_resumed, remove_checkpoints, run_config
 from .sweep_folder import as_json
+from .worker import REFUSED
 from .workers import FIRST_ERROR
 
 OUT_OF_MEMORY = "out of memory"
-DISK_FULL = "No space left on device"
 
 # What a log's last lines are, where an error came before them.
 _NO_ERROR = re.compile(r"^\s*$|^[IW]\d{4} |^\d{4}-\d\d-\d\d .*: [IW] ")
 _TAIL = 400
+# What a worker says that is ended by kdist; its launcher writes its number before each line.
+_OWN_ERROR = re.compile(r"^(?:\[\d+\] )?kdist: error: (.+)$", re.MULTILINE)
 # On a full disk the run's process cannot write that it is full.
 _LEAST_FREE_BYTES = 2**16
 # A launcher that is told twice ends its workers within a second.
@@ -39,7 +41,7 @@ def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
     """Run a point in its folder, which is empty or has a run that can be resumed.
 
     The run's own folder is `run/`, what its process prints goes into `output.log` and `errors.log`.
-    A run that cannot be resumed after all is begun anew.
+    A run whose checkpoints are refused is begun anew; one that fails for another reason keeps them.
 
     Args:
         point: The point.
@@ -56,16 +58,12 @@ def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
     row: Row = dict.fromkeys(experiment.columns())
     row |= {"name": point.name, "kind": experiment.kind, **point.axes}
     resume = can_be_resumed(folder, point.config)
-    code = _run_process(point, folder, resume=resume)
-    if code and resume:
+    code, errors = _run_process(point, folder, resume=resume)
+    if code and resume and REFUSED in errors:
         shutil.rmtree(folder / "run")
-        code = _run_process(point, folder, resume=False)
-    errors = _text(folder / "errors.log")
-    if code and (DISK_FULL in errors or shutil.disk_usage(folder).free < _LEAST_FREE_BYTES):
-        raise OSError(errno.ENOSPC, DISK_FULL)
+        code, errors = _run_process(point, folder, resume=False)
     if code:
-        cause = errors.rpartition(FIRST_ERROR)[2]  # of several workers
-        return row | {"status": "failed", "error": explain(code, cause)}
+        return row | {"status": "failed", "error": explain(code, errors)}
     try:
         run = read_run(folder / "run")
         found = measure(run)
@@ -90,7 +88,15 @@ def command(folder: Path, workers: int) -> list[str]:
     return [sys.executable, "-m", module, str(folder / "order.json")]
 
 
-def _run_process(point: Point, folder: Path, *, resume: bool) -> int:
+def _run_process(point: Point, folder: Path, *, resume: bool) -> tuple[int, str]:
+    """Run the point's process, whose logs follow those of the one before.
+
+    Returns:
+        Its exit code, and what it wrote to standard error.
+
+    Raises:
+        OSError: It failed as the disk is full, or this process cannot write.
+    """
     order = {
         "config": run_config(folder, point.config),
         "ablate": point.ablate,
@@ -99,7 +105,9 @@ def _run_process(point: Point, folder: Path, *, resume: bool) -> int:
         "workers": point.workers,
     }
     atomic_write(folder / "order.json", as_json(order))
-    with open(folder / "output.log", "wb") as output, open(folder / "errors.log", "wb") as errors:
+    log = folder / "errors.log"
+    with open(folder / "output.log", "ab") as output, open(log, "ab") as errors:
+        begin = errors.tell()
         process: subprocess.Popen[bytes] | None = None
         try:
             with hold_signals() as received:  # a process that nobody knows would not be ended
@@ -111,11 +119,15 @@ def _run_process(point: Point, folder: Path, *, resume: bool) -> int:
                     start_new_session=True,  # Ctrl-C is for the sweep, which ends the run
                 )
             received.check()
-            return process.wait()
+            code = process.wait()
         except BaseException:
             if process is not None:
                 _end(process, workers=point.workers)
             raise
+    said = log.read_bytes()[begin:].decode("utf-8", errors="replace")
+    if code and (says_full_disk(said) or shutil.disk_usage(folder).free < _LEAST_FREE_BYTES):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return code, said
 
 
 def _end(process: "subprocess.Popen[bytes]", *, workers: int) -> None:
@@ -131,12 +143,17 @@ def _end(process: "subprocess.Popen[bytes]", *, workers: int) -> None:
 
 
 def explain(code: int, errors: str) -> str:
-    """Why a process ended with `code`, from what it wrote to standard error."""
+    """Why a process ended with `code`, from what it or its workers wrote to standard error."""
+    is_killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+    cause = errors.rpartition(FIRST_ERROR)[2]  # of several workers
+    # One that froze is killed, too, and another one may have said so.
+    told = _OWN_ERROR.findall(cause) or (_OWN_ERROR.findall(errors) if is_killed else [])
+    errors = told[-1][:_TAIL] if told else cause
     if says_out_of_memory(errors):
         first = next(line.strip() for line in errors.splitlines() if says_out_of_memory(line))
         first = first[:_TAIL]
         return first if first.startswith(OUT_OF_MEMORY) else f"{OUT_OF_MEMORY}: {first}"
-    if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
+    if is_killed and not told:
         return f"{OUT_OF_MEMORY}, most likely: its process was killed"
     lines = [line.strip() for line in errors.splitlines() if not _NO_ERROR.match(line)]
     last = lines[-1][-_TAIL:] if lines else "it printed no error"
@@ -189,7 +206,3 @@ def _where(run: RunRecord) -> str:
 
 def _relative(folder: Path) -> str:
     return f"points/{folder.name}/run"
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import TrainingError, UserError
+from ..errors import RefusedCheckpointsError, TrainingError, UserError
 from ..input_files import parse_json, read_text
 from ..signals import end_with_parent
 from ..training.config import TrainConfig
+
+REFUSED = "kdist sweep: the checkpoints are refused:"
+"""A line of `errors.log`; why stands behind it."""
 
 
 def main() -> None:
@@ -35,6 +38,8 @@ def main() -> None:
             load=functools.partial(load_same_images, earlier=earlier),
         )
     except (UserError, TrainingError) as error:
+        if isinstance(error, RefusedCheckpointsError):
+            print(REFUSED, file=sys.stderr)
         print(error, file=sys.stderr)
         sys.exit(2 if isinstance(error, UserError) else 1)
     if result.interrupted and result.signal is not None:  # too few epochs to measure

@@ -36,8 +36,12 @@ def main() -> None:
 
 
 def _report(outcome: AttemptOutcome, _: str) -> None:
-    if outcome.failed is not None:
-        print(f"{FIRST_ERROR}\n{outcome.failed.last_error()}", file=sys.stderr, flush=True)
+    worker = outcome.failed
+    if worker is not None:
+        print(f"{FIRST_ERROR}\n{worker.last_error()}", file=sys.stderr, flush=True)
+        if worker.is_stopped:
+            stood = f"worker {worker.rank} stood still, stopped by a signal, and was killed"
+            print(f"kdist: error: {stood}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

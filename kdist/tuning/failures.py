@@ -1,13 +1,15 @@
-"""Recognize failed trials and explain them in one line."""
+"""Recognize failed trials, and what ends the search, and explain them in one line."""
 
+import contextlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from numbers import Real
 from typing import Any
 
 import keras_tuner
 
+from ..atomic_files import full_disk_error
 from ..errors import UserError
 from ..user_model.code_errors import reason_of as explain
 from .parallel import ENDED_BY
@@ -36,6 +38,31 @@ def fail_unless_finite(results: Any, objective: str) -> None:
         value = result.get(objective) if isinstance(result, Mapping) else result
         if isinstance(value, Real) and not math.isfinite(value):
             raise keras_tuner.errors.FailedTrialError(f"{objective} was {value:g}")
+
+
+@contextlib.contextmanager
+def end_at_full_disk(folder: str) -> Iterator[None]:
+    """End the search if the block finds its disk full, as every further trial would fail.
+
+    Args:
+        folder: The one of the trials, for errors without a file name.
+
+    Raises:
+        SearchError: The disk is full.
+    """
+    try:
+        yield
+    except SearchError:
+        raise
+    except (Exception, SystemExit) as error:
+        full = full_disk_error(error)
+        if full is None:
+            raise
+        path = getattr(full, "filename", None) or folder
+        raise SearchError(
+            f"cannot write {path}, as the disk is full: free some space, and run the same command"
+            " again"
+        ) from error
 
 
 def fail_if_it_ended_a_process(trial_id: str) -> None:

@@ -1,10 +1,12 @@
 """Run several trials at once: KerasTuner's chief and its workers, each in its own process."""
 
+import contextlib
 import os
 import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -22,6 +24,8 @@ from .time_left import Pace
 
 _CHIEF = "chief"
 _POLL_SECONDS = 2.0
+# What workers get to end a step and to save their trials.
+_GRACE_SECONDS = 30.0
 
 #: A trial and why its process ended, as `trial=reason`, for the process that replaces it.
 ENDED_BY = "KDIST_TUNE_ENDED_BY"
@@ -37,7 +41,8 @@ def run_parallel(
 ) -> None:
     """Run the remaining trials, several at once, each on its own devices.
 
-    A worker that dies is replaced, and its trial is recorded as failed.
+    A worker that dies is replaced, and its trial is recorded as failed. However this ends, workers
+    are asked to save their trials before they are killed.
 
     Args:
         search: The settings, with `per_trial`.
@@ -46,7 +51,8 @@ def run_parallel(
 
     Raises:
         UserError: Devices or port are invalid, or the chief or every worker ended too early. The
-            same command then resumes the search.
+            same command then resumes the search, if there is anything to resume.
+        KeyboardInterrupt: Ctrl-C or the like; another one kills the workers at once.
     """
     pins = pin_workers(
         per_trial=search.per_trial or 1,
@@ -78,6 +84,7 @@ class _Processes:
         self.pins = {f"worker{index}": pin for index, pin in enumerate(pins)}
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self._ended: queue.Queue[tuple[str, int]] = queue.Queue()
+        self._lost_code = 0
         self._total = total
         self._trials = self._ended_trials()
         self._pace = Pace(done=self._trials)
@@ -96,10 +103,31 @@ class _Processes:
                 if name == _CHIEF:
                     raise UserError(
                         f"the chief of the search ended with exit code {code}: fix the errors"
-                        " above, if any, and run the same command to resume"
+                        " above, if any, and run the same command again"
                     )
                 if code:
                     self._replace(name, code)
+            if self._lost_code and self._has_open_trials():
+                raise UserError(
+                    f"a worker ended amid a trial, with exit code {self._lost_code}: fix the errors"
+                    " above, and run the same command to resume"
+                )
+        except KeyboardInterrupt:
+            self.announce("Saving the trials that are being trained; Ctrl-C again ends at once")
+            raise
+        finally:
+            self._end_all()
+
+    def _end_all(self) -> None:
+        """End the processes, those of trials once these are saved; at once at a second signal."""
+        workers = [process for name, process in self.running.items() if name != _CHIEF]
+        try:
+            for process in workers:
+                process.terminate()
+            until = time.monotonic() + _GRACE_SECONDS
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                for process in workers:
+                    process.wait(max(0.0, until - time.monotonic()))
         finally:
             for process in self.running.values():
                 process.kill()
@@ -126,6 +154,10 @@ class _Processes:
         if self._total is not None:
             done = f"{trials} of {count(self._total, 'trial')}"
         self.announce(done + (f", {left}" if left else ""))
+
+    def _has_open_trials(self) -> bool:
+        oracle = self.folder.read("trials/oracle.json") or {}
+        return len(oracle.get("start_order", ())) > len(oracle.get("end_order", ()))
 
     def _ended_trials(self) -> int:
         return len((self.folder.read("trials/oracle.json") or {}).get("end_order", ()))
@@ -155,12 +187,13 @@ class _Processes:
 
     def _replace(self, name: str, code: int) -> None:
         marker = running_marker(self.folder.trials, name)
-        if not marker.exists():  # it was not running a trial
+        if not marker.exists():  # the trial is not the cause, if there was one
+            self._lost_code = code
             self.announce(f"{name} ended with exit code {code}")
             if not set(self.running) - {_CHIEF}:
                 raise UserError(
                     f"every worker of the search ended, the last with exit code {code}: fix the"
-                    " errors above, and run the same command to resume"
+                    " errors above, and run the same command again"
                 )
             return
         trial = marker.read_text(encoding="utf-8")

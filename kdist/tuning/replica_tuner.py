@@ -20,7 +20,13 @@ from ..errors import UserError
 from ..signals import hold_signals
 from ..tracking.tracker import ended
 from .best_weights import BestWeights
-from .failures import SearchError, fail_if_it_ended_a_process, fail_unless_finite, reason_of
+from .failures import (
+    SearchError,
+    end_at_full_disk,
+    fail_if_it_ended_a_process,
+    fail_unless_finite,
+    reason_of,
+)
 from .objective import Objective, best_epoch, check_time_budget, target_metrics
 from .oracles import total_trials
 from .parallel import running_marker
@@ -52,7 +58,8 @@ class ReplicaTuner(HookedTuner):
       for all epochs: their result is that of the best epoch of all.
     * A trial that was killed or interrupted continues from its newest checkpoint.
 
-    A search whose trials do not report the oracle's objective ends at the first of them.
+    A search whose trials do not report the oracle's objective ends at the first of them, and so
+    does one whose disk is full.
 
     Args:
         oracle: The result of `make_oracle`.
@@ -160,7 +167,7 @@ class ReplicaTuner(HookedTuner):
         """Train the trial's model `executions_per_trial` times.
 
         Raises:
-            keras_tuner.errors.FailedTrialError: The trial failed, for any reason.
+            keras_tuner.errors.FailedTrialError: The trial failed, for any reason but a full disk.
         """
         values = trial.hyperparameters.values
         if "tuner/epochs" in values:
@@ -172,7 +179,8 @@ class ReplicaTuner(HookedTuner):
         failure.unlink(missing_ok=True)
         try:
             fail_if_it_ended_a_process(trial.trial_id)
-            with temporary_custom_gradients():  # a search makes hundreds of models
+            # A search makes hundreds of models.
+            with end_at_full_disk(self.project_dir), temporary_custom_gradients():
                 results = super().run_trial(trial, *args, **kwargs)
             fail_unless_finite(results, self.oracle.objective.name)
             return results
@@ -194,11 +202,15 @@ class ReplicaTuner(HookedTuner):
             trial.message = str(error)
 
     def search(self, *args: Any, **kwargs: Any) -> None:
-        """Run the remaining trials, as `keras_tuner.Tuner.search` does, and show the progress."""
+        """Run the remaining trials, as `keras_tuner.Tuner.search` does, and show the progress.
+
+        A full disk raises a `UserError`; the trial that it hit continues in the next search.
+        """
         known: dict[str, Any] = {}
         if not self.is_worker:
             known = {"total": total_trials(self.oracle), "ended": len(self.oracle.end_order)}
-        with SearchProgress(self._announce, console=self._console, **known) as self._progress:
+        progress = SearchProgress(self._announce, console=self._console, **known)
+        with end_at_full_disk(self.project_dir), progress as self._progress:
             super().search(*args, **kwargs)
 
     def train_once(

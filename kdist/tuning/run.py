@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from ..checkpoints.store import generations
 from ..errors import UserError
 from ..runs.text import count
 from ..tracking.tracker_kinds import TRACKER_KINDS
@@ -36,8 +37,9 @@ def tune(search: Search, *, announce: Callable[[str], None] = print) -> SearchFo
 
     Raises:
         UserError: Settings, data, model or folder are invalid, or too many trials in a row failed.
-            Finished trials are kept: the same command resumes the search. Nothing is left if there
-            are none.
+            Finished trials and checkpoints are kept: the same command resumes the search. Nothing
+            is left if there are none.
+        KeyboardInterrupt: Ctrl-C, SIGTERM or SIGHUP. The same is kept as after an error.
 
     Example:
         ```python
@@ -79,7 +81,8 @@ def tune(search: Search, *, announce: Callable[[str], None] = print) -> SearchFo
         # A corrected command would be refused as another search. Workers of other machines may
         # have begun trials.
         began = any(folder.trials.glob("trial_*"))
-        if not (resumed or _has_ended_trials(folder) or (began and role.is_chief)):
+        worth = resumed or _has_ended_trials(folder) or _has_checkpoints(folder)
+        if not (worth or (began and role.is_chief)):
             folder.discard()
         raise
     finally:
@@ -113,6 +116,11 @@ def _run(search: Search, folder: SearchFolder, role: Role, announce: Callable[[s
 def _has_ended_trials(folder: SearchFolder) -> bool:
     oracle = folder.read("trials/oracle.json") or {}
     return bool(oracle.get("end_order"))
+
+
+def _has_checkpoints(folder: SearchFolder) -> bool:
+    """Whether a trial was interrupted that continues from there."""
+    return any(map(generations, folder.trials.glob("trial_*/checkpoints/*")))
 
 
 def _finished(search: Search) -> dict[str, Any]:

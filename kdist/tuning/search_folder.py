@@ -33,6 +33,11 @@ class SearchFolder:
         """KerasTuner's own folder: `oracle.json`, and one folder per trial."""
         return self.path / "trials"
 
+    @property
+    def has_search(self) -> bool:
+        """Whether there is a search, which the same command resumes."""
+        return (self.path / "search.json").exists()
+
     def open(self, search: Search) -> bool:
         """Create the folder, or resume the search in it.
 
@@ -87,7 +92,7 @@ class SearchFolder:
             self._lock.close()
 
     def discard(self) -> None:
-        """Remove what a search has made that has not ended a trial."""
+        """Remove what a search has made that has nothing to resume."""
         shutil.rmtree(self.trials, ignore_errors=True)
         for name in ("search.json", "space.json", ".lock"):
             (self.path / name).unlink(missing_ok=True)

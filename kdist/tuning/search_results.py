@@ -115,6 +115,7 @@ def best_first(trials: list[TrialResult], objective: Objective) -> list[TrialRes
 def best_settings(search: Search, trials: list[TrialResult]) -> dict[str, Any] | None:
     """Return the best trial's settings, for `kdist train --config`; `None` if none was completed.
 
+    They have as many replicas as the trial; none are named if it had all devices of its machine.
     For the user's own `build(hp)` it returns the hyperparameters.
     """
     from .trial_config import trial_config
@@ -126,6 +127,7 @@ def best_settings(search: Search, trials: list[TrialResult]) -> dict[str, Any] |
     if search.model is not None:
         return values
     settings = trial_config(search.config, values).to_dict()
+    settings["replicas"] = search.replicas  # with `per_trial` the configuration has none
     return {name: value for name, value in settings.items() if name not in _OF_THE_SEARCH}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from ..atomic_files import atomic_link, atomic_path
+from ..atomic_files import atomic_link, atomic_path, full_disk_error
 from ..callbacks import Checkpoint
 from ..checkpoints.store import generations
 from ..errors import UserError
@@ -58,6 +58,8 @@ class TrialCheckpoint(Checkpoint):
                 super().fit_begins(callbacks)
                 break
             except UserError as error:
+                if full_disk_error(error) is not None:
+                    raise
                 if generations(self.options.path):
                     shutil.rmtree(self.options.path)
                 elif self.options.start_from is not None:

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 from ..errors import UserError
+from ..signals import signal_of
 from .chief_or_worker import read_role
 from .parallel import running_marker
 from .run import run_trials
@@ -36,6 +37,8 @@ def main() -> None:
         # Not the trial's fault: another process would end as this one.
         running_marker(folder.trials, role.tuner_id or "").unlink(missing_ok=True)
         sys.exit(f"{role.tuner_id}: {error}")
+    except KeyboardInterrupt as error:  # the trial is saved
+        sys.exit(128 + signal_of(error))
 
 
 def _end_with_the_starter() -> None:

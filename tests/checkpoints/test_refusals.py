@@ -7,7 +7,7 @@ from kdist.callbacks import Checkpoint
 from kdist.checkpoints import generations
 from kdist.checkpoints.replica_values import copy_values
 from kdist.checkpoints.variables import state_variables
-from kdist.errors import UserError
+from kdist.errors import RefusedCheckpointsError, UserError
 from resumed_training import BATCH, Kill, KilledError, X, Y
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
@@ -61,7 +61,7 @@ def folder(tmp_path_factory):
 )
 def test_another_training(folder, options, difference):
     before = {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(RefusedCheckpointsError) as refused:
         trained(folder, **options)
     message = str(refused.value)
     assert message.startswith(f"{folder} has checkpoints of another training: {difference}")

@@ -9,6 +9,7 @@ import types
 import pytest
 from kdist.analysis.time_to_target import row_to_target
 from kdist.checkpoints.store import CheckpointStore
+from kdist.errors import RefusedCheckpointsError, UserError
 from kdist.runs.run_record import read_run
 from kdist.signals import ENDING, raise_signals, signal_of
 from kdist.sweep import worker
@@ -18,11 +19,13 @@ from kdist.sweep.resumable import can_be_resumed
 from kdist.sweep.run_point import explain, measure, run_point
 from kdist.sweep.scaling import ScalingSweep
 from kdist.sweep.throughput import TIMED_RUN, ThroughputSweep
+from kdist.sweep.workers import FIRST_ERROR
 from report_folders import write_run
 
 AXES = {"batch_size": 8, "replicas": 1}
 POINT = Point(name="b8", config={"batch_size": 8}, axes=AXES, group="batch 8")
 PYTHON_ERROR = 'Traceback (most recent call last):\n  File "x", line 1\nValueError: no\n'
+FROZEN = "[0] kdist: error: no step has ended (see above)\n[0]   File 'x'\n"
 OOM = "2026 W x\ntensorflow.errors_impl.ResourceExhaustedError: OOM when allocating [8]\nand more\n"
 
 
@@ -36,6 +39,20 @@ OOM = "2026 W x\ntensorflow.errors_impl.ResourceExhaustedError: OOM when allocat
         (-9, "", "out of memory, most likely: its process was killed"),
         (137, PYTHON_ERROR, "out of memory, most likely"),
         (-11, "", "it printed no error (signal SIGSEGV)"),
+        (
+            137,
+            f"{FROZEN}{FIRST_ERROR}\n{FROZEN[4:]}",
+            "no step has ended (see above) (exit code 137)",
+        ),
+        (
+            137,
+            f"{FROZEN}{FIRST_ERROR}\nnothing of the kind\n",
+            "no step has ended (see above) (exi",
+        ),
+        (-9, FROZEN[4:], "no step has ended (see above) (signal SIGKILL)"),
+        (1, f"{FROZEN}{FIRST_ERROR}\n{PYTHON_ERROR}", "ValueError: no (exit code 1)"),
+        (1, f"{FROZEN}{FIRST_ERROR}\n{OOM}", "out of memory: tensorflow"),
+        (1, "kdist: error: worker 1: out of memory\n", "out of memory: worker 1: out of memory"),
     ],
 )
 def test_why_a_process_ended(code, errors, expected):
@@ -281,7 +298,56 @@ def test_a_point_that_was_cut_short_is_resumed_and_its_checkpoints_removed(proce
 
 def test_a_point_that_cannot_be_resumed_after_all_is_begun_anew(process, tmp_path):
     cut_short(tmp_path)
+    (tmp_path / "errors.log").write_text("of the first process\n")
     run = str(tmp_path / "run")
-    code = f"import os, sys; sys.exit('damaged' if os.path.exists({run!r}) else 'new')"
+    refusal = f"{worker.REFUSED}\nout of memory is no cause, damaged"
+    code = f"import os, sys; sys.exit({refusal!r} if os.path.exists({run!r}) else 'new')"
     assert process(code, point=SAVED)["error"].startswith("new")
     assert '"resume": false' in (tmp_path / "order.json").read_text()
+    log = (tmp_path / "errors.log").read_text()
+    assert log == f"of the first process\n{refusal}\nnew\n"
+
+
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        ("sys.exit('CUDA_ERROR: the device is busy')", "CUDA_ERROR: the device is busy (exit"),
+        ("print('data is missing', file=sys.stderr); sys.exit(2)", "data is missing (exit code 2"),
+        ("os.kill(os.getpid(), 9)", "out of memory, most likely"),
+        ("print('interrupted', file=sys.stderr); sys.exit(143)", "interrupted (exit code 143)"),
+    ],
+)
+def test_a_resumed_point_that_fails_keeps_its_checkpoints(process, tmp_path, end, error):
+    cut_short(tmp_path)
+    row = process(f"import os, sys; {end}", point=SAVED)
+    assert (row["status"], row["error"][: len(error)]) == ("failed", error)
+    assert can_be_resumed(tmp_path, SAVED.config)
+
+
+@pytest.mark.parametrize(
+    "words", ["[Errno 28] No space left on device", "[Errno 122] Disk quota exceeded"]
+)
+def test_a_full_disk_keeps_the_checkpoints_of_a_resumed_point(process, tmp_path, words):
+    cut_short(tmp_path)
+    with pytest.raises(OSError, match="No space left on device"):
+        process(f"import sys; sys.exit('{worker.REFUSED} OSError: {words}')", point=SAVED)
+    assert can_be_resumed(tmp_path, SAVED.config)
+
+
+def test_the_worker_tells_a_refusal_to_resume_from_other_mistakes(tmp_path, monkeypatch, capsys):
+    def error_of(error):
+        def fail(*_, **__):
+            raise error
+
+        monkeypatch.setattr("kdist.training.run.train", fail)
+        with pytest.raises(SystemExit) as end:
+            worker.main()
+        assert end.value.code == 2
+        return capsys.readouterr().err
+
+    monkeypatch.setattr("kdist.sweep.worker.end_with_parent", lambda parent: None)
+    order = tmp_path / "order.json"
+    order.write_text('{"config": {}, "ablate": [], "parent": 1, "resume": true, "workers": 1}')
+    monkeypatch.setattr("sys.argv", ["worker", str(order)])
+    assert error_of(RefusedCheckpointsError("why")) == f"{worker.REFUSED}\nwhy\n"
+    assert error_of(UserError("why")) == "why\n"

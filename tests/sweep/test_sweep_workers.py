@@ -179,6 +179,11 @@ def fake(monkeypatch, tmp_path):
         ("sys.exit('width is at least 1')", "width is at least 1 (exit code 1)"),
         ("bytes(2**62)", "out of memory: MemoryError"),
         ("os.kill(os.getpid(), 9)", "out of memory, most likely: its process was killed"),
+        (
+            "print('kdist: error: worker 1 has waited', file=sys.stderr, flush=True)\n"
+            "        os.kill(os.getpid(), 9)",
+            "worker 1 has waited (exit code 137)",
+        ),
     ],
 )
 def test_a_point_fails_with_the_error_that_came_first(fake, cause, words):
@@ -188,6 +193,25 @@ def test_a_point_fails_with_the_error_that_came_first(fake, cause, words):
         {cause}
         """)
     assert (row["status"], row["error"], row["workers"]) == ("failed", words, 2)
+
+
+def test_a_worker_that_a_signal_stopped_is_no_want_of_memory(fake, tmp_path):
+    row = fake(f"""
+        place = {str(tmp_path / "stopped")!r}
+        if rank == 1:
+            with open(f"{{place}}.part", "w") as file:
+                file.write(str(os.getpid()))
+            os.rename(file.name, place)
+            os.kill(os.getpid(), signal.SIGSTOP)
+        while not os.path.exists(place):
+            pass
+        stat = f"/proc/{{open(place).read()}}/stat"
+        while open(stat).read().rpartition(")")[2][1:2] != "T":
+            pass
+        raise ConnectionResetError("connection lost")
+        """)
+    words = "worker 1 stood still, stopped by a signal, and was killed (exit code 137)"
+    assert (row["status"], row["error"]) == ("failed", words)
 
 
 @pytest.mark.parametrize("number", ENDING)

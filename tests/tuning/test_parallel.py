@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -69,7 +70,7 @@ def test_a_port_is_had_again_at_once_when_the_chief_was_killed():
 
 # Plays chief and workers without TensorFlow: what each does stands in its environment.
 CHILD = """
-import json, os, pathlib, sys
+import json, os, pathlib, signal, sys, time
 folder = pathlib.Path(sys.argv[1])
 name = os.environ["KERASTUNER_TUNER_ID"]
 with open(folder / "notes", "a") as notes:
@@ -77,15 +78,26 @@ with open(folder / "notes", "a") as notes:
     print(json.dumps([name, *map(os.environ.get, keys)]), file=notes)
 marker = folder / "trials" / f"{name}.running"
 plan = os.environ[f"PLAN_{name}"]
+other = os.environ.get("PLAN_worker1", "").startswith(("save", "hang"))
 if plan == "die in a trial" and "KDIST_TUNE_ENDED_BY" not in os.environ:
     marker.write_text("7")
     sys.exit(9)
 if plan.startswith("exit"):
     sys.exit(int(plan.split()[1]))
+if plan == "end last":
+    time.sleep(0.3)
+if plan == "save":
+    signal.signal(signal.SIGTERM, lambda *_: ((folder / "saved").touch(), sys.exit(143)))
+    (folder / "ready").touch()
+if plan.startswith("hang"):
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getppid(), int(plan.split()[1])))
+    (folder / "ready").touch()
 if plan.startswith("signal"):
+    while other and not (folder / "ready").exists():
+        time.sleep(0.01)
     (folder / f".{os.getpid()}.trial.json").touch()
     os.kill(os.getppid(), int(plan.split()[1]))
-if plan == "wait" or plan.startswith("signal"):
+if plan.split()[0] in ("wait", "save", "hang", "signal"):
     sys.stdin.read()
 """
 
@@ -144,6 +156,19 @@ def test_a_search_that_cannot_go_on_is_told(run, plans, words):
         run(**plans)
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_trial_that_lost_its_worker_is_not_forgotten(run, tmp_path, is_open):
+    """Whose worker ended for another reason, such as a full disk; the others went on."""
+    order = {"start_order": ["0", "1"], "end_order": ["1"] if is_open else ["1", "0"]}
+    (tmp_path / "trials" / "oracle.json").write_text(json.dumps(order))
+    plans = {"chief": "wait", "worker0": "exit 2", "worker1": "end last"}
+    if not is_open:
+        run(**plans)
+        return
+    with pytest.raises(UserError, match="a worker ended amid a trial, with exit code 2"):
+        run(**plans)
+
+
 @pytest.mark.parametrize("number", ENDING)
 def test_a_signal_ends_all_processes_and_leaves_no_part(run, tmp_path, number):
     with raise_signals(), pytest.raises(KeyboardInterrupt) as raised:
@@ -151,6 +176,21 @@ def test_a_signal_ends_all_processes_and_leaves_no_part(run, tmp_path, number):
     assert signal_of(raised.value) == number
     assert not _children(os.getpid(), CHILD.encode())
     assert not list(tmp_path.rglob(".*"))
+
+
+def test_workers_save_their_trials_before_they_are_killed(run, tmp_path):
+    with raise_signals(), pytest.raises(KeyboardInterrupt):
+        run(chief="wait", worker0=f"signal {int(signal.SIGTERM)}", worker1="save")
+    assert (tmp_path / "saved").exists()
+
+
+@pytest.mark.parametrize(("again", "grace"), [(signal.SIGINT, 600), (0, 0.5)])
+def test_a_worker_that_does_not_end_is_killed(run, monkeypatch, again, grace):
+    """At a second signal, or when its time is over."""
+    monkeypatch.setattr(parallel, "_GRACE_SECONDS", grace)
+    with raise_signals(), pytest.raises(KeyboardInterrupt):
+        run(chief="wait", worker0=f"signal {int(signal.SIGTERM)}", worker1=f"hang {int(again)}")
+    assert not _children(os.getpid(), CHILD.encode())
 
 
 MODEL = """
@@ -228,6 +268,71 @@ def test_real_processes(tmp_path, monkeypatch, capfd):
     assert "is finished: pass a larger --max-trials" in last
     assert lines[0] == "Trials at once: 1, devices per trial: 1"
     assert not _children(os.getpid())
+
+
+INTERRUPTED = """
+import os
+import pathlib
+import signal
+import time
+
+import keras
+import numpy as np
+
+class Batches(keras.utils.PyDataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        signals = pathlib.Path(__file__).with_name("signals")
+        if index == 2 and signals.exists():
+            signals.unlink()
+            os.kill(os.getppid(), signal.SIGTERM)
+            time.sleep(3)
+        x = np.ones((8, 2), "float32")
+        return x, x[:, 0]
+
+def data():
+    return Batches(), Batches()
+
+def build(hp):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(hp.Int("units", 1, 1))])
+    model.compile("sgd", "mse")
+    return model
+"""
+
+
+def test_a_real_worker_saves_its_first_trial(tmp_path, monkeypatch, capfd):
+    from kdist.checkpoints.store import generations
+    from kdist.tuning.run import tune
+    from kdist.tuning.search_results import read_trials
+
+    (tmp_path / "model.py").write_text(INTERRUPTED)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+    search = Search(
+        model=str(tmp_path / "model.py:build"),
+        objective="loss",
+        max_trials=1,
+        per_trial=1,
+        devices=1,
+        output=str(tmp_path / "search"),
+        config=TrainConfig(epochs=2),
+    )
+    lines = []
+    (tmp_path / "signals").touch()
+    with raise_signals(), pytest.raises(KeyboardInterrupt):
+        tune(search, announce=lines.append)
+    assert not _children(os.getpid())
+    (saved,) = (tmp_path / "search" / "trials").glob("trial_*/checkpoints/execution-0")
+    newest = generations(saved)[0]
+    assert (newest.epoch, newest.batch > 0) == (0, True)
+    folder = tune(search, announce=lines.append)
+    (trial,) = read_trials(folder, search)
+    assert (trial.status, trial.metrics["epochs"]) == ("COMPLETED", 2)
+    said = capfd.readouterr()
+    assert "Trained from the first epoch" not in said.out
+    assert "Traceback" not in said.err
 
 
 def _children(pid, words=b"kdist.tuning.worker"):

@@ -1,5 +1,6 @@
 """A search that was killed or interrupted amid a trial ends like one that was not."""
 
+import errno
 import os
 import signal
 
@@ -9,6 +10,8 @@ import keras_tuner
 import numpy as np
 import pytest
 from kdist.checkpoints.callback_states import CallbackStates
+from kdist.checkpoints.store import CheckpointStore
+from kdist.errors import UserError
 from kdist.training.config import TrainConfig
 from kdist.tuning import trial_checkpoint
 from kdist.tuning.oracles import make_oracle
@@ -223,4 +226,48 @@ def test_a_trial_whose_checkpoints_are_damaged_begins_anew(search, uninterrupted
         path.write_bytes(b"damaged")
     got, after = search("ended")
     assert after == 3 * STEPS  # the second trial from its beginning
+    check_equal(got, expected)
+
+
+def full_disk():
+    raise OSError(errno.ENOSPC, "No space left on device", "some file")
+
+
+def full_disk_of_h5py():
+    raise OSError("Can't write data (error message = 'No space left on device', buf = 0x7)")
+
+
+def full_quota_of_a_tracker():
+    try:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+    except OSError as error:
+        raise RuntimeError("cannot log") from error
+
+
+@pytest.mark.parametrize("end", [full_disk, full_disk_of_h5py, full_quota_of_a_tracker])
+def test_a_full_disk_ends_the_search_and_the_trial_continues(
+    search, uninterrupted, tmp_path, monkeypatch, end
+):
+    monkeypatch.setattr(trial_checkpoint, "_EVERY_SECONDS", 1e-9)
+    expected, whole = uninterrupted()
+    with pytest.raises(UserError, match="^cannot write .*: free some space") as raised:
+        search("ended", at=14, end=end)
+    assert "\n" not in str(raised.value)
+    assert list((tmp_path / "ended").rglob("failure.txt")) == []
+    got, after = search("ended")
+    assert after == whole - 13
+    check_equal(got, expected)
+
+
+def test_a_full_disk_does_not_take_the_checkpoints_of_a_trial(
+    search, uninterrupted, tmp_path, monkeypatch
+):
+    expected, whole = uninterrupted()
+    _, before = search("ended", at=14, end=sigterm)
+    with monkeypatch.context() as full:
+        full.setattr(CheckpointStore, "_try_rename", lambda _: full_disk())
+        with pytest.raises(UserError, match="cannot write some file, as the disk is full"):
+            search("ended")
+    got, after = search("ended")
+    assert before + after == whole
     check_equal(got, expected)

@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 import io
 import json
 
@@ -149,6 +150,20 @@ def test_the_best_settings_are_those_of_a_run(searched):
     assert (best.base_lr, best.momentum, best.depth, best.epochs) == (0.02, 0.9, 10, 2)
     assert best.track is None
     assert best_settings(search, []) is None
+
+
+@pytest.mark.parametrize(
+    ("devices", "replicas"),
+    [
+        ({}, None),  # all devices of any machine
+        ({"config": TrainConfig(replicas=2)}, 2),
+        ({"per_trial": 3, "devices": 6}, 3),
+    ],
+)
+def test_the_best_settings_have_as_many_replicas_as_the_trial(searched, devices, replicas):
+    search, folder = searched
+    search = dataclasses.replace(search, **devices)
+    assert best_settings(search, read_trials(folder, search))["replicas"] == replicas
 
 
 def test_the_report_leaves_a_table_a_chart_and_the_best_settings(searched):

@@ -1,7 +1,12 @@
+import csv
 import json
+import signal
 
 import pytest
+from kdist.checkpoints.store import CheckpointStore
+from kdist.cli.app import app
 from kdist.errors import UserError
+from kdist.signals import raise_signals
 from kdist.training.config import TrainConfig
 from kdist.tuning.chief_or_worker import role_variables
 from kdist.tuning.loading import tuner_of
@@ -189,17 +194,28 @@ def test_a_batch_size_for_the_users_own_batches_is_refused(path, tmp_path, funct
 
 @pytest.mark.parametrize("error", [UserError("no"), KeyboardInterrupt()])
 @pytest.mark.parametrize(
-    ("resumed", "ended", "left"), [(False, [], False), (False, ["0"], True), (True, [], True)]
+    ("resumed", "ended", "saved", "left"),
+    [
+        (False, [], False, False),
+        (False, ["0"], False, True),
+        (False, [], True, True),
+        (True, [], False, True),
+    ],
 )
-def test_a_search_that_fails_before_a_trial_has_ended_leaves_nothing(
-    tmp_path, monkeypatch, error, resumed, ended, left
+def test_a_search_with_nothing_to_resume_leaves_nothing(
+    tmp_path, monkeypatch, error, resumed, ended, saved, left
 ):
     search = Search(output=str(tmp_path / "runs" / "tune"))
     folder = SearchFolder(search.output)
 
     def fail(*_):
-        (folder.trials / "trial_0").mkdir(parents=True)
+        checkpoints = folder.trials / "trial_0" / "checkpoints" / "execution-0"
+        checkpoints.mkdir(parents=True)
+        (checkpoints / "best.weights.h5").touch()  # of an epoch, without what its trial needs
         folder.write_json("trials/oracle.json", {"start_order": [], "end_order": ended})
+        if saved:
+            with CheckpointStore(checkpoints) as store:
+                store.commit(epoch=1, batch=2, arrays={}, state={})
         raise error
 
     if resumed:
@@ -211,6 +227,75 @@ def test_a_search_that_fails_before_a_trial_has_ended_leaves_nothing(
     assert (tmp_path / "runs").exists() == left
     if left:
         assert (folder.path / "search.json").exists()
+
+
+INTERRUPTS = """
+import os
+import pathlib
+import signal
+
+import keras
+import numpy as np
+
+class Batches(keras.utils.PyDataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        signals = pathlib.Path(__file__).with_name("signals")
+        if index == 2 and signals.exists():
+            signals.unlink()
+            os.kill(os.getpid(), signal.SIGTERM)
+        x = np.ones((8, 2), "float32")
+        return x, x[:, 0]
+
+def data():
+    return Batches(), Batches()
+
+def build(hp):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(hp.Int("units", 1, 1))])
+    model.compile("sgd", "mse")
+    return model
+"""
+
+
+def test_what_is_printed_after_a_signal_is_true(path, tmp_path, capsys):
+    with open(path, "w") as file:
+        file.write(INTERRUPTS)
+    output = tmp_path / "out"
+    command = ["tune", f"{path}:build", "--objective", "loss", "--max-trials", "1", "--replicas"]
+    command += ["1", "--epochs", "2", "--output", str(output)]
+
+    def run():
+        with raise_signals():
+            return app(command, exit_on_error=False, print_error=False)
+
+    (tmp_path / "signals").touch()
+    assert run() == 128 + signal.SIGTERM
+    assert capsys.readouterr().out.endswith("Interrupted: the same command resumes the search.\n")
+    assert list(output.glob("trials/trial_0/checkpoints/execution-0/e*"))
+    assert run() == 0
+    assert "Resuming" in capsys.readouterr().out
+    assert [trial["epochs"] for trial in table(output)] == ["2"]
+
+
+def test_a_signal_before_anything_was_saved_leaves_nothing(path, tmp_path, capsys, monkeypatch):
+    with open(path, "w") as file:
+        file.write(INTERRUPTS)
+
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kdist.tuning.run._run", fail)
+    output = tmp_path / "out"
+    assert app(["tune", f"{path}:build", "--output", str(output)]) == 128 + signal.SIGINT
+    assert capsys.readouterr().out == "Interrupted: the same command begins anew.\n"
+    assert not output.exists()
+
+
+def table(output):
+    with open(output / "trials.csv", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def test_a_chief_leaves_the_trials_of_its_workers(tmp_path, monkeypatch):
