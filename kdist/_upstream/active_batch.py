@@ -28,7 +28,7 @@ class LossWeighting(Protocol):
         """
 
     def rescale_or_warn(self, number: Any) -> Any:
-        """Return the result of `rescale_number`; if it is `None`, warn and return the number."""
+        """Rescale a scalar that cannot be computed again; warn if it is no mean and no sum."""
 
     def weighted_terms(self, target: Any) -> list[tuple[Any, Any]]:
         """Split the target of a gradient into terms, each with its weight in the global batch."""

@@ -20,15 +20,34 @@ _MAX_DEPTH = 100
 class GraphReader:
     """Reads how a tensor depends on this replica's samples from the operations that computed it.
 
+    An operation without a rule, such as a convolution, gives rows if its shape says so. In a model
+    this is right: a layer that depends on several samples, such as a batch norm, is exact by itself
+    or named in a warning of its own. A strict reader takes what such an operation computes from
+    dependent rows for dependent, too; it is for loss functions and metrics, which can be computed
+    on the global batch.
+
     Args:
         static_rows: Rows of this replica, if known when the step is traced.
+        marked: Kinds that were recorded; by default none.
+        is_strict: Whether it is a strict reader.
     """
 
-    def __init__(self, static_rows: int | None) -> None:
+    def __init__(
+        self,
+        static_rows: int | None,
+        *,
+        marked: dict[tuple[int, str], Kind] | None = None,
+        is_strict: bool = False,
+    ) -> None:
         self._static_rows = static_rows
+        self._is_strict = is_strict
         # In all graphs of the step: a function's or a condition's has tensors of its own.
-        self._marked: dict[tuple[int, str], Kind] = {}
+        self._marked = {} if marked is None else marked
         self._known: dict[tuple[int, str], Kind] = {}
+
+    def strict(self) -> "GraphReader":
+        """Return a strict reader with the same marks."""
+        return GraphReader(self._static_rows, marked=self._marked, is_strict=True)
 
     def mark(self, tensor: Any, kind: Kind) -> None:
         """Record the kind of a tensor, instead of reading it from the operations."""
@@ -94,7 +113,8 @@ class GraphReader:
         if one.of_all() <= {Kind.SAME}:
             return Kind.SAME
         inner = self._inner_kind(one.tensor, depth)
-        return Kind.OTHER if inner is None and (mixes_rows(one) or _has_mixed(one)) else inner
+        mixes = mixes_rows(one) or (self._is_strict and _has_mixed(one))
+        return Kind.OTHER if inner is None and mixes else inner
 
     def _inner_kind(self, tensor: Any, depth: int) -> Kind | None:
         """Return the kind of the result of a function or a condition, read from its graphs.
@@ -108,8 +128,9 @@ class GraphReader:
             return None
         kinds = set()
         for graph in graphs:
-            reader = GraphReader(self._static_rows)  # each call has other arguments
-            reader._marked |= self._marked
+            # Each call has other arguments.
+            marked = dict(self._marked)
+            reader = GraphReader(self._static_rows, marked=marked, is_strict=self._is_strict)
             for outer, inner in zip(inputs, graph.inputs, strict=True):
                 reader.mark(inner, self.kind(outer, depth))
             kinds.add(reader.kind(graph.outputs[tensor.value_index], depth))

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from .. import _upstream
 from ..ops.collectives import all_reduce_sum
+from .graph_reader import GraphReader
 from .reduction_kinds import Kind, Term
 from .replica_batch import ReplicaBatch
 
@@ -59,9 +60,13 @@ class LossWeighting:
     def rescale_number(self, number: Any) -> Any | None:
         """Rescale a scalar so that the replicas' mean, weighted by samples, is the global batch's.
 
-        Returns `None` if the scalar is neither a mean nor a sum over the samples.
+        Returns `None` if the scalar is neither a mean nor a sum over the samples, or may be none:
+        then it is to be computed on the global batch.
         """
-        terms = self._terms(number)
+        return self._rescale(number, self._batch.strict_reader)
+
+    def _rescale(self, number: Any, reader: GraphReader) -> Any | None:
+        terms = _terms(number, reader)
         kinds = {term.kind for term in terms}
         if kinds & {Kind.OTHER, Kind.ROWS}:
             return None
@@ -78,8 +83,8 @@ class LossWeighting:
         )
 
     def rescale_or_warn(self, number: Any) -> Any:
-        """Return the result of `rescale_number`; if it is `None`, warn and return the number."""
-        rescaled = self.rescale_number(number)
+        """Rescale a scalar that cannot be computed again; warn if it is no mean and no sum."""
+        rescaled = self._rescale(number, self._batch.reader)
         if rescaled is None:
             self._warn(number)
         return number if rescaled is None else rescaled
@@ -88,7 +93,7 @@ class LossWeighting:
         """Split the target of a gradient into terms, each with its weight in the global batch."""
         if len(target.shape):
             return [(target, tf.ones_like(target))]
-        terms = self._terms(target)
+        terms = _terms(target, self._batch.reader)
         if any(term.kind is Kind.OTHER for term in terms):
             self._warn(target)
         return [(term.tensor, self._weight(term)) for term in terms]
@@ -125,13 +130,14 @@ class LossWeighting:
         weight = tf.cast(weight, term.tensor.dtype)
         return weight * tf.cast(term.factor, weight.dtype)
 
-    def _terms(self, number: Any) -> Sequence[Term]:
-        if tf.executing_eagerly():  # there is no graph to read
-            return [Term(number, 1.0, Kind.MEAN)]
-        return self._batch.reader.terms(number)
-
     def _summand(self, value: Any) -> Any:
         # Integers are averaged as floats, then rounded.
         value = value if value.dtype.is_floating else tf.cast(value, "float64")
         value = value if len(value.shape) else self.rescale_or_warn(value)
         return self._batch.zero_if_empty(self._batch.weight_by_fraction(value))
+
+
+def _terms(number: Any, reader: GraphReader) -> Sequence[Term]:
+    if tf.executing_eagerly():  # there is no graph to read
+        return [Term(number, 1.0, Kind.MEAN)]
+    return reader.terms(number)

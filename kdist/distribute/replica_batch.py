@@ -33,6 +33,7 @@ class ReplicaBatch:
         self.samples = tf.cast(tf.shape(leaves[0])[0], "float64")
         self.static_rows = leaves[0].shape[0]
         self.reader = GraphReader(self.static_rows)
+        self.strict_reader = self.reader.strict()
         self.mark(self.samples, "COUNT")  # even if it is a constant
         self.may_be_empty = not self.static_rows and _can_be_padded(leaves, must_not_be_empty)
         self.replica = _upstream.replica_place()
@@ -128,7 +129,7 @@ class ReplicaBatch:
         """Whether values that look like one per sample depend on several samples."""
         if tf.executing_eagerly():
             return False
-        return self.reader.kind(values) in (Kind.OTHER, Kind.MEAN, Kind.SUM)
+        return self.strict_reader.kind(values) in (Kind.OTHER, Kind.MEAN, Kind.SUM)
 
     def all_reduce_sum(self, value: Any) -> Any:
         """Sum over replicas; gradients flow through it."""

@@ -94,6 +94,8 @@ def _compute_loss(original: Callable[..., Any], model: Any, *args: Any, **option
     _thread.computing_loss = True
     try:
         if not tf.executing_eagerly():  # otherwise there is no graph to read
+            for leaf in keras.tree.flatten((args, options)):
+                batch.mark_rows(leaf)
             before = [(state, tf.identity(state.value)) for state in _states(model)]
             with batch.losses.deferred_warnings() as numbers:
                 loss = original(model, *args, **options)
