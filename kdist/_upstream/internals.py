@@ -18,9 +18,16 @@ from keras.src.utils import rng_utils
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.eager import context
 from tensorflow.python.ops import control_flow_util
+from tensorflow.python.ops.control_flow_v2_func_graphs import (
+    CondBranchFuncGraph,
+    WhileBodyFuncGraph,
+)
 from tensorflow.python.util import _pywrap_util_port
 
 from .replica_local_variables import flatten_optimizers
+
+# An attribute of a global generator: those that continue it under each strategy.
+_OF_STRATEGIES = "_kdist_generators"
 
 
 def flatten_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
@@ -64,9 +71,13 @@ def global_seed(strategy: tf.distribute.Strategy) -> SeedGenerator:
         value = generator.state._value
         is_copied = isinstance(value, tf.distribute.DistributedValues)
         if is_copied and value._distribute_strategy is not strategy:
-            # The steps of the other strategy that were traced keep theirs.
-            state, generator = value.values[0].numpy(), SeedGenerator(0)
-            generator.state.assign(state)
+            # The steps of each strategy keep the generator that they were traced with.
+            generators = vars(generator).setdefault(
+                _OF_STRATEGIES, {value._distribute_strategy: generator}
+            )
+            generator = generators.setdefault(strategy, SeedGenerator(0))
+            vars(generator)[_OF_STRATEGIES] = generators
+            generator.state.assign(value.values[0].numpy())
             use_global_seed(generator)
         distribute([generator.state], strategy)
     return generator
@@ -194,6 +205,12 @@ def is_compiled_by_xla() -> bool:
     """Whether the graph that is being traced will be compiled with XLA."""
     graph = tf.compat.v1.get_default_graph()
     return bool(control_flow_util.GraphOrParentsInXlaContext(graph))
+
+
+def is_in_branch_or_loop() -> bool:
+    """Whether the graph that is being traced is a branch of `tf.cond` or the body of a loop."""
+    graph = tf.compat.v1.get_default_graph()
+    return isinstance(graph, CondBranchFuncGraph | WhileBodyFuncGraph)
 
 
 def optimization_barrier(value: Any) -> Any:

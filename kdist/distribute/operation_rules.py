@@ -13,6 +13,7 @@ from .operations import (
     ELEMENTWISE,
     KIND_PRESERVING,
     MIXES_ROWS,
+    MIXES_ROWS_OF_MATRIX,
     REDUCTIONS,
     is_along_rows,
     is_zero,
@@ -86,6 +87,8 @@ def mixes_rows(one: Computed) -> bool:
         if kind == "Slice" and one.of(2) is Kind.COUNT:
             return False  # it takes as many rows as the batch has
         return one.of(1 if kind == "Split" else 0) is Kind.ROWS and not takes_all_rows(operation)
+    if kind in MIXES_ROWS_OF_MATRIX:
+        return inputs[0].shape.rank in (None, 2)
     return kind in MIXES_ROWS
 
 

@@ -24,7 +24,9 @@ ELEMENTWISE = {
 REDUCTIONS = {"Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "L2Loss"}
 CONSTANTS = {"Const", "ReadVariableOp", "VarHandleOp", "VariableV2"}
 # A row of the result may depend on several rows of the input.
-MIXES_ROWS = {"Where", "Unique", "UniqueV2", "RandomShuffle", "MatrixInverse", "Qr", "Svd"}
+MIXES_ROWS = {"Where", "Unique", "UniqueV2", "RandomShuffle"}
+# The same for a matrix, not for a batch of matrices.
+MIXES_ROWS_OF_MATRIX = {"MatrixInverse", "Qr", "Svd"}
 
 
 def slices_first_size(operation: Any) -> bool:

@@ -34,6 +34,11 @@ CASES = {
     "a product of all rows": (lambda x, n: tf.matmul(x, x, transpose_a=True), Kind.OTHER),
     "some rows": (lambda x, n: x[1:], Kind.OTHER),
     "some columns": (lambda x, n: x[:, 1:], Kind.ROWS),
+    "an inverse of all rows": (lambda x, n: tf.linalg.inv(x[:, :3]), Kind.OTHER),
+    "an inverse for each row": (
+        lambda x, n: tf.linalg.inv(tf.linalg.diag(x + 1.0)),
+        Kind.ROWS,
+    ),
     "every other row": (lambda x, n: x[::2], Kind.OTHER),
     "rows from the last to the first": (lambda x, n: x[::-1], Kind.OTHER),
     "columns from the last to the first": (lambda x, n: x[:, ::-1], Kind.ROWS),

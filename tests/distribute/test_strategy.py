@@ -185,3 +185,38 @@ def test_sparse_and_ragged_rows_batch_by_batch(kind):
 
     for one, several in zip(trained(1), trained(3), strict=True):
         np.testing.assert_allclose(one, several, rtol=1e-5)
+
+
+class AppliesIfFinite(keras.Model):
+    """Skips a step whose loss is not finite, by hand."""
+
+    def train_step(self, data):
+        x, y = data
+        weights = self.trainable_variables
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(x, y, self(x, training=True))
+        gradients = kdist.sum_gradients(tape.gradient(loss, weights))
+        finite = tf.math.is_finite(loss)
+        tf.cond(finite, lambda: self.optimizer.apply(gradients, weights), lambda: None)
+        return {"loss": loss}
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_an_optimizer_may_be_applied_in_a_condition(scaled):
+    def trained(replicas):
+        def make():
+            inputs = keras.Input((6,))
+            dense = keras.layers.Dense(1, kernel_initializer="ones")
+            return AppliesIfFinite(inputs, dense(inputs))
+
+        model = kdist.MirroredStrategy(replicas=replicas).build(make)
+        optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
+        model.compile(
+            keras.optimizers.LossScaleOptimizer(optimizer) if scaled else optimizer, "mse"
+        )
+        x = np.random.default_rng(0).normal(size=(10, 6))
+        model.fit(x, x[:, :1], batch_size=4, shuffle=False, verbose=0)
+        return model.get_weights()
+
+    for one, several in zip(trained(1), trained(2), strict=True):
+        np.testing.assert_allclose(one, several, rtol=1e-5)

@@ -15,7 +15,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from ...errors import UserError
 from ..active_batch import ActiveBatch, active_batch, check_no_inner_graph
 from ..hooks import hooks_of_copies, replica_hooks
-from ..internals import distribute, set_strategy
+from ..internals import distribute, is_in_branch_or_loop, set_strategy
 from ..patching import TENSORFLOW, Patch, subclasses
 from ..replica_local_variables import flatten_optimizers, replica_local_variables
 from ..step_observer import step_observer
@@ -65,7 +65,8 @@ def _apply(
 ) -> None:
     """Apply gradients, summed over replicas, to each replica's local copies of the variables.
 
-    Also on a single replica if the optimizer uses `tf.cond`, which must not contain a merge call.
+    Also on a single replica if the optimizer uses `tf.cond`, or is called in one, which must not
+    contain a merge call.
     An optimizer within another one gets what the outer one makes of the sums.
     """
     if getattr(_thread, "is_applying", False):
@@ -112,14 +113,17 @@ def _check_loop(variables: Any) -> None:
 
 
 def _needs_local_variables(optimizer: Any) -> bool:
-    """Whether there is only one replica, and the optimizer uses `tf.cond`."""
+    """Whether there is only one replica, and the optimizer uses `tf.cond` or is called in one."""
     context = tf.distribute.get_replica_context()
     return (
         optimizer.built
         and context.num_replicas_in_sync == 1
-        and any(
-            one.gradient_accumulation_steps or one.ema_overwrite_frequency
-            for one in flatten_optimizers(optimizer)
+        and (
+            is_in_branch_or_loop()
+            or any(
+                one.gradient_accumulation_steps or one.ema_overwrite_frequency
+                for one in flatten_optimizers(optimizer)
+            )
         )
     )
 
