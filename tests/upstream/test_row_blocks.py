@@ -30,6 +30,9 @@ class Part:
     static_rows: int | None
     draws_by_place: bool = True
 
+    def mark(self, value: Any, kind: str) -> Any:
+        return value
+
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 DRAWS = {
