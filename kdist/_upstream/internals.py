@@ -70,7 +70,9 @@ def global_seed(strategy: tf.distribute.Strategy) -> SeedGenerator:
         generator = global_seed_generator()
         value = generator.state._value
         is_copied = isinstance(value, tf.distribute.DistributedValues)
-        if is_copied and value._distribute_strategy is not strategy:
+        # Several workers would have to make the variable together.
+        is_alone = getattr(strategy, "workers", 1) == 1
+        if is_copied and is_alone and value._distribute_strategy is not strategy:
             # The steps of each strategy keep the generator that they were traced with.
             generators = vars(generator).setdefault(
                 _OF_STRATEGIES, {value._distribute_strategy: generator}
