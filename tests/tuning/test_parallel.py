@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from interrupting_model import interrupting_model
 from kdist.errors import UserError
 from kdist.signals import ENDING, raise_signals, signal_of
 from kdist.training.config import TrainConfig
@@ -270,44 +271,14 @@ def test_real_processes(tmp_path, monkeypatch, capfd):
     assert not _children(os.getpid())
 
 
-INTERRUPTED = """
-import os
-import pathlib
-import signal
-import time
-
-import keras
-import numpy as np
-
-class Batches(keras.utils.PyDataset):
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        signals = pathlib.Path(__file__).with_name("signals")
-        if index == 2 and signals.exists():
-            signals.unlink()
-            os.kill(os.getppid(), signal.SIGTERM)
-            time.sleep(3)
-        x = np.ones((8, 2), "float32")
-        return x, x[:, 0]
-
-def data():
-    return Batches(), Batches()
-
-def build(hp):
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(hp.Int("units", 1, 1))])
-    model.compile("sgd", "mse")
-    return model
-"""
-
-
 def test_a_real_worker_saves_its_first_trial(tmp_path, monkeypatch, capfd):
     from kdist.checkpoints.store import generations
     from kdist.tuning.run import tune
     from kdist.tuning.search_results import read_trials
 
-    (tmp_path / "model.py").write_text(INTERRUPTED)
+    (tmp_path / "model.py").write_text(
+        interrupting_model("os.kill(os.getppid(), signal.SIGTERM); time.sleep(3)")
+    )
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     search = Search(

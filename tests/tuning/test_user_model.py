@@ -3,6 +3,7 @@ import json
 import signal
 
 import pytest
+from interrupting_model import interrupting_model
 from kdist.checkpoints.store import CheckpointStore
 from kdist.cli.app import app
 from kdist.errors import UserError
@@ -229,39 +230,9 @@ def test_a_search_with_nothing_to_resume_leaves_nothing(
         assert (folder.path / "search.json").exists()
 
 
-INTERRUPTS = """
-import os
-import pathlib
-import signal
-
-import keras
-import numpy as np
-
-class Batches(keras.utils.PyDataset):
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        signals = pathlib.Path(__file__).with_name("signals")
-        if index == 2 and signals.exists():
-            signals.unlink()
-            os.kill(os.getpid(), signal.SIGTERM)
-        x = np.ones((8, 2), "float32")
-        return x, x[:, 0]
-
-def data():
-    return Batches(), Batches()
-
-def build(hp):
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(hp.Int("units", 1, 1))])
-    model.compile("sgd", "mse")
-    return model
-"""
-
-
 def test_what_is_printed_after_a_signal_is_true(path, tmp_path, capsys):
     with open(path, "w") as file:
-        file.write(INTERRUPTS)
+        file.write(interrupting_model("os.kill(os.getpid(), signal.SIGTERM)"))
     output = tmp_path / "out"
     command = ["tune", f"{path}:build", "--objective", "loss", "--max-trials", "1", "--replicas"]
     command += ["1", "--epochs", "2", "--output", str(output)]
@@ -281,7 +252,7 @@ def test_what_is_printed_after_a_signal_is_true(path, tmp_path, capsys):
 
 def test_a_signal_before_anything_was_saved_leaves_nothing(path, tmp_path, capsys, monkeypatch):
     with open(path, "w") as file:
-        file.write(INTERRUPTS)
+        file.write(interrupting_model("os.kill(os.getpid(), signal.SIGTERM)"))
 
     def fail(*_):
         raise KeyboardInterrupt
