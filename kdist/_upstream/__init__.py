@@ -68,8 +68,17 @@ from .patches.worker_callbacks import is_of_the_chief
 from .replica_attributes import ReplicaAttributes
 from .replica_local_variables import replica_index, replica_local_variables
 from .resumed_logs import set_resumed_logs
-from .row_blocks import row_blocks
+from .row_blocks import joined_batches, row_blocks
 from .row_counts import attached_counts
+from .row_slices import (
+    constant_value,
+    is_along_rows,
+    is_an_order,
+    is_reversed,
+    puts_axis_first,
+    takes_all_rows,
+    takes_in_order,
+)
 from .saved_state import (
     averaged_variables,
     global_seed_state,
@@ -129,6 +138,7 @@ __all__ = [
     "compile_arguments",
     "compute_loss",
     "computes_stock_metrics",
+    "constant_value",
     "copy_batches",
     "copy_keras_attributes",
     "custom_step",
@@ -152,6 +162,8 @@ __all__ = [
     "hooks_of",
     "inner_graphs",
     "inputs_of",
+    "is_along_rows",
+    "is_an_order",
     "is_average_warmed_up",
     "is_chief",
     "is_compiled_by_xla",
@@ -160,7 +172,9 @@ __all__ = [
     "is_lost_connection",
     "is_of_the_chief",
     "is_overwritten",
+    "is_reversed",
     "is_started",
+    "joined_batches",
     "kept_seeds",
     "largest_rate",
     "layer_states",
@@ -177,6 +191,7 @@ __all__ = [
     "own_weights",
     "pass_over_data",
     "patches",
+    "puts_axis_first",
     "random_seed",
     "release_in_background",
     "replace_sublayers",
@@ -200,6 +215,8 @@ __all__ = [
     "stock_step",
     "strategy_of",
     "sum_over_workers",
+    "takes_all_rows",
+    "takes_in_order",
     "trained_variables",
     "use_global_seed",
     "warm_up_average",

@@ -137,6 +137,9 @@ class ActiveBatch(RowPlaces, Protocol):
     def mark_rows(self, value: Any) -> None:
         """Record that a tensor has a row per sample, unless it is the same on all replicas."""
 
+    def pairs_samples(self, value: Any) -> bool:
+        """Whether values certainly depend on several samples each, whatever their shape."""
+
     def mixes_samples(self, values: Any) -> bool:
         """Whether values that look like one per sample depend on several samples."""
 

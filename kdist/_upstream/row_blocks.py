@@ -7,6 +7,7 @@ import tensorflow as tf
 from tensorflow.python.framework import tensor_util
 
 from .active_batch import RowPlaces
+from .row_slices import is_along_rows, takes_all_rows
 
 
 class Block(NamedTuple):
@@ -53,6 +54,14 @@ def row_blocks(batch: RowPlaces, shape: Any, source: Any = None) -> list[Block] 
     return blocks
 
 
+def joined_batches(tensor: Any) -> int:
+    """Return of how many batches a tensor contains the rows: 2 after `tf.concat([x, y], 0)`.
+
+    It is 1 if this cannot be read from the graph.
+    """
+    return len(_concatenated(tensor) or ()) or 1
+
+
 def _rows_per_sample(batch: RowPlaces, count: Any, *, guess: bool) -> Any:
     if isinstance(count, int):
         rows = batch.static_rows
@@ -92,6 +101,10 @@ def _concatenated(tensor: Any) -> list[Any] | None:
             continue
         if kind == "ConcatV2" and _joins_rows(operation):
             return [rows for part in operation.inputs[:-1] for rows in _rows_of(part)]
+        if kind == "Split":
+            return _part_of_split(tensor, operation)
+        if _takes_some_rows(operation):
+            return []
         if kind in ("Fill", "RandomStandardNormal", "RandomUniform", "BroadcastTo"):
             tensor = operation.inputs[1 if kind == "BroadcastTo" else 0]
             is_shape = True
@@ -109,6 +122,23 @@ _OF_SHAPES = {"Shape", "Pack", "ConcatV2", "StridedSlice", *_UNCHANGED}
 def _joins_rows(operation: Any) -> bool:
     rank = operation.outputs[0].shape.rank
     return rank is not None and tf.get_static_value(operation.inputs[-1]) in (0, -rank)
+
+
+def _part_of_split(tensor: Any, operation: Any) -> list[Any]:
+    """Return the rows of the parts that this output of a split contains."""
+    counts = _concatenated(operation.inputs[1]) or []
+    if takes_all_rows(operation):
+        return counts
+    each, rest = divmod(len(counts), operation.get_attr("num_split"))
+    return [] if rest else counts[tensor.value_index * each : (tensor.value_index + 1) * each]
+
+
+def _takes_some_rows(operation: Any) -> bool:
+    """Whether the result has other rows than the input, such as some of them."""
+    if operation.type == "GatherV2":
+        return is_along_rows(operation.inputs[2], operation.inputs[0])
+    is_slice = operation.type in ("StridedSlice", "Slice", "SplitV", "Unpack")
+    return is_slice and not takes_all_rows(operation)
 
 
 def _rows_of(part: Any) -> list[Any]:

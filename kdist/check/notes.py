@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from .. import _upstream
-from ..distribute.model_warnings import OF_GRADIENT, OF_NUMBER, OF_WRITE
+from ..distribute.model_warnings import OF_GRADIENT, OF_NUMBER, OF_PAIRS, OF_WRITE
 from .batches import Batches
 from .comparison import Compared
 from .options import CheckOptions
@@ -51,7 +51,7 @@ def _is_only_trained(model: keras.Model) -> bool:
 
 def notes_on_warnings(trainings: Sequence[Trained], compared: Sequence[Compared]) -> list[str]:
     """Warnings of kdist about trainings that are equal: in other steps, they may not be."""
-    kinds = (OF_GRADIENT, OF_WRITE, OF_NUMBER)
+    kinds = (OF_GRADIENT, OF_WRITE, OF_NUMBER, OF_PAIRS)
     texts = [
         text
         for training, result in zip(trainings, compared, strict=True)

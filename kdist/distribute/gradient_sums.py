@@ -8,7 +8,7 @@ import tensorflow as tf
 from .. import _upstream
 from ..ops.collectives import all_reduce_sum
 from .gradient_transfer import GradientTransfer
-from .reduction_kinds import Kind
+from .reduction_kinds import INEXACT, Kind
 from .replica_batch import ReplicaBatch
 
 
@@ -63,7 +63,7 @@ class GradientSums:
         if not self._may_be_changed or not dense:
             return False
         kind = self._batch.reader.kind(gradient)
-        if kind is Kind.OTHER:
+        if kind in INEXACT:
             self._warn(gradient)
         return kind is Kind.SAME
 

@@ -9,9 +9,11 @@ from typing import Any
 import tensorflow as tf
 
 from .. import _upstream
-from .operation_rules import Computed, kind_by_rule, mixes_rows
-from .operations import ADDITIONS, CONSTANTS
-from .reduction_kinds import Kind, Term, kind_of_sum
+from .computed import Computed
+from .mixed_rows import mixes_rows, pairs_samples
+from .operation_rules import kind_by_rule
+from .operations import ADDITIONS, CONSTANTS, VALUE_INDEPENDENT, is_constant_size
+from .reduction_kinds import INEXACT, Kind, Term, kind_of_sum
 
 # Operations further back than this are not read; such a tensor is judged by its shape.
 _MAX_DEPTH = 100
@@ -20,11 +22,11 @@ _MAX_DEPTH = 100
 class GraphReader:
     """Reads how a tensor depends on this replica's samples from the operations that computed it.
 
-    An operation without a rule, such as a convolution, gives rows if its shape says so. In a model
-    this is right: a layer that depends on several samples, such as a batch norm, is exact by itself
-    or named in a warning of its own. A strict reader takes what such an operation computes from
-    dependent rows for dependent, too; it is for loss functions and metrics, which can be computed
-    on the global batch.
+    An operation without a rule, such as a convolution, gives rows if its shape says so, unless it
+    is computed from values of several samples each. In a model this is right: a layer that depends
+    on the samples' mean, such as a batch norm, is exact by itself or named in a warning of its own.
+    A strict reader takes what such an operation computes from dependent rows for dependent, too; it
+    is for loss functions and metrics, which can be computed on the global batch.
 
     Args:
         static_rows: Rows of this replica, if known when the step is traced.
@@ -69,11 +71,20 @@ class GraphReader:
         while to_split:
             part, factor = to_split.pop()
             kind = self.kind(part)
-            summands = _summands(part, factor) if kind is Kind.OTHER else []
+            summands = _summands(part, factor) if kind in INEXACT else []
             to_split += reversed(summands)
             if not summands:
                 terms.append(Term(part, factor, kind))
         return terms
+
+    def source_of_pairs(self, tensor: Any) -> Any:
+        """Return the first of the values that depend on several samples, from which it comes."""
+        while True:
+            inputs = tensor.op.inputs or [_captured_tensor(tensor)]
+            pairs = [one for one in inputs if one is not None and self.kind(one) is Kind.PAIRS]
+            if not pairs:
+                return tensor
+            tensor = pairs[0]
 
     def _is_known(self, tensor: Any) -> bool:
         return _name(tensor) in self._marked or _name(tensor) in self._known
@@ -95,6 +106,8 @@ class GraphReader:
 
     def _read(self, tensor: Any, depth: int) -> Kind:
         operation = tensor.op
+        if is_constant_size(operation, self._static_rows):
+            return Kind.COUNT
         if operation.type in CONSTANTS or tensor.dtype == tf.resource:
             return Kind.SAME
         one = Computed(tensor, lambda part: self.kind(part, depth), self._static_rows)
@@ -110,9 +123,14 @@ class GraphReader:
 
     def _by_inputs(self, one: Computed, depth: int) -> Kind | None:
         """Return the kind of the result of an operation without a rule; `None` if unknown."""
-        if one.of_all() <= {Kind.SAME}:
+        kinds = one.of_all()
+        if kinds <= {Kind.SAME}:
             return Kind.SAME
+        if pairs_samples(one):
+            return Kind.PAIRS
         inner = self._inner_kind(one.tensor, depth)
+        if inner is None and Kind.PAIRS in kinds and one.operation.type not in VALUE_INDEPENDENT:
+            return Kind.PAIRS
         mixes = mixes_rows(one) or (self._is_strict and _has_mixed(one))
         return Kind.OTHER if inner is None and mixes else inner
 
@@ -139,7 +157,7 @@ class GraphReader:
 
 def _has_mixed(one: Computed) -> bool:
     """Whether rows of an input depend on several samples, which sizes and the like have not."""
-    return any(one.has_rows(part) and one.kind_of(part) is Kind.OTHER for part in one.inputs)
+    return any(one.has_rows(part) and one.kind_of(part) in INEXACT for part in one.inputs)
 
 
 def _summands(tensor: Any, factor: Any) -> list[tuple[Any, Any]]:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from .. import _upstream
 from ..ops.collectives import all_reduce_sum
 from .graph_reader import GraphReader
-from .reduction_kinds import Kind, Term
+from .reduction_kinds import INEXACT, Kind, Term
 from .replica_batch import ReplicaBatch
 
 
@@ -54,7 +54,10 @@ class LossWeighting:
             rows = self._batch.static_rows
             is_sum = bool(rows) and loss.shape[0] % rows == 0
         else:
-            is_sum = self._batch.reader.kind(loss) in (Kind.ROWS, Kind.SUM)
+            kind = self._batch.reader.kind(loss)
+            if kind is Kind.PAIRS:
+                self.warn(loss)
+            is_sum = kind in (Kind.ROWS, Kind.PAIRS, Kind.SUM)
         return loss * self._scale(loss.dtype) if is_sum else loss
 
     def rescale_number(self, number: Any) -> Any | None:
@@ -68,7 +71,7 @@ class LossWeighting:
     def _rescale(self, number: Any, reader: GraphReader) -> Any | None:
         terms = _terms(number, reader)
         kinds = {term.kind for term in terms}
-        if kinds & {Kind.OTHER, Kind.ROWS}:
+        if kinds & {*INEXACT, Kind.ROWS}:
             return None
         if not kinds & {Kind.SUM, Kind.COUNT}:
             return number
@@ -86,7 +89,7 @@ class LossWeighting:
         """Rescale a scalar that cannot be computed again; warn if it is no mean and no sum."""
         rescaled = self._rescale(number, self._batch.reader)
         if rescaled is None:
-            self._warn(number)
+            self.warn(number)
         return number if rescaled is None else rescaled
 
     def weighted_terms(self, target: Any) -> list[tuple[Any, Any]]:
@@ -94,8 +97,8 @@ class LossWeighting:
         if len(target.shape):
             return [(target, tf.ones_like(target))]
         terms = _terms(target, self._batch.reader)
-        if any(term.kind is Kind.OTHER for term in terms):
-            self._warn(target)
+        if any(term.kind in INEXACT for term in terms):
+            self.warn(target)
         return [(term.tensor, self._weight(term)) for term in terms]
 
     def mean(self, values: Sequence[Any]) -> list[Any]:
@@ -108,8 +111,14 @@ class LossWeighting:
         ]
 
     def warn(self, number: Any) -> None:
-        """Warn about a number that is neither a mean nor a sum over the samples."""
-        self._warn(number)
+        """Warn about a number that is neither a mean nor a sum over the samples.
+
+        If it comes from values that depend on several samples each, warn about these.
+        """
+        reader = self._batch.reader
+        symbolic = tf.is_symbolic_tensor(number)
+        has_pairs = symbolic and reader.kind(number) is Kind.PAIRS
+        self._warn(reader.source_of_pairs(number) if has_pairs else number)
 
     @contextlib.contextmanager
     def deferred_warnings(self) -> Iterator[list[Any]]:

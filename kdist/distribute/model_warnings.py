@@ -16,6 +16,7 @@ from ..source_lines import innermost_line
 
 # What warnings about a line of the user's program begin with, by which `kdist check` knows them.
 OF_NUMBER = "This number is neither a mean nor a sum over the samples of the batch"
+OF_PAIRS = "Each of these values depends on several samples of the batch"
 OF_GRADIENT = "This changes each replica's own gradient before the optimizer sums"
 OF_WRITE = "This is computed from each replica's own samples and written"
 OF_COPIES = "its state differs between replicas"
@@ -56,15 +57,20 @@ def warn_of_number(number: Any, named: set[str]) -> None:
     """Warn about a number in a user's loss that is neither a mean nor a sum.
 
     Args:
-        number: A scalar tensor.
+        number: A scalar tensor; or values that depend on several samples each.
         named: Lines of the user's program that were already reported; the number's is added.
     """
+    what = (
+        f"{OF_PAIRS}, and each replica computes them from its own samples, so the model depends on"
+        " the number of replicas. Compute them"
+        if len(number.shape)
+        else f"{OF_NUMBER}, so on several replicas it is averaged, and the model depends on their"
+        " number. Compute it"
+    )
     _warn_of_line(
         number,
         named,
-        f"{OF_NUMBER}, so on several"
-        " replicas it is averaged, and the model depends on their number. Compute it from the rows"
-        " of all replicas: put kdist.gather(...) around the values it is computed from.",
+        f"{what} from the rows of all replicas: put kdist.gather(...) around the values used here.",
     )
 
 

@@ -1,65 +1,29 @@
 """How the result of an operation depends on a replica's samples: a rule for each operation."""
 
-import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from .. import _upstream
+from .block_slices import counts_batches, takes_batches
+from .computed import Computed
 from .operations import (
     ADDITIONS,
     DIVISIONS,
     ELEMENTWISE,
     KIND_PRESERVING,
-    MIXES_ROWS,
-    MIXES_ROWS_OF_MATRIX,
     REDUCTIONS,
-    is_along_rows,
     is_zero,
-    keeps_first_axis,
     slices_first_size,
-    takes_all_rows,
 )
-from .reduction_kinds import Kind, kind_of_product, kind_of_quotient, kind_of_sum
-
-
-@dataclasses.dataclass(frozen=True)
-class Computed:
-    """A tensor, with what is known of the inputs of its operation.
-
-    Attributes:
-        tensor: The result.
-        kind_of: Returns the kind of an input.
-        static_rows: Rows of this replica, if known when the step is traced.
-    """
-
-    tensor: Any
-    kind_of: Callable[[Any], Kind]
-    static_rows: int | None
-
-    @property
-    def operation(self) -> Any:
-        """The operation that computes it."""
-        return self.tensor.op
-
-    @property
-    def inputs(self) -> Any:
-        """The operation's inputs."""
-        return self.tensor.op.inputs
-
-    def of(self, index: int) -> Kind:
-        """The kind of one input."""
-        return self.kind_of(self.inputs[index])
-
-    def of_all(self) -> set[Kind]:
-        """The kinds of all inputs."""
-        return set(map(self.kind_of, self.inputs))
-
-    def has_rows(self, tensor: Any) -> bool:
-        """Whether a tensor may have a row per sample, by its shape."""
-        rank = tensor.shape.rank
-        return rank is None or (rank > 0 and tensor.shape[0] in (None, self.static_rows))
+from .reduction_kinds import (
+    Kind,
+    combines_samples,
+    kind_of_product,
+    kind_of_quotient,
+    kind_of_sum,
+)
 
 
 def kind_by_rule(one: Computed) -> Kind | None:
@@ -68,33 +32,19 @@ def kind_by_rule(one: Computed) -> Kind | None:
     return None if rule is None else rule(one)
 
 
-def mixes_rows(one: Computed) -> bool:
-    """Whether a row of the result depends on several samples."""
-    operation, inputs = one.operation, one.inputs
-    kind = operation.type
-    if kind == "MatMul":
-        first, second = (one.kind_of(part) is not Kind.SAME for part in inputs)
-        return bool(second or (first and operation.get_attr("transpose_a")))
-    if kind == "Einsum":
-        varying = [one.kind_of(part) is not Kind.SAME for part in inputs]
-        return not keeps_first_axis(operation, varying)
-    if kind in ("Softmax", "LogSoftmax", "TopKV2"):
-        return bool(inputs[0].shape.rank == 1)
-    if kind in ("Cumsum", "Cumprod", "ReverseV2", "Roll", "GatherV2"):
-        axis = inputs[1] if kind in ("Cumsum", "Cumprod", "ReverseV2") else inputs[2]
-        return one.of(0) is Kind.ROWS and is_along_rows(axis, inputs[0])
-    if kind in ("StridedSlice", "Slice", "Split", "SplitV", "Unpack"):
-        if kind == "Slice" and one.of(2) is Kind.COUNT:
-            return False  # it takes as many rows as the batch has
-        return one.of(1 if kind == "Split" else 0) is Kind.ROWS and not takes_all_rows(operation)
-    if kind in MIXES_ROWS_OF_MATRIX:
-        return inputs[0].shape.rank in (None, 2)
-    return kind in MIXES_ROWS
-
-
 def _preserved(one: Computed) -> Kind:
     kind = one.of(0)
-    return Kind.OTHER if kind is Kind.ROWS and not _keeps_rows_first(one) else kind
+    if kind is Kind.ROWS and not _keeps_rows_first(one):
+        return Kind.COLUMNS if _turns_rows(one) else Kind.OTHER
+    if kind is Kind.COLUMNS and one.operation.type in ("Transpose", "Reshape", "Squeeze"):
+        return Kind.ROWS if one.tensor.shape.rank == 2 and _turns_rows(one) else Kind.OTHER
+    return kind
+
+
+def _turns_rows(one: Computed) -> bool:
+    """Whether rows become columns: a matrix is transposed, or an axis put before the first one."""
+    kind = one.operation.type
+    return kind == "ExpandDims" or (kind == "Transpose" and bool(one.tensor.shape.rank == 2))
 
 
 def _keeps_rows_first(one: Computed) -> bool:
@@ -117,15 +67,20 @@ def _passed_on(one: Computed) -> Kind:
 
 def _reduced(one: Computed) -> Kind:
     reduction, kind = one.operation.type, one.of(0)
-    if kind is not Kind.ROWS:
+    if kind is Kind.PAIRS:
+        return kind
+    if kind not in (Kind.ROWS, Kind.COLUMNS):
         # A mean stays a mean if it is summed or averaged over its other axes.
         linear = reduction in ("Sum", "Mean") or kind is Kind.SAME
         return kind if linear or (reduction == "Prod" and kind is Kind.COUNT) else Kind.OTHER
-    axes = 0 if reduction == "L2Loss" else tf.get_static_value(one.inputs[1])
+    axes = 0 if reduction == "L2Loss" else _upstream.constant_value(one.inputs[1])
     rank = one.inputs[0].shape.rank
     if axes is None or rank is None:
         return Kind.OTHER
-    if 0 not in np.atleast_1d(axes) % max(rank, 1):
+    reduced = set(np.atleast_1d(axes) % max(rank, 1))
+    if kind is Kind.COLUMNS and len(reduced) < rank and reduction != "L2Loss":
+        return Kind.OTHER
+    if 0 not in reduced and kind is Kind.ROWS:
         return Kind.ROWS
     return {"Sum": Kind.SUM, "L2Loss": Kind.SUM, "Mean": Kind.MEAN}.get(reduction, Kind.OTHER)
 
@@ -135,20 +90,47 @@ def _size(one: Computed) -> Kind:
     return Kind.COUNT if counts else Kind.SAME
 
 
-def _slice_of_sizes(one: Computed) -> Kind | None:
-    if one.inputs[0].op.type != "Shape":
+def _sliced(one: Computed) -> Kind | None:
+    if one.inputs[0].op.type == "Shape" or one.of(0) is Kind.COUNT:
+        return one.of(0) if slices_first_size(one.operation) else Kind.SAME
+    if one.of(0) is not Kind.ROWS:
         return None
-    return one.of(0) if slices_first_size(one.operation) else Kind.SAME
+    if _upstream.puts_axis_first(one.operation):
+        return Kind.COLUMNS
+    return Kind.ROWS if takes_batches(one.operation, one.kind_of, one.static_rows) else None
+
+
+def _split(one: Computed) -> Kind | None:
+    if one.of(1) is not Kind.ROWS:
+        return None
+    return Kind.ROWS if takes_batches(one.operation, one.kind_of, one.static_rows) else None
+
+
+def _gathered(one: Computed) -> Kind | None:
+    takes_all = one.of(0) is Kind.ROWS and _upstream.takes_in_order(one.inputs[1], one.static_rows)
+    return Kind.ROWS if takes_all else None
+
+
+def _whole_quotient(one: Computed) -> Kind | None:
+    if one.of(0) is not Kind.COUNT:
+        return None
+    return Kind.COUNT if counts_batches(one.operation, one.static_rows) else Kind.OTHER
 
 
 def _repeated(one: Computed) -> Kind | None:
     if not one.has_rows(one.tensor):
         return None
-    return Kind.ROWS if one.of(0) in (Kind.SAME, Kind.ROWS) else Kind.OTHER
+    kind = one.of(0)
+    if kind is Kind.PAIRS:
+        return kind
+    return Kind.ROWS if kind in (Kind.SAME, Kind.ROWS) else Kind.OTHER
 
 
 def _range(one: Computed) -> Kind:
-    return Kind.ROWS if one.of_all() - {Kind.SAME} else Kind.SAME
+    kinds = one.of_all() - {Kind.SAME}
+    if not kinds:
+        return Kind.SAME
+    return Kind.ROWS if kinds == {Kind.COUNT} else Kind.OTHER
 
 
 def _packed(one: Computed) -> Kind:
@@ -171,14 +153,17 @@ def _quotient(one: Computed) -> Kind:
 
 
 def _divisor(one: Computed) -> Kind:
-    value = tf.get_static_value(one.inputs[1])
-    if one.static_rows and value is not None and np.ndim(value) == 0:
-        return Kind.COUNT if value == one.static_rows else Kind.SAME
-    return one.of(1)
+    value, kind = tf.get_static_value(one.inputs[1]), one.of(1)
+    is_number = kind is Kind.SAME and value is not None and np.ndim(value) == 0
+    return Kind.COUNT if is_number and value == one.static_rows else kind
 
 
 def _by_element(one: Computed) -> Kind:
     kinds = one.of_all()
+    if combines_samples(kinds):
+        return Kind.PAIRS
+    if kinds <= {Kind.SAME, Kind.COLUMNS}:
+        return kind_of_sum(kinds)
     return Kind.OTHER if kinds - {Kind.SAME, Kind.ROWS} else kind_of_sum(kinds)
 
 
@@ -186,8 +171,12 @@ def _row_by_row(rule: Callable[[Computed], Kind]) -> Callable[[Computed], Kind]:
     """Apply a rule unless an input is broadcast along the rows of another one."""
 
     def checked(one: Computed) -> Kind:
-        rows = [part for part in one.inputs if one.kind_of(part) is Kind.ROWS]
-        return Kind.OTHER if len({part.shape.rank for part in rows}) > 1 else rule(one)
+        ranks = {part.shape.rank for part in one.inputs if one.kind_of(part) is Kind.ROWS}
+        if len(ranks) > 1:
+            return Kind.OTHER
+        kind = rule(one)
+        is_moved = kind is Kind.ROWS and one.tensor.shape.rank not in {None, *ranks}
+        return Kind.COLUMNS if is_moved else kind
 
     return checked
 
@@ -197,7 +186,10 @@ _RULES: dict[str, Callable[[Computed], Kind | None]] = {
     "IdentityN": _passed_on,
     **dict.fromkeys(REDUCTIONS, _reduced),
     **dict.fromkeys(("Shape", "Size"), _size),
-    "StridedSlice": _slice_of_sizes,
+    "StridedSlice": _sliced,
+    "Split": _split,
+    "FloorDiv": _whole_quotient,
+    "GatherV2": _gathered,
     **dict.fromkeys(("BroadcastTo", "Tile"), _repeated),
     "Range": _range,
     **dict.fromkeys(("ConcatV2", "Pack"), _packed),

@@ -1,10 +1,13 @@
 """TensorFlow's operations by their effect on the rows of a batch."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
+from .reduction_kinds import Kind
 
 # The result has the kind of the input.
 KIND_PRESERVING = {
@@ -23,10 +26,28 @@ ELEMENTWISE = {
 }
 REDUCTIONS = {"Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "L2Loss"}
 CONSTANTS = {"Const", "ReadVariableOp", "VarHandleOp", "VariableV2"}
+# The result depends on the shape of the input alone.
+VALUE_INDEPENDENT = {"ZerosLike", "OnesLike"}
 # A row of the result may depend on several rows of the input.
 MIXES_ROWS = {"Where", "Unique", "UniqueV2", "RandomShuffle"}
 # The same for a matrix, not for a batch of matrices.
 MIXES_ROWS_OF_MATRIX = {"MatrixInverse", "Qr", "Svd"}
+# The rows are in another order.
+REORDERS_ROWS = {"ReverseV2", "Roll", "RandomShuffle"}
+
+
+def is_constant_size(operation: Any, static_rows: int | None) -> bool:
+    """Whether a constant is what `tf.shape` or `tf.size` returned for rows of a known number."""
+    name = operation.name.rsplit("/", 1)[-1]
+    if not static_rows or operation.type != "Const" or not _OF_SIZE.fullmatch(name):
+        return False
+    size = np.ravel(tf.get_static_value(operation.outputs[0]))[:1]
+    is_multiple = static_rows > 1 and np.all(size % static_rows == 0)
+    return len(size) > 0 and bool(is_multiple or size[0] == static_rows)
+
+
+# TensorFlow's names, to which it appends a number.
+_OF_SIZE = re.compile(r"(Shape|Size)(_\d+)?")
 
 
 def slices_first_size(operation: Any) -> bool:
@@ -42,33 +63,15 @@ def keeps_first_axis(operation: Any, varying: Sequence[bool]) -> bool:
     return all(part[:1] == result[:1] for part in with_rows)
 
 
+def shares_batch(operation: Any, kinds: Sequence[Kind]) -> bool:
+    """Whether the batch, where it is the first axis, is an axis of all that varies in an einsum."""
+    inputs = operation.get_attr("equation").decode().split("->")[0].split(",")
+    varying = [part for part, kind in zip(inputs, kinds, strict=True) if kind is not Kind.SAME]
+    batch = [part[:1] for part, kind in zip(inputs, kinds, strict=True) if kind is Kind.ROWS]
+    return all(label in part for label in batch for part in varying)
+
+
 def is_zero(tensor: Any) -> bool:
     """Whether a tensor is the constant scalar 0."""
     value = tf.get_static_value(tensor)
     return value is not None and np.ndim(value) == 0 and value == 0
-
-
-def is_along_rows(axis: Any, tensor: Any) -> bool:
-    """Whether an axis, or one of several axes, may be the first axis of a tensor."""
-    values = tf.get_static_value(axis)
-    if values is None or not tensor.shape.rank:
-        return True
-    return bool(0 in np.atleast_1d(values) % tensor.shape.rank)
-
-
-def takes_all_rows(operation: Any) -> bool:
-    """Whether a slice keeps the rows of all samples."""
-    kind, inputs = operation.type, operation.inputs
-    if kind == "Unpack":
-        return bool(operation.get_attr("axis") % inputs[0].shape.rank)
-    if kind == "Split":
-        return not is_along_rows(inputs[0], inputs[1])
-    if kind == "SplitV":
-        return not is_along_rows(inputs[2], inputs[0])
-    if kind == "Slice":
-        begin, size = (tf.get_static_value(part) for part in inputs[1:])
-        return begin is not None and size is not None and begin[0] == 0 and size[0] == -1
-    masks = ("begin_mask", "end_mask", "ellipsis_mask")
-    begin, end, ellipsis = (operation.get_attr(name) & 1 for name in masks)
-    strides = tf.get_static_value(inputs[3])
-    return bool(ellipsis or (begin and end and strides is not None and strides[0] == 1))

@@ -10,7 +10,7 @@ from .. import _upstream
 from ..ops.collectives import all_reduce_sum, differentiable_all_reduce_sum
 from .devices import device_type
 from .graph_reader import GraphReader
-from .reduction_kinds import Kind
+from .reduction_kinds import INEXACT, Kind
 
 
 class ReplicaBatch:
@@ -125,11 +125,16 @@ class ReplicaBatch:
         if symbolic and value.shape.rank and self.reader.kind(value) is not Kind.SAME:
             self.reader.mark(value, Kind.ROWS)
 
+    def pairs_samples(self, value: Any) -> bool:
+        """Whether values certainly depend on several samples each, whatever their shape."""
+        symbolic = isinstance(value, tf.Tensor) and not tf.executing_eagerly()
+        return symbolic and self.reader.kind(value) is Kind.PAIRS
+
     def mixes_samples(self, values: Any) -> bool:
         """Whether values that look like one per sample depend on several samples."""
         if tf.executing_eagerly():
             return False
-        return self.strict_reader.kind(values) in (Kind.OTHER, Kind.MEAN, Kind.SUM)
+        return self.strict_reader.kind(values) in {*INEXACT, Kind.MEAN, Kind.SUM}
 
     def all_reduce_sum(self, value: Any) -> Any:
         """Sum over replicas; gradients flow through it."""

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from .. import _upstream
 from ..ops.collectives import all_reduce_sum
-from .reduction_kinds import Kind, Term
+from .reduction_kinds import INEXACT, Kind, Term
 from .replica_batch import ReplicaBatch
 
 
@@ -46,7 +46,7 @@ class VariableWrites:
         kinds = {term.kind for term in terms}
         if kinds == {Kind.SAME}:
             return value
-        if kinds & {Kind.OTHER, Kind.ROWS}:
+        if kinds & {*INEXACT, Kind.ROWS}:
             if not in_layer:
                 self._warn(value)
             return value

@@ -297,6 +297,46 @@ class TwiceTheBatch(GuideStep):
         return ops.mean(squared_errors(ops.concatenate([y, y], axis=0), doubled))
 
 
+class TwoViews(GuideStep):
+    """Two views of each sample pass the model as one batch, which is divided again after it."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.drop = layers.Dropout(0.5, seed=3)
+
+    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+        both = self(ops.concatenate([x, -x], axis=0), training=True)
+        one, other = (self.drop(view, training=True) for view in ops.split(both, 2, axis=0))
+        batch, half = ops.shape(x)[0], tf.shape(both)[0] // 2
+        errors = squared_errors(y, both[:batch]) + squared_errors(y, both[half:])
+        return ops.mean(errors) + ops.mean(ops.square(one - other))
+
+
+class KnownSizes(keras.Model):
+    """A subclass, whose step divides by sizes that are known when it is traced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = models.classes()
+
+    def call(self, x: Any) -> Any:
+        return self.out(x)
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            errors = squared_errors(y, self(x, training=True))
+            both = tf.concat([errors, errors], 0)
+            loss = tf.reduce_sum(errors) / tf.cast(tf.shape(x)[0], errors.dtype)
+            loss += tf.reduce_sum(errors) / (3 * tf.cast(tf.size(x), errors.dtype))
+            loss += tf.nn.compute_average_loss(errors)
+            loss += tf.reduce_mean(both[: tf.shape(both)[0] // 2] + both[tf.shape(x)[0] :])
+        self.optimizer.apply(
+            tape.gradient(loss, self.trainable_variables), self.trainable_variables
+        )
+        return {"loss": loss}
+
+
 class Largest(keras.metrics.Metric):
     """The largest value seen: no sum over replicas."""
 
@@ -475,6 +515,14 @@ CASES: dict[str, Case] = {
         GuideStep, optimizer=lambda: Normalizing(0.1), compile=lambda: {"metrics": None}
     ),
     "custom_step_concatenated_uneven": of(TwiceTheBatch, samples=ONE_LEFT),
+    "custom_step_two_views_uneven": of(TwoViews, samples=ONE_LEFT),
+    "custom_step_two_views_in_known_sizes": of(TwoViews, feed=samples.dropping_dataset),
+    "custom_step_divided_by_known_sizes": Case(
+        model=KnownSizes,
+        feed=samples.dropping_dataset,
+        compile=lambda: {"metrics": None},
+        scored=False,
+    ),
     "custom_step_steps_per_execution": of(
         GuideStep,
         compile=lambda: {"steps_per_execution": 2},

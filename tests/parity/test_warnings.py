@@ -206,6 +206,60 @@ def test_a_number_that_no_replica_has_a_part_of_is_named_once_by_its_line(make, 
     assert "kdist.gather(" in message
 
 
+class OfPairs(custom_cases.GuideStep):
+    def loss_of(self, x, y, predictions):
+        others = predictions[::-1]
+        similarities = keras.ops.matmul(predictions, keras.ops.transpose(others))
+        labels = keras.ops.arange(keras.ops.shape(x)[0])
+        return keras.ops.mean(
+            keras.losses.sparse_categorical_crossentropy(labels, similarities, from_logits=True)
+        )
+
+
+class OfDistances(custom_cases.GuideStep):
+    def loss_of(self, x, y, predictions):
+        distances = keras.ops.sum((predictions[:, None] - predictions[None]) ** 2, axis=-1)
+        labels = keras.ops.arange(keras.ops.shape(x)[0])
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)(labels, -distances)
+
+
+class OfShuffled(custom_cases.GuideStep):
+    def train_step(self, data):
+        x, y = data
+        order = tf.random.shuffle(tf.range(tf.shape(x)[0]))
+        mixed = 0.5 * x + 0.5 * tf.gather(x, order)
+        return super().train_step((mixed, y))
+
+
+class OverTheBatch(keras.layers.Layer):
+    def call(self, x):
+        attention = keras.ops.softmax(keras.ops.einsum("id,jd->ij", x, x))
+        return x + keras.ops.matmul(attention, x)
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (lambda: custom_cases.custom(OfPairs), "others = predictions[::-1]"),
+        (lambda: custom_cases.custom(OfDistances), "keras.ops.sum((predictions[:, None] - "),
+        (
+            lambda: custom_cases.custom(OfShuffled),
+            "order = tf.random.shuffle(tf.range(tf.shape(x)[0]))",
+        ),
+        (lambda: custom_cases.behind_hidden(OverTheBatch), 'keras.ops.einsum("id,jd->ij", x, x)'),
+    ],
+    ids=["similarities", "distances", "shuffled", "layer"],
+)
+def test_values_that_depend_on_several_samples_are_named_once_by_their_line(
+    make, line, monkeypatch
+):
+    monkeypatch.chdir(Path(__file__).parent)
+    (message,) = fit_with_warnings(compiled(kdist.MirroredStrategy(replicas=2), make))
+    assert message.startswith("test_warnings.py:")
+    assert line in message
+    assert "Each of these values depends on several samples" in message
+
+
 def test_a_step_that_runs_eagerly_is_named_once():
     model = compiled(
         kdist.MirroredStrategy(replicas=2),

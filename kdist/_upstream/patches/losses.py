@@ -61,6 +61,14 @@ def _call_loss(
     batch = active_batch()
     if batch is None or is_on_gathered_batch():
         return original(loss, y_true, y_pred, sample_weight)
+    pairs = [x for x in keras.tree.flatten((y_true, y_pred)) if batch.pairs_samples(x)]
+    if pairs:
+        value = original(loss, y_true, y_pred, sample_weight)
+        if _is_computing_loss():
+            return batch.mark(value, "PAIRS")  # so that it is computed on the global batch
+        for leaf in pairs:
+            batch.losses.warn(leaf)
+        return batch.mark(value, "ROWS" if len(value.shape) else "MEAN")
     _thread.mixes_samples = False
     if getattr(loss, "fn", None) not in _NOT_MEANS:
         for leaf in keras.tree.flatten((y_true, y_pred)):
@@ -89,7 +97,7 @@ def _custom_losses(model: Any) -> Iterable[type]:
 def _compute_loss(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
     """Compute the loss on the global batch, unless it adds up means and sums over samples."""
     batch = active_batch()
-    if batch is None or is_on_gathered_batch() or getattr(_thread, "computing_loss", False):
+    if batch is None or is_on_gathered_batch() or _is_computing_loss():
         return original(model, *args, **options)
     _thread.computing_loss = True
     try:
@@ -109,6 +117,11 @@ def _compute_loss(original: Callable[..., Any], model: Any, *args: Any, **option
         return call_on_gathered_batch(batch, original, model, args, options)
     finally:
         _thread.computing_loss = False
+
+
+def _is_computing_loss() -> bool:
+    """Whether the current thread is in a custom `compute_loss`."""
+    return getattr(_thread, "computing_loss", False)
 
 
 def _states(model: keras.Model) -> list[keras.Variable]:

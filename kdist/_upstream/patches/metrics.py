@@ -56,7 +56,13 @@ def _update_wrapper(
     batch = active_batch()
     if batch is None or is_on_gathered_batch() or isinstance(metric._fn, keras.losses.Loss):
         return original(metric, y_true, y_pred, sample_weight)
-    for leaf in keras.tree.flatten((y_true, y_pred)):
+    leaves = keras.tree.flatten((y_true, y_pred))
+    pairs = [leaf for leaf in leaves if batch.pairs_samples(leaf)]
+    for leaf in pairs:
+        batch.losses.warn(leaf)
+    if pairs:
+        return original(metric, y_true, y_pred, sample_weight)
+    for leaf in leaves:
         batch.mark_rows(leaf)
     values = keras.ops.convert_to_tensor(metric._fn(y_true, y_pred, **metric._fn_kwargs))
     if len(values.shape):
