@@ -137,8 +137,11 @@ class ActiveBatch(RowPlaces, Protocol):
     def mark_rows(self, value: Any) -> None:
         """Record that a tensor has a row per sample, unless it is the same on all replicas."""
 
-    def pairs_samples(self, value: Any) -> bool:
-        """Whether values certainly depend on several samples each, whatever their shape."""
+    def kind(self, value: Any) -> str | None:
+        """Return how a tensor depends on the samples, a name in `reduction_kinds.Kind`.
+
+        It is `None` if there is no graph to read it from.
+        """
 
     def mixes_samples(self, values: Any) -> bool:
         """Whether values that look like one per sample depend on several samples."""

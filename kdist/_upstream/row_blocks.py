@@ -38,7 +38,7 @@ def row_blocks(batch: RowPlaces, shape: Any, source: Any = None) -> list[Block] 
     known = tensor_util.constant_value_as_shape(shape)
     if not known.rank:
         return None
-    counts = _concatenated(shape if source is None else source)
+    counts = _concatenated(shape if source is None else source, is_shape=source is None)
     if counts is None:
         return None
     counts = counts or [shape[0] if known[0] is None else known[0]]
@@ -76,7 +76,7 @@ _UNCHANGED = {"Cast", "Identity", "StopGradient", "EnsureShape", "CheckNumerics"
 _LONGEST_WALK = 20_000
 
 
-def _concatenated(tensor: Any) -> list[Any] | None:
+def _concatenated(tensor: Any, *, is_shape: bool = False) -> list[Any] | None:
     """Return the rows of the parts that a tensor was concatenated from; empty if it was not.
 
     Walks back through the graph along the rows, which takes microseconds per operation. Returns
@@ -84,10 +84,10 @@ def _concatenated(tensor: Any) -> list[Any] | None:
 
     Args:
         tensor: The tensor, or its shape as a 1-D integer tensor.
+        is_shape: Whether it is the shape.
     """
     if not _is_symbolic(tensor):
         return []
-    is_shape = tensor.dtype.is_integer and tensor.shape.rank == 1 and tensor.op.type in _OF_SHAPES
     for _ in range(_LONGEST_WALK):
         operation = tensor.op
         kind = operation.type

@@ -119,7 +119,7 @@ class GraphReader:
         found = None
         if depth <= _MAX_DEPTH:
             found = kind_by_rule(one) or self._by_inputs(one, depth)
-        return found or (Kind.ROWS if one.has_rows(tensor) else Kind.OTHER)
+        return found or (Kind.ROWS if one.keeps_rows() else Kind.OTHER)
 
     def _by_inputs(self, one: Computed, depth: int) -> Kind | None:
         """Return the kind of the result of an operation without a rule; `None` if unknown."""
@@ -157,7 +157,13 @@ class GraphReader:
 
 def _has_mixed(one: Computed) -> bool:
     """Whether rows of an input depend on several samples, which sizes and the like have not."""
-    return any(one.has_rows(part) and one.kind_of(part) in INEXACT for part in one.inputs)
+    rows = one.static_rows
+    return any(
+        one.kind_of(part) in INEXACT
+        and (one.has_rows(part) or bool(rows and part.shape[0] % rows == 0))
+        for part in one.inputs
+        if part.shape.rank
+    )
 
 
 def _summands(tensor: Any, factor: Any) -> list[tuple[Any, Any]]:

@@ -11,6 +11,7 @@ from ..ops.collectives import all_reduce_sum
 from .graph_reader import GraphReader
 from .reduction_kinds import INEXACT, Kind, Term
 from .replica_batch import ReplicaBatch
+from .sum_functions import sum_function
 
 
 class LossWeighting:
@@ -86,20 +87,74 @@ class LossWeighting:
         )
 
     def rescale_or_warn(self, number: Any) -> Any:
-        """Rescale a scalar that cannot be computed again; warn if it is no mean and no sum."""
+        """Rescale a scalar that cannot be computed again from gathered rows.
+
+        If it is a function of means and sums, such as a root, it is computed from those of the
+        global batch, and has the derivative by this replica's. Otherwise there is a warning.
+        """
         rescaled = self._rescale(number, self._batch.reader)
-        if rescaled is None:
+        if rescaled is not None:
+            return rescaled
+        found = self._of_global_sums(number)
+        if found is None:
             self.warn(number)
-        return number if rescaled is None else rescaled
+            return number
+        value, derivatives = found
+        # Its value, and its derivative by each part.
+        changes = [
+            tf.reduce_sum(derivative * (part - tf.stop_gradient(part)))
+            * (self._scale(part.dtype) if kind in (Kind.SUM, Kind.COUNT) else 1)
+            for part, derivative, kind in derivatives
+        ]
+        surrogate = tf.add_n([value, *(tf.cast(change, value.dtype) for change in changes)])
+        return self._batch.mark(surrogate, "MEAN")
 
     def weighted_terms(self, target: Any) -> list[tuple[Any, Any]]:
         """Split the target of a gradient into terms, each with its weight in the global batch."""
         if len(target.shape):
-            return [(target, tf.ones_like(target))]
-        terms = _terms(target, self._batch.reader)
-        if any(term.kind in INEXACT for term in terms):
-            self.warn(target)
-        return [(term.tensor, self._weight(term)) for term in terms]
+            kind = self._batch.reader.kind(target)
+            is_whole = kind in (Kind.SAME, Kind.MEAN)
+            weight = self._weight(Term(target, 1, kind)) if is_whole else 1
+            return [(target, tf.ones_like(target) * weight)]
+        weighted: list[tuple[Any, Any]] = []
+        for term in _terms(target, self._batch.reader):
+            found = self._of_global_sums(term.tensor) if term.kind in INEXACT else None
+            if term.kind in INEXACT and found is None:
+                self.warn(target)
+            parts = found[1] if found else [(term.tensor, 1, term.kind)]
+            weighted += [
+                (part, derivative * self._weight(Term(part, term.factor, kind)))
+                for part, derivative, kind in parts
+            ]
+        return weighted
+
+    def _of_global_sums(self, number: Any) -> tuple[Any, list[tuple[Any, Any, Kind]]] | None:
+        """Compute a function of means and sums from those of the global batch.
+
+        Returns:
+            The number, and the parts with its derivatives by them; `None` if it is none.
+        """
+        batch = self._batch
+        is_outermost = batch.graph is tf.compat.v1.get_default_graph()
+        function = sum_function(number, batch.reader) if is_outermost else None
+        if function is None:
+            return None
+        kinds = [batch.reader.kind(part) for part in function.parts]
+        varying = [
+            batch.weight_by_fraction(batch.zero_if_empty(part))
+            if kind is Kind.MEAN
+            else batch.zero_if_empty(part)
+            for part, kind in zip(function.parts, kinds, strict=True)
+            if kind is not Kind.SAME
+        ]
+        totals = iter(all_reduce_sum(varying))
+        values = [
+            part if kind is Kind.SAME else next(totals)
+            for part, kind in zip(function.parts, kinds, strict=True)
+        ]
+        value, derivatives = function.at(values)
+        parts = zip(function.parts, derivatives, kinds, strict=True)
+        return batch.mark(value, "SAME"), [one for one in parts if one[1] is not None]
 
     def mean(self, values: Sequence[Any]) -> list[Any]:
         """Average the numbers that a step logs over replicas, to those of the global batch."""

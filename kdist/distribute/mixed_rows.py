@@ -58,4 +58,7 @@ def _certainly_mixes(one: Computed) -> bool:
         return is_order and inputs[0].op.type != "Reshape"
     if kind == "StridedSlice":
         return _upstream.is_reversed(operation)
+    if kind in ("Softmax", "LogSoftmax", "TopKV2", "Cumsum"):
+        # Integers may be added up to the bounds of ragged rows.
+        return one.of(0) is Kind.ROWS and inputs[0].dtype.is_floating
     return kind == "Split" or kind in REORDERS_ROWS

@@ -67,6 +67,9 @@ def _passed_on(one: Computed) -> Kind:
 
 def _reduced(one: Computed) -> Kind:
     reduction, kind = one.operation.type, one.of(0)
+    is_mean = kind is Kind.OTHER and reduction == "Sum" and _is_divided_by_count(one)
+    if is_mean:
+        kind, reduction = Kind.ROWS, "Mean"
     if kind is Kind.PAIRS:
         return kind
     if kind not in (Kind.ROWS, Kind.COLUMNS):
@@ -81,18 +84,28 @@ def _reduced(one: Computed) -> Kind:
     if kind is Kind.COLUMNS and len(reduced) < rank and reduction != "L2Loss":
         return Kind.OTHER
     if 0 not in reduced and kind is Kind.ROWS:
-        return Kind.ROWS
+        return Kind.OTHER if is_mean else Kind.ROWS
     return {"Sum": Kind.SUM, "L2Loss": Kind.SUM, "Mean": Kind.MEAN}.get(reduction, Kind.OTHER)
 
 
+def _is_divided_by_count(one: Computed) -> bool:
+    """Whether what is summed are rows, divided by the number of samples."""
+    division = one.inputs[0].op
+    is_division = division.type in DIVISIONS
+    return is_division and list(map(one.kind_of, division.inputs)) == [Kind.ROWS, Kind.COUNT]
+
+
 def _size(one: Computed) -> Kind:
-    counts = one.of(0) is not Kind.SAME and one.has_rows(one.inputs[0])
+    kind = one.of(0)
+    counts = kind is Kind.ROWS or (kind is not Kind.SAME and one.has_rows(one.inputs[0]))
     return Kind.COUNT if counts else Kind.SAME
 
 
 def _sliced(one: Computed) -> Kind | None:
     if one.inputs[0].op.type == "Shape" or one.of(0) is Kind.COUNT:
         return one.of(0) if slices_first_size(one.operation) else Kind.SAME
+    if one.of(0) in (Kind.MEAN, Kind.SUM):
+        return one.of(0)
     if one.of(0) is not Kind.ROWS:
         return None
     if _upstream.puts_axis_first(one.operation):
@@ -106,7 +119,18 @@ def _split(one: Computed) -> Kind | None:
     return Kind.ROWS if takes_batches(one.operation, one.kind_of, one.static_rows) else None
 
 
+def _unpacked(one: Computed) -> Kind | None:
+    kind = one.of(0)
+    if kind is Kind.COUNT:
+        return Kind.SAME if one.tensor.value_index else kind
+    return kind if kind in (Kind.MEAN, Kind.SUM) else None
+
+
 def _gathered(one: Computed) -> Kind | None:
+    if one.of(0) in (Kind.MEAN, Kind.SUM):
+        return Kind.PAIRS  # of each sample, a value that all samples have made
+    if one.of(0) is Kind.OTHER:
+        return Kind.OTHER
     takes_all = one.of(0) is Kind.ROWS and _upstream.takes_in_order(one.inputs[1], one.static_rows)
     return Kind.ROWS if takes_all else None
 
@@ -134,10 +158,12 @@ def _range(one: Computed) -> Kind:
 
 
 def _packed(one: Computed) -> Kind:
-    operation = one.operation
-    if operation.type == "Pack" and operation.get_attr("axis") == 0 and one.of(0) is Kind.ROWS:
-        return Kind.OTHER
-    return kind_of_sum(one.of_all() - {Kind.COUNT})
+    operation, kinds = one.operation, one.of_all() - {Kind.COUNT}
+    if operation.type == "Pack" and operation.get_attr("axis") == 0 and Kind.ROWS in kinds:
+        return Kind.COLUMNS if kinds <= {Kind.ROWS, Kind.SAME} else Kind.OTHER
+    if Kind.ROWS in kinds and any(map(one.is_without_samples, operation.inputs)):
+        return Kind.PAIRS
+    return kind_of_sum(kinds)
 
 
 def _sum(one: Computed) -> Kind:
@@ -153,7 +179,7 @@ def _quotient(one: Computed) -> Kind:
 
 
 def _divisor(one: Computed) -> Kind:
-    value, kind = tf.get_static_value(one.inputs[1]), one.of(1)
+    value, kind = _upstream.constant_value(one.inputs[1]), one.of(1)
     is_number = kind is Kind.SAME and value is not None and np.ndim(value) == 0
     return Kind.COUNT if is_number and value == one.static_rows else kind
 
@@ -190,6 +216,7 @@ _RULES: dict[str, Callable[[Computed], Kind | None]] = {
     "Split": _split,
     "FloorDiv": _whole_quotient,
     "GatherV2": _gathered,
+    "Unpack": _unpacked,
     **dict.fromkeys(("BroadcastTo", "Tile"), _repeated),
     "Range": _range,
     **dict.fromkeys(("ConcatV2", "Pack"), _packed),

@@ -22,7 +22,18 @@ ELEMENTWISE = {
     *("Sigmoid", "Tanh", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Softplus", "Softsign"),
     *("Pow", "Maximum", "Minimum", "SquaredDifference", "Select", "SelectV2", "Erf", "Floor"),
     *("Round", "Sin", "Cos", "ClipByValue", "Equal", "NotEqual", "Less", "LessEqual"),
-    *("Greater", "GreaterEqual", "LogicalAnd", "LogicalOr", "LogicalNot", "MulNoNan", "Xlogy"),
+    *(
+        "Greater",
+        "GreaterEqual",
+        "LogicalAnd",
+        "LogicalOr",
+        "LogicalNot",
+        "MulNoNan",
+        "Xlogy",
+        "IsFinite",
+        "IsNan",
+        "IsInf",
+    ),
 }
 REDUCTIONS = {"Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "L2Loss"}
 CONSTANTS = {"Const", "ReadVariableOp", "VarHandleOp", "VariableV2"}
@@ -52,8 +63,8 @@ _OF_SIZE = re.compile(r"(Shape|Size)(_\d+)?")
 
 def slices_first_size(operation: Any) -> bool:
     """Whether a slice of a shape contains the size of the first axis."""
-    begin = tf.get_static_value(operation.inputs[1])
-    return begin is None or bool(0 in begin)
+    begin, rank = tf.get_static_value(operation.inputs[1]), operation.inputs[0].shape[0]
+    return begin is None or 0 in begin or bool(rank and 0 in begin % rank)
 
 
 def keeps_first_axis(operation: Any, varying: Sequence[bool]) -> bool:

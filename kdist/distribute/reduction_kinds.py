@@ -35,7 +35,8 @@ INEXACT = {Kind.COLUMNS, Kind.PAIRS, Kind.OTHER}
 
 def combines_samples(kinds: set[Kind]) -> bool:
     """Whether values of these kinds, combined element by element, depend on several samples."""
-    return Kind.PAIRS in kinds or {Kind.ROWS, Kind.COLUMNS} <= kinds
+    is_with_all = Kind.ROWS in kinds and bool(kinds & {Kind.COLUMNS, Kind.MEAN, Kind.SUM})
+    return Kind.PAIRS in kinds or is_with_all
 
 
 def kind_of_sum(kinds: set[Kind]) -> Kind:

@@ -125,10 +125,10 @@ class ReplicaBatch:
         if symbolic and value.shape.rank and self.reader.kind(value) is not Kind.SAME:
             self.reader.mark(value, Kind.ROWS)
 
-    def pairs_samples(self, value: Any) -> bool:
-        """Whether values certainly depend on several samples each, whatever their shape."""
+    def kind(self, value: Any) -> str | None:
+        """Return how a tensor depends on the samples, a name in `Kind`; `None` without a graph."""
         symbolic = isinstance(value, tf.Tensor) and not tf.executing_eagerly()
-        return symbolic and self.reader.kind(value) is Kind.PAIRS
+        return self.reader.kind(value).name if symbolic else None
 
     def mixes_samples(self, values: Any) -> bool:
         """Whether values that look like one per sample depend on several samples."""

@@ -178,9 +178,9 @@ class Float32Product(layers.Layer):
         return ops.cast(product, x.dtype)
 
 
-class RootAdded(layers.Layer):
+class LargestAdded(layers.Layer):
     def call(self, x):
-        self.add_loss(ops.sqrt(ops.mean(ops.square(x))))
+        self.add_loss(ops.max(ops.square(x)))
         return x
 
 
@@ -248,15 +248,21 @@ class Step(keras.Model):
         return {"loss": loss}
 
 
-class RootOfMean(Step):
+class LargestError(Step):
     def loss_of(self, y, predictions):
-        return ops.sqrt(ops.mean(errors_of(y, predictions)))
+        return ops.max(errors_of(y, predictions))
 
 
-class MaskedMean(Step):
+class HardestHalf(Step):
     def loss_of(self, y, predictions):
-        mask = ops.cast(y > 0, predictions.dtype)
-        return ops.sum(errors_of(y, predictions) * mask) / (ops.sum(mask) + 1e-3)
+        errors = errors_of(y, predictions)
+        return ops.mean(ops.sort(errors)[-4:]) + ops.mean(errors)
+
+
+class OfPairs(Step):
+    def loss_of(self, y, predictions):
+        similarities = ops.matmul(predictions, ops.transpose(predictions))
+        return ops.mean(ops.logsumexp(similarities, axis=1)) + ops.mean(errors_of(y, predictions))
 
 
 class ClippedByHand(Step):
@@ -398,9 +404,9 @@ def in_own_strategy():
         return compiled(behind_hidden())
 
 
-class RootOfActivity(keras.regularizers.Regularizer):
+class SpreadOfActivity(keras.regularizers.Regularizer):
     def __call__(self, x):
-        return ops.std(x)
+        return ops.max(x) - ops.min(x)
 
 
 MADE = []
@@ -505,27 +511,30 @@ BROKEN = {
     "noise for half": Broken(
         **of_layer(HalfNoise), cause="draws_for_other_rows", line="keras.random.normal"
     ),
-    "root added": Broken(
-        **of_layer(RootAdded), cause="neither_mean_nor_sum", line="self.add_loss(ops.sqrt"
+    "largest added": Broken(
+        **of_layer(LargestAdded), cause="neither_mean_nor_sum", line="self.add_loss(ops.max"
     ),
     "float32 inside": Broken(
         **of_layer(Float32Product), cause="float32_values", line='"float32"', equal=True
     ),
-    "root of an activity": Broken(
+    "spread of an activity": Broken(
         build=lambda: compiled(
-            behind_hidden(layers.Dense(4, activity_regularizer=RootOfActivity()))
+            behind_hidden(layers.Dense(4, activity_regularizer=SpreadOfActivity()))
         ),
         cause="neither_mean_nor_sum",
-        line="return ops.std(x)",
+        line="return ops.max(x) - ops.min(x)",
     ),
     "strategy of its own": Broken(
         build=in_own_strategy, cause="strategy_in_build", line="tf.distribute.OneDeviceStrategy("
     ),
-    "root of mean": Broken(
-        **of_step(RootOfMean), cause="neither_mean_nor_sum", line="ops.sqrt(ops.mean("
+    "largest error": Broken(
+        **of_step(LargestError), cause="neither_mean_nor_sum", line="ops.max(errors_of("
     ),
-    "masked mean": Broken(
-        **of_step(MaskedMean), cause="neither_mean_nor_sum", line="ops.sum(mask)"
+    "hardest half": Broken(
+        **of_step(HardestHalf), cause="values_of_several_samples", line="ops.sort(errors)"
+    ),
+    "pairs": Broken(
+        **of_step(OfPairs), cause="values_of_several_samples", line="ops.matmul(predictions"
     ),
     "clipped by hand": Broken(
         **of_step(ClippedByHand), cause="changed_gradients", line="clip_by_global_norm"

@@ -65,6 +65,29 @@ class DividedByHand(GuideStep):
         return tf.reduce_sum(errors) / ops.cast(ops.shape(x)[0], errors.dtype)
 
 
+class OfSums(GuideStep):
+    """Numbers computed from sums and means: a root, a masked mean, the balance of two shares."""
+
+    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+        errors, shares = squared_errors(y, predictions), ops.softmax(predictions)
+        mask = ops.cast(x[:, 0] > 0, errors.dtype)
+        masked = tf.reduce_sum(errors * mask) / tf.maximum(tf.reduce_sum(mask), 1)
+        chosen = ops.mean(ops.one_hot(ops.argmax(shares, axis=-1), 3), axis=0)
+        balance = ops.sum(chosen * ops.mean(shares, axis=0))
+        divided = tf.reduce_sum(errors / ops.cast(ops.shape(x)[0], errors.dtype))
+        penalty = tf.nn.l2_loss(self.trainable_variables[0])
+        root = ops.sqrt(ops.mean(errors) + 0.1 * penalty)
+        return root + masked - 0.5 * balance + divided + ops.log(1 + ops.sum(errors))
+
+
+class OfStatistics(GuideStep):
+    """A loss object of the means of features over the batch, and one of a vector of means."""
+
+    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+        means = ops.mean(predictions, axis=0), ops.mean(predictions**2, axis=0)
+        return keras.losses.MeanSquaredError()(*means) + ops.mean(ops.stack([means[0][1]] * 2))
+
+
 class GatheredRoot(GuideStep):
     """Neither a mean nor a sum: exact on gathered rows."""
 
@@ -312,6 +335,75 @@ class TwoViews(GuideStep):
         return ops.mean(errors) + ops.mean(ops.square(one - other))
 
 
+class SupervisedContrast(GuideStep):
+    """Labels of two views, which are integers, are gathered in the order of the views."""
+
+    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+        labels = kdist.gather(ops.concatenate([ops.reshape(y, (-1,))] * 2))
+        views = kdist.gather(self(ops.concatenate([x, -x], axis=0), training=True))
+        same = ops.cast(ops.equal(labels[:, None], labels[None]), views.dtype)
+        similarities = ops.log_softmax(ops.matmul(views, ops.transpose(views)))
+        return -ops.sum(same * similarities) / ops.sum(same)
+
+
+class WithoutReduction(GuideStep):
+    """Losses that are not reduced: of the global batch, and of each sample."""
+
+    def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
+        target = ops.one_hot(ops.cast(ops.reshape(y, (-1,)), "int32"), 3)
+        return keras.losses.Dice(axis=-1, reduction=None)(target, predictions)
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.loss_of(x, y, self(x, training=True))
+        weights = self.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, weights), weights)
+        return {"loss": ops.mean(loss)}
+
+
+def class_balanced(y: Any, predictions: Any) -> Any:
+    """Errors by the number of samples of their class in the batch."""
+    classes = ops.cast(ops.reshape(y, (-1,)), "int32")
+    counts = ops.sum(ops.one_hot(classes, 3), axis=0)
+    return ops.take(1 / (counts + 1), classes) * squared_errors(y, predictions)
+
+
+class BalancedObjective(keras.Model):
+    """The same as weights of a loss object."""
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, *args: Any, **options: Any
+    ) -> Any:
+        classes = ops.cast(ops.reshape(y, (-1,)), "int32")
+        weights = tf.gather(1 / (1 + tf.math.bincount(classes, minlength=3)), classes)
+        return keras.losses.SparseCategoricalCrossentropy()(y, y_pred, sample_weight=weights)
+
+
+def masked(y: Any, predictions: Any) -> Any:
+    """A masked mean over the steps of sequences, from a loss object that is not reduced."""
+    errors = keras.losses.SparseCategoricalCrossentropy(reduction="none")(y, predictions)
+    mask = ops.cast(y > 0, errors.dtype)
+    return ops.sum(errors * mask) / ops.maximum(ops.sum(mask), 1)
+
+
+class Sequences(keras.Model):
+    """A subclass, whose dense layer sees rows of sequences of a known number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = layers.Embedding(10, 6)
+        self.out = layers.Dense(10, activation="softmax")
+
+    def call(self, x: Any) -> Any:
+        return self.out(self.embedding(x))
+
+
+def copied(count: int) -> Any:
+    tokens = samples.tokens(count)[0]
+    return tokens, tokens
+
+
 class KnownSizes(keras.Model):
     """A subclass, whose step divides by sizes that are known when it is traced."""
 
@@ -397,6 +489,14 @@ class Summed(layers.Layer):
 
     def call(self, x: Any) -> Any:
         self.add_loss(1e-3 * ops.sum(ops.square(x)))
+        return x
+
+
+class RootAdded(layers.Layer):
+    """A loss that is the root of a mean."""
+
+    def call(self, x: Any) -> Any:
+        self.add_loss(ops.sqrt(ops.mean(ops.square(x))))
         return x
 
 
@@ -487,6 +587,8 @@ CASES: dict[str, Case] = {
     ),
     "custom_step_sum_uneven": of(SummedByHand),
     "custom_step_divided_uneven": of(DividedByHand),
+    "custom_step_of_sums_uneven": of(OfSums, samples=ONE_LEFT),
+    "custom_step_of_statistics_uneven": of(OfStatistics),
     "custom_step_gathered_uneven": of(GatheredRoot),
     "custom_step_in_known_sizes": of(SummedByHand, feed=samples.dropping_dataset),
     "custom_step_of_many_parts_uneven": of(OfManyParts, samples=ONE_LEFT),
@@ -515,6 +617,18 @@ CASES: dict[str, Case] = {
         GuideStep, optimizer=lambda: Normalizing(0.1), compile=lambda: {"metrics": None}
     ),
     "custom_step_concatenated_uneven": of(TwiceTheBatch, samples=ONE_LEFT),
+    "custom_step_supervised_contrast_uneven": of(SupervisedContrast),
+    "custom_step_without_reduction_uneven": of(
+        WithoutReduction, compile=lambda: {"metrics": None}, scored=False
+    ),
+    "custom_class_balanced_loss_uneven": of(keras.Model, compile=lambda: {"loss": class_balanced}),
+    "custom_balanced_objective_uneven": of(BalancedObjective),
+    "custom_masked_loss_in_known_sizes": Case(
+        model=Sequences,
+        data=copied,
+        feed=samples.dropping_dataset,
+        compile=lambda: {"loss": masked, "metrics": None},
+    ),
     "custom_step_two_views_uneven": of(TwoViews, samples=ONE_LEFT),
     "custom_step_two_views_in_known_sizes": of(TwoViews, feed=samples.dropping_dataset),
     "custom_step_divided_by_known_sizes": Case(
@@ -575,6 +689,7 @@ CASES: dict[str, Case] = {
         samples=ONE_LEFT,
     ),
     "added_sum_uneven": uneven(Case(model=lambda: behind_hidden(Summed))),
+    "added_root_uneven": uneven(Case(model=lambda: behind_hidden(RootAdded)), samples=ONE_LEFT),
     "added_weights_in_known_sizes": Case(
         model=lambda: behind_hidden(Shrunk), feed=samples.dropping_dataset
     ),

@@ -119,20 +119,20 @@ def test_saved_moving_statistics_score_as_evaluated(tmp_path):
     assert np.isfinite(before).all()
 
 
-class RootOfLoss(custom_cases.GuideStep):
+class LargestLoss(custom_cases.GuideStep):
     def loss_of(self, x, y, predictions):
-        return keras.ops.sqrt(keras.ops.mean(custom_cases.squared_errors(y, predictions)))
+        return keras.ops.max(custom_cases.squared_errors(y, predictions))
 
 
-class RootInFunction(RootOfLoss):
+class LargestInFunction(LargestLoss):
     @tf.function
     def loss_of(self, x, y, predictions):
         return super().loss_of(x, y, predictions)
 
 
-class RootAdded(keras.layers.Layer):
+class LargestAdded(keras.layers.Layer):
     def call(self, x):
-        self.add_loss(keras.ops.sqrt(keras.ops.mean(keras.ops.square(x))))
+        self.add_loss(keras.ops.max(keras.ops.square(x)))
         return x
 
 
@@ -192,9 +192,9 @@ def test_gradients_that_a_condition_would_sum_are_refused_by_name():
 @pytest.mark.parametrize(
     ("make", "line"),
     [
-        (lambda: custom_cases.custom(RootOfLoss), "return keras.ops.sqrt(keras.ops.mean("),
-        (lambda: custom_cases.custom(RootInFunction), "loss = self.loss_of(x, y, predictions)"),
-        (lambda: custom_cases.behind_hidden(RootAdded), "self.add_loss(keras.ops.sqrt("),
+        (lambda: custom_cases.custom(LargestLoss), "return keras.ops.max("),
+        (lambda: custom_cases.custom(LargestInFunction), "loss = self.loss_of(x, y, predictions)"),
+        (lambda: custom_cases.behind_hidden(LargestAdded), "self.add_loss(keras.ops.max("),
     ],
     ids=["own step", "function", "added"],
 )

@@ -13,8 +13,11 @@ from ..patching import Patch
 def _moments(original: Callable[..., Any], layer: Any, inputs: Any, mask: Any) -> Any:
     """Synchronize even with a mask, and exclude replicas without samples."""
     batch = active_batch()
-    if batch is None or not layer.synchronized:
+    if batch is None:
         return original(layer, inputs, mask)
+    if not layer.synchronized:  # which is warned of by the layer's name
+        moments = original(layer, inputs, mask)
+        return tuple(batch.mark(moment, "SAME") for moment in moments)
     check_no_inner_graph(f"The layer {layer.name!r}")
     # As Keras does with a mask.
     epsilon = 0.0 if mask is None else keras.config.epsilon()

@@ -61,7 +61,12 @@ def _call_loss(
     batch = active_batch()
     if batch is None or is_on_gathered_batch():
         return original(loss, y_true, y_pred, sample_weight)
-    pairs = [x for x in keras.tree.flatten((y_true, y_pred)) if batch.pairs_samples(x)]
+    leaves = keras.tree.flatten((y_true, y_pred))
+    if batch.is_custom_step and any(batch.kind(x) in ("MEAN", "SUM", "COUNT") for x in leaves):
+        return original(loss, y_true, y_pred, sample_weight)  # of statistics, not of samples
+    pairs = [leaf for leaf in leaves if batch.kind(leaf) == "PAIRS"]
+    if batch.kind(sample_weight) in ("PAIRS", "OTHER"):
+        pairs.append(sample_weight)
     if pairs:
         value = original(loss, y_true, y_pred, sample_weight)
         if _is_computing_loss():
@@ -71,7 +76,7 @@ def _call_loss(
         return batch.mark(value, "ROWS" if len(value.shape) else "MEAN")
     _thread.mixes_samples = False
     if getattr(loss, "fn", None) not in _NOT_MEANS:
-        for leaf in keras.tree.flatten((y_true, y_pred)):
+        for leaf in leaves:
             batch.mark_rows(leaf)
         value = original(loss, y_true, y_pred, sample_weight)
         if not _thread.mixes_samples:

@@ -57,7 +57,7 @@ def _update_wrapper(
     if batch is None or is_on_gathered_batch() or isinstance(metric._fn, keras.losses.Loss):
         return original(metric, y_true, y_pred, sample_weight)
     leaves = keras.tree.flatten((y_true, y_pred))
-    pairs = [leaf for leaf in leaves if batch.pairs_samples(leaf)]
+    pairs = [leaf for leaf in leaves if batch.kind(leaf) == "PAIRS"]
     for leaf in pairs:
         batch.losses.warn(leaf)
     if pairs:

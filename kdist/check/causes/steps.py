@@ -5,7 +5,7 @@ import ast
 import keras
 
 from ... import _upstream
-from ...distribute.model_warnings import OF_GRADIENT, OF_NUMBER
+from ...distribute.model_warnings import OF_GRADIENT, OF_NUMBER, OF_PAIRS
 from ..evidence import Evidence
 from ..finding import Finding
 from ..source_lines import calls_in, first, line_of_definition
@@ -105,6 +105,23 @@ def number_of_rows(evidence: Evidence) -> list[Finding]:
             line=line_of_warning(text),
         )
         for text in warnings
+    ]
+
+
+def values_of_several_samples(evidence: Evidence) -> list[Finding]:
+    """Values that depend on several samples each, in a step or a loss."""
+    if evidence.mixing:  # a layer that is named itself
+        return []
+    return [
+        Finding(
+            name="values_of_several_samples",
+            text="each of these values depends on several samples, and each replica computes them"
+            " from its own",
+            shown_by="kdist's reading of the step's graph",
+            fix="put kdist.gather(...) around the values that they are computed from",
+            line=line_of_warning(text),
+        )
+        for text in evidence.warned(OF_PAIRS)
     ]
 
 

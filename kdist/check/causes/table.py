@@ -28,6 +28,7 @@ from .steps import (
     number_of_rows,
     opaque_step,
     unread_loss,
+    values_of_several_samples,
 )
 from .stored_rows import stored_rows
 
@@ -49,6 +50,7 @@ CAUSES: tuple[tuple[Cause, ...], ...] = (
         eager_step,
         changed_gradients,
         number_of_rows,
+        values_of_several_samples,
         stored_rows,
         written_value,
         differing_layer_state,
