@@ -100,14 +100,20 @@ class LossWeighting:
             self.warn(number)
             return number
         value, derivatives = found
-        # Its value, and its derivative by each part.
-        changes = [
-            tf.reduce_sum(derivative * (part - tf.stop_gradient(part)))
-            * (self._scale(part.dtype) if kind in (Kind.SUM, Kind.COUNT) else 1)
+        scaled = [
+            derivative * (self._scale(part.dtype) if kind in (Kind.SUM, Kind.COUNT) else 1)
             for part, derivative, kind in derivatives
         ]
-        surrogate = tf.add_n([value, *(tf.cast(change, value.dtype) for change in changes)])
-        return self._batch.mark(surrogate, "MEAN")
+
+        @tf.custom_gradient
+        def of_parts(*parts: Any) -> Any:
+            return tf.identity(value), lambda upstream: [
+                tf.cast(upstream, part.dtype) * derivative
+                for part, derivative in zip(parts, scaled, strict=True)
+            ]
+
+        number = of_parts(*(part for part, _, _ in derivatives)) if scaled else value
+        return self._batch.mark(number, "MEAN")
 
     def weighted_terms(self, target: Any) -> list[tuple[Any, Any]]:
         """Split the target of a gradient into terms, each with its weight in the global batch."""
