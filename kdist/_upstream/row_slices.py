@@ -19,7 +19,8 @@ def takes_all_rows(operation: Any) -> bool:
     """Whether a slice keeps the rows of all samples."""
     kind, inputs = operation.type, operation.inputs
     if kind == "Unpack":
-        return bool(operation.get_attr("axis") % inputs[0].shape.rank)
+        rank = inputs[0].shape.rank
+        return rank is not None and bool(operation.get_attr("axis") % rank)
     if kind == "Split":
         return not is_along_rows(inputs[0], inputs[1])
     if kind == "SplitV":
@@ -47,23 +48,35 @@ def is_reversed(operation: Any) -> bool:
     return strides is not None and len(strides) > 0 and strides[0] < 0
 
 
-def takes_in_order(indices: Any, static_rows: int | None) -> bool:
-    """Whether indices are those of all rows, from the first to the last, as far as it is known."""
-    if indices.op.type == "SelectV2" and tf.get_static_value(indices.op.inputs[2]) == 0:
-        indices = indices.op.inputs[1]  # `tf.vectorized_map` takes a single row for all samples'
+def limit_of_order(indices: Any) -> Any | None:
+    """Return where indices 0, 1, 2, … end, a tensor; `None` if they are none of these."""
     if indices.op.type != "Range":
-        return False
-    start, limit, delta = (tf.get_static_value(part) for part in indices.op.inputs)
-    is_whole = limit is None or bool(static_rows and limit % static_rows == 0)
-    return bool(start == 0 and delta == 1 and is_whole)
+        return None
+    start, limit, delta = indices.op.inputs
+    return limit if _is_all(start, 0) and _is_all(delta, 1) else None
+
+
+def is_by_sample(indices: Any) -> bool:
+    """Whether these are the row numbers by which `tf.vectorized_map` takes each sample."""
+    # If there is a single row, it is used for all.
+    operation = indices.op
+    is_choice = operation.type == "SelectV2" and _is_all(operation.inputs[2], 0)
+    return is_choice and limit_of_order(operation.inputs[1]) is not None
+
+
+def _is_all(tensor: Any, number: int) -> bool:
+    value = tf.get_static_value(tensor)
+    return value is not None and value.ndim == 0 and bool(value == number)
 
 
 def is_an_order(indices: Any) -> bool:
     """Whether indices are row numbers in some order, not those of rows that meet a condition."""
     while indices.op.type in _OF_NUMBERS:
         numbers = [one for one in indices.op.inputs if one.dtype.is_integer][:2]
+        if not numbers:
+            return False
         is_lookup = indices.op.type == "GatherV2"
-        indices = numbers[1] if is_lookup else max(numbers, key=lambda one: one.shape.rank or 0)
+        indices = numbers[-1] if is_lookup else max(numbers, key=lambda one: one.shape.rank or 0)
     return indices.op.type in ("Range", "Const", "TopKV2")
 
 

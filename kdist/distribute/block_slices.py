@@ -28,20 +28,42 @@ def takes_batches(operation: Any, kind_of: Callable[[Any], Kind], static_rows: i
     rows, begin, end, strides = operation.inputs
     steps = tf.get_static_value(strides)
     others = ("shrink_axis_mask", "new_axis_mask", "ellipsis_mask")
+    if steps is not None and not len(steps):
+        return True  # x[()]
     if steps is None or steps[0] != 1 or any(operation.get_attr(name) & 1 for name in others):
         return False
     bounds = [
-        _first(bound)
+        bound.op.inputs[0] if bound.op.type == "Pack" else bound
         for bound, mask in ((begin, "begin_mask"), (end, "end_mask"))
         if not operation.get_attr(mask) & 1
     ]
     batch = static_rows if _upstream.joined_batches(rows) > 1 else rows.shape[0]
-    return all(
-        bound == 0 or bool(batch and bound % batch == 0)
-        if isinstance(bound, int)
-        else kind_of(bound) is Kind.COUNT
-        for bound in bounds
-    )
+    return all(is_whole_batches(bound, kind_of, batch) for bound in bounds)
+
+
+def is_whole_batches(number: Any, kind_of: Callable[[Any], Kind], batch: int | None) -> bool:
+    """Whether a number of rows, or the first of several, is that of whole batches, or 0.
+
+    Args:
+        number: An integer tensor.
+        kind_of: Returns the kind of a tensor.
+        batch: Rows of a batch, if known.
+    """
+    value = _upstream.constant_value(number)
+    if value is not None:
+        first = np.ravel(value)[0]
+        return bool(first == 0 or (batch and first % batch == 0))
+    if kind_of(number) is not Kind.COUNT:
+        return False
+    # Other operations may have made it half of a batch.
+    while number.op.type in _OF_COUNTS:
+        if not number.dtype.is_integer:
+            return False
+        number = number.op.inputs[0]
+    return number.op.type in ("Shape", "Const", "Size")
+
+
+_OF_COUNTS = {"StridedSlice", "Unpack", "Cast", "Identity", "Reshape", "Squeeze", "FloorDiv"}
 
 
 def counts_batches(operation: Any, static_rows: int | None) -> bool:
@@ -61,11 +83,3 @@ def counts_batches(operation: Any, static_rows: int | None) -> bool:
         return bool(static_rows and size // divisor % static_rows == 0)
     is_size = count.op.type == "Shape"
     return is_size and bool(_upstream.joined_batches(count.op.inputs[0]) % divisor == 0)
-
-
-def _first(bounds: Any) -> Any:
-    """The first number of a slice's bounds: an integer, or the tensor that it is computed as."""
-    if bounds.op.type == "Pack":
-        bounds = bounds.op.inputs[0]
-    value = tf.get_static_value(bounds)
-    return bounds if value is None else int(np.ravel(value)[0])

@@ -118,10 +118,7 @@ class LossWeighting:
     def weighted_terms(self, target: Any) -> list[tuple[Any, Any]]:
         """Split the target of a gradient into terms, each with its weight in the global batch."""
         if len(target.shape):
-            kind = self._batch.reader.kind(target)
-            is_whole = kind in (Kind.SAME, Kind.MEAN)
-            weight = self._weight(Term(target, 1, kind)) if is_whole else 1
-            return [(target, tf.ones_like(target) * weight)]
+            return self._weighted_vector(target)
         weighted: list[tuple[Any, Any]] = []
         for term in _terms(target, self._batch.reader):
             found = self._of_global_sums(term.tensor) if term.kind in INEXACT else None
@@ -132,7 +129,21 @@ class LossWeighting:
                 (part, derivative * self._weight(Term(part, term.factor, kind)))
                 for part, derivative, kind in parts
             ]
-        return weighted
+        return weighted or [(target, tf.zeros_like(target))]
+
+    def _weighted_vector(self, target: Any) -> list[tuple[Any, Any]]:
+        """Return a target of several values, which a tape adds up, with weights."""
+        kind = self._batch.reader.kind(target)
+        if kind is Kind.PAIRS:
+            self.warn(target)
+        found = self._of_global_sums(tf.reduce_sum(target)) if kind is Kind.OTHER else None
+        if found:
+            return [
+                (part, derivative * self._weight(Term(part, 1, kind)))
+                for part, derivative, kind in found[1]
+            ]
+        weight = self._weight(Term(target, 1, kind)) if kind in (Kind.SAME, Kind.MEAN) else 1
+        return [(target, tf.ones_like(target) * weight)]
 
     def _of_global_sums(self, number: Any) -> tuple[Any, list[tuple[Any, Any, Kind]]] | None:
         """Compute a function of means and sums from those of the global batch.

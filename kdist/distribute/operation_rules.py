@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import _upstream
-from .block_slices import counts_batches, takes_batches
+from .block_slices import counts_batches, is_whole_batches, takes_batches
 from .computed import Computed
 from .operations import (
     ADDITIONS,
@@ -127,12 +127,17 @@ def _unpacked(one: Computed) -> Kind | None:
 
 
 def _gathered(one: Computed) -> Kind | None:
-    if one.of(0) in (Kind.MEAN, Kind.SUM):
-        return Kind.PAIRS  # of each sample, a value that all samples have made
-    if one.of(0) is Kind.OTHER:
-        return Kind.OTHER
-    takes_all = one.of(0) is Kind.ROWS and _upstream.takes_in_order(one.inputs[1], one.static_rows)
-    return Kind.ROWS if takes_all else None
+    kind, indices = one.of(0), one.inputs[1]
+    if kind in (Kind.MEAN, Kind.SUM):
+        # Each sample may get a value that all samples have made.
+        return kind if one.of(1) is Kind.SAME else Kind.PAIRS
+    if kind is Kind.OTHER:
+        return kind
+    if kind is not Kind.ROWS or not _upstream.is_along_rows(one.inputs[2], one.inputs[0]):
+        return None
+    limit = _upstream.limit_of_order(indices)
+    is_whole = limit is not None and is_whole_batches(limit, one.kind_of, one.static_rows)
+    return Kind.ROWS if is_whole or _upstream.is_by_sample(indices) else None
 
 
 def _whole_quotient(one: Computed) -> Kind | None:

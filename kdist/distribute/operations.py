@@ -40,7 +40,7 @@ CONSTANTS = {"Const", "ReadVariableOp", "VarHandleOp", "VariableV2"}
 # The result depends on the shape of the input alone.
 VALUE_INDEPENDENT = {"ZerosLike", "OnesLike"}
 # A row of the result may depend on several rows of the input.
-MIXES_ROWS = {"Where", "Unique", "UniqueV2", "RandomShuffle"}
+MIXES_ROWS = {"Where", "Unique", "UniqueV2", "RandomShuffle", "Bincount", "DenseBincount"}
 # The same for a matrix, not for a batch of matrices.
 MIXES_ROWS_OF_MATRIX = {"MatrixInverse", "Qr", "Svd"}
 # The rows are in another order.
@@ -52,9 +52,10 @@ def is_constant_size(operation: Any, static_rows: int | None) -> bool:
     name = operation.name.rsplit("/", 1)[-1]
     if not static_rows or operation.type != "Const" or not _OF_SIZE.fullmatch(name):
         return False
-    size = np.ravel(tf.get_static_value(operation.outputs[0]))[:1]
-    is_multiple = static_rows > 1 and np.all(size % static_rows == 0)
-    return len(size) > 0 and bool(is_multiple or size[0] == static_rows)
+    value = tf.get_static_value(operation.outputs[0])
+    if np.ndim(value):
+        return value.size > 0 and bool(value.ravel()[0] == static_rows)
+    return bool(value == static_rows or (static_rows > 1 and value % static_rows == 0))
 
 
 # TensorFlow's names, to which it appends a number.

@@ -58,7 +58,8 @@ class ReplicaBatch:
         self.inverse_fraction = tf.math.divide_no_nan(self.global_samples, self.samples)
 
     def _row_counts(self) -> Any:
-        return tf.cast(all_reduce_sum(self.in_replica_row(self.samples)), "int64")
+        counts = all_reduce_sum(self.in_replica_row(self.samples))
+        return self.mark(tf.cast(counts, "int64"), "SAME")
 
     def pad_if_empty(self, data: Any) -> Any:
         """Return the step's input, with a row of zeros if it has no rows.

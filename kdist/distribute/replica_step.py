@@ -32,6 +32,8 @@ def replica_step(
     )
     is_known = not undivided and strategy.workers == 1
     counts = _static_counts(strategy, args) if is_known else _upstream.attached_counts(args)
+    # With sizes as constants, each replica would read something else from its graph.
+    is_uneven = _has_uneven_sizes(strategy, args)
     state = strategy.model_state(model)
     seed = _upstream.global_seed(strategy)
     averaged = frozenset(id(variable.value) for variable in moving_statistics(model))
@@ -42,7 +44,7 @@ def replica_step(
     def step(data: Any) -> Any:
         _upstream.use_global_seed(seed)
         data = replica_rows(data) if undivided else data
-        if _upstream.has_dynamic_batch_size(model):
+        if is_uneven or _upstream.has_dynamic_batch_size(model):
             data = exact_step.erase_batch_size(data)
         batch = GlobalBatch(
             data,
@@ -69,6 +71,16 @@ def replica_step(
             return exact_step.test_step(model, batch, data)
 
     return step
+
+
+def _has_uneven_sizes(strategy: Any, args: Any) -> bool:
+    """Whether the replicas have known numbers of samples, which differ."""
+    first = next(leaf for leaf in keras.tree.flatten(args) if leaf is not None)
+    if isinstance(first, tf.distribute.DistributedValues):
+        return len({part.shape[0] for part in first.values}) > 1
+    shape = tf.TensorShape(getattr(first, "shape", None))
+    rows = shape[0] if shape.rank else None
+    return rows is not None and bool(rows % strategy.num_replicas_in_sync)
 
 
 def _static_counts(strategy: Any, args: Any) -> list[int] | None:

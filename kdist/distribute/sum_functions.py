@@ -1,6 +1,5 @@
 """Numbers that are computed from sums and means over the samples: a root, a ratio, a product."""
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,7 +62,7 @@ def sum_function(number: Any, reader: GraphReader) -> SumFunction | None:
             continue
         kind = reader.kind(tensor)
         if kind in (Kind.MEAN, Kind.SUM, Kind.COUNT, Kind.SAME):
-            if tf.get_static_value(tensor) is None:
+            if kind is not Kind.SAME or tf.get_static_value(tensor) is None:
                 parts[key] = tensor
             continue
         is_outside = tensor.graph is not number.graph
@@ -83,13 +82,12 @@ def _can_be_again(operation: Any) -> bool:
 
 def _again(operation: Any, inputs: Sequence[Any]) -> Any:
     """Add an operation to the graph once more, with other inputs."""
-    function = getattr(tf.raw_ops, operation.type)
-    names = set(inspect.signature(function).parameters)
-    definition = operation.op_def
-    attributes = names & {one.name for one in definition.attr}
-    arguments = [one for one in inspect.signature(function).parameters if one not in attributes]
-    values = [list(inputs)] if definition.input_arg[0].number_attr else inputs
-    return function(
-        **dict(zip(arguments, values, strict=False)),  # the last argument is a name
-        **{name: operation.get_attr(name) for name in attributes},
+    attributes = operation.node_def.attr
+    copy = operation.graph.create_op(
+        operation.type,
+        inputs,
+        [output.dtype for output in operation.outputs],
+        attrs={name: attributes[name] for name in attributes if not name.startswith("_")},
+        op_def=operation.op_def,
     )
+    return copy.outputs[0]

@@ -84,6 +84,25 @@ CASES = {
         lambda x, n: tf.gather(tf.reshape(x, (-1, 1)), 3 * tf.range(ROWS)),
         Kind.OTHER,
     ),
+    "some columns by their numbers": (
+        lambda x, n: tf.gather(x, tf.where([True, False], [0, 2], [0, 0]), axis=1),
+        Kind.ROWS,
+    ),
+    "rows of numbers that are drawn": (
+        lambda x, n: tf.gather(x, tf.cast(3 * tf.random.uniform((4,)), "int32")),
+        Kind.OTHER,
+    ),
+    "a slice of nothing": (lambda x, n: x[()], Kind.ROWS),
+    "the first half of the rows": (
+        lambda x, n: x[: tf.cast(0.5 * tf.cast(tf.shape(x)[0], "float32"), "int32")],
+        Kind.OTHER,
+    ),
+    "half of the rows by their numbers": (
+        lambda x, n: tf.gather(x, tf.range(tf.shape(x)[0] // 2)),
+        Kind.PAIRS,
+    ),
+    "a mean that is looked up": (lambda x, n: tf.gather(tf.reduce_mean(x, 0), 1), Kind.MEAN),
+    "counts of values": (lambda x, n: tf.math.bincount(tf.cast(x[:, 0], "int32")), Kind.OTHER),
     "all rows by their numbers": (lambda x, n: tf.gather(x, tf.range(tf.shape(x)[0])), Kind.ROWS),
     "sample by sample": (lambda x, n: tf.vectorized_map(tf.norm, x), Kind.ROWS),
     "half of the rows": (lambda x, n: tf.nn.softmax(tf.split(x, 2)[0]), Kind.PAIRS),

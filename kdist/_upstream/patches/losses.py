@@ -38,7 +38,7 @@ def _reduce(
     dtype: Any = None,
 ) -> Any:
     batch = active_batch()
-    if batch is None or is_on_gathered_batch():
+    if batch is None or is_on_gathered_batch() or getattr(_thread, "of_statistics", False):
         return original(values, sample_weight, mask, reduction, dtype)
     values = keras.ops.convert_to_tensor(values, dtype=dtype)
     loss = original(values, sample_weight, mask, reduction, dtype)
@@ -63,7 +63,11 @@ def _call_loss(
         return original(loss, y_true, y_pred, sample_weight)
     leaves = keras.tree.flatten((y_true, y_pred))
     if batch.is_custom_step and any(batch.kind(x) in ("MEAN", "SUM", "COUNT") for x in leaves):
-        return original(loss, y_true, y_pred, sample_weight)  # of statistics, not of samples
+        _thread.of_statistics = True  # not of samples
+        try:
+            return original(loss, y_true, y_pred, sample_weight)
+        finally:
+            _thread.of_statistics = False
     pairs = [leaf for leaf in leaves if batch.kind(leaf) == "PAIRS"]
     if batch.kind(sample_weight) in ("PAIRS", "OTHER"):
         pairs.append(sample_weight)
