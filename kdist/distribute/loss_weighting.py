@@ -125,10 +125,7 @@ class LossWeighting:
             if term.kind in INEXACT and found is None:
                 self.warn(target)
             parts = found[1] if found else [(term.tensor, 1, term.kind)]
-            weighted += [
-                (part, derivative * self._weight(Term(part, term.factor, kind)))
-                for part, derivative, kind in parts
-            ]
+            weighted += self._weighted_parts(parts, term.factor)
         return weighted or [(target, tf.zeros_like(target))]
 
     def _weighted_vector(self, target: Any) -> list[tuple[Any, Any]]:
@@ -138,12 +135,17 @@ class LossWeighting:
             self.warn(target)
         found = self._of_global_sums(tf.reduce_sum(target)) if kind is Kind.OTHER else None
         if found:
-            return [
-                (part, derivative * self._weight(Term(part, 1, kind)))
-                for part, derivative, kind in found[1]
-            ]
+            return self._weighted_parts(found[1], 1)
         weight = self._weight(Term(target, 1, kind)) if kind in (Kind.SAME, Kind.MEAN) else 1
         return [(target, tf.ones_like(target) * weight)]
+
+    def _weighted_parts(
+        self, parts: Sequence[tuple[Any, Any, Kind]], factor: Any
+    ) -> list[tuple[Any, Any]]:
+        return [
+            (part, derivative * self._weight(Term(part, factor, kind)))
+            for part, derivative, kind in parts
+        ]
 
     def _of_global_sums(self, number: Any) -> tuple[Any, list[tuple[Any, Any, Kind]]] | None:
         """Compute a function of means and sums from those of the global batch.

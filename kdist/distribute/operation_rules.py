@@ -184,8 +184,11 @@ def _quotient(one: Computed) -> Kind:
 
 
 def _divisor(one: Computed) -> Kind:
-    value, kind = _upstream.constant_value(one.inputs[1]), one.of(1)
-    is_number = kind is Kind.SAME and value is not None and np.ndim(value) == 0
+    kind = one.of(1)
+    if kind is not Kind.SAME or not one.static_rows:
+        return kind
+    value = _upstream.constant_value(one.inputs[1])
+    is_number = value is not None and np.ndim(value) == 0
     return Kind.COUNT if is_number and value == one.static_rows else kind
 
 

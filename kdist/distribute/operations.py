@@ -22,18 +22,8 @@ ELEMENTWISE = {
     *("Sigmoid", "Tanh", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Softplus", "Softsign"),
     *("Pow", "Maximum", "Minimum", "SquaredDifference", "Select", "SelectV2", "Erf", "Floor"),
     *("Round", "Sin", "Cos", "ClipByValue", "Equal", "NotEqual", "Less", "LessEqual"),
-    *(
-        "Greater",
-        "GreaterEqual",
-        "LogicalAnd",
-        "LogicalOr",
-        "LogicalNot",
-        "MulNoNan",
-        "Xlogy",
-        "IsFinite",
-        "IsNan",
-        "IsInf",
-    ),
+    *("Greater", "GreaterEqual", "LogicalAnd", "LogicalOr", "LogicalNot", "MulNoNan", "Xlogy"),
+    *("IsFinite", "IsNan", "IsInf"),
 }
 REDUCTIONS = {"Sum", "Mean", "Max", "Min", "Prod", "All", "Any", "L2Loss"}
 CONSTANTS = {"Const", "ReadVariableOp", "VarHandleOp", "VariableV2"}
@@ -49,8 +39,9 @@ REORDERS_ROWS = {"ReverseV2", "Roll", "RandomShuffle"}
 
 def is_constant_size(operation: Any, static_rows: int | None) -> bool:
     """Whether a constant is what `tf.shape` or `tf.size` returned for rows of a known number."""
-    name = operation.name.rsplit("/", 1)[-1]
-    if not static_rows or operation.type != "Const" or not _OF_SIZE.fullmatch(name):
+    if not static_rows or operation.type != "Const":
+        return False
+    if not _OF_SIZE.fullmatch(operation.name.rsplit("/", 1)[-1]):
         return False
     value = tf.get_static_value(operation.outputs[0])
     if np.ndim(value):

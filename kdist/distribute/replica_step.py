@@ -73,9 +73,13 @@ def replica_step(
     return step
 
 
+def _first_leaf(args: Any) -> Any:
+    return next(leaf for leaf in keras.tree.flatten(args) if leaf is not None)
+
+
 def _has_uneven_sizes(strategy: Any, args: Any) -> bool:
     """Whether the replicas have known numbers of samples, which differ."""
-    first = next(leaf for leaf in keras.tree.flatten(args) if leaf is not None)
+    first = _first_leaf(args)
     if isinstance(first, tf.distribute.DistributedValues):
         return len({part.shape[0] for part in first.values}) > 1
     shape = tf.TensorShape(getattr(first, "shape", None))
@@ -85,6 +89,6 @@ def _has_uneven_sizes(strategy: Any, args: Any) -> bool:
 
 def _static_counts(strategy: Any, args: Any) -> list[int] | None:
     """Return the number of samples on each replica, if known before the step runs."""
-    first = next(leaf for leaf in keras.tree.flatten(args) if leaf is not None)
+    first = _first_leaf(args)
     counts = [part.shape[0] for part in strategy.experimental_local_results(first)]
     return None if None in counts else counts
