@@ -62,6 +62,7 @@ from .internals import (
 from .iterators import release_in_background
 from .kept_seeds import kept_seeds
 from .keras_version import warn_of_unknown_keras
+from .one_device import divides_step, one_device, traced_strategy
 from .optimizer_steps import has_schedule, largest_rate, step_counters, steps_taken
 from .patches.fit_hooks import is_inferring_shapes
 from .patches.worker_callbacks import is_of_the_chief
@@ -146,6 +147,7 @@ __all__ = [
     "defer_average",
     "detach_observers",
     "distribute",
+    "divides_step",
     "effective_sample_weight",
     "failures",
     "finish_average",
@@ -187,6 +189,7 @@ __all__ = [
     "metric_states",
     "multi_worker_extended",
     "observe_step",
+    "one_device",
     "onednn_is_on",
     "optimization_barrier",
     "optimizers_of",
@@ -219,6 +222,7 @@ __all__ = [
     "strategy_of",
     "sum_over_workers",
     "takes_all_rows",
+    "traced_strategy",
     "trained_variables",
     "use_global_seed",
     "warm_up_average",

@@ -36,6 +36,8 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
     worker = 0
     # Whether a step returns the results of metrics; otherwise they are read after it.
     sums_metrics_in_step = False
+    # Whether a step is traced for the global batch and divided; otherwise each replica runs it.
+    sees_global_batch = False
     gradient_transfer = GradientTransfer()
 
     def _start(self, draws: Literal["by_place", "per_replica"]) -> None:
@@ -97,6 +99,8 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
         replicas as on one with the same global batch.
         """
         step = _upstream.stock_step(fn) or _upstream.custom_step(fn)
+        if self.sees_global_batch:
+            return self._run_global(fn, step, args, kwargs)
         if step is None:
             return super().run(fn, args, kwargs, options)
         model, name = step
@@ -128,6 +132,26 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
             return logs
         with self.scope():
             return model.get_metrics_result()
+
+    def _run_global(self, fn: Callable[..., Any], step: Any, args: Any, kwargs: Any) -> Any:
+        """Run a step as the program of one device that sees the global batch."""
+        if step is None:
+            return self.run_step(fn, args, kwargs)
+        model, name = step
+        state = self.model_state(model)
+        if name == "train_step" and state.global_batch is not None:
+            # Here, once per fit: `prepare` does not know whether the model will be trained.
+            warn_of_small_batches(model, state.global_batch, len(self.devices))
+            state.global_batch = None
+        if fn.__name__ == "train_step" and state.telemetry is not None:
+            fn = observed_step(state.telemetry, fn)
+        if name == "train_step" and state.gradient_norms is not None:
+            fn = measure_halves(state.gradient_norms, model, fn)
+        fn = _upstream.with_global_seed(_upstream.global_seed(self), fn)
+        keeps_rows = name == "predict_step"
+        return self.run_step(
+            fn, args, kwargs, splits=True, keeps_rows=keeps_rows, jit_compile=state.is_jitted
+        )
 
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
         """Divide a dataset's batches over replicas, as `tf.distribute.Strategy` does.
@@ -202,7 +226,8 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
             state.is_jitted = True
         # Some may have been made outside the scope, as in a Sequential that was built there.
         variables = [*model.variables]
-        variables += [variable for metric in model.metrics for variable in metric.variables]
+        if not self.sees_global_batch:
+            variables += [variable for metric in model.metrics for variable in metric.variables]
         for optimizer in _upstream.optimizers_of(model):
             _upstream.set_strategy(optimizer, self)
             variables += optimizer.variables
@@ -210,7 +235,7 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
         state.global_batch = global_batch
         # Made before the step that uses it: TensorFlow traces a step that makes one twice.
         _upstream.global_seed(self)
-        if self.num_replicas_in_sync > 1:
+        if self.num_replicas_in_sync > 1 and not self.sees_global_batch:
             _upstream.patches.install_for(model)
             if not state.is_prepared:
                 state.is_prepared = True
@@ -239,7 +264,8 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
 
     def epoch_ended(self, model: keras.Model) -> None:
         """Check the replicas' variables after an epoch of training or evaluation."""
-        warn_of_differing_copies(model, self.model_state(model).warned)
+        if not self.sees_global_batch:
+            warn_of_differing_copies(model, self.model_state(model).warned)
 
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
         """Reduce a value over replicas, as `tf.distribute.Strategy.reduce` does.
@@ -255,6 +281,8 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
         averaged = self.workers == 1 and all(map(_can_be_averaged, parts))
         if _upstream.is_inferring_shapes() and not averaged:
             return keras.tree.map_structure(lambda x: self.experimental_local_results(x)[0], value)
+        if self.sees_global_batch:
+            return self.reduce_global(reduce_op, value, axis)
         return super().reduce(reduce_op, value, axis)
 
 

@@ -7,12 +7,13 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from ..errors import UserError
+from ..spmd.strategy import GlobalViewExtended, GlobalViewStrategy
 from .cluster import read_tf_config
 from .devices import device_type, first_devices, known_devices
 from .exact_strategy import ExactStrategy
 
 
-class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
+class MirroredStrategy(ExactStrategy, GlobalViewStrategy, tf.distribute.MirroredStrategy):
     """Synchronous training on several replicas of one machine.
 
     A `tf.distribute.MirroredStrategy` that can also split the CPU into replicas, so that what
@@ -65,7 +66,13 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
         names = first_devices(replicas) if devices is None else known_devices(devices)
         if cross_device_ops is None and all(device_type(name) == "CPU" for name in names):
             cross_device_ops = tf.distribute.ReductionToOneDevice()
-        super().__init__(names, cross_device_ops)
+        self.sees_global_batch = os.environ.get("KDIST_CORE") == "global"
+        if self.sees_global_batch:
+            extended = GlobalViewExtended(self, devices=names, cross_device_ops=cross_device_ops)
+            tf.distribute.Strategy.__init__(self, extended)
+            self.start_global_view()
+        else:
+            tf.distribute.MirroredStrategy.__init__(self, names, cross_device_ops)
         self._start(draws)
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from .. import _upstream
 from ..errors import UserError
 from ..ops.batch_norm import Kernels, Moments, broadcast_mask
-from ..ops.batch_norm_gradients import across_replicas, on_one_replica
+from ..ops.batch_norm_gradients import across_replicas, in_global_view, on_one_replica
 from ..ops.compilation import worth_compiling
 from ..ops.fused_batch_norm import fused_batch_norm, fusible
 
@@ -93,7 +93,9 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
 
         context = tf.distribute.get_replica_context()
         kernels = Kernels(len(x.shape), axis, dtype, self.compute_dtype, self.epsilon)
-        if context is not None and context.num_replicas_in_sync > 1:
+        if _upstream.divides_step():
+            y, moments = in_global_view(kernels, x, gamma, beta, mask)
+        elif context is not None and context.num_replicas_in_sync > 1:
             _upstream.check_no_inner_graph(f"The layer {self.name!r}")
             y, moments = across_replicas(context, kernels, x, gamma, beta, mask)
         # Not oneDNN's kernel for large samples: it adds up float32 value by value, and where the

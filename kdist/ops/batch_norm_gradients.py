@@ -51,6 +51,33 @@ def across_replicas(
     return outputs
 
 
+def in_global_view(
+    kernels: Kernels, x: Any, gamma: Any, beta: Any, mask: Any
+) -> tuple[Any, Moments]:
+    """Return outputs and moments in a step that will be divided over replicas.
+
+    Each kernel has a sharding rule, so there is one collective in the forward and one in the
+    backward pass.
+    """
+
+    @tf.custom_gradient
+    def batch_norm(x: Any, gamma: Any, beta: Any) -> Any:
+        statistics = compiled_method(kernels, "local_moments", x)(x, mask)
+        moments = merge(statistics[tf.newaxis])
+        y = compiled_method(kernels, "normalize", x)(x, moments, gamma, beta)
+
+        def gradient(dy: Any, *_: Any) -> Any:
+            dy = dense_gradient(dy, x)
+            sums = compiled_method(kernels, "gradient_sums", x)(dy, x, moments)
+            dx = compiled_method(kernels, "input_gradient", x)(dy, x, moments, gamma, sums, mask)
+            return _differentiable_once(dx, sums[1], sums[0])
+
+        return (y, moments), gradient
+
+    outputs: tuple[Any, Moments] = batch_norm(x, gamma, beta)
+    return outputs
+
+
 def on_one_replica(
     kernels: Kernels, x: Any, gamma: Any, beta: Any, mask: Any
 ) -> tuple[Any, Moments]:

@@ -1,6 +1,7 @@
 """Decide where XLA's fused loops are faster, and compile for them."""
 
 import functools
+import inspect
 from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from typing import Any
@@ -12,6 +13,9 @@ from .. import _upstream
 # Below this number of values per sample, calling XLA costs more than its fused loops save.
 SMALLEST_COMPILED_SAMPLE = 2048
 _ELEMENTWISE_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
+
+# Arguments whose first axis is that of the samples, which a replica has a part of.
+_OF_SAMPLES = {"x", "dy", "mask"}
 
 _apart: ContextVar[list[Any] | None] = ContextVar("_apart", default=None)
 
@@ -37,40 +41,74 @@ def compiled_method(kernels: Hashable, name: str, x: Any) -> Callable[..., Any]:
     """Return the method `name` of `kernels`, compiled if that is faster for inputs `x`.
 
     In a step that is itself compiled, XLA compiles the method with the rest, where no value is
-    computed apart.
+    computed apart. In a step that is divided over replicas, the method is a function that the
+    sharding rules know by its name.
     """
     if worth_compiling(x) and not _upstream.is_compiled_by_xla():
         return _compiled_method(kernels, name, x.dtype.name, tuple(x.shape[1:]))
+    if _upstream.divides_step():
+        shape = tuple(x.shape[1:]) if x.shape.rank else None
+        return _named_method(kernels, name, x.dtype.name, shape)
     method: Callable[..., Any] = getattr(kernels, name)
     return method
 
 
 class CompiledMethod:
-    """A method that XLA compiles, for any number of samples.
+    """A method as a function with a name, that XLA compiles for any number of samples.
 
     Args:
         method: Takes and returns tensors.
+        jit_compile: Whether XLA compiles it.
 
     Attributes:
-        function: Returns what the method does, and the values that it computes apart.
+        functions: By their number of tensors, functions that take these flat and without `None`s,
+            and return what the method does, and the values that it computes apart.
     """
 
-    def __init__(self, method: Callable[..., Any]) -> None:
-        def method_and_apart(*args: Any) -> tuple[Any, list[Any]]:
+    def __init__(self, method: Callable[..., Any], *, jit_compile: bool = True) -> None:
+        self._method, self._jit_compile = method, jit_compile
+        self._names = list(inspect.signature(method).parameters)
+        self.functions: dict[int, Any] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        """Return what the method does."""
+        named = [(n, a) for n, a in zip(self._names, args, strict=False) if a is not None]
+        structure = tuple(a for _, a in named)
+        tensors = tf.nest.flatten(structure)
+        if len(tensors) not in self.functions:
+            self.functions[len(tensors)] = self._function(structure)
+        function = self.functions[len(tensors)]
+        if not _upstream.divides_step():
+            return function(*tensors)[0]
+        # A replica has some of the samples, whose number may be known of the whole batch.
+        specs = [
+            tf.TensorSpec([None, *t.shape[1:]] if n in _OF_SAMPLES else t.shape, t.dtype)
+            for n, a in named
+            for t in tf.nest.flatten(a)
+        ]
+        return function.get_concrete_function(*specs)(*tensors)[0]
+
+    def _function(self, structure: Any) -> Any:
+        """Make the function for arguments of a structure."""
+        method, jit_compile = self._method, self._jit_compile
+        structure = tf.nest.map_structure(lambda _: None, structure)
+
+        def method_and_apart(*tensors: Any) -> tuple[Any, list[Any]]:
             values: list[Any] = []
-            token = _apart.set(values)
+            args = tf.nest.pack_sequence_as(structure, tensors)
+            token = _apart.set(values if jit_compile else None)
             try:
                 return method(*args), values
             finally:
                 _apart.reset(token)
 
-        self.function = tf.function(
-            method_and_apart, jit_compile=True, autograph=False, reduce_retracing=True
+        return tf.function(
+            method_and_apart,
+            jit_compile=jit_compile,
+            autograph=False,
+            reduce_retracing=True,
+            experimental_implements=kernel_name(method),
         )
-
-    def __call__(self, *args: Any) -> Any:
-        """Return what the method does."""
-        return self.function(*args)[0]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -84,6 +122,18 @@ def _compiled_method(
     """
     del dtype, sample
     return CompiledMethod(getattr(kernels, name))
+
+
+@functools.lru_cache(maxsize=1024)
+def _named_method(kernels: Hashable, name: str, dtype: str, sample: Any) -> CompiledMethod:
+    """Make a method a function that only has a name."""
+    del dtype, sample
+    return CompiledMethod(getattr(kernels, name), jit_compile=False)
+
+
+def kernel_name(method: Callable[..., Any]) -> str:
+    """Return the name by which the sharding rules know a method, such as `Kernels.normalize`."""
+    return method.__qualname__.lstrip("_")
 
 
 def can_compute_apart() -> bool:

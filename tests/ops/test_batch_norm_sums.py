@@ -77,10 +77,12 @@ def test_xla_computes_short_sums_apart_and_stores_no_summands():
     x = tf.zeros((128, 28, 28, 16))
     method = compiled_method(KERNELS, "local_moments", x)
     assert isinstance(method, CompiledMethod)
-    result, apart = method.function(x, None)
+    method(x)
+    function = method.functions[1]
+    result, apart = function(x)
     assert len(apart) == 2 * len(_sum_lengths(28 * 28))  # of the values and of the squares
     assert [tuple(one.shape) for one in apart[:2]] == [(128 * 28, 16), (128, 16)]
-    compiled = method.function.experimental_get_compiler_ir(x, None)(stage="optimized_hlo")
+    compiled = function.experimental_get_compiler_ir(x)(stage="optimized_hlo")
     entry = compiled[compiled.index("\nENTRY") :]
     large = [line for line in entry.splitlines() if f"f32[{128 * 28 * 28},16]" in line]
     assert not [line for line in large if " fusion(" in line or "reduce-window" in line]

@@ -1,4 +1,4 @@
-"""A canary for each private name in `kdist/_upstream`: where Keras or TensorFlow has it.
+"""A canary for each private name that kdist uses: where Keras or TensorFlow has it.
 
 When one fails, upstream has renamed or removed the name: its message says which lines use it.
 Change them, and the name here.
@@ -74,7 +74,11 @@ CANARIES = {
     "slurm": "_port_base _rank _task_configuration",
     "context": "_context_handle",
     "seeded_context": "_rng",
-    "graph": "_get_function",
+    "graph": "_add_function_recursive _create_op_internal _distribution_strategy_stack"
+    " _get_function _is_function",
+    "operation": "_set_attr",
+    "mirrored": "_create_variable _cross_device_ops _get_cross_device_ops _update",
+    "mirrored_variable": "_primary",
     "oracle": "_get_oracle_fname _get_trial_dir _retry_queue _save_trial",
     "hyperband": "_brackets _current_bracket _get_num_brackets _get_num_rounds _get_size"
     " _start_new_bracket",
@@ -132,6 +136,11 @@ def two_replicas():
     return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
 
 
+def mirrored_variable():
+    with two_replicas().scope():
+        return tf.Variable(1.0)
+
+
 def distributed():
     return two_replicas().experimental_distribute_dataset(dataset())
 
@@ -183,6 +192,9 @@ OBJECTS = {
     "slurm": lambda: slurm(),
     "context": context.context,
     "graph": tf.Graph,
+    "operation": lambda: tf.Operation,
+    "mirrored": lambda: two_replicas().extended,
+    "mirrored_variable": mirrored_variable,
     "seeded_context": lambda: tf.random.set_seed(0) or context.context(),
     "oracle": lambda: keras_tuner.oracles.RandomSearchOracle(SCORE),
     "hyperband": lambda: keras_tuner.oracles.HyperbandOracle(SCORE),

@@ -1,4 +1,6 @@
-"""Which private names of Keras, TensorFlow and KerasTuner the files of `kdist/_upstream` use.
+"""Which private names of Keras, TensorFlow and KerasTuner kdist uses.
+
+Those of Keras are in `kdist/_upstream`; `kdist/spmd` builds on TensorFlow's graphs.
 
 Read from the source: what is imported from modules that are not public, attributes of that, and
 attributes whose names begin with an underscore, also where such a name is a text. A public function
@@ -10,16 +12,17 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-UPSTREAM = ROOT / "kdist/_upstream"
+FOLDERS = [ROOT / "kdist/_upstream", ROOT / "kdist/spmd"]
 _PRIVATE_MODULES = ("keras.src", "tensorflow.python", "keras_tuner.src")
 _PRIVATE = re.compile(r"_[a-z]\w*")
-_NOT_UPSTREAM = ("_kdist", "_fields")  # of named tuples, Python's own
+# Beginnings of names: kdist's own, Python's of named tuples, and attributes of graphs' nodes.
+_NOT_UPSTREAM = ("_kdist", "_fields", "_class", "_implements", "_mask", "_num_original_outputs")
 
 
 def used_private_names():
     """The names, each with the places (file and line) that use it."""
     places = {}
-    for path in sorted(UPSTREAM.rglob("*.py")):
+    for path in sorted(path for folder in FOLDERS for path in folder.rglob("*.py")):
         for name, line in _names_in(ast.parse(path.read_text())):
             place = f"{path.relative_to(ROOT)}:{line}"
             if place not in places.setdefault(name, []):
@@ -31,7 +34,7 @@ def other_private_names():
     """Names that the rest of kdist uses as attributes or imports, and does not define."""
     folders = [ROOT / name for name in ("kdist", "callbacks", "models")]
     files = {path for folder in folders for path in folder.rglob("*.py")}
-    files -= set(UPSTREAM.rglob("*.py"))
+    files -= {path for folder in FOLDERS for path in folder.rglob("*.py")}
     trees = [ast.parse(path.read_text()) for path in files]
     used = {name for tree in trees for name, _ in _names_in(tree, texts=False)}
     return used.difference(*map(_defined_in, trees))

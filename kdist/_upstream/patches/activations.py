@@ -6,12 +6,15 @@ from typing import Any
 from keras.src.backend.tensorflow import nn as keras_nn
 
 from ..hooks import replica_hooks
+from ..one_device import traced_strategy
 from ..patching import Patch
 
 
 def _activation(original: Callable[..., Any], x: Any, *arguments: Any, **options: Any) -> Any:
     """Use the strategy's kernel in a step, if it supports the inputs."""
-    hooks = replica_hooks()  # a model that is exported or called outside a step stays as it is
+    hooks = (
+        traced_strategy() or replica_hooks()
+    )  # a model that is exported or called outside a step stays as it is
     fused = None if hooks is None else hooks.fused_activation(original, x, *arguments, **options)
     return original(x, *arguments, **options) if fused is None else fused
 

@@ -8,6 +8,7 @@ from keras.src.backend.tensorflow import random as keras_random
 
 from ..draws import blocks_to_draw, drawing_for
 from ..hooks import StrategyHooks
+from ..one_device import traced_strategy
 from ..patching import Patch
 
 
@@ -19,7 +20,7 @@ def _dropout(
     seed: Any = None,
 ) -> Any:
     """Use the strategy's kernel if it supports the inputs, and draw for the rows of `inputs`."""
-    strategy = tf.distribute.get_strategy()
+    strategy = traced_strategy() or tf.distribute.get_strategy()
     if not isinstance(strategy, StrategyHooks):
         return original(inputs, rate, noise_shape, seed)
     with drawing_for(inputs):

@@ -16,6 +16,7 @@ from ...errors import UserError
 from ..active_batch import ActiveBatch, active_batch, check_no_inner_graph
 from ..hooks import hooks_of_copies, replica_hooks
 from ..internals import distribute, is_in_branch_or_loop, set_strategy
+from ..one_device import traced_strategy
 from ..patching import TENSORFLOW, Patch, subclasses
 from ..replica_local_variables import flatten_optimizers, replica_local_variables
 from ..step_observer import step_observer
@@ -70,6 +71,8 @@ def _apply(
     An optimizer within another one gets what the outer one makes of the sums.
     """
     if getattr(_thread, "is_applying", False):
+        return original(optimizer, grads, trainable_variables)
+    if traced_strategy() is not None:
         return original(optimizer, grads, trainable_variables)
     if replica_hooks() is None:
         _check_loop(trainable_variables)

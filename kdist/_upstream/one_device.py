@@ -1,0 +1,66 @@
+"""Run a step as the program of one device, although its variables have a copy on every replica."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import ops
+from tensorflow.python.saved_model import save_context, save_options
+
+_thread = threading.local()
+_NEW_VARIABLE = ("initial_value", "trainable", "name", "dtype", "shape")
+
+
+def traced_strategy() -> Any:
+    """Return the strategy for which this thread runs a step as that of one device; else `None`."""
+    strategies = getattr(_thread, "strategies", None)
+    return strategies[-1] if strategies else None
+
+
+def divides_step() -> bool:
+    """Whether the step that this thread traces will be divided over several replicas."""
+    strategy = traced_strategy()
+    return strategy is not None and len(strategy.extended.worker_devices) > 1
+
+
+@contextlib.contextmanager
+def one_device(strategy: Any) -> Iterator[None]:
+    """Let there be no strategy, and let a variable with a copy on every replica be its first copy.
+
+    TensorFlow has this mode for saving a model without its strategy. Variables that the step makes
+    get a copy on every replica.
+    """
+    graph = ops.get_default_graph()
+    stack = graph._distribution_strategy_stack
+    options = save_options.SaveOptions(experimental_variable_policy=None)
+    strategies = vars(_thread).setdefault("strategies", [])
+    is_creating = False
+
+    def create(next_creator: Any, **kwargs: Any) -> Any:
+        nonlocal is_creating
+        if is_creating:
+            return next_creator(**kwargs)
+        is_creating = True
+        try:
+            with tf.init_scope(), strategy.scope():
+                return tf.Variable(
+                    **{k: v for k, v in kwargs.items() if k in _NEW_VARIABLE and v is not None}
+                )
+        finally:
+            is_creating = False
+
+    def leave() -> None:
+        graph._distribution_strategy_stack = stack
+        strategies.pop()
+
+    with contextlib.ExitStack() as contexts:
+        if not strategies:
+            contexts.enter_context(save_context.save_context(options))
+        strategies.append(strategy)
+        contexts.callback(leave)
+        graph._distribution_strategy_stack = []
+        if not tf.executing_eagerly():
+            contexts.enter_context(tf.variable_creator_scope(create))
+        yield

@@ -1,0 +1,593 @@
+"""Plan a traced step: the placement of every tensor, and the collectives between its stages.
+
+The step was traced as the program of one device that sees the global batch. The planner walks its
+operations once, in order. The rule of an operation's type (`rules/`) says how it is divided. Where
+no rule is certain, all rows are gathered and every replica computes the whole operation.
+
+A planned step is a sequence of stages. Stage 2k+1 runs on every replica. Before it, stage 2k
+exchanges values between replicas, and runs once what must not run on each of them, such as
+`tf.print`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from tensorflow.python.framework import tensor_util
+from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
+
+from .placements import (
+    REPLICATE,
+    AsIs,
+    ListOf,
+    Local,
+    OwnRows,
+    Partial,
+    Placement,
+    Replicate,
+    Rows,
+    Shard,
+    rows_of,
+)
+from .size_reader import read_sizes
+from .sizes import AnySize, AxisSize, Size, Space, symbolic
+
+Want = Placement | AsIs | OwnRows | Local
+BEFORE = -1  # the time of the step's inputs
+
+
+class NeedsCollectiveError(Exception):
+    """A loop's or condition's body needs values of other replicas."""
+
+
+class ComputeWholeError(Exception):
+    """The step has to be planned again, with these operations computed whole."""
+
+    def __init__(self, operations: Iterable[Any]) -> None:
+        super().__init__("compute whole")
+        self.operations = set(operations)
+
+
+@dataclass
+class Decision:
+    """How an operation is computed.
+
+    Args:
+        want: For each input, the placement that it is wanted in.
+        out: The placements of the results.
+        emit: Called with the stage, the operation and its inputs; returns the results. `None`
+        copies
+            the operation.
+        alias: Whether the result has the values of the first input in another shape: if that is
+            partial, it is reduced in the first input's place, once for all its shapes.
+        inputs: The tensors that are wanted, if they are not the operation's inputs.
+        spaces: Batches whose numbers of rows `emit` needs.
+        gathers: Whether the operation needs the rows of all replicas by its nature.
+    """
+
+    want: Sequence[Want]
+    out: Sequence[Placement]
+    emit: Callable[..., Sequence[Any]] | None = None
+    alias: bool = False
+    inputs: Sequence[Any] | None = None
+    spaces: Iterable[Space] = ()
+    gathers: bool = False
+
+
+@dataclass(eq=False)
+class Item:
+    """A planned operation."""
+
+    op: Any
+    decision: Decision
+    inputs: list[Any]
+    placements: list[Placement]
+    time: int
+    controls: list[Any] = field(default_factory=list)
+    once: bool = False
+    whole: bool = False
+    """Whether rows were gathered, or a rule was missing: every replica computes all of it."""
+
+
+class Operation:
+    """An operation of a traced step, as a rule sees it."""
+
+    def __init__(self, planner: Planner, op: Any) -> None:
+        self.planner, self.op = planner, op
+        self.type: str = op.type
+        self.inputs = [planner.canonical(t) for t in op.inputs]
+        self.placements = [planner.placement(t) for t in self.inputs]
+        self.outputs = op.outputs
+
+    def attr(self, name: str) -> Any:
+        """Return an attribute of the operation."""
+        return self.op.get_attr(name)
+
+    def rank(self, index: int) -> int | None:
+        """Return the rank of an input, if it is known."""
+        rank: int | None = self.inputs[index].shape.rank
+        return rank
+
+    def constant(self, index: int) -> Any:
+        """Return the value of an input if it is known while tracing."""
+        return self.planner.constant(self.inputs[index])
+
+    def sizes(self, index: int) -> Any:
+        """Return what is known of an integer input of rank 0 or 1, an array of sizes."""
+        return self.planner.sizes(self.inputs[index])
+
+    def dims(self, index: int) -> list[AnySize] | None:
+        """Return the sizes of an input's axes over all replicas."""
+        return self.planner.dims(self.inputs[index])
+
+    def shard(self, index: int) -> Shard | None:
+        """Return the placement of an input if it is divided."""
+        placement = self.placements[index]
+        return placement if isinstance(placement, Shard) else None
+
+    def is_partial(self, index: int, op: str | None = None) -> bool:
+        """Whether an input has to be reduced over the replicas."""
+        placement = self.placements[index]
+        return isinstance(placement, Partial) and op in (None, placement.op)
+
+    @property
+    def any_shard(self) -> bool:
+        """Whether any input is divided."""
+        return any(isinstance(p, Shard) for p in self.placements)
+
+    def fits(self, placement: Placement, want: Shard) -> bool:
+        """Whether rows are divided as wanted; batches that must be of equal size are merged.
+
+        Call this only where the operation is an error unless both axes have the same size.
+        """
+        if not isinstance(placement, Shard) or placement.axis != want.axis:
+            return False
+        return placement.fits(want) or self.planner.merge(placement.rows, want.rows, self.op)
+
+
+class Planner:
+    """Plans a traced graph, or the body of a loop or condition in it.
+
+    Args:
+        parent: The planner of the graph that contains the body.
+        whole: Operations that have to be computed whole.
+        shared: Resources that exist once, not on every replica, by tensor id.
+    """
+
+    def __init__(self, parent: Planner | None = None, whole: Iterable[Any] = ()) -> None:
+        self.parent = parent
+        self.whole = set(whole)
+        self.shared: set[int] = parent.shared if parent else set()
+        self.items: list[Item] = []
+        self.item_of: dict[int, Item] = {}
+        self.exchanges: dict[int, dict[int, Any]] = {}  # time -> tensor id -> tensor
+        self.counted: dict[int, dict[Space, Any]] = {}  # time -> spaces that a step makes
+        self.layouts: list[Rows] = parent.layouts if parent else []  # of several segments
+        self.reasons: dict[Any, str] = parent.reasons if parent else {}  # for what is whole
+        self.elements: dict[Any, Placement] = parent.elements if parent else {}  # of lists
+        self.merges: list[tuple[Space, Space, Any]] = parent.merges if parent else []
+        self.reduced_axes: dict[int, Any] = {}
+        self._placements: dict[int, Placement] = {}
+        self._times: dict[int, int] = {}
+        self._aliases: dict[int, Any] = {}
+        self._op_times: dict[Any, int] = {}
+        self._constants: dict[int, Any] = {}
+        self._sizes: dict[int, Any] = {}
+        self._dims: dict[int, Any] = {}
+        self._called: set[str] = set()
+        self._inside: dict[Any, list[Any]] = {}  # the operations of a call, in its place
+        self._calls: list[Any] = []  # the calls that are being inlined
+        self._clones: list[Any] = []
+        self.tensors: dict[int, Any] = {}  # keeps them alive, as ids are keys
+
+    # Tensors
+
+    def set_input(self, tensor: Any, placement: Placement, sizes: Any = None) -> None:
+        """Set the placement of an input of the graph."""
+        self._set(tensor, placement, BEFORE)
+        if sizes is not None:
+            self._sizes[id(tensor)] = sizes
+
+    def _set(self, tensor: Any, placement: Placement, time: int) -> None:
+        self._placements[id(tensor)] = placement
+        self._times[id(tensor)] = time
+        self.tensors[id(tensor)] = tensor
+
+    def canonical(self, tensor: Any) -> Any:
+        """Return the tensor that an argument or result of a call stands for."""
+        while id(tensor) in self._aliases:
+            tensor = self._aliases[id(tensor)]
+        return tensor
+
+    def placement(self, tensor: Any) -> Placement:
+        """Return the placement of a tensor."""
+        return self._placements[id(self.canonical(tensor))]
+
+    def time(self, tensor: Any) -> int:
+        """Return the stage that makes a tensor."""
+        return self._times[id(self.canonical(tensor))]
+
+    def set_alias(self, tensor: Any, of: Any) -> None:
+        """Let a tensor stand for another one."""
+        self._aliases[id(tensor)] = self.canonical(of)
+        self.tensors[id(tensor)] = tensor
+
+    def constant(self, tensor: Any) -> Any:
+        """Return the value of a tensor if it is known while tracing."""
+        tensor = self.canonical(tensor)
+        if id(tensor) not in self._constants:
+            value = None
+            if tensor.op.type == "Const":
+                value = tensor_util.constant_value(tensor)
+            elif tensor.op.type != "Placeholder" and tensor.dtype.is_integer:
+                sizes = self.sizes(tensor)
+                if sizes is not None and all(isinstance(s, int) for s in np.ravel(sizes)):
+                    value = sizes.astype(tensor.dtype.as_numpy_dtype)
+                elif sizes is None:
+                    value = tensor_util.constant_value(tensor)
+            self._constants[id(tensor)] = value
+        return self._constants[id(tensor)]
+
+    def sizes(self, tensor: Any) -> Any:
+        """Return the sizes in an integer tensor of rank 0 or 1, an array; else `None`."""
+        tensor = self.canonical(tensor)
+        if id(tensor) not in self._sizes:
+            self._sizes[id(tensor)] = read_sizes(self, tensor)
+        return self._sizes[id(tensor)]
+
+    def set_sizes(self, tensor: Any, sizes: Any) -> None:
+        """Set what is known of the values of an integer tensor."""
+        self._sizes[id(tensor)] = sizes
+
+    def dims(self, tensor: Any) -> list[AnySize] | None:
+        """Return the sizes of a tensor's axes over all replicas; `None` if its rank is unknown."""
+        tensor = self.canonical(tensor)
+        if id(tensor) not in self._dims:
+            self._dims[id(tensor)] = self._read_dims(tensor)
+        dims: list[AnySize] | None = self._dims[id(tensor)]
+        return dims
+
+    def _read_dims(self, tensor: Any) -> list[AnySize] | None:
+        if tensor.shape.rank is None:
+            return None
+        placement = self._placements.get(id(tensor))
+        dims: list[AnySize] = []
+        for axis, size in enumerate(tensor.shape.as_list()):
+            if isinstance(placement, Shard) and placement.axis == axis:
+                dims.append(placement.rows.total)
+            else:
+                dims.append(symbolic(AxisSize(tensor, axis)) if size is None else int(size))
+        return dims
+
+    def set_dims(self, tensor: Any, dims: Sequence[AnySize]) -> None:
+        """Set the sizes of a tensor's axes, where they are better known than from its shape."""
+        self._dims[id(tensor)] = list(dims)
+
+    # Batches
+
+    def merge(self, a: Rows, b: Rows, op: Any) -> bool:
+        """Assume that two inputs of the step have equally many rows, as an operation demands.
+
+        This is checked at the beginning of each step.
+        """
+        if len(a.segments) != 1 or len(b.segments) != 1:
+            return False
+        (one, unit), (other, others_unit) = a.segments[0], b.segments[0]
+        one, other = one.root(), other.root()
+        if unit != others_unit or one.source is not None or other.source is not None:
+            return False
+        if one.total != other.total and None not in (one.total, other.total):
+            return False
+        one.merge(other)
+        self.merges.append((one, other, op))
+        return True
+
+    def rows_of(self, size: AnySize) -> Rows | None:
+        """Return how to divide an axis of this size, if it is a multiple of a batch's rows.
+
+        Several batches that were concatenated are divided as they are elsewhere in the step.
+        """
+        found = rows_of(size)
+        if found is not None and found.segments[0][1] != 1:
+            return next((rows for rows in reversed(self.layouts) if rows.total == size), found)
+        return found
+
+    def need_counts(self, size: AnySize | Rows) -> int:
+        """Ask for the numbers of rows that a size depends on; return when they are known."""
+        time = BEFORE
+        total = size.total if isinstance(size, Rows) else size
+        for space in total.spaces() if isinstance(total, Size) else ():
+            if space.source is not None:
+                tensor, _ = space.source
+                if self.parent is not None:
+                    raise NeedsCollectiveError(space.name)
+                at = _next_exchange(self.time(tensor))
+                self.counted.setdefault(at, {})[space] = tensor
+                time = max(time, at)
+        return time
+
+    # Walking
+
+    def run(self, operations: Iterable[Any]) -> None:
+        """Plan operations, in an order in which each comes after those that it depends on."""
+        for op in operations:
+            self.visit(op)
+
+    def visit(self, op: Any, base: int = BEFORE) -> None:
+        """Plan an operation; `base` is the earliest stage in which it may run."""
+        from .rules import find_rule
+
+        if op.outputs and all(
+            id(o) in self._placements or id(o) in self._aliases for o in op.outputs
+        ):
+            return
+        if _is_plain_call(op):
+            self._inline(op, base)
+            return
+        view = Operation(self, op)
+        decision = None
+        if op not in self.whole:
+            found = find_rule(op)
+            decision = found(view) if found else None
+        whole = once = False
+        if decision is None:
+            once = is_once(self, op, view.inputs)
+            decision = Decision([REPLICATE] * len(view.inputs), [REPLICATE] * len(op.outputs))
+            whole = view.any_shard
+        inputs = view.inputs
+        if decision.inputs is not None:
+            inputs = [self.canonical(t) for t in decision.inputs]
+        placements = [self.placement(t) for t in inputs]
+        time = max([base, *(self._op_times.get(c, BEFORE) for c in op.control_inputs)])
+        for tensor, placement, want in zip(inputs, placements, decision.want, strict=True):
+            time = max(time, self.demand(tensor, placement, want))
+            whole |= _is_gathered(placement, want) and not decision.gathers
+        for space in decision.spaces:
+            time = max(time, self.need_counts(symbolic(space)))
+        time = _round_up(time, even=once)
+        if op.type == "Const":
+            time = BEFORE
+        item = Item(op, decision, inputs, placements, time, self._controls(op), once, whole)
+        self.items.append(item)
+        self._op_times[op] = time
+        for output, placement in zip(op.outputs, decision.out, strict=True):
+            if id(output) not in self._aliases:
+                self._set(output, placement, time)
+                self.item_of[id(output)] = item
+
+    def demand(self, tensor: Any, placement: Placement, want: Want) -> int:
+        """Ask for a tensor as an operation wants it; return from which stage on it is there."""
+        time = self.time(tensor)
+        tensor = self.canonical(tensor)
+        if isinstance(want, Local):
+            return max([time, *(self.need_counts(rows) for _, rows in want.rows)])
+        if isinstance(want, AsIs) or is_never_used(tensor):
+            return time
+        if isinstance(placement, ListOf):
+            raise ComputeWholeError({placement.origin})
+        if isinstance(want, OwnRows):
+            if isinstance(placement, Shard) and placement.fits(want.shard):
+                return time
+            time = max(time, self.need_counts(want.shard.rows))
+        elif isinstance(want, Shard):
+            if isinstance(placement, Shard) and placement.fits(want):
+                return time
+            time = max(time, self.need_counts(want.rows))
+        elif isinstance(want, Partial) and isinstance(placement, Partial | Replicate):
+            return time
+        if isinstance(placement, Replicate):
+            return time
+        return max(time, self._exchange(tensor, placement))
+
+    def _exchange(self, tensor: Any, placement: Placement) -> int:
+        """Reduce or gather a tensor; return the stage from which on every replica has it."""
+        item = self.item_of.get(id(tensor))
+        if item is not None and item.decision.alias and isinstance(placement, Partial):
+            first, *others = item.inputs
+            times = [self.demand(first, self.placement(first), REPLICATE)]
+            times += [self.demand(t, self.placement(t), REPLICATE) for t in others]
+            return _round_up(max(times), even=False)
+        if self.parent is not None:
+            raise NeedsCollectiveError(tensor.name)
+        at = _next_exchange(self.time(tensor))
+        if isinstance(placement, Shard) and len(placement.rows.segments) > 1:
+            at = max(at, self.need_counts(placement.rows))
+        if isinstance(placement, Partial) and placement.op == "moments":
+            at = max(at, self.need_counts(placement.count[0]))
+        for earlier, tensors in self.exchanges.items():
+            if id(tensor) in tensors:
+                return earlier
+        self.exchanges.setdefault(at, {})[id(tensor)] = tensor
+        return at
+
+    def _inline(self, op: Any, base: int) -> None:
+        graph = self._body(op)
+        base = max([base, *(self._op_times.get(c, BEFORE) for c in op.control_inputs)])
+        for inner, outer in zip(graph.inputs, op.inputs, strict=True):
+            self.set_alias(inner, outer)
+        inner_ops = live_operations(graph, graph.outputs)
+        self._calls.append(op)
+        for one in inner_ops:
+            if one.type != "Placeholder":
+                self.visit(one, base)
+        self._calls.pop()
+        self._inside[op] = [one for one in inner_ops if one.op_def.is_stateful]
+        for output, inner in zip(op.outputs, graph.outputs, strict=True):
+            self.set_alias(output, inner)
+        self._op_times[op] = max([base, *(self._op_times.get(one, BEFORE) for one in inner_ops)])
+
+    def _controls(self, op: Any) -> list[Any]:
+        """Return the operations that have to run before one."""
+        found = list(op.control_inputs)
+        if op.op_def.is_stateful:
+            for call in self._calls:
+                found += call.control_inputs
+        result: list[Any] = []
+        while found:
+            one = found.pop()
+            if one in self._inside:
+                found += self._inside[one]
+            else:
+                result.append(one)
+        return result
+
+    def _body(self, op: Any) -> Any:
+        """Return the graph of a called function, for each call another one, as tensors are keys."""
+        function = op.graph._get_function(op.get_attr("f").name)
+        graph = getattr(function, "graph", None)
+        if graph is not None and function.name not in self._called:
+            self._called.add(function.name)
+            return graph
+        shapes = [
+            t.shape if t.dtype.name not in ("resource", "variant") else None for t in op.inputs
+        ]
+        with op.graph.as_default():
+            clone = function_def_to_graph(function.cached_definition, input_shapes=shapes)
+        self._clones.append(clone)
+        return clone
+
+
+def is_never_used(tensor: Any) -> bool:
+    """Whether a branch returns a tensor in place of what only the other one makes."""
+    return tensor.op.type == "FakeParam"  # type: ignore[no-any-return]
+
+
+def _round_up(time: int, *, even: bool) -> int:
+    time = max(time, 0)
+    return time if (time % 2 == 0) == even else time + 1
+
+
+def _next_exchange(time: int) -> int:
+    return time + 1 if time % 2 else time + 2 if time >= 0 else 0
+
+
+def _is_gathered(placement: Placement, want: Want) -> bool:
+    if not isinstance(placement, Shard):
+        return False
+    if isinstance(want, AsIs | Local):
+        return False
+    shard = want.shard if isinstance(want, OwnRows) else want
+    return not placement.fits(shard)
+
+
+def _is_plain_call(op: Any) -> bool:
+    if op.type not in ("PartitionedCall", "StatefulPartitionedCall"):
+        return False
+    function = op.graph._get_function(op.get_attr("f").name)
+    return "_implements" not in function.cached_definition.attr
+
+
+# Operations that TensorFlow calls stateful, but that only read, or act on a replica's own state.
+_READS = {
+    "LookupTableFindV2",
+    "LookupTableSizeV2",
+    "ReadVariableOp",
+    "ResourceGather",
+    "ResourceGatherNd",
+    "VariableShape",
+}
+_PER_REPLICA = {
+    "Assert",
+    "Case",
+    "EmptyTensorList",
+    "If",
+    "NoOp",
+    "PartitionedCall",
+    "StatefulPartitionedCall",
+    "StatelessRandomGetKeyCounter",
+    "While",
+}
+_DRAWS_OR_READS = {
+    "ReadVariableOp",
+    "ResourceGather",
+    "ResourceGatherNd",
+    "VariableShape",
+    "RandomUniform",
+    "RandomUniformInt",
+    "RandomStandardNormal",
+    "TruncatedNormal",
+}
+
+
+def is_once(planner: Planner, op: Any, inputs: Sequence[Any]) -> bool:
+    """Whether an operation has an effect, or reads a state, outside the replicas' own variables."""
+    if op.type in ("While", "If", "Case"):
+        return any(is_once_in_body(planner, op))
+    if not op.op_def.is_stateful or op.type in _PER_REPLICA:
+        return False
+    resources = [t for t in inputs if t.dtype.name == "resource"]
+    if not resources:
+        return True
+    return any(id(t) in planner.shared for t in resources)
+
+
+def is_once_in_body(planner: Planner, op: Any) -> Iterable[bool]:
+    """Yield, for each operation in the bodies of a loop or condition, whether it must run once."""
+    del planner
+    for name in ("body", "cond", "then_branch", "else_branch"):
+        try:
+            function = op.graph._get_function(op.get_attr(name).name)
+        except ValueError:
+            continue
+        for node in function.cached_definition.node_def:
+            yield node.op in _EFFECTS
+
+
+_EFFECTS = {
+    "PrintV2",
+    "PyFunc",
+    "EagerPyFunc",
+    "PyFuncStateless",
+    "WriteScalarSummary",
+    "WriteHistogramSummary",
+    "WriteImageSummary",
+    "WriteSummary",
+    "RandomUniform",
+    "RandomUniformInt",
+    "RandomStandardNormal",
+    "TruncatedNormal",
+    "RandomShuffle",
+}
+
+
+def live_operations(graph: Any, outputs: Sequence[Any]) -> list[Any]:
+    """Return the operations that the outputs depend on, and those with effects, sorted."""
+    operations = graph.get_operations()
+    live = {t.op for t in outputs}
+    live |= {
+        op
+        for op in operations
+        if op.op_def.is_stateful and op.type not in _DRAWS_OR_READS and op.type != "Placeholder"
+    }
+    stack = list(live)
+    while stack:
+        op = stack.pop()
+        for one in (*(t.op for t in op.inputs), *op.control_inputs):
+            if one not in live:
+                live.add(one)
+                stack.append(one)
+    # The order of creation is sorted, except for control inputs that were added later.
+    done: set[Any] = set()
+    order: list[Any] = []
+    for root in operations:
+        if root not in live or root in done:
+            continue
+        todo = [(root, False)]
+        while todo:
+            op, ready = todo.pop()
+            if op in done:
+                continue
+            if ready:
+                done.add(op)
+                order.append(op)
+                continue
+            todo.append((op, True))
+            todo += [
+                (one, False)
+                for one in (*(t.op for t in op.inputs), *op.control_inputs)
+                if one not in done
+            ]
+    return order

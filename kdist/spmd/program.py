@@ -1,0 +1,427 @@
+"""The partitioned step: functions called on every device, and exchanges between them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.ops import gen_functional_ops
+
+from .collectives import Collectives
+from .placements import PARTIAL, Partial, Placement, Shard
+from .plan import BEFORE, Planner
+from .sizes import Space
+from .stage import Stage, end_function, live_items, local_shape
+
+_SMALL = 16384  # elements: smaller tensors are reduced together
+
+
+@dataclass
+class Input:
+    """An input of the step: on every replica, its part or the whole."""
+
+    parts: Sequence[Any]
+    space: Space | None = None
+
+
+class Program:
+    """Writes a planned step into the graph that calls it.
+
+    Args:
+        planner: The plan.
+        devices: One for each replica.
+        inputs: What each replica has, by the id of the traced input.
+        collectives: How values are exchanged.
+        counts: The numbers of rows of all replicas, by space.
+        jit_compile: Whether XLA compiles the stages.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        devices: Sequence[str],
+        inputs: dict[int, Input],
+        collectives: Collectives,
+        counts: dict[Space, Any],
+        *,
+        jit_compile: bool = False,
+    ) -> None:
+        self.planner, self.devices, self.inputs = planner, devices, inputs
+        self.collectives, self.jit_compile = collectives, jit_compile
+        self.stages: dict[int, ProgramStage] = {}
+        self.exchange_of: dict[int, int] = {}  # tensor id -> time
+        self.bucket_of: dict[int, tuple[Any, int]] = {}  # tensor id -> bucket and its place there
+        self.buckets: dict[Any, list[Any]] = {}
+        self.used: set[Any] = set()  # what is exchanged: buckets, and ids of tensors
+        self.counts = counts
+        self.rounds = 0
+
+    def stage(self, time: int) -> ProgramStage:
+        """Return the function of a stage."""
+        if time not in self.stages:
+            self.stages[time] = ProgramStage(self, time)
+        return self.stages[time]
+
+    def write(self, outputs: Sequence[Any], keeps_rows: bool) -> list[Any]:
+        """Write the step.
+
+        Args:
+            outputs: Tensors of the traced step.
+            keeps_rows: Whether results that are divided along their first axis stay so.
+
+        Returns:
+            For each output the whole tensor; or, if it stays divided, what each replica has.
+        """
+        planner = self.planner
+        for time, tensors in planner.exchanges.items():
+            for key in tensors:
+                self.exchange_of[key] = time
+            self._fill_buckets(time, list(tensors.values()))
+        live = live_items(planner, outputs)
+        for item in planner.items:
+            if (
+                item in live
+                and item.time != BEFORE
+                and item.op not in self.stage(item.time).operations
+            ):
+                self.stage(item.time).emit(item)
+        last = max([*self.stages, *planner.exchanges, *planner.counted, -1]) + 1
+        last += last % 2
+        final = self.stage(last)
+        kept: list[tuple[bool, Any]] = []
+        for output in outputs:
+            canonical = planner.canonical(output)
+            placement = planner.placement(canonical)
+            if keeps_rows and _stays(placement):
+                kept.append((True, canonical))
+            else:
+                kept.append((False, final.replicated(canonical, placement)))
+        return self._call(final, kept)
+
+    def _fill_buckets(self, time: int, tensors: Sequence[Any]) -> None:
+        """Reduce small tensors of the same type together, as every collective takes its time."""
+        groups = defaultdict(list)
+        for tensor in tensors:
+            placement = self.planner.placement(tensor)
+            if not isinstance(placement, Partial) or placement.op == "moments":
+                continue
+            elements = tensor.shape.num_elements()
+            if elements is not None and elements <= _SMALL and tensor.dtype != tf.string:
+                groups[time, tensor.dtype, placement.op == "add"].append(tensor)
+        for bucket, members in groups.items():
+            if len(members) > 1:
+                self.buckets[bucket] = members
+                for place, member in enumerate(members):
+                    self.bucket_of[id(member)] = (bucket, place)
+
+    # Calls
+
+    def _call(self, final: ProgramStage, kept: Sequence[tuple[bool, Any]]) -> list[Any]:
+        """Call all functions, in order, and return the results."""
+        planner = self.planner
+        exchanged: dict[Any, list[Any]] = {}
+        rows_out = {
+            id(t): self.stage(planner.time(t)).export(self.stage(planner.time(t)).value(t))
+            for is_rows, t in kept
+            if is_rows and planner.time(t) != BEFORE
+        }
+        results_at = [None if is_rows else final.export(value) for is_rows, value in kept]
+        # What an exchange takes has to be a result of the stages before.
+        sources = {}
+        for time in sorted({*planner.exchanges, *planner.counted}, reverse=True):
+            sources[time] = self._sources(time)
+        outer = tf.compat.v1.get_default_graph()
+        called: dict[int, list[Any]] = {}
+        times = sorted({*self.stages, *sources})
+        for time in times:
+            if time in sources:
+                self._exchange(sources[time], called, exchanged)
+            stage = self.stages.get(time)
+            if stage is not None and (stage.outputs or stage.has_effects):
+                called[time] = self._call_stage(stage, called, exchanged, outer)
+        results: list[Any] = []
+        for (is_rows, value), at in zip(kept, results_at, strict=True):
+            if not is_rows:
+                results.append(called[final.time][0][at])
+            elif planner.time(value) == BEFORE:
+                results.append(list(self.inputs[id(value)].parts))
+            else:
+                place = rows_out[id(value)]
+                results.append([outputs[place] for outputs in called[planner.time(value)]])
+        return results
+
+    def _call_stage(
+        self,
+        stage: ProgramStage,
+        called: dict[int, list[Any]],
+        exchanged: dict[Any, list[Any]],
+        outer: Any,
+    ) -> list[Any]:
+        attributes = {}
+        if self.jit_compile and not stage.runs_once:
+            attributes["_XlaMustCompile"] = True
+        stage.graph.inputs = list(stage.inputs.values())
+        function = end_function(stage, stage.outputs, outer, **attributes)
+        before = [self.stages[t] for t in stage.after if t in called]
+        outputs = []
+        replicas = range(1) if stage.runs_once else range(len(self.devices))
+        for replica in replicas:
+            args = [self._argument(key, replica, called, exchanged) for key in stage.inputs]
+            waits = [
+                op
+                for one in before
+                for op in (one.calls if stage.runs_once or one.runs_once else [one.calls[replica]])
+            ]
+            with tf.device(self.devices[replica]), tf.control_dependencies(waits):
+                call = gen_functional_ops.stateful_partitioned_call(
+                    args, [t.dtype for t in stage.outputs], f=function.func
+                )
+                if isinstance(call, tf.Operation):
+                    stage.calls.append(call)
+                    call = []
+                else:
+                    call = list(call)
+                    stage.calls.append(call[0].op)
+                if attributes:
+                    stage.calls[-1]._set_attr("_XlaMustCompile", _true())
+            for made, inner in zip(call, stage.outputs, strict=True):
+                if inner.dtype.name not in ("resource", "variant"):
+                    made.set_shape(inner.shape)
+            outputs.append(call)
+        return outputs if not stage.runs_once else outputs * len(self.devices)
+
+    def _argument(
+        self, key: Any, replica: int, called: dict[int, list[Any]], exchanged: dict[Any, list[Any]]
+    ) -> Any:
+        kind, what = key
+        if kind == "input":
+            return self.inputs[what].parts[replica]
+        if kind == "index":
+            return tf.constant(replica)
+        if kind == "counts":
+            return self.counts[what] if what.source is None else exchanged["counts", what][replica]
+        if kind == "result":
+            time, at = what
+            return called[time][replica][at]
+        return exchanged[key][replica]
+
+    # Exchanges
+
+    def _sources(self, time: int) -> list[tuple[Any, str, Any, Any]]:
+        """Return what is exchanged: its key, how, and which result of which stage it is."""
+        planner = self.planner
+        found: list[tuple[Any, str, Any, Any]] = []
+        stage = self.stage(time - 1) if time else None
+        for bucket, members in self.buckets.items():
+            if bucket[0] == time and stage is not None and bucket in self.used:
+                with stage.graph.as_default():
+                    packed = tf.concat([tf.reshape(stage.value(t), [-1]) for t in members], 0)
+                how = "sum" if bucket[2] else "stack"
+                found.append((("bucket", bucket), how, None, (time - 1, stage.export(packed))))
+        for key, tensor in planner.exchanges.get(time, {}).items():
+            if key in self.bucket_of or key not in self.used:
+                continue
+            placement = planner.placement(tensor)
+            if isinstance(placement, Shard):
+                how, axis = "gather", placement.axis
+            else:
+                how, axis = "sum" if placement == PARTIAL else "stack", None
+            made = planner.time(tensor)
+            if made == BEFORE:
+                where: Any = id(tensor)
+            else:
+                where = (made, self.stage(made).export(self.stage(made).value(tensor)))
+            found.append((("exchange", key), how, axis, where))
+        for space, tensor in planner.counted.get(time, {}).items():
+            maker = self.stage(planner.time(tensor))
+            with maker.graph.as_default():
+                count = tf.shape(maker.value(tensor))[space.source[1]]
+            found.append((("counts", space), "stack", None, (maker.time, maker.export(count))))
+        return found
+
+    def _exchange(
+        self,
+        sources: Sequence[tuple[Any, str, Any, Any]],
+        called: dict[int, list[Any]],
+        exchanged: dict[Any, list[Any]],
+    ) -> None:
+        if sources:
+            self.rounds += 1
+        sums = []
+        for key, how, axis, where in sources:
+            if isinstance(where, tuple):
+                parts = [outputs[where[1]] for outputs in called[where[0]]]
+            else:
+                parts = list(self.inputs[where].parts)
+            if how == "sum":
+                sums.append((key, parts))
+            elif how == "gather":
+                exchanged[key] = self.collectives.gather(parts, axis)
+            else:
+                exchanged[key] = self.collectives.stack(parts)
+        for (key, _), summed in zip(sums, self.collectives.sums([p for _, p in sums]), strict=True):
+            exchanged[key] = summed
+
+
+def _stays(placement: Placement) -> bool:
+    return (
+        isinstance(placement, Shard) and placement.axis == 0 and len(placement.rows.segments) == 1
+    )
+
+
+def _true() -> Any:
+    from tensorflow.core.framework import attr_value_pb2
+
+    return attr_value_pb2.AttrValue(b=True)
+
+
+class ProgramStage(Stage):
+    """A stage of a program: runs on every replica if its time is odd, otherwise once."""
+
+    def __init__(self, program: Program, time: int) -> None:
+        super().__init__(program.planner, f"stage_{time}")
+        self.program, self.time = program, time
+        self.runs_once = time % 2 == 0
+        self.outputs: list[Any] = []
+        self.calls: list[Any] = []
+        self.after: set[int] = set()
+        self._places: dict[int, int] = {}
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether it has to run, even if nothing needs its results."""
+        return any(
+            op.op_def.is_stateful and op.type != "Placeholder" for op in self.graph.get_operations()
+        )
+
+    def export(self, tensor: Any) -> int:
+        """Make a tensor a result of the function; return its place."""
+        if id(tensor) not in self._places:
+            self._places[id(tensor)] = len(self.outputs)
+            self.outputs.append(tensor)
+        return self._places[id(tensor)]
+
+    def has(self, tensor: Any) -> bool:
+        return self.planner.time(tensor) == self.time
+
+    def _from(self, source: ProgramStage, value: Any) -> Any:
+        key = ("result", (source.time, source.export(value)))
+        return self.add_input(key, value.dtype, value.shape, value)
+
+    def outer_value(self, tensor: Any) -> Any:
+        time = self.planner.time(tensor)
+        if time == BEFORE:
+            placement = self.planner.placement(tensor)
+            like = tensor if tensor.dtype.name in ("resource", "variant") else None
+            shape = local_shape(tensor, placement)
+            return self.add_input(("input", id(tensor)), tensor.dtype, shape, like)
+        source = self.program.stage(time)
+        return self._from(source, source.value(tensor))
+
+    def outer_symbol(self, key: Any) -> Any:
+        if key == "index":
+            if self.runs_once:
+                return self.once("index", lambda: tf.constant(0))
+            return self.add_input(("index", None), "int32", [])
+        if isinstance(key, Space):
+            return self.add_input(("counts", key), "int32", [len(self.program.devices)])
+        time = self.planner.time(key.tensor)
+        if time in (BEFORE, self.time):
+            return self.read_symbol(key)
+        source = self.program.stage(time)
+        return self._from(source, source.read_symbol(key))
+
+    def controls(self, item: Any) -> list[Any]:
+        found = []
+        for op in item.controls:
+            if op in self.operations:
+                found.append(self.operations[op])
+            else:
+                self.after.update(
+                    t
+                    for t, s in self.program.stages.items()
+                    if t < self.time and op in s.operations
+                )
+        return found
+
+    def outer_replicated(self, tensor: Any) -> Any:
+        program = self.program
+        placement: Any = self.planner.placement(tensor)
+        count = len(program.devices)
+        if id(tensor) in program.bucket_of:
+            bucket, place = program.bucket_of[id(tensor)]
+            whole = self._unpacked(bucket)[place]
+            if bucket[2]:
+                return tf.reshape(whole, tensor.shape)
+            return _reduce(placement.op, tf.reshape(whole, [count, *tensor.shape]))
+        program.used.add(id(tensor))
+        key = ("exchange", id(tensor))
+        if isinstance(placement, Shard):
+            shape = tensor.shape
+            whole = self.add_input(key, tensor.dtype, shape)
+            return self._sorted(whole, placement) if len(placement.rows.segments) > 1 else whole
+        if placement.op == "add":
+            return self.add_input(key, tensor.dtype, tensor.shape)
+        if placement.op != "moments":
+            shape = None if tensor.shape.rank is None else [count, *tensor.shape]
+            return _reduce(placement.op, self.add_input(key, tensor.dtype, shape))
+        shape = None if tensor.shape.rank is None else [count, 2, *tensor.shape]
+        return self._variance(self.add_input(key, tensor.dtype, shape), placement)
+
+    def _unpacked(self, bucket: Any) -> Any:
+        """Return the members of a bucket, each as a vector."""
+        members = self.program.buckets[bucket]
+        self.program.used.add(bucket)
+        sizes = [t.shape.num_elements() for t in members]
+
+        def make() -> Any:
+            shape = [sum(sizes)] if bucket[2] else [len(self.program.devices), sum(sizes)]
+            whole = self.add_input(("bucket", bucket), bucket[1], shape)
+            return tf.split(whole, sizes, axis=-1)
+
+        return self.once(("bucket", bucket), make)
+
+    def _variance(self, parts: Any, placement: Partial) -> Any:
+        """Merge the replicas' sums of squared distances from their own means (Chan et al. 1983)."""
+        rows, each = placement.count
+        squares, means = parts[:, 0], parts[:, 1]
+        counts: Any = 0.0
+        for space, unit in rows.segments:
+            counts += tf.cast(self.counts(space.root()), parts.dtype) * self.size(unit, parts.dtype)
+        counts = tf.reshape(
+            counts * self.size(each, parts.dtype), [-1] + [1] * (parts.shape.rank - 2)
+        )
+        total = tf.reduce_sum(counts, 0)
+        mean = tf.reduce_sum(means * counts, 0) / total
+        return tf.reduce_sum(squares + counts * (means - mean) ** 2, 0) / total
+
+    def _sorted(self, gathered: Any, placement: Shard) -> Any:
+        """Bring the replicas' blocks of several segments into the order of the whole batch."""
+        sizes, count = [], len(self.program.devices)
+        for replica in range(count):
+            for space, unit in placement.rows.segments:
+                sizes.append(self.counts(space.root())[replica] * self.size(unit, "int32"))
+        blocks = tf.split(gathered, tf.stack(sizes), placement.axis, num=len(sizes))
+        step = len(placement.rows.segments)
+        order = [blocks[r * step + s] for s in range(step) for r in range(count)]
+        return tf.concat(order, placement.axis)
+
+
+def _reduce(op: str, stacked: Any) -> Any:
+    if op == "statistics":  # as in Chan, Golub & LeVeque 1983
+        counts, means, squares = tf.unstack(stacked, axis=1)
+        count = tf.reduce_sum(counts, 0)
+        mean = tf.math.divide_no_nan(tf.reduce_sum(counts * means, 0), count)
+        squares = tf.reduce_sum(squares + counts * tf.square(means - mean), 0)
+        return tf.stack([count, mean, squares])
+    reduce = {
+        "all": tf.reduce_all,
+        "any": tf.reduce_any,
+        "max": tf.reduce_max,
+        "min": tf.reduce_min,
+        "prod": tf.reduce_prod,
+    }[op]
+    return reduce(stacked, 0)

@@ -1,0 +1,45 @@
+"""Sharding rules: one function per kind of operation, which says how it is divided.
+
+A rule claims only what follows from the operation's definition. It gets an `Operation` and returns
+a `Decision`, or `None` where it is not certain: then the operation is computed whole on every
+replica, which is always right.
+
+To add one, write a function below `@rule("OpType", ...)` in the file of its family, and add a row
+to its test.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from .registry import RULES, rule
+
+for _family in (
+    "elementwise",
+    "reductions",
+    "contractions",
+    "rowwise",
+    "shapes",
+    "slices",
+    "indexing",
+    "random",
+    "lists",
+    "control_flow",
+    "state",
+    "kernels",
+):
+    importlib.import_module(f".{_family}", __name__)
+
+
+def find_rule(op: Any) -> Callable[..., Any] | None:
+    """Return the rule of an operation's type, or of the kernel that it calls."""
+    if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
+        function = op.graph._get_function(op.get_attr("f").name)
+        kernel = function.cached_definition.attr["_implements"].s.decode()
+        return RULES.get(f"kernel:{kernel}")
+    return RULES.get(op.type)
+
+
+__all__ = ["RULES", "find_rule", "rule"]

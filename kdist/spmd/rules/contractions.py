@@ -1,0 +1,67 @@
+"""Products that sum over an axis: over that of the rows, every replica has a part of the sum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..placements import PARTIAL, REPLICATE, ListOf, OwnRows, Shard
+from ..plan import Decision, Operation
+from .registry import rule
+
+
+@rule("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
+def contraction(op: Operation) -> Decision | None:
+    """Divide a product along the axis of the rows, which it keeps or sums over."""
+    if not op.any_shard or any(isinstance(p, ListOf) for p in op.placements):
+        return None
+    found = _labels(op)
+    if found is None:
+        return None
+    parts, out = found
+    if any(len(set(part)) != len(part) for part in (*parts, out)):
+        return None
+    labels = {
+        index: parts[index][p.axis] for index, p in enumerate(op.placements) if isinstance(p, Shard)
+    }
+    # The first whose rows the result has, so that as little as possible is gathered.
+    main = min(labels, key=lambda index: labels[index] not in out)
+    label, shard = labels[main], op.placements[main]
+    wants: list[Any] = []
+    for index, (part, placement) in enumerate(zip(parts, op.placements, strict=True)):
+        if index == main:
+            wants.append(placement)
+        elif label not in part:
+            wants.append(REPLICATE)
+        else:
+            axis = part.index(label)
+            want = shard.at(axis).plain()  # type: ignore[attr-defined]
+            may_broadcast = op.type.startswith("Batch") and axis < len(part) - 2
+            if may_broadcast and op.inputs[index].shape[axis] == 1:
+                wants.append(REPLICATE)
+            elif op.fits(placement, want):
+                wants.append(placement)
+            else:
+                wants.append(OwnRows(want) if may_broadcast else want)
+    if label not in out:
+        return Decision(wants, [PARTIAL])
+    return Decision(wants, [Shard(out.index(label), shard.rows)])  # type: ignore[attr-defined]
+
+
+def _labels(op: Operation) -> tuple[list[str], str] | None:
+    """Return a letter for each axis of the inputs, and of the result."""
+    if op.type == "Einsum":
+        equation = op.attr("equation").decode().replace(" ", "")
+        if "..." in equation:
+            return None
+        left, out = equation.split("->")
+        return left.split(","), out
+    known = [2, 2] if op.type == "MatMul" else [op.rank(0), op.rank(1)]
+    ranks = [rank for rank in known if rank is not None]
+    if len(ranks) < 2:
+        return None
+    names = ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
+    first, second = (op.attr(name) for name in names)
+    batch = "ABCDEFGH"[: max(ranks) - 2]
+    a = batch[len(batch) - (ranks[0] - 2) :] + ("ki" if first else "ik")
+    b = batch[len(batch) - (ranks[1] - 2) :] + ("jk" if second else "kj")
+    return [a, b], batch + "ij"

@@ -1,0 +1,208 @@
+"""Loops and conditions: their bodies are divided, if that needs no values of other replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..placements import AS_IS, PARTIAL, REPLICATE, ListOf, Partial, Placement, Replicate, Shard
+from ..plan import (
+    ComputeWholeError,
+    Decision,
+    NeedsCollectiveError,
+    Operation,
+    Planner,
+    is_never_used,
+    is_once_in_body,
+    live_operations,
+)
+from .registry import rule
+
+
+def _graph(op: Any, attribute: str, inputs: Sequence[Any]) -> Any:
+    from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
+
+    function = op.graph._get_function(op.get_attr(attribute).name)
+    graph = getattr(function, "graph", None)
+    if graph is not None:
+        return graph
+    shapes = [None if t.dtype.name in ("resource", "variant") else t.shape for t in inputs]
+    with op.graph.as_default():
+        return function_def_to_graph(function.cached_definition, input_shapes=shapes)
+
+
+def _plan(
+    op: Operation,
+    graph: Any,
+    placements: Sequence[Placement],
+    sizes: Sequence[Any],
+    inputs: Sequence[Any],
+) -> Planner:
+    """Plan a body for inputs of these placements."""
+    whole: set[Any] = set()
+    while True:
+        planner = Planner(op.planner, whole | op.planner.whole)
+        for inner, outer, placement, size in zip(
+            graph.inputs, inputs, placements, sizes, strict=True
+        ):
+            planner.set_input(inner, placement, size)
+            if id(outer) in op.planner.shared:
+                planner.shared.add(id(inner))
+        try:
+            planner.run(o for o in live_operations(graph, graph.outputs) if o.type != "Placeholder")
+        except ComputeWholeError as error:
+            mine = error.operations & set(graph.get_operations())
+            if mine != error.operations:
+                raise ComputeWholeError(error.operations - mine) from None
+            whole |= mine
+            continue
+        return planner
+
+
+def _join(a: Placement, b: Placement) -> Placement:
+    """Return the placement of a value that has either of two."""
+    if isinstance(a, ListOf) and isinstance(b, ListOf):
+        if a.element is None or b.element is None or a.element == b.element:
+            known = a if a.element is not None else b
+            return ListOf(known.element, a.origin, known.sizes)
+        raise ComputeWholeError({a.origin})
+    if isinstance(a, Shard) and isinstance(b, Shard):
+        if a.fits(b) or b.fits(a):
+            return a.plain() if b.uniform else b.plain()
+    elif isinstance(a, Shard) and isinstance(b, Replicate):
+        return a.plain()
+    elif isinstance(b, Shard) and isinstance(a, Replicate):
+        return b.plain()
+    elif a == b or (a in (PARTIAL, REPLICATE) and b in (PARTIAL, REPLICATE)):
+        return a if isinstance(a, Partial) else b
+    raise NeedsCollectiveError("the placements differ")
+
+
+def _same(a: Placement, b: Placement) -> bool:
+    if isinstance(a, ListOf) and isinstance(b, ListOf):
+        return a.element == b.element
+    return a == b
+
+
+def _want(placement: Placement) -> Any:
+    return AS_IS if isinstance(placement, ListOf) else placement
+
+
+def _plain(placement: Placement) -> Placement:
+    return placement.plain() if isinstance(placement, Shard) else placement
+
+
+def _whole(op: Operation, reason: str) -> Decision | None:
+    op.planner.reasons[op.op] = reason
+    lists = {p.origin for p in op.placements if isinstance(p, ListOf)}
+    if lists:
+        raise ComputeWholeError(lists)
+    return None
+
+
+def _passes(output: Any, given: Any) -> bool:
+    """Whether a body returns an input as it is."""
+    while output is not given and output.op.type == "Identity":
+        output = output.op.inputs[0]
+    return output is given
+
+
+@rule("While", "StatelessWhile")
+def loop(op: Operation) -> Decision | None:
+    """Divide a loop, with the placements of its variables that each iteration keeps."""
+    return _divided(op, _loop, op.placements)
+
+
+def _divided(op: Operation, divide: Any, placements: Sequence[Placement]) -> Decision | None:
+    """Divide a loop or condition; if its body needs sums over replicas, they are made before."""
+    try:
+        return divide(op, placements)  # type: ignore[no-any-return]
+    except NeedsCollectiveError as error:
+        reduced = [REPLICATE if isinstance(p, Partial) else p for p in placements]
+        if reduced != list(placements):
+            return _divided(op, divide, reduced)
+        return _whole(op, f"its body needs {error} of all replicas")
+
+
+def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
+    if all(isinstance(p, Replicate) for p in op.placements):
+        return None
+    if any(is_once_in_body(op.planner, op.op)):
+        return _whole(op, "its body has effects")
+    body = _graph(op.op, "body", op.op.outputs)
+    condition = _graph(op.op, "cond", op.op.outputs)
+    kept = [_passes(o, i) for o, i in zip(body.outputs, body.inputs, strict=True)]
+    placements = [_plain(p) for p in given]
+    sizes = [op.sizes(i) if k else None for i, k in enumerate(kept)]
+    for _ in range(10):
+        planner = _plan(op, body, placements, sizes, op.inputs)
+        joined = [
+            p if k else _join(p, planner.placement(o))
+            for p, o, k in zip(placements, body.outputs, kept, strict=True)
+        ]
+        if all(map(_same, joined, placements)):
+            break
+        placements = [_plain(p) for p in joined]
+    else:
+        return _whole(op, "the placements of its variables change")
+    wants = [_want(p) for p in placements]
+    for output, want, keep in zip(body.outputs, wants, kept, strict=True):
+        if not keep:
+            planner.demand(output, planner.placement(output), want)
+    conditions = _plan(op, condition, placements, sizes, op.inputs)
+    if not isinstance(conditions.placement(condition.outputs[0]), Replicate):
+        return _whole(op, "the replicas may end it at different times")
+    sources = [i if k else None for i, k in enumerate(kept)]
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        like = [(o, i) for o, i in zip(op.outputs, inputs, strict=True)]
+        made = stage.body(planner, body, like, wants, sources)
+        test = stage.body(conditions, condition, like, [REPLICATE], [None], is_condition=True)
+        return stage.call_loop(op, inputs, made, test)  # type: ignore[no-any-return]
+
+    for output, size in zip(op.outputs, sizes, strict=True):
+        if size is not None:
+            op.planner.set_sizes(output, size)
+    return Decision(wants, placements, emit)
+
+
+@rule("If", "StatelessIf")
+def condition(op: Operation) -> Decision | None:
+    """Divide both branches of a condition that all replicas agree on."""
+    return _divided(op, _condition, op.placements)
+
+
+def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
+    inputs = op.inputs[1:]
+    if all(isinstance(p, Replicate) for p in op.placements[1:]):
+        return None
+    if any(is_once_in_body(op.planner, op.op)):
+        return _whole(op, "its body has effects")
+    graphs = [_graph(op.op, name, inputs) for name in ("then_branch", "else_branch")]
+    placements = list(given[1:])
+    sizes = [op.sizes(i + 1) for i in range(len(inputs))]
+    planners = [_plan(op, graph, placements, sizes, inputs) for graph in graphs]
+    out = []
+    for at in range(len(op.outputs)):
+        made = [(p, p.canonical(g.outputs[at])) for p, g in zip(planners, graphs, strict=True)]
+        known = [p.placement(t) for p, t in made if not is_never_used(t)]
+        joined = _join(known[0], known[-1]) if known else REPLICATE
+        out.append(_plain(joined))
+    wants = [_want(p) for p in out]
+    for planner, graph in zip(planners, graphs, strict=True):
+        for output, want in zip(graph.outputs, wants, strict=True):
+            planner.demand(output, planner.placement(output), want)
+
+    def emit(stage: Any, op: Any, values: Sequence[Any]) -> Sequence[Any]:
+        like = [(t, i) for t, i in zip(op.inputs[1:], values[1:], strict=True)]
+        branches = [
+            stage.body(planner, graph, like, wants, [None] * len(wants))
+            for planner, graph in zip(planners, graphs, strict=True)
+        ]
+        return stage.call_condition(op, values, branches)  # type: ignore[no-any-return]
+
+    return Decision([REPLICATE, *[_as_is(p) for p in placements]], out, emit)
+
+
+def _as_is(placement: Placement) -> Any:
+    return AS_IS if isinstance(placement, ListOf | Shard) else placement

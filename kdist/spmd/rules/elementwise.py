@@ -1,0 +1,323 @@
+"""Operations on corresponding elements, with NumPy's broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..placements import AS_IS, PARTIAL, REPLICATE, ListOf, OwnRows, Partial, Shard
+from ..plan import Decision, Operation
+from .registry import rule
+
+UNARY = [
+    "Abs",
+    "Acos",
+    "Acosh",
+    "Asin",
+    "Asinh",
+    "AsString",
+    "Atan",
+    "Atanh",
+    "BesselI0",
+    "BesselI0e",
+    "BesselI1",
+    "BesselI1e",
+    "BesselJ0",
+    "BesselJ1",
+    "BesselK0",
+    "BesselK0e",
+    "BesselK1",
+    "BesselK1e",
+    "BesselY0",
+    "BesselY1",
+    "Bucketize",
+    "Cast",
+    "Ceil",
+    "CheckNumerics",
+    "ComplexAbs",
+    "Angle",
+    "Conj",
+    "Cos",
+    "Cosh",
+    "Dawsn",
+    "Digamma",
+    "Elu",
+    "EnsureShape",
+    "Erf",
+    "Erfc",
+    "Erfinv",
+    "Exp",
+    "Expint",
+    "Expm1",
+    "Floor",
+    "FresnelCos",
+    "FresnelSin",
+    "Imag",
+    "Inv",
+    "Invert",
+    "IsFinite",
+    "IsInf",
+    "IsNan",
+    "LeakyRelu",
+    "Lgamma",
+    "Log",
+    "Log1p",
+    "LogicalNot",
+    "Ndtri",
+    "Neg",
+    "PopulationCount",
+    "PreventGradient",
+    "QuantizeAndDequantizeV2",
+    "Real",
+    "Reciprocal",
+    "Relu",
+    "Relu6",
+    "Rint",
+    "Round",
+    "Rsqrt",
+    "Selu",
+    "Sigmoid",
+    "Sign",
+    "Sin",
+    "Sinh",
+    "Softplus",
+    "Softsign",
+    "Spence",
+    "Sqrt",
+    "Square",
+    "StopGradient",
+    "StringLength",
+    "StringLower",
+    "StringStrip",
+    "StringToHashBucket",
+    "StringToHashBucketFast",
+    "StringToHashBucketStrong",
+    "StringToNumber",
+    "StringUpper",
+    "RegexFullMatch",
+    "RegexReplace",
+    "StaticRegexFullMatch",
+    "StaticRegexReplace",
+    "DebugGradientIdentity",
+    "Tan",
+    "Tanh",
+    "Identity",
+    "OnesLike",
+    "ZerosLike",
+    "Snapshot",
+]
+BROADCASTING = [
+    "Add",
+    "AddV2",
+    "ApproximateEqual",
+    "Atan2",
+    "BitwiseAnd",
+    "BitwiseOr",
+    "BitwiseXor",
+    "ClipByValue",
+    "Complex",
+    "Div",
+    "DivNoNan",
+    "Equal",
+    "FloorDiv",
+    "FloorMod",
+    "Greater",
+    "GreaterEqual",
+    "Igamma",
+    "IgammaGradA",
+    "Igammac",
+    "LeftShift",
+    "Less",
+    "LessEqual",
+    "LogicalAnd",
+    "LogicalOr",
+    "Maximum",
+    "Minimum",
+    "Mod",
+    "Mul",
+    "MulNoNan",
+    "NextAfter",
+    "NotEqual",
+    "Polygamma",
+    "Pow",
+    "RandomGammaGrad",
+    "RealDiv",
+    "RightShift",
+    "SelectV2",
+    "SquaredDifference",
+    "Sub",
+    "TruncateDiv",
+    "TruncateMod",
+    "Xdivy",
+    "Xlog1py",
+    "Xlogy",
+    "Zeta",
+]
+SAME_SHAPES = [
+    "AddN",
+    "EluGrad",
+    "InvGrad",
+    "LeakyReluGrad",
+    "ReciprocalGrad",
+    "Relu6Grad",
+    "ReluGrad",
+    "RsqrtGrad",
+    "SeluGrad",
+    "SigmoidGrad",
+    "SoftplusGrad",
+    "SoftsignGrad",
+    "SqrtGrad",
+    "TanhGrad",
+]
+
+
+@rule(*UNARY, *BROADCASTING, *SAME_SHAPES)
+def elementwise(op: Operation) -> Decision | None:
+    """Compute a replica's rows from the same rows of all inputs."""
+    if any(isinstance(p, ListOf) for p in op.placements):
+        return _of_lists(op)
+    if not op.any_shard:
+        return _of_partials(op)
+    ranks = [t.shape.rank for t in op.inputs]
+    if None in ranks:
+        return Decision([AS_IS], [op.placements[0]]) if op.type in UNARY else None
+    rank = max(ranks)
+    at, main = _main(op.placements)
+    from_end = main.axis - ranks[at]
+    wants: list[Any] = []
+    uniform = True
+    for index, tensor in enumerate(op.inputs):
+        axis = ranks[index] + from_end
+        placement = op.placements[index]
+        if axis < 0 or tensor.shape[axis] == 1:
+            wants.append(REPLICATE)
+            continue
+        want = main.at(axis)
+        if index == at or op.fits(placement, want):
+            wants.append(placement)
+            uniform = uniform and isinstance(placement, Shard) and placement.uniform
+            continue
+        uniform = False
+        wants.append(want.plain() if op.type in SAME_SHAPES else OwnRows(want.plain()))
+    within = main.within if op.type in ("Identity", "Cast", "StopGradient", "EnsureShape") else None
+    out = Shard(rank + from_end, main.rows, uniform, within)
+    _name_axes(op, out)
+    return Decision(wants, [out], _ensure_shape if op.type == "EnsureShape" else None)
+
+
+def _main(placements: Sequence[Any]) -> tuple[int, Shard]:
+    """Return the input that the others have to fit: divided, and not just a broadcast."""
+    shards = [(index, p) for index, p in enumerate(placements) if isinstance(p, Shard)]
+    return next((pair for pair in shards if not pair[1].uniform), shards[0])
+
+
+def _name_axes(op: Operation, out: Shard) -> None:
+    """Let unknown sizes of the result be those of the inputs."""
+    output = op.outputs[0]
+    shape = output.shape
+    if shape.rank is None or all(shape[a] is not None or a == out.axis for a in range(shape.rank)):
+        return
+    dims: list[Any] = [None] * shape.rank
+    for index in range(len(op.inputs)):
+        for axis, size in enumerate(reversed(op.dims(index) or []), 1):
+            if size != 1 and dims[-axis] is None:
+                dims[-axis] = size
+    dims[out.axis] = out.rows.total
+    if None not in dims:
+        op.planner.set_dims(output, dims)
+
+
+def _ensure_shape(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    return [inputs[0]]  # its shape is that of the whole batch
+
+
+def _of_lists(op: Operation) -> Decision | None:
+    first = op.placements[0]
+    if op.type in ("Identity", "ZerosLike"):
+        return Decision([AS_IS], [first])
+    lists = [p for p in op.placements if isinstance(p, ListOf)]
+    if op.type != "AddN" or len(lists) < len(op.inputs):
+        return None
+    known = [p for p in lists if p.element is not None]
+    if any(p.element != known[0].element for p in known):
+        return None
+    return Decision([AS_IS] * len(op.inputs), [known[0] if known else first])
+
+
+def _of_partials(op: Operation) -> Decision | None:
+    """Keep sums partial in linear operations, where that saves a collective."""
+    partial = [isinstance(p, Partial) for p in op.placements]
+    if not any(partial):
+        return None
+    if op.type in ("ZerosLike", "OnesLike") and all(t.shape.is_fully_defined() for t in op.inputs):
+        return Decision([AS_IS], [REPLICATE], _like)
+    if op.type in ("Identity", "StopGradient", "PreventGradient", "Snapshot"):
+        return Decision([AS_IS], [op.placements[0]], alias=True)
+    if any(isinstance(p, Partial) and p.op != "add" for p in op.placements):
+        return None
+    if op.type == "Neg":
+        return Decision([PARTIAL], [PARTIAL])
+    dtype, result = op.inputs[0].dtype, op.outputs[0].dtype
+    if op.type == "Cast":
+        exact = (dtype.is_integer and (result.is_floating or result.is_integer)) or (
+            dtype.is_floating and result.is_floating and result.size >= dtype.size
+        )
+        return Decision([PARTIAL], [PARTIAL]) if exact else None
+    if not (dtype.is_floating or dtype.is_integer) and op.type != "SelectV2":
+        return None
+    if op.planner.parent is None and sum(partial) < 2:
+        return None  # would save nothing, and may have to wait for another round
+    if op.type in ("Add", "AddV2", "Sub", "AddN"):
+        return Decision([PARTIAL] * len(partial), [PARTIAL])
+    size = op.outputs[0].shape.num_elements()
+    sizes = [t.shape.num_elements() for t in op.inputs]
+    if size is None or any(p and s != size for p, s in zip(partial, sizes, strict=True)):
+        return None  # the result is larger than what is to be reduced
+    if op.type in ("Mul", "MulNoNan") and sum(partial) == 1:
+        return Decision([PARTIAL if p else REPLICATE for p in partial], [PARTIAL])
+    if op.type in ("RealDiv", "DivNoNan") and partial == [True, False] and dtype.is_floating:
+        return Decision([PARTIAL, REPLICATE], [PARTIAL])
+    if op.type == "SelectV2" and not partial[0]:
+        return Decision([REPLICATE, PARTIAL, PARTIAL], [PARTIAL])
+    return None
+
+
+def _like(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    return [stage.constant_like(op.outputs[0], 1 if op.type == "OnesLike" else 0)]
+
+
+@rule("Select")
+def select(op: Operation) -> Decision | None:
+    """Choose between two tensors, row by row if the condition is a vector."""
+    if not op.any_shard:
+        return None
+    _, main = _main(op.placements)
+    condition, rank = op.rank(0), op.rank(1)
+    if condition is None or rank is None or (condition != rank and (main.axis or condition > 1)):
+        return None
+    whole = REPLICATE if condition == 0 else main.plain()
+    return Decision([whole, main.plain(), main.plain()], [main.plain()])
+
+
+@rule("Bitcast")
+def bitcast(op: Operation) -> Decision | None:
+    """Reinterpret numbers of the same width."""
+    if not op.any_shard or op.inputs[0].dtype.size != op.outputs[0].dtype.size:
+        return None
+    return Decision([AS_IS], [op.placements[0].plain()])  # type: ignore[attr-defined]
+
+
+@rule("IdentityN")
+def identities(op: Operation) -> Decision | None:
+    """Keep each input as it is: a gradient need not wait for the others."""
+    for output, tensor in zip(op.outputs, op.inputs, strict=True):
+        op.planner.set_alias(output, tensor)
+    return Decision([AS_IS] * len(op.inputs), op.placements, lambda stage, op, inputs: inputs)
+
+
+@rule("LookupTableFindV2")
+def lookup(op: Operation) -> Decision | None:
+    """Look up each key."""
+    if op.shard(1) is None:
+        return None
+    return Decision([REPLICATE, AS_IS, REPLICATE], [op.shard(1).plain()])  # type: ignore[union-attr]

@@ -1,0 +1,150 @@
+"""Gathers, scatters and segments, and rows that a step selects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from ..placements import AS_IS, PARTIAL, REPLICATE, ListOf, Partial, Replicate, Rows, Shard
+from ..plan import Decision, Operation
+from ..sizes import Space
+from .registry import rule
+
+
+@rule("GatherV2", "ResourceGather")
+def gather(op: Operation) -> Decision | None:
+    """Look up rows of a table: indices are divided, or the rows of the table along another axis."""
+    resource = op.type == "ResourceGather"
+    axis = 0 if resource else op.constant(2)
+    batch = op.attr("batch_dims")
+    rank, index_rank = op.rank(0), op.rank(1)
+    table, index = op.placements[0], op.placements[1]
+    rest: list[Any] = [REPLICATE] * (len(op.inputs) - 2)
+    if axis is None or index_rank is None or (rank is None and not resource):
+        return None
+    axis = 0 if resource else int(axis) % rank  # type: ignore[operator]
+    if batch:
+        main = table if isinstance(table, Shard) else index
+        if not isinstance(main, Shard) or main.axis >= batch:
+            return None
+        want = main.plain()
+        wants = [p if op.fits(p, want) else want for p in (table, index)]
+        return Decision([*wants, *rest], [want])
+    if isinstance(table, Shard) and isinstance(index, Shard):
+        local = _within(op, table, index, axis, rest)
+        if local is not None:
+            return local
+    if isinstance(table, Shard) and table.axis != axis and isinstance(index, Replicate):
+        out = table.axis if table.axis < axis else table.axis + index_rank - 1
+        return Decision([AS_IS, REPLICATE, *rest], [table.at(out).plain()])
+    if isinstance(index, Shard):
+        return Decision([REPLICATE, AS_IS, *rest], [index.plain().at(axis + index.axis)])
+    return None
+
+
+def _within(
+    op: Operation, table: Shard, index: Shard, axis: int, rest: list[Any]
+) -> Decision | None:
+    """Look up rows of which each is on the same replica as its index."""
+    if index.within is None or index.within != table.rows or table.axis != axis or axis:
+        return None
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        rows, indices, *others = inputs
+        ((_, first),) = stage.blocks(table.rows, indices.dtype)
+        return stage.copy(op, [rows, indices - first, *others])  # type: ignore[no-any-return]
+
+    if len(table.rows.segments) != 1:
+        return None
+    spaces = [space for space, _ in table.rows.segments]
+    return Decision([AS_IS, AS_IS, *rest], [index.plain()], emit, spaces=spaces)
+
+
+@rule("GatherNd", "ResourceGatherNd")
+def gather_nd(op: Operation) -> Decision | None:
+    """Look up elements or slices by a vector of indices each."""
+    index, rank = op.shard(1), op.rank(1)
+    if index is None or rank is None or index.axis == rank - 1:
+        return None
+    return Decision([REPLICATE, AS_IS], [index.plain()])
+
+
+@rule("Where")
+def where(op: Operation) -> Decision | None:
+    """Find the places of true values: those of a replica's rows are on the same replica."""
+    shard, rank = op.shard(0), op.rank(0)
+    if shard is None or rank is None or shard.axis or len(shard.rows.segments) != 1:
+        return None
+    if op.planner.parent is not None:
+        return None
+    output = op.outputs[0]
+    rows = Rows(((Space(f"the rows of {output.name}", source=(output, 0)), 1),))
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        (places,) = stage.copy(op, inputs)
+        ((_, first),) = stage.blocks(shard.rows, places.dtype)
+        return [places + tf.one_hot(0, rank, first, tf.zeros_like(first), dtype=places.dtype)]
+
+    spaces = [space for space, _ in shard.rows.segments]
+    within = shard.rows if rank == 1 else None
+    return Decision([AS_IS], [Shard(0, rows, within=within)], emit, spaces=spaces)
+
+
+@rule("UnsortedSegmentSum")
+def segment_sum(op: Operation) -> Decision | None:
+    """Sum the rows of each segment."""
+    main = op.shard(0) or op.shard(1)
+    rank = op.rank(1)
+    if main is None or rank is None or main.axis >= rank:
+        return None
+    if op.shard(0) is not None and op.shard(0).axis >= rank:  # type: ignore[union-attr]
+        return None
+    want = main.plain()
+    wants: list[Any] = [p if op.fits(p, want) else want for p in op.placements[:2]]
+    return Decision([*wants, REPLICATE], [PARTIAL])
+
+
+@rule("UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd")
+def segment_extreme(op: Operation) -> Decision | None:
+    """Find the largest value of each segment, the smallest, or their product."""
+    found = segment_sum(op)
+    if found is None:
+        return None
+    reduction = {
+        "UnsortedSegmentMax": "max",
+        "UnsortedSegmentMin": "min",
+        "UnsortedSegmentProd": "prod",
+    }
+    return Decision(found.want, [Partial(reduction[op.type])])
+
+
+@rule("ScatterNd")
+def scatter_nd(op: Operation) -> Decision | None:
+    """Add updates to zeros, at the places that indices name."""
+    main = op.shard(0) or op.shard(1)
+    if main is None or main.axis != 0 or (op.rank(0) or 0) < 2:
+        return None
+    want = main.plain()
+    wants: list[Any] = [p if op.fits(p, want) else want for p in op.placements[:2]]
+    return Decision([*wants, REPLICATE], [PARTIAL])
+
+
+@rule(
+    "ResourceScatterAdd",
+    "ResourceScatterSub",
+    "ResourceScatterUpdate",
+    "ResourceScatterNdAdd",
+    "ResourceScatterNdSub",
+    "ResourceScatterNdUpdate",
+    "ResourceScatterMul",
+    "ResourceScatterDiv",
+    "ResourceScatterMin",
+    "ResourceScatterMax",
+)
+def scatter_into_variable(op: Operation) -> Decision | None:
+    """Update rows of a variable: every replica's copy gets those of all replicas."""
+    if id(op.inputs[0]) in op.planner.shared or any(isinstance(p, ListOf) for p in op.placements):
+        return None
+    return Decision([REPLICATE] * len(op.inputs), [], gathers=True)

@@ -1,0 +1,81 @@
+"""kdist's own kernels: functions with a name (`experimental_implements`), each with a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from ..placements import PARTIAL, REPLICATE, Partial, Placement, Shard
+from ..plan import Decision, Operation
+from .registry import RULES
+
+STATISTICS = Partial("statistics")
+ROWS = "rows"
+
+
+def kernel_rule(name: str, rows: Sequence[int], out: Placement | str) -> None:
+    """Register the rule of a kernel that computes each sample on its own, or sums over them.
+
+    Args:
+        name: The kernel's name.
+        rows: Its inputs that have the samples along their first axis, if it has so many inputs.
+        out: `ROWS` if its result has the samples along the first axis, or how it is partial.
+    """
+
+    def decide(op: Operation) -> Decision | None:
+        data = [index for index in rows if index < len(op.inputs)]
+        main = next((op.shard(i) for i in data if op.shard(i) is not None), None)
+        if main is None or main.axis != 0:
+            return None
+        wants: list[Any] = [REPLICATE] * len(op.inputs)
+        for index in data:
+            fits = op.fits(op.placements[index], main)
+            wants[index] = op.placements[index] if fits else main.plain()
+        result = Shard(0, main.rows) if isinstance(out, str) else out
+
+        def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+            made = stage.call_kernel(op, inputs)
+            if isinstance(out, str):
+                return made  # type: ignore[no-any-return]
+            has_rows = stage.local(main.rows, "int32") > 0
+            return [tf.where(has_rows, made[0], tf.zeros_like(made[0])), *made[1:]]
+
+        return Decision(wants, [result, *[REPLICATE] * (len(op.outputs) - 1)], emit)
+
+    RULES[f"kernel:{name}"] = decide
+
+
+kernel_rule("Kernels.local_moments", rows=[0, 1], out=STATISTICS)
+kernel_rule("Kernels.normalize", rows=[0], out=ROWS)
+kernel_rule("Kernels.gradient_sums", rows=[0, 1], out=PARTIAL)
+kernel_rule("Kernels.input_gradient", rows=[0, 1, 7], out=ROWS)
+kernel_rule("Activation.forward", rows=[0], out=ROWS)
+kernel_rule("Activation.backward", rows=[0, 1], out=ROWS)
+
+
+def _dropout(op: Operation) -> Decision | None:
+    """Draw for a replica's rows: the third input is the number of the first value."""
+    shard = op.shard(0)
+    sample = op.inputs[0].shape[1:].num_elements()
+    if shard is None or shard.axis != 0 or sample is None:
+        return None
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        x, seed, first = inputs
+        blocks = stage.global_blocks(shard.rows, "int32")
+        parts = [x] if len(blocks) == 1 else tf.split(x, [count for count, _ in blocks])
+        made = []
+        for part, (_, row) in zip(parts, blocks, strict=True):
+            begin = first + tf.cast(row * sample, first.dtype)
+            made.append(stage.call_kernel(op, [part, seed, begin])[0])
+        rest = [tf.zeros(o.shape, o.dtype) for o in op.outputs[1:]]
+        return [made[0] if len(made) == 1 else tf.concat(made, 0), *rest]
+
+    wants = [shard, REPLICATE, REPLICATE]
+    out = [shard.plain(), *[REPLICATE] * (len(op.outputs) - 1)]
+    return Decision(wants, out, emit, spaces=[space for space, _ in shard.rows.segments])
+
+
+RULES["kernel:Dropout.drop"] = _dropout

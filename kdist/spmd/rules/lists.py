@@ -1,0 +1,176 @@
+"""TensorFlow's lists of tensors (`TensorList`), which loops and their gradients use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ..placements import AS_IS, REPLICATE, ListOf, Partial, Replicate, Shard
+from ..plan import ComputeWholeError, Decision, Operation
+from ..sizes import Size
+from .registry import rule
+
+
+@rule("EmptyTensorList", "TensorListReserve")
+def make(op: Operation) -> Decision | None:
+    """Make a list, of elements of a shape: that of a replica's rows is left open."""
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        element = stage.planner.elements.get(op)
+        sizes = stage.planner.sizes(op.inputs[0])
+        shape = inputs[0]
+        if isinstance(element, Shard):
+            known = sizes is not None and sizes.ndim == 1
+            dims = (
+                [
+                    -1 if i == element.axis or not isinstance(s, int) else s
+                    for i, s in enumerate(sizes)
+                ]
+                if known
+                else -1
+            )
+            shape = tf.constant(dims, shape.dtype)
+        return stage.copy(op, [shape, *inputs[1:]])  # type: ignore[no-any-return]
+
+    return Decision([AS_IS, REPLICATE], [ListOf(None, op.op)], emit)
+
+
+@rule("TensorListFromTensor")
+def from_tensor(op: Operation) -> Decision | None:
+    """Make a list of the slices of a tensor along its first axis."""
+    shard = op.shard(0)
+    if shard is not None and shard.axis > 0:
+        element = shard.plain().at(shard.axis - 1)
+
+        def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+            rank = op.inputs[0].shape.rank
+            shape = [
+                -1 if i == element.axis else (op.inputs[0].shape[i + 1] or -1)
+                for i in range(rank - 1)
+            ]
+            return stage.copy(op, [inputs[0], tf.constant(shape, inputs[1].dtype)])  # type: ignore[no-any-return]
+
+        return Decision([AS_IS, AS_IS], [ListOf(element, op.op)], emit)
+    return Decision([REPLICATE, REPLICATE], [ListOf(REPLICATE, op.op)])
+
+
+def _list(op: Operation) -> ListOf | None:
+    found = op.placements[0]
+    return found if isinstance(found, ListOf) else None
+
+
+@rule("TensorListSetItem", "TensorListPushBack")
+def put(op: Operation) -> Decision | None:
+    """Put an element into a list; all elements have the same placement."""
+    index = 2 if op.type == "TensorListSetItem" else 1
+    item = op.placements[index]
+    lst = _list(op)
+    if lst is None:
+        if any(isinstance(p, Shard | Partial | ListOf) for p in op.placements):
+            return None
+        return None
+    if isinstance(item, ListOf):
+        raise ComputeWholeError({lst.origin, item.origin})
+    item = item.plain() if isinstance(item, Shard) else REPLICATE
+    sizes = op.sizes(index) if isinstance(item, Replicate) else None
+    if sizes is not None and not any(isinstance(s, Size) and s.spaces() for s in np.ravel(sizes)):
+        sizes = None  # ordinary numbers
+    element = lst.element
+    if element is None:
+        element = item
+    elif element != item:
+        # A replicated element can be divided, but one that is there cannot be gathered.
+        if not isinstance(element, Shard):
+            raise ComputeWholeError({lst.origin})
+    elif not _equal(sizes, lst.sizes):
+        raise ComputeWholeError({lst.origin})
+    wants: list[Any] = [AS_IS] + [REPLICATE] * (len(op.inputs) - 1)
+    wants[index] = element
+    op.planner.elements[lst.origin] = element
+    return Decision(wants, [ListOf(element, lst.origin, sizes)])
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if a is None or b is None:
+        return a is b
+    return a.shape == b.shape and all(x == y for x, y in zip(np.ravel(a), np.ravel(b), strict=True))
+
+
+@rule("TensorListGetItem", "TensorListStack", "TensorListPopBack", "TensorListConcatV2")
+def take(op: Operation) -> Decision | None:
+    """Take an element, or stack all."""
+    lst = _list(op)
+    if lst is None:
+        return None
+    if op.type == "TensorListConcatV2":
+        raise ComputeWholeError({lst.origin})
+    element = lst.element or REPLICATE
+    stack = op.type == "TensorListStack"
+    out = element.at(element.axis + stack) if isinstance(element, Shard) else REPLICATE
+    output = op.outputs[1] if op.type == "TensorListPopBack" else op.outputs[0]
+    if lst.sizes is not None and not stack:
+        op.planner.set_sizes(output, lst.sizes)
+    wants: list[Any] = [AS_IS] * len(op.inputs)
+    if op.type == "TensorListGetItem":
+        wants[1] = REPLICATE
+    shape_at = {"TensorListGetItem": 2, "TensorListStack": 1, "TensorListPopBack": 1}[op.type]
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        inputs = list(inputs)
+        if isinstance(element, Shard):
+            known = stage.planner.sizes(op.inputs[shape_at])
+            if known is not None and known.ndim == 1:
+                shape = [
+                    s if isinstance(s, int) and i != element.axis else -1
+                    for i, s in enumerate(known)
+                ]
+                inputs[shape_at] = tf.constant(shape, inputs[shape_at].dtype)
+        return stage.copy(op, inputs)  # type: ignore[no-any-return]
+
+    if op.type == "TensorListPopBack":
+        return Decision(wants, [lst, out], emit)
+    return Decision(wants, [out], emit)
+
+
+@rule("TensorListLength")
+def length(op: Operation) -> Decision | None:
+    """Count the elements."""
+    return Decision([AS_IS], [REPLICATE]) if _list(op) else None
+
+
+@rule("TensorListElementShape")
+def element_shape(op: Operation) -> Decision | None:
+    """Give the shape of the whole batch's elements."""
+    lst = _list(op)
+    if lst is None:
+        return None
+    element = lst.element
+    if not isinstance(element, Shard):
+        return Decision([AS_IS], [REPLICATE])
+    if op.outputs[0].shape.rank != 1 or op.outputs[0].shape[0] is None:
+        raise ComputeWholeError({lst.origin})
+    count = op.outputs[0].shape[0]
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        (local,) = stage.copy(op, inputs)
+        total = stage.size(element.rows.total, local.dtype)
+        return [tf.where([i == element.axis for i in range(count)], total, local)]
+
+    sizes = np.empty(count, object)
+    from ..sizes import Element, symbolic
+
+    for index in range(count):
+        is_rows = index == element.axis
+        sizes[index] = element.rows.total if is_rows else symbolic(Element(op.outputs[0], index))
+    op.planner.set_sizes(op.outputs[0], sizes)
+    spaces = [space for space, _ in element.rows.segments]
+    return Decision([AS_IS], [REPLICATE], emit, spaces=spaces)
+
+
+@rule("TensorListResize")
+def resize(op: Operation) -> Decision | None:
+    """Change the number of elements."""
+    return Decision([AS_IS, REPLICATE], [op.placements[0]]) if _list(op) else None

@@ -1,0 +1,81 @@
+"""Random numbers of the whole batch, of which a replica draws those of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from ..placements import AS_IS, REPLICATE, Local, Replicate, Shard
+from ..plan import Decision, Operation
+from ..sizes import Size, product
+from .registry import rule
+from .shapes import _counted
+
+# Philox gives groups of 128 bits, and a counter skips groups. These draws use one number of the
+# stream for each value, so a replica can begin where its rows do. Others may need more numbers for
+# some values (rejection), or have no counter: a replica draws all of them and keeps its rows.
+_SKIPPING = {
+    "StatelessRandomNormalV2",
+    "StatelessRandomUniformFullIntV2",
+    "StatelessRandomUniformIntV2",
+    "StatelessRandomUniformV2",
+}
+_OTHERS = {
+    "StatelessRandomNormal",
+    "StatelessRandomUniform",
+    "StatelessRandomUniformFullInt",
+    "StatelessRandomUniformInt",
+    "StatelessTruncatedNormal",
+    "StatelessTruncatedNormalV2",
+}
+
+
+@rule(*_SKIPPING, *_OTHERS)
+def draw(op: Operation) -> Decision | None:
+    """Draw a replica's rows of what one device would draw."""
+    found = _counted(op, 0)
+    if found is None or not all(isinstance(p, Replicate) for p in op.placements):
+        return None
+    axis, rows = found
+    if axis:
+        return None
+    shape = op.sizes(0)
+    op.planner.set_dims(op.outputs[0], shape.tolist())
+    inner = product(shape[1:].tolist())
+    dtype = op.outputs[0].dtype
+    group = 16 // max(dtype.size, 4)
+    spaces = [space for space, _ in rows.segments]
+    out = Shard(0, rows)
+    if op.type not in _SKIPPING or dtype.size not in (2, 4, 8) or inner == 0:
+
+        def emit_whole(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+            whole = stage.size_vector(shape.tolist(), inputs[0].dtype)
+            (drawn,) = stage.copy(op, [whole, *inputs[1:]])
+            return [stage.own_rows(drawn, out)]
+
+        wants: list[Any] = [AS_IS, *[REPLICATE] * (len(op.inputs) - 1)]
+        return Decision(wants, [out], emit_whole, spaces=spaces)
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        _, key, counter, *rest = inputs
+        each = stage.size(inner, tf.int64)
+        aligned = isinstance(inner, int) and inner % group == 0
+        parts = []
+        for count, first in stage.global_blocks(rows, tf.int64):
+            begin, count = first * each, count * each
+            skipped = tf.cast(begin // group, counter.dtype)
+            start = counter + tf.stack([skipped, tf.zeros_like(skipped)])
+            size = count if aligned else count + group - 1
+            (drawn,) = stage.copy(op, [tf.reshape(size, [1]), key, start, *rest])
+            if not aligned:
+                drawn = tf.slice(drawn, tf.reshape(begin % group, [1]), tf.reshape(count, [1]))
+            parts.append(drawn)
+        drawn = parts[0] if len(parts) == 1 else tf.concat(parts, 0)
+        return [tf.reshape(drawn, stage.size_vector(shape.tolist(), tf.int32, {0: rows}))]
+
+    wants = [Local(()), *[REPLICATE] * (len(op.inputs) - 1)]
+    if isinstance(inner, Size) and inner.spaces():
+        return None
+    return Decision(wants, [out], emit, spaces=spaces)

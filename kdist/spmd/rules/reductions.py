@@ -1,0 +1,197 @@
+"""Reductions over axes: over that of the rows, every replica has a part of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ..placements import AS_IS, PARTIAL, REPLICATE, Partial, Replicate, Shard
+from ..plan import Decision, Operation
+from ..sizes import AnySize, Size, product
+from .registry import rule
+
+PARTS = {
+    "Sum": "add",
+    "Mean": "add",
+    "Max": "max",
+    "Min": "min",
+    "Prod": "prod",
+    "All": "all",
+    "Any": "any",
+}
+
+
+@rule(*PARTS)
+def reduction(op: Operation) -> Decision | None:
+    """Reduce over axes that are known, or that broadcasting has added."""
+    rank, keep = op.rank(0), op.attr("keep_dims")
+    if rank is None:
+        return None
+    found = _axes(op, rank)
+    shard = op.shard(0)
+    if shard is None:
+        linear = op.type in ("Sum", "Mean") and op.is_partial(0, "add") and found is not None
+        return Decision([PARTIAL, REPLICATE], [PARTIAL]) if linear else None
+    if found is None:
+        return None
+    axes, unknown = found
+    _name_axes(op, axes, unknown, keep)
+    if shard.axis in unknown or (not keep and any(u < shard.axis for u in unknown)):
+        return None
+    emit = _over(op, axes, unknown, keep)
+    if shard.axis not in axes:
+        axis = shard.axis if keep else shard.axis - sum(a < shard.axis for a in axes)
+        return Decision([AS_IS, AS_IS], [Shard(axis, shard.rows, shard.uniform)], emit)
+    if op.type != "Mean":
+        return Decision([AS_IS, AS_IS], [Partial(PARTS[op.type])], emit)
+    return _variance(op, axes, shard, keep) or _mean(op, axes, shard, keep)
+
+
+def _name_axes(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> None:
+    """Let unknown sizes of the result be those of the input."""
+    dims = op.dims(0)
+    if unknown or dims is None or op.outputs[0].shape.is_fully_defined():
+        return
+    kept = [1 if a in axes else d for a, d in enumerate(dims) if keep or a not in axes]
+    op.planner.set_dims(op.outputs[0], kept)
+
+
+def _mean(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision | None:
+    """Divide the sum of a replica's values by the number of all values."""
+    if not op.inputs[0].dtype.is_floating:
+        return None
+    dims = op.dims(0)
+    count: AnySize = product(dims[a] for a in axes)  # type: ignore[index]
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        total = tf.reduce_sum(inputs[0], sorted(axes), keepdims=keep)
+        return [total / stage.size(count, total.dtype)]
+
+    spaces = count.spaces() if isinstance(count, Size) else ()
+    return Decision([AS_IS, AS_IS], [PARTIAL], emit, spaces=spaces)
+
+
+def _variance(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision | None:
+    """Compute the mean of squared distances from the mean of the same values.
+
+    `tf.nn.moments` does this. It does not wait for the mean of all values: each replica sums the
+    squared distances from its own mean, and all are merged as in Chan, Golub & LeVeque 1983.
+    """
+    squares = op.inputs[0].op
+    if squares.type != "SquaredDifference" or op.planner.parent is not None or not keep:
+        return None
+    x, stopped = (op.planner.canonical(t) for t in squares.inputs)
+    if stopped.op.type != "StopGradient":
+        return None
+    mean = op.planner.canonical(stopped.op.inputs[0])
+    if mean.op.type != "Mean" or op.planner.canonical(mean.op.inputs[0]) is not x:
+        return None
+    placement = op.planner.placement(x)
+    found = _axes(Operation(op.planner, mean.op), x.shape.rank)
+    if placement != shard or found != (axes, set()) or not mean.op.get_attr("keep_dims"):
+        return None
+    dims: Any = op.planner.dims(x)
+    each = product(dims[a] for a in axes if a != shard.axis)
+    if op.planner.placement(mean) != PARTIAL:
+        return None
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        (x,) = inputs
+        count = stage.local(shard.rows, x.dtype) * stage.size(each, x.dtype)
+        own = tf.reduce_sum(x, sorted(axes), keepdims=True) / tf.maximum(count, 1)
+        squares = tf.reduce_sum(tf.math.squared_difference(x, own), sorted(axes), keepdims=True)
+        return [tf.stack([squares, own])]
+
+    return Decision([AS_IS], [Partial("moments", (shard.rows, each))], emit, inputs=[x])
+
+
+def _axes(op: Operation, rank: int) -> tuple[set[int], set[int]] | None:
+    """Return the axes that are reduced and those of which this is unknown."""
+    value = op.constant(1)
+    if value is not None:
+        return ({int(a) % rank for a in np.atleast_1d(value)} if rank else set()), set()
+    return op.planner.reduced_axes.get(id(op.inputs[1]))
+
+
+def _over(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> Any:
+    """Return how to reduce over the axes that broadcasting has added, unless they are constants.
+
+    If a batch has a single row, `BroadcastGradientArgs` names the batch's axis, too: over it, the
+    gradient's sum would change nothing on one device, but on a replica it would.
+    """
+    source = op.inputs[1].op
+    if source.type != "BroadcastGradientArgs":
+        return None
+    reduce = {"Sum": tf.reduce_sum, "Mean": tf.reduce_mean}[op.type]
+    if not unknown:
+        return lambda stage, op, inputs: [reduce(inputs[0], sorted(axes), keepdims=keep)]
+    vectors = [op.planner.sizes(t) for t in source.inputs]
+    index = op.inputs[1].value_index
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        shapes = []
+        for vector in vectors:
+            one = [2 if _counts_rows(s) else stage.size(s, "int32") for s in vector.tolist()]
+            shapes.append(tf.stack(one) if one else tf.zeros([0], "int32"))
+        found = tf.raw_ops.BroadcastGradientArgs(s0=shapes[0], s1=shapes[1])[index]
+        return [reduce(inputs[0], found, keepdims=keep)]
+
+    return emit
+
+
+def _counts_rows(size: AnySize) -> bool:
+    return isinstance(size, Size) and bool(size.spaces())
+
+
+@rule("BroadcastGradientArgs")
+def broadcast_axes(op: Operation) -> Decision | None:
+    """Note over which axes the gradients of a broadcast are summed."""
+    vectors = [op.sizes(0), op.sizes(1)]
+    if all(v is not None for v in vectors):
+        longest = max(map(len, vectors))
+        for index, output in enumerate(op.outputs):
+            reduced, unknown = set(), set()
+            for back in range(1, longest + 1):
+                mine, other = (
+                    v[-back] if back <= len(v) else 1 for v in (vectors[index], vectors[1 - index])
+                )
+                if isinstance(mine, int) and mine == 1:
+                    reduced.add(longest - back)
+                elif isinstance(mine, Size) and not _counts_rows(mine) and mine != other:
+                    unknown.add(longest - back)
+            op.planner.reduced_axes[id(output)] = (reduced, unknown)
+    if not all(isinstance(p, Replicate) for p in op.placements):
+        return None
+    return Decision([REPLICATE, REPLICATE], [REPLICATE, REPLICATE])
+
+
+@rule("L2Loss")
+def l2_loss(op: Operation) -> Decision | None:
+    """Sum half of the squares."""
+    return None if op.shard(0) is None else Decision([AS_IS], [PARTIAL])
+
+
+@rule("ArgMax", "ArgMin")
+def arg_max(op: Operation) -> Decision | None:
+    """Find the largest value along another axis than that of the rows."""
+    axis, shard, rank = op.constant(1), op.shard(0), op.rank(0)
+    if axis is None or shard is None or rank is None:
+        return None
+    axis = int(axis) % rank
+    if axis == shard.axis:
+        return None
+    return Decision([AS_IS, REPLICATE], [shard.plain().at(shard.axis - (axis < shard.axis))])
+
+
+@rule("Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2")
+def along_axes(op: Operation) -> Decision | None:
+    """Go along other axes than that of the rows."""
+    axes, shard, rank = op.constant(1), op.shard(0), op.rank(0)
+    if axes is None or shard is None or rank is None:
+        return None
+    if shard.axis in {int(a) % rank for a in np.ravel(axes)}:
+        return None
+    return Decision([AS_IS, REPLICATE], [shard.plain()])

@@ -1,0 +1,345 @@
+"""Operations that change shapes, or make tensors of a given shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ..placements import (
+    AS_IS,
+    PARTIAL,
+    REPLICATE,
+    Local,
+    OwnRows,
+    Replicate,
+    Rows,
+    Shard,
+    local,
+)
+from ..plan import Decision, Operation
+from ..sizes import AnySize, Size, product, quotient
+from .registry import rule
+
+
+@rule("Shape", "ShapeN", "Size")
+def shape(op: Operation) -> Decision | None:
+    """Give the shape of the whole batch's tensor."""
+    if not op.any_shard:
+        wants = (
+            [AS_IS] * len(op.inputs)
+            if all(_has_own_shape(op, i) for i in range(len(op.inputs)))
+            else None
+        )
+        return Decision(wants, [REPLICATE] * len(op.outputs)) if wants else None
+    dims = [op.dims(i) for i in range(len(op.inputs))]
+    if any(d is None for d in dims):
+        return None
+    spaces = [s for d in dims for one in d if isinstance(one, Size) for s in one.spaces()]  # type: ignore[union-attr]
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        dtype = op.outputs[0].dtype
+        if op.type == "Size":
+            return [stage.size(product(dims[0]), dtype)]  # type: ignore[arg-type]
+        return [stage.size_vector(one, dtype) for one in dims]
+
+    return Decision([AS_IS] * len(op.inputs), [REPLICATE] * len(op.outputs), emit, spaces=spaces)
+
+
+def _has_own_shape(op: Operation, index: int) -> bool:
+    from ..placements import ListOf, Partial
+
+    placement = op.placements[index]
+    if isinstance(placement, Partial):
+        return placement.op != "moments"
+    return not isinstance(placement, ListOf)
+
+
+@rule("Reshape")
+def reshape(op: Operation) -> Decision | None:
+    """Keep the rows together: in row-major order, those of a replica are contiguous."""
+    if op.is_partial(0):
+        return Decision([AS_IS, REPLICATE], [op.placements[0]], alias=True) if _fits(op) else None
+    shard, dims, target = op.shard(0), op.dims(0), op.sizes(1)
+    if shard is None or dims is None:
+        return None
+    if target is None:
+        return None
+    target = target.tolist()
+    before = product(dims[: shard.axis])
+    after = product(dims[shard.axis + 1 :])
+    if -1 in target:
+        rest = product(size for size in target if not (isinstance(size, int) and size == -1))
+        missing = quotient(product(dims), rest) if not _is_zero(rest) else None
+        if missing is None:
+            return None
+        target[target.index(-1)] = missing
+    passed: AnySize = 1
+    for axis, size in enumerate(target):
+        if passed == before and not (isinstance(size, int) and size == 1):
+            behind = product(target[axis + 1 :])
+            if _is_zero(after) or _is_zero(behind):
+                return None
+            rows = shard.rows.divided(after, behind)
+            if rows is not None:
+                out = Shard(axis, rows, shard.uniform, shard.within if after == behind else None)
+                if op.outputs[0].shape.rank is not None:
+                    target[axis] = rows.total
+                    op.planner.set_dims(op.outputs[0], target)
+                return Decision([AS_IS, local(axis, rows)], [out], _reshape)
+        passed = passed * size
+    return None
+
+
+def _reshape(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    return [tf.reshape(*inputs)]
+
+
+def _is_zero(size: AnySize) -> bool:
+    return isinstance(size, int) and size == 0
+
+
+def _fits(op: Operation) -> bool:
+    """Whether what each replica has of a partial tensor has the tensor's own shape."""
+    return not op.is_partial(0, "moments")
+
+
+@rule("ExpandDims")
+def expand_dims(op: Operation) -> Decision | None:
+    """Insert an axis."""
+    axis, rank = op.constant(1), op.rank(0)
+    if axis is None or rank is None:
+        return None
+    if op.is_partial(0):
+        return Decision([AS_IS, REPLICATE], [op.placements[0]], alias=True) if _fits(op) else None
+    shard = op.shard(0)
+    if shard is None:
+        return None
+    axis = int(np.ravel(axis)[0]) % (rank + 1)
+    _set_dims(op, lambda dims: [*dims[:axis], 1, *dims[axis:]])
+    out = shard.axis + (axis <= shard.axis)
+    return Decision([AS_IS, REPLICATE], [Shard(out, shard.rows, shard.uniform, shard.within)])
+
+
+@rule("Squeeze")
+def squeeze(op: Operation) -> Decision | None:
+    """Remove axes."""
+    if op.is_partial(0):
+        return Decision([AS_IS], [op.placements[0]], alias=True) if _fits(op) else None
+    shard, rank, axes = op.shard(0), op.rank(0), op.attr("squeeze_dims")
+    if shard is None or rank is None or not axes:
+        return None
+    axes = {axis % rank for axis in axes}
+    if shard.axis in axes:
+        return None
+    _set_dims(op, lambda dims: [d for axis, d in enumerate(dims) if axis not in axes])
+    out = shard.axis - sum(axis < shard.axis for axis in axes)
+    return Decision([AS_IS], [Shard(out, shard.rows, shard.uniform, shard.within)])
+
+
+@rule("Transpose")
+def transpose(op: Operation) -> Decision | None:
+    """Permute axes."""
+    order = op.constant(1)
+    if order is None:
+        return None
+    if op.is_partial(0):
+        return Decision([AS_IS, REPLICATE], [op.placements[0]], alias=True) if _fits(op) else None
+    shard = op.shard(0)
+    if shard is None:
+        return None
+    order = [int(axis) for axis in order]
+    _set_dims(op, lambda dims: [dims[axis] for axis in order])
+    return Decision([AS_IS, REPLICATE], [shard.at(order.index(shard.axis))])
+
+
+def _set_dims(op: Operation, change: Any) -> None:
+    output = op.outputs[0]
+    if output.shape.rank is not None and not output.shape.is_fully_defined():
+        op.planner.set_dims(output, change(op.dims(0)))
+
+
+@rule("Fill")
+def fill(op: Operation) -> Decision | None:
+    """Make a replica's rows of a tensor of one value."""
+    found = _counted(op, 0)
+    if found is None or not isinstance(op.placements[1], Replicate):
+        return None
+    axis, rows = found
+    _set_result_dims(op, 0)
+    return Decision([local(axis, rows), REPLICATE], [Shard(axis, rows, uniform=True)])
+
+
+def _set_result_dims(op: Operation, index: int) -> None:
+    sizes = op.sizes(index)
+    if sizes is not None and op.outputs[0].shape.rank == len(sizes):
+        op.planner.set_dims(op.outputs[0], sizes.tolist())
+
+
+def _counted(op: Operation, index: int) -> tuple[int, Rows] | None:
+    """Return which element of a shape counts the rows of a batch, and its rows."""
+    sizes = op.sizes(index)
+    if sizes is None or sizes.ndim != 1:
+        return None
+    counting = [i for i, s in enumerate(sizes) if isinstance(s, Size) and s.spaces()]
+    if len(counting) != 1:
+        return None
+    rows = op.planner.rows_of(sizes[counting[0]])
+    return None if rows is None else (counting[0], rows)
+
+
+@rule("BroadcastTo")
+def broadcast_to(op: Operation) -> Decision | None:
+    """Broadcast to a shape of which one element counts rows."""
+    shard, rank, sizes = op.shard(0), op.rank(0), op.sizes(1)
+    if rank is None or sizes is None or not isinstance(op.placements[0], Replicate | Shard):
+        return None
+    if shard is not None:
+        axis = shard.axis + len(sizes) - rank
+        if not (sizes[axis] == shard.rows.total or _is_static_total(sizes[axis], shard.rows)):
+            return None
+        _set_result_dims(op, 1)
+        return Decision([AS_IS, local(axis, shard.rows)], [shard.at(axis)])
+    found = _counted(op, 1)
+    if found is None:
+        return None
+    axis, rows = found
+    mine = axis - (len(sizes) - rank)
+    _set_result_dims(op, 1)
+    if mine < 0 or op.inputs[0].shape[mine] == 1:
+        return Decision([REPLICATE, local(axis, rows)], [Shard(axis, rows, uniform=True)])
+    return Decision([OwnRows(Shard(mine, rows)), local(axis, rows)], [Shard(axis, rows)])
+
+
+def _is_static_total(size: AnySize, rows: Rows) -> bool:
+    if not isinstance(size, int) or len(rows.segments) != 1:
+        return False
+    space, unit = rows.segments[0]
+    total = space.root().total
+    return isinstance(unit, int) and total is not None and total * unit == size
+
+
+@rule("Tile")
+def tile(op: Operation) -> Decision | None:
+    """Repeat a tensor along its axes."""
+    shard, rank, times = op.shard(0), op.rank(0), op.sizes(1)
+    if rank is None or times is None:
+        return None
+    if shard is not None:
+        n = times[shard.axis]
+        if (
+            not isinstance(n, int)
+            or n < 1
+            or any(isinstance(t, Size) and t.spaces() for t in times)
+        ):
+            return None
+        rows = Rows(shard.rows.segments * n)
+        op.planner.layouts.append(rows)
+        return Decision([AS_IS, REPLICATE], [Shard(shard.axis, rows, shard.uniform)])
+    found = _counted(op, 1)
+    if found is None or not isinstance(op.placements[0], Replicate):
+        return None
+    axis, rows = found
+    if op.inputs[0].shape[axis] != 1:
+        return None
+    return Decision([REPLICATE, local(axis, rows)], [Shard(axis, rows, uniform=True)])
+
+
+@rule("Pad", "PadV2", "MirrorPad")
+def pad(op: Operation) -> Decision | None:
+    """Pad other axes than that of the rows."""
+    shard, paddings = op.shard(0), op.constant(1)
+    if shard is None or paddings is None or np.any(paddings[shard.axis]):
+        return None
+    rest = [REPLICATE] * (len(op.inputs) - 1)
+    return Decision([AS_IS, *rest], [Shard(shard.axis, shard.rows, shard.uniform)])
+
+
+@rule("MirrorPadGrad")
+def mirror_pad_gradient(op: Operation) -> Decision | None:
+    """The gradient of a padding."""
+    found: Decision | None = pad(op)
+    return found
+
+
+@rule("ConcatV2")
+def concat(op: Operation) -> Decision | None:
+    """Concatenate: batches along the axis of their rows have several segments."""
+    axis, rank = op.constant(len(op.inputs) - 1), op.rank(0)
+    if axis is None or rank is None:
+        return None
+    return _join(op, list(range(len(op.inputs) - 1)), int(axis) % rank, [REPLICATE])
+
+
+@rule("Pack")
+def pack(op: Operation) -> Decision | None:
+    """Stack tensors along a new axis."""
+    rank = op.rank(0)
+    if rank is None:
+        return None
+    axis = op.attr("axis") % (rank + 1)
+    joined = _join(op, list(range(len(op.inputs))), None, [])
+    if joined is None or not isinstance(joined.out[0], Shard):
+        return joined
+    shard = joined.out[0]
+    return Decision(joined.want, [shard.at(shard.axis + (axis <= shard.axis))])
+
+
+def _join(op: Operation, data: list[int], axis: int | None, rest: list[Any]) -> Decision | None:
+    placements = [op.placements[i] for i in data]
+    partial = [op.is_partial(i, "add") for i in data]
+    if any(partial):
+        if not all(
+            p or isinstance(op.placements[i], Replicate) for p, i in zip(partial, data, strict=True)
+        ):
+            return None
+        return Decision([PARTIAL] * len(data) + rest, [PARTIAL])
+    shards = [p for p in placements if isinstance(p, Shard)]
+    if not shards or not all(isinstance(p, Shard | Replicate) for p in placements):
+        return None
+    main = next((s for s in shards if not s.uniform), shards[0]).plain()
+    if main.axis != axis:
+        wants = [p if op.fits(p, main) else main for p in placements]
+        out = Shard(
+            main.axis, main.rows, all(isinstance(p, Shard) and p.uniform for p in placements)
+        )
+        return Decision(wants + rest, [out])
+    if len(shards) != len(placements) or any(s.axis != axis for s in shards):
+        return None
+    rows = Rows(tuple(segment for s in shards for segment in s.rows.segments))
+    op.planner.layouts.append(rows)
+    return Decision([AS_IS] * len(data) + rest, [Shard(main.axis, rows)])
+
+
+@rule("OneHot")
+def one_hot(op: Operation) -> Decision | None:
+    """Make a vector of each index."""
+    shard, rank = op.shard(0), op.rank(0)
+    if shard is None or rank is None:
+        return None
+    axis = op.attr("axis")
+    axis = rank if axis == -1 else axis
+    out = shard.plain().at(shard.axis + (axis <= shard.axis))
+    return Decision([AS_IS, REPLICATE, REPLICATE, REPLICATE], [out])
+
+
+@rule("Range")
+def count(op: Operation) -> Decision | None:
+    """Number the rows of the batch."""
+    limit = op.sizes(1)
+    if op.constant(0) != 0 or op.constant(2) != 1 or limit is None:
+        return None
+    rows = op.planner.rows_of(limit.item())
+    if rows is None:
+        return None
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        blocks = stage.global_blocks(rows, op.outputs[0].dtype)
+        return [tf.concat([tf.range(first, first + count) for count, first in blocks], 0)]
+
+    wants: list[Any] = [REPLICATE, Local(()), REPLICATE]
+    spaces = [space for space, _ in rows.segments]
+    op.planner.set_dims(op.outputs[0], [rows.total])
+    return Decision(wants, [Shard(0, rows, within=rows)], emit, spaces=spaces)

@@ -1,0 +1,248 @@
+"""Slices and splits: of other axes than that of the rows, or of whole segments of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..placements import AS_IS, PARTIAL, REPLICATE, Local, Rows, Shard, local
+from ..plan import Decision, Operation
+from ..sizes import AnySize, quotient
+from .registry import rule
+
+
+def _boundary(rows: Rows, size: AnySize) -> int | None:
+    """Return how many first segments have this many rows together."""
+    total: AnySize = 0
+    for index, segment in enumerate((*rows.segments, None)):
+        if size == total:
+            return index
+        if segment is not None:
+            total = total + Rows((segment,)).total
+    return None
+
+
+def _is_all(rows: Rows, size: AnySize) -> bool:
+    """Whether a size is that of the axis; a plain number if this is known while tracing."""
+    if size == rows.total:
+        return True
+    if not isinstance(size, int) or len(rows.segments) != 1:
+        return False
+    space, unit = rows.segments[0]
+    total = space.root().total
+    return isinstance(unit, int) and total is not None and total * unit == size
+
+
+class _Strided:
+    """What a strided slice does to the axes of its input.
+
+    Args:
+        op: The operation.
+        first: The index of the input `begin`; `end` and `strides` follow.
+        rank: The rank of what is sliced.
+    """
+
+    def __init__(self, op: Operation, first: int, rank: int) -> None:
+        self.axes: dict[int, tuple[Any, int | None]] | None = None
+        begin, end, strides = (op.sizes(first + i) for i in range(3))
+        if begin is None or end is None or strides is None:
+            return
+        masks = {
+            n: op.attr(f"{n}_mask") for n in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+        }
+
+        def has(name: str, index: int) -> bool:
+            return bool(masks[name] >> index & 1)
+
+        count = len(begin)
+        used = sum(not has("new_axis", i) and not has("ellipsis", i) for i in range(count))
+        axes: dict[int, tuple[Any, int | None]] = {}
+        axis = out = 0
+        for i in range(count):
+            if has("ellipsis", i):
+                for _ in range(rank - used):
+                    axes[axis] = (None, out)
+                    axis, out = axis + 1, out + 1
+            elif has("new_axis", i):
+                out += 1
+            elif has("shrink_axis", i):
+                axes[axis] = ("index", None)
+                axis += 1
+            else:
+                start = 0 if has("begin", i) else begin[i]
+                stop = None if has("end", i) else end[i]
+                axes[axis] = ((i, start, stop, strides[i]), out)
+                axis, out = axis + 1, out + 1
+        while axis < rank:
+            axes[axis] = (None, out)
+            axis, out = axis + 1, out + 1
+        self.axes = axes
+
+    def rows(self, axis: int, rows: Rows) -> tuple[int, Rows, Any, Any] | None:
+        """Return the axis of the rows that remain, these, and the wants of `begin` and `end`."""
+        if self.axes is None:
+            return None
+        what, out = self.axes[axis]
+        if out is None:
+            return None
+        if what is None:
+            return out, rows, REPLICATE, REPLICATE
+        index, start, stop, stride = what
+        if stride != 1:
+            return None
+        if stop is None or _is_all(rows, stop):
+            last: int | None = len(rows.segments)
+        else:
+            last = _boundary(rows, stop)
+        first = _boundary(rows, start)
+        if first is None or last is None or first >= last:
+            return None
+        begin = local(index, Rows(rows.segments[:first])) if first else REPLICATE
+        end = local(index, Rows(rows.segments[:last]))
+        return out, Rows(rows.segments[first:last]), begin, end
+
+
+@rule("StridedSlice")
+def strided_slice(op: Operation) -> Decision | None:
+    """Slice `x[:, 1:, ..., None]`."""
+    if op.is_partial(0, "add"):
+        return Decision([PARTIAL, REPLICATE, REPLICATE, REPLICATE], [PARTIAL])
+    shard, rank = op.shard(0), op.rank(0)
+    if shard is None or rank is None:
+        return None
+    found = _Strided(op, 1, rank).rows(shard.axis, shard.rows)
+    if found is None:
+        return None
+    axis, rows, begin, end = found
+    within = shard.within if rank == 1 else None
+    return Decision([AS_IS, begin, end, REPLICATE], [Shard(axis, rows, shard.uniform, within)])
+
+
+@rule("StridedSliceGrad")
+def strided_slice_gradient(op: Operation) -> Decision | None:
+    """The gradient of a strided slice, from shape, begin, end, strides and gradient."""
+    gradient, shape = op.shard(4), op.sizes(0)
+    if gradient is None or shape is None:
+        return None
+    rank = len(shape)
+    strided = _Strided(op, 1, rank)
+    for axis in range(rank):
+        found = _sliced_rows(strided, axis, shape[axis], gradient)
+        if found is not None:
+            rows, begin, end = found
+            wants = [local(axis, rows), begin, end, REPLICATE, AS_IS]
+            return Decision(wants, [Shard(axis, rows)], _gradient)
+    return None
+
+
+def _gradient(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    return stage.copy(op, inputs)  # type: ignore[no-any-return]
+
+
+def _sliced_rows(strided: _Strided, axis: int, size: AnySize, gradient: Shard) -> Any:
+    """Return the rows of the axis that was sliced, if the gradient has some of its segments."""
+    if strided.axes is None or strided.axes[axis][1] != gradient.axis:
+        return None
+    if _is_all(gradient.rows, size):
+        candidates = [gradient.rows]
+    else:
+        # Several batches were concatenated, and some of them are taken: all have the same rows.
+        segment = gradient.rows.segments[0]
+        times = quotient(size, Rows((segment,)).total)
+        if not isinstance(times, int):
+            return None
+        candidates = [Rows((segment,) * times)]
+    for rows in candidates:
+        found = strided.rows(axis, rows)
+        if found is not None and found[1] == gradient.rows:
+            return rows, found[2], found[3]
+    return None
+
+
+@rule("Slice")
+def slice_(op: Operation) -> Decision | None:
+    """Slice by begin and size."""
+    if op.is_partial(0, "add"):
+        return Decision([PARTIAL, REPLICATE, REPLICATE], [PARTIAL])
+    shard, begin, size = op.shard(0), op.sizes(1), op.sizes(2)
+    if shard is None or begin is None or size is None:
+        return None
+    axis, rows = shard.axis, shard.rows
+    first = _boundary(rows, begin[axis])
+    if first is None or first >= len(rows.segments):
+        return None
+    rest = Rows(rows.segments[first:])
+    count = size[axis]
+    if (isinstance(count, int) and count == -1) or _is_all(rest, count):
+        last: int | None = len(rest.segments)
+    else:
+        last = _boundary(rest, count)
+    if not last:
+        return None
+    kept = Rows(rest.segments[:last])
+    start = local(axis, Rows(rows.segments[:first])) if first else REPLICATE
+    return Decision([AS_IS, start, local(axis, kept)], [Shard(axis, kept, shard.uniform)])
+
+
+@rule("Split", "SplitV")
+def split(op: Operation) -> Decision | None:
+    """Split along another axis, or several batches into each of them."""
+    by_sizes = op.type == "SplitV"
+    value = 0 if by_sizes else 1
+    axis, rank, shard = op.constant(2 if by_sizes else 0), op.rank(value), op.shard(value)
+    if axis is None or rank is None:
+        return None
+    axis = int(axis) % rank
+    wants: list[Any] = [REPLICATE] * len(op.inputs)
+    wants[value] = AS_IS
+    count = len(op.outputs)
+    if op.is_partial(value, "add"):
+        return Decision(wants, [PARTIAL] * count)
+    if shard is None:
+        return None
+    if axis != shard.axis:
+        return Decision(wants, [Shard(shard.axis, shard.rows, shard.uniform)] * count)
+    segments = shard.rows.segments
+    if by_sizes:
+        return _split_by_sizes(op, shard)
+    each = quotient(shard.rows.total, count)
+    if each is None or len(segments) % count:
+        return None
+    step = len(segments) // count
+    parts = [Rows(segments[i * step : (i + 1) * step]) for i in range(count)]
+    if any(part.total != each for part in parts):
+        return None
+    return Decision(wants, [Shard(axis, part, shard.uniform) for part in parts])
+
+
+def _split_by_sizes(op: Operation, shard: Shard) -> Decision | None:
+    sizes = op.sizes(1)
+    if sizes is None:
+        return None
+    segments, parts, at = shard.rows.segments, [], 0
+    for size in sizes:
+        rest = Rows(segments[at:])
+        last = len(rest.segments) if isinstance(size, int) and size == -1 else _boundary(rest, size)
+        if not last:
+            return None
+        parts.append(Rows(rest.segments[:last]))
+        at += last
+    if at != len(segments):
+        return None
+    wants: list[Any] = [AS_IS, Local(tuple(enumerate(parts))), REPLICATE]
+    return Decision(wants, [Shard(shard.axis, part, shard.uniform) for part in parts])
+
+
+@rule("Unpack")
+def unpack(op: Operation) -> Decision | None:
+    """Unstack along another axis than that of the rows."""
+    rank, shard = op.rank(0), op.shard(0)
+    if op.is_partial(0, "add"):
+        return Decision([PARTIAL], [PARTIAL] * len(op.outputs))
+    if shard is None or rank is None:
+        return None
+    axis = op.attr("axis") % rank
+    if axis == shard.axis:
+        return None
+    out = Shard(shard.axis - (axis < shard.axis), shard.rows, shard.uniform, shard.within)
+    return Decision([AS_IS], [out] * len(op.outputs))

@@ -1,0 +1,216 @@
+"""Run a step on the replicas of a strategy: trace it, plan it, and write its program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.distribute import values
+
+from .._upstream.one_device import one_device
+from .collectives import Collectives
+from .explain import Explanation, explain
+from .placements import REPLICATE, Rows, Shard
+from .plan import ComputeWholeError, Planner, live_operations
+from .program import Input, Program
+from .sizes import Space
+from .trace import Leaf, trace
+
+
+def partition(
+    strategy: Any,
+    fn: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    *,
+    copies_of: Callable[[Any], Sequence[Any] | None],
+    collectives: Collectives,
+    splits: bool = False,
+    keeps_rows: bool = True,
+    jit_compile: bool = False,
+    make_rows: Callable[..., Any] = values.PerReplica,
+) -> tuple[Any, Explanation]:
+    """Write a step into the current graph, divided over the replicas.
+
+    Args:
+        strategy: The strategy.
+        fn: The step, for one device that sees the global batch.
+        args: Arguments of the step; parts of batches are `PerReplica` values.
+        kwargs: The same, by name.
+        copies_of: Returns the handles of all copies of a variable for that of the first; `None` if
+            it has no copies.
+        collectives: How values are exchanged.
+        splits: Whether whole tensors among the arguments are batches, to be divided here.
+        keeps_rows: Whether results divided along their first axis stay so.
+        jit_compile: Whether XLA compiles what lies between two exchanges.
+        make_rows: Makes the value of a result that stays divided.
+
+    Returns:
+        What the step returned, and how it was divided.
+    """
+    devices = strategy.extended.worker_devices
+    count = len(devices)
+
+    def leaf_of(value: Any) -> Leaf | None:
+        if isinstance(value, values.DistributedVariable):
+            return None
+        if isinstance(value, values.DistributedValues):
+            parts = strategy.experimental_local_results(value)
+            if tf.is_tensor(parts[0]):
+                return Leaf([tf.convert_to_tensor(p) for p in parts], bool(parts[0].shape.rank))
+            return None
+        if isinstance(value, tf.Tensor):
+            if splits and value.shape.rank:
+                return Leaf(_split(value, devices), True)
+            return Leaf([value] * count, False)
+        return None
+
+    args, kwargs = tf.nest.map_structure(lambda value: _composite(strategy, value), (args, kwargs))
+    traced = trace(strategy, fn, args, kwargs, leaf_of)
+    operations = live_operations(traced.graph, [t for t in traced.outputs if t is not None])
+    outputs = [t for t in traced.outputs if t is not None]
+    whole: set[Any] = set()
+    while True:
+        planner = Planner(whole=whole)
+        spaces: dict[Space, Sequence[Any]] = {}
+        for number, (placeholder, leaf) in enumerate(traced.inputs):
+            total = placeholder.shape[0] if leaf.is_rows and placeholder.shape.rank else None
+            if leaf.is_rows and total != 1:
+                space = Space(f"input {number}", total)
+                spaces[space] = leaf.parts
+                planner.set_input(placeholder, Shard(0, Rows(((space, 1),))))
+            else:
+                planner.set_input(placeholder, REPLICATE)
+        handles: dict[int, Sequence[Any]] = {}
+        for outer, inner in traced.graph.captures:
+            planner.set_input(inner, REPLICATE)
+            copies = copies_of(outer) if inner.dtype == tf.resource else [outer] * count
+            if copies is None:
+                planner.shared.add(id(inner))
+            handles[id(inner)] = copies or [outer] * count
+        try:
+            planner.run(op for op in operations if op.type != "Placeholder")
+            for output in outputs:
+                _demand_result(planner, output, keeps_rows)
+            break
+        except ComputeWholeError as error:
+            whole |= error.operations
+    inputs = {key: Input(parts) for key, parts in handles.items()}
+    for placeholder, leaf in traced.inputs:
+        parts = leaf.parts
+        if leaf.is_rows and placeholder.shape.rank and placeholder.shape[0] == 1:
+            parts = collectives.gather(parts, 0)
+        inputs[id(placeholder)] = Input(parts)
+    counts = _counts(planner, spaces)
+    program = Program(planner, devices, inputs, collectives, counts, jit_compile=jit_compile)
+    results = iter(program.write(outputs, keeps_rows))
+    flat: list[Any] = []
+    for output in traced.outputs:
+        if output is None:
+            flat.append(None)
+            continue
+        result = next(results)
+        flat.append(make_rows(tuple(result)) if isinstance(result, list) else result)
+    structure = tf.nest.pack_sequence_as(traced.structure, flat, expand_composites=True)
+    return structure, explain(planner, program)
+
+
+def _composite(strategy: Any, value: Any) -> Any:
+    """Join the parts of sparse and ragged batches: they are computed whole."""
+    if not isinstance(value, values.DistributedValues) or isinstance(
+        value, values.DistributedVariable
+    ):
+        return value
+    parts = strategy.experimental_local_results(value)
+    if isinstance(parts[0], tf.SparseTensor):
+        return tf.sparse.concat(0, list(parts))
+    if isinstance(parts[0], tf.RaggedTensor):
+        return tf.concat(list(parts), 0)
+    return value
+
+
+def _demand_result(planner: Planner, output: Any, keeps_rows: bool) -> None:
+    from .program import _stays
+
+    placement = planner.placement(output)
+    if keeps_rows and _stays(placement):
+        return
+    planner.demand(planner.canonical(output), placement, REPLICATE)
+
+
+def _split(value: Any, devices: Sequence[str]) -> list[Any]:
+    """Divide a whole batch, as TensorFlow divides those of a dataset."""
+    count = len(devices)
+    total = tf.shape(value)[0]
+    most = (total + count - 1) // count
+    parts = []
+    for replica, device in enumerate(devices):
+        begin, end = tf.minimum(most * replica, total), tf.minimum(most * (replica + 1), total)
+        with tf.device(device):
+            part = value[begin:end]
+            if value.shape[0] is not None:
+                size = min(-(-value.shape[0] // count) * (replica + 1), value.shape[0])
+                size -= min(-(-value.shape[0] // count) * replica, value.shape[0])
+                part.set_shape([size, *value.shape[1:]])
+            parts.append(part)
+    return parts
+
+
+def _counts(planner: Planner, spaces: dict[Space, Sequence[Any]]) -> dict[Space, Any]:
+    """Return the replicas' numbers of rows, and check those that have to be equal."""
+    if not spaces:
+        return {}
+    found = {space: tf.stack([tf.shape(p)[0] for p in parts]) for space, parts in spaces.items()}
+    checks = []
+    merged = {}
+    for space, counts in found.items():
+        root = space.root()
+        if root is space:
+            continue
+        line = next((m[2] for m in planner.merges if m[1] is space), None)
+        name = "" if line is None else f", as {line.type} needs"
+        message = (
+            f"{root.name} and {space.name} of the step have to be divided alike over the replicas"
+            f"{name}: their parts have these numbers of rows"
+        )
+        equal = tf.reduce_all(tf.equal(found[root], counts))
+        checks.append(tf.debugging.Assert(equal, [message, found[root], counts]))
+    with tf.control_dependencies(checks):
+        for space, counts in found.items():
+            if space.root() is space:
+                merged[space] = tf.identity(counts)
+    return merged
+
+
+def run_whole(
+    strategy: Any,
+    fn: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    variables: Callable[[], Sequence[Any]],
+) -> Any:
+    """Run a step eagerly on the first device, for the whole batch, then copy its variables.
+
+    This is exact, and shows every line to a debugger, but no faster than one device.
+    """
+
+    def whole(value: Any) -> Any:
+        value = _composite(strategy, value)
+        if isinstance(value, values.DistributedVariable):
+            return value
+        if isinstance(value, values.DistributedValues):
+            parts = strategy.experimental_local_results(value)
+            if tf.is_tensor(parts[0]) and parts[0].shape.rank:
+                return tf.concat(list(parts), 0)
+            return parts[0]
+        return value
+
+    args, kwargs = tf.nest.map_structure(whole, (args, kwargs))
+    with one_device(strategy):
+        result = fn(*args, **kwargs)
+    for variable in variables():
+        first, *others = variable.values
+        for other in others:
+            other.assign(first)
+    return result

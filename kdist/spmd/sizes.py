@@ -1,0 +1,205 @@
+"""Integers that are known only when a step runs: sizes of a batch, and what follows from them.
+
+A size is a polynomial with integer coefficients over symbols: the number of rows of a batch
+(`Space`), the size of an axis that every replica has whole (`AxisSize`), or an element of an
+integer tensor (`Element`). Sizes that are known while the step is traced are plain `int`s.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+_orders = itertools.count()
+
+
+class Symbol:
+    """An unknown nonnegative integer, the same for all replicas."""
+
+    def __init__(self) -> None:
+        self.order = next(_orders)
+
+    def root(self) -> Symbol:
+        """Return the symbol that stands for this one."""
+        return self
+
+
+class Space(Symbol):
+    """The rows of a batch, divided over the replicas: each has a contiguous block of them.
+
+    Args:
+        name: For messages, such as `"input 2"`.
+        total: The number of rows over all replicas, if it is known.
+        source: The tensor and axis that have these rows, if a step makes them; `None` for rows
+            that are an input of the step, whose numbers are known before it begins.
+    """
+
+    def __init__(self, name: str, total: int | None = None, source: Any = None) -> None:
+        super().__init__()
+        self.name = name
+        self.total = total
+        self.source = source
+        self.merged: Space | None = None
+
+    def root(self) -> Space:
+        """Return the space that stands for this one, after `merge`."""
+        return self if self.merged is None else self.merged.root()
+
+    def merge(self, other: Space) -> None:
+        """Declare that both are divided alike."""
+        mine, others = self.root(), other.root()
+        if mine is not others:
+            others.merged = mine
+            mine.total = others.total if mine.total is None else mine.total
+
+    def __repr__(self) -> str:
+        return f"<{self.root().name}>"
+
+
+class AxisSize(Symbol):
+    """The size of an axis of a tensor; all replicas have the whole axis."""
+
+    def __init__(self, tensor: Any, axis: int) -> None:
+        super().__init__()
+        self.tensor, self.axis = tensor, axis
+
+    def __repr__(self) -> str:
+        return f"{self.tensor.name}.shape[{self.axis}]"
+
+
+class Element(Symbol):
+    """An element of an integer tensor of rank 0 or 1, which all replicas have."""
+
+    def __init__(self, tensor: Any, index: int) -> None:
+        super().__init__()
+        self.tensor, self.index = tensor, index
+
+    def __repr__(self) -> str:
+        return f"{self.tensor.name}[{self.index}]"
+
+
+Monomial = tuple[Symbol, ...]
+
+
+class Size:
+    """A polynomial over symbols that is no plain number."""
+
+    __slots__ = ("own_terms",)
+
+    def __init__(self, terms: dict[Monomial, int]) -> None:
+        self.own_terms = terms
+
+    @property
+    def terms(self) -> dict[Monomial, int]:
+        """Coefficients by sorted symbols, each the one that stands for its equals."""
+        if all(symbol.root() is symbol for monomial in self.own_terms for symbol in monomial):
+            return self.own_terms
+        return _collect((_sorted(monomial), n) for monomial, n in self.own_terms.items())
+
+    @property
+    def key(self) -> Any:
+        """What equal sizes have in common, once a step is planned and nothing is merged."""
+        return tuple(sorted((tuple(s.order for s in m), n) for m, n in self.terms.items()))
+
+    def spaces(self) -> set[Space]:
+        """The batches whose rows this counts."""
+        return {s for monomial in self.terms for s in monomial if isinstance(s, Space)}
+
+    def __add__(self, other: AnySize) -> AnySize:
+        return _make([*self.terms.items(), *_terms_of(other)])
+
+    __radd__ = __add__
+
+    def __neg__(self) -> AnySize:
+        return self * -1
+
+    def __sub__(self, other: AnySize) -> AnySize:
+        return self + other * -1
+
+    def __rsub__(self, other: AnySize) -> AnySize:
+        return self * -1 + other
+
+    def __mul__(self, other: AnySize) -> AnySize:
+        return _make(
+            (_sorted((*a, *b)), m * n) for a, m in self.terms.items() for b, n in _terms_of(other)
+        )
+
+    __rmul__ = __mul__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Size) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        raise TypeError("sizes change as batches are found to be divided alike: do not hash them")
+
+    def __repr__(self) -> str:
+        return " + ".join("·".join(map(str, (n, *symbols))) for symbols, n in self.terms.items())
+
+
+AnySize = int | Size
+
+
+def key_of(size: AnySize) -> Any:
+    """Return what equal sizes have in common, to look them up."""
+    return size.key if isinstance(size, Size) else size
+
+
+def symbolic(symbol: Symbol) -> Size:
+    """Return a symbol as a size."""
+    return Size({(symbol.root(),): 1})
+
+
+def quotient(size: AnySize, divisor: AnySize) -> AnySize | None:
+    """Return size / divisor if this is a size whatever the symbols are; otherwise `None`."""
+    if isinstance(divisor, int) and divisor == 1:
+        return size
+    below = list(_terms_of(divisor))
+    if len(below) != 1:
+        return 1 if below and size == divisor else None
+    ((symbols, by),) = below
+    parts = []
+    for monomial, n in _terms_of(size):
+        rest = list(monomial)
+        for symbol in symbols:
+            if symbol not in rest:
+                return None
+            rest.remove(symbol)
+        if n % by:
+            return None
+        parts.append((tuple(rest), n // by))
+    return _make(parts)
+
+
+def product(sizes: Iterable[AnySize]) -> AnySize:
+    """Return the product of sizes."""
+    result: AnySize = 1
+    for size in sizes:
+        result = result * size
+    return result
+
+
+def _terms_of(size: AnySize) -> Iterable[tuple[Monomial, int]]:
+    if isinstance(size, Size):
+        return size.terms.items()
+    return [((), int(size))] if size else []
+
+
+def _sorted(symbols: Monomial) -> Monomial:
+    return tuple(sorted((s.root() for s in symbols), key=lambda s: s.order))
+
+
+def _collect(terms: Iterable[tuple[Monomial, int]]) -> dict[Monomial, int]:
+    found: dict[Monomial, int] = {}
+    for monomial, n in terms:
+        found[monomial] = found.get(monomial, 0) + n
+    return {monomial: n for monomial, n in found.items() if n}
+
+
+def _make(terms: Iterable[tuple[Monomial, int]]) -> AnySize:
+    found = _collect(terms)
+    if not found:
+        return 0
+    if len(found) == 1 and () in found:
+        return found[()]
+    return Size(found)

@@ -1,0 +1,99 @@
+"""Trace a step as the program of one device that sees the global batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import auto_control_deps
+from tensorflow.python.framework import func_graph as func_graphs
+
+from .._upstream.one_device import one_device
+
+
+@dataclass
+class Leaf:
+    """A tensor that a step is called with.
+
+    Args:
+        parts: What each replica has.
+        is_rows: Whether these are parts of a batch, divided along the first axis.
+    """
+
+    parts: Sequence[Any]
+    is_rows: bool
+
+
+@dataclass
+class Trace:
+    """A traced step.
+
+    Args:
+        graph: Its operations.
+        inputs: Placeholders, and what they stand for.
+        outputs: Its results, flat; `None`s stay.
+        structure: What the step returned.
+    """
+
+    graph: Any
+    inputs: list[tuple[Any, Leaf]]
+    outputs: list[Any]
+    structure: Any
+
+
+def trace(
+    strategy: Any,
+    fn: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    leaf_of: Callable[[Any], Leaf | None],
+) -> Trace:
+    """Trace a step for the whole batch.
+
+    Args:
+        strategy: The strategy whose replicas will run it.
+        fn: The step.
+        args: Its arguments, as `tf.distribute.Strategy.run` gets them.
+        kwargs: The same, by name.
+        leaf_of: Says for each leaf of the arguments which tensors the replicas have; `None` passes
+        it
+            on as it is.
+    """
+    graph = func_graphs.FuncGraph("kdist_global_step")
+    inputs: list[tuple[Any, Leaf]] = []
+
+    def place(value: Any, leaf: Leaf | None) -> Any:
+        if leaf is None:
+            return value
+        first = leaf.parts[0]
+        made = tf.compat.v1.placeholder(first.dtype, _global_shape(leaf))
+        inputs.append((made, leaf))
+        return made
+
+    given = [(value, leaf_of(value)) for value in tf.nest.flatten((args, kwargs))]
+    with graph.as_default():
+        flat = [place(value, leaf) for value, leaf in given]
+        args, kwargs = tf.nest.pack_sequence_as((args, kwargs), flat)
+        with one_device(strategy), auto_control_deps.AutomaticControlDependencies() as control:
+            structure = fn(*args, **kwargs)
+            outputs = [
+                None if one is None else control.mark_as_return(tf.convert_to_tensor(one))
+                for one in tf.nest.flatten(structure, expand_composites=True)
+            ]
+    return Trace(graph, inputs, outputs, structure)
+
+
+def _global_shape(leaf: Leaf) -> Any:
+    shapes = [part.shape for part in leaf.parts]
+    if not leaf.is_rows:
+        return shapes[0]
+    if shapes[0].rank is None:
+        return None
+    first = [shape[0] for shape in shapes]
+    total = None if None in first else sum(first)
+    rest = list(shapes[0][1:])
+    for shape in shapes[1:]:
+        rest = [a if a == b else None for a, b in zip(rest, shape[1:], strict=True)]
+    return [total, *rest]
