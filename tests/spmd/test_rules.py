@@ -1,6 +1,7 @@
 """Every sharding rule, against the whole computation."""
 
 import functools
+import os
 
 import numpy as np
 import pytest
@@ -24,7 +25,11 @@ from rule_harness import (
     types_of,
 )
 
-pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
+pytestmark = [
+    pytest.mark.usefixtures("without_graph_optimizer_in_module"),
+    # Not finished: some rules have no row yet, and all rows take half an hour.
+    pytest.mark.skipif("KDIST_TEST_RULES" not in os.environ, reason="set KDIST_TEST_RULES=1"),
+]
 
 
 def positive(x):

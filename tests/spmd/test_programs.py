@@ -1,0 +1,91 @@
+"""Steps of a user's own, divided over replicas: equal to the same step on one device."""
+
+import kdist
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+X = np.random.default_rng(0).normal(size=(7, 6))
+WEIGHTS = np.random.default_rng(1).normal(size=(6, 3))
+
+
+def reversed_rows(x, w):
+    return tf.reduce_mean((x @ w) * (x[::-1] @ w))
+
+
+def contrastive(x, w):
+    z = tf.math.l2_normalize(x @ w, 1)
+    return -tf.reduce_mean(tf.linalg.diag_part(tf.nn.log_softmax(z @ tf.transpose(z))))
+
+
+def masked_root(x, w):
+    kept = tf.boolean_mask(x @ w, x[:, 0] > 0)
+    return tf.sqrt(tf.reduce_sum(kept**2) / tf.cast(tf.shape(x)[0], x.dtype))
+
+
+def standardized(x, w):
+    mean, variance = tf.nn.moments(x @ w, 0, keepdims=True)
+    return tf.reduce_sum(((x @ w - mean) / tf.sqrt(variance + 0.1)) ** 4)
+
+
+@pytest.fixture
+def global_core(monkeypatch):
+    monkeypatch.setenv("KDIST_CORE", "global")
+
+
+@pytest.mark.parametrize("loss", [reversed_rows, contrastive, masked_root, standardized])
+@pytest.mark.parametrize("counts", [(3, 2, 2), (7, 0, 0), (1, 6, 0)])
+def test_gradients_and_updates_are_those_of_the_whole_batch(global_core, loss, counts):
+    strategy = kdist.MirroredStrategy(replicas=3)
+    with strategy.scope():
+        weights = tf.Variable(WEIGHTS)
+    first = np.cumsum([0, *counts])
+
+    def rows(context):
+        replica = context.replica_id_in_sync_group
+        return tf.constant(X[first[replica] : first[replica + 1]])
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            value = loss(x, weights)
+        weights.assign_sub(tape.gradient(value, weights))
+        return value
+
+    batch = strategy.experimental_distribute_values_from_function(rows)
+    run = tf.function(lambda x: strategy.run(step, args=(x,)), autograph=False)
+    value = strategy.reduce("SUM", run(batch), axis=None)
+    own = tf.Variable(WEIGHTS)
+    with tf.GradientTape() as tape:
+        expected = loss(tf.constant(X), own)
+    own.assign_sub(tape.gradient(expected, own))
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
+    for copy in weights.values:
+        np.testing.assert_allclose(copy, own, rtol=1e-11, atol=1e-13)
+
+
+def test_a_fit_is_that_of_one_replica(global_core):
+    def trained(replicas):
+        keras.utils.set_random_seed(1)
+        strategy = kdist.MirroredStrategy(replicas=replicas)
+        model = strategy.build(
+            lambda: keras.Sequential(
+                [
+                    keras.Input((6,)),
+                    keras.layers.Dense(8, activation="tanh"),
+                    keras.layers.BatchNormalization(),
+                    keras.layers.Dropout(0.2),
+                    keras.layers.Dense(3),
+                ]
+            )
+        )
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.Adam(0.01, clipnorm=0.1), loss, metrics=["accuracy"])
+        history = model.fit(X, np.arange(7) % 3, batch_size=4, epochs=2, shuffle=False, verbose=0)
+        return history.history["loss"], model.get_weights()
+
+    losses, weights = trained(1)
+    divided_losses, divided_weights = trained(3)
+    np.testing.assert_allclose(divided_losses, losses, rtol=1e-5)
+    for divided, whole in zip(divided_weights, weights, strict=True):
+        np.testing.assert_allclose(divided, whole, rtol=1e-4, atol=1e-6)
