@@ -32,6 +32,18 @@ class Rows:
             total = total + symbolic(space) * unit
         return total
 
+    def is_total(self, size: AnySize) -> bool:
+        """Whether a size is that of the axis, as a number if this is known while tracing."""
+        if not isinstance(size, int):
+            return self.total == size
+        total = 0
+        for space, unit in self.segments:
+            known = space.root().total
+            if known is None or not isinstance(unit, int):
+                return False
+            total += known * unit
+        return total == size
+
     def times(self, factor: AnySize) -> Rows:
         """Return the rows with `factor` rows in place of each."""
         return Rows(tuple((space, unit * factor) for space, unit in self.segments))

@@ -16,10 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from tensorflow.python.framework import tensor_util
 from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
+from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
+from .effects import effects_of
 from .placements import (
+    AS_IS,
     REPLICATE,
     AsIs,
     ListOf,
@@ -179,6 +183,7 @@ class Planner:
         self._dims: dict[int, Any] = {}
         self._called: set[str] = set()
         self._inside: dict[Any, list[Any]] = {}  # the operations of a call, in its place
+        self._copies: dict[Any, list[Any]] = {}  # operations that copy states changed by another
         self._calls: list[Any] = []  # the calls that are being inlined
         self._clones: list[Any] = []
         self.tensors: dict[int, Any] = {}  # keeps them alive, as ids are keys
@@ -291,7 +296,7 @@ class Planner:
         Several batches that were concatenated are divided as they are elsewhere in the step.
         """
         found = rows_of(size)
-        if found is not None and found.segments[0][1] != 1:
+        if found is None or found.segments[0][1] != 1:
             return next((rows for rows in reversed(self.layouts) if rows.total == size), found)
         return found
 
@@ -333,8 +338,9 @@ class Planner:
             found = find_rule(op)
             decision = found(view) if found else None
         whole = once = False
+        changed: list[Any] = []
         if decision is None:
-            once = is_once(self, op, view.inputs)
+            once, changed = self.effects(op)
             decision = Decision([REPLICATE] * len(view.inputs), [REPLICATE] * len(op.outputs))
             whole = view.any_shard
         inputs = view.inputs
@@ -357,6 +363,37 @@ class Planner:
             if id(output) not in self._aliases:
                 self._set(output, placement, time)
                 self.item_of[id(output)] = item
+        if once:
+            self.shared.update(id(t) for t in op.outputs if t.dtype.name == "resource")
+            self._copy_states(op, changed, time)
+
+    def effects(self, op: Any) -> tuple[bool, list[Any]]:
+        """Return whether an operation must run once, and which replicas' states it changes then."""
+        inputs = [self.canonical(t) for t in op.inputs]
+        once, changed = effects_of(op, [id(t) in self.shared for t in inputs])
+        if once and self.parent is not None:
+            raise NeedsCollectiveError(f"to run once {op.name}")
+        return once, [inputs[i] for i in changed if id(inputs[i]) not in self.shared]
+
+    def _copy_states(self, op: Any, handles: Sequence[Any], time: int) -> None:
+        """Give the other replicas the variables that an operation changed on the first one."""
+        for handle in handles:
+            data = handle_data_util.get_resource_handle_data(handle)
+            with handle.graph.as_default():
+                dtype = tf.as_dtype(data.shape_and_type[0].dtype)
+                value = gen_resource_variable_ops.read_variable_op(handle, dtype)
+                assigned = gen_resource_variable_ops.assign_variable_op(handle, value)
+            read, write = Decision([AS_IS], [REPLICATE]), Decision([AS_IS, REPLICATE], [])
+            item = Item(value.op, read, [handle], [REPLICATE], time, [op], once=True)
+            self._set(value, REPLICATE, time)
+            self.item_of[id(value)] = item
+            placements: list[Placement] = [REPLICATE, REPLICATE]
+            self.items += [
+                item,
+                Item(assigned, write, [handle, value], placements, time + 1, [op]),
+            ]
+            self._copies.setdefault(op, []).append(assigned)
+            self._op_times[op] = time + 1
 
     def demand(self, tensor: Any, placement: Placement, want: Want) -> int:
         """Ask for a tensor as an operation wants it; return from which stage on it is there."""
@@ -431,7 +468,7 @@ class Planner:
             if one in self._inside:
                 found += self._inside[one]
             else:
-                result.append(one)
+                result += [one, *self._copies.get(one, ())]
         return result
 
     def _body(self, op: Any) -> Any:
@@ -480,26 +517,6 @@ def _is_plain_call(op: Any) -> bool:
     return "_implements" not in function.cached_definition.attr
 
 
-# Operations that TensorFlow calls stateful, but that only read, or act on a replica's own state.
-_READS = {
-    "LookupTableFindV2",
-    "LookupTableSizeV2",
-    "ReadVariableOp",
-    "ResourceGather",
-    "ResourceGatherNd",
-    "VariableShape",
-}
-_PER_REPLICA = {
-    "Assert",
-    "Case",
-    "EmptyTensorList",
-    "If",
-    "NoOp",
-    "PartitionedCall",
-    "StatefulPartitionedCall",
-    "StatelessRandomGetKeyCounter",
-    "While",
-}
 _DRAWS_OR_READS = {
     "ReadVariableOp",
     "ResourceGather",
@@ -509,47 +526,6 @@ _DRAWS_OR_READS = {
     "RandomUniformInt",
     "RandomStandardNormal",
     "TruncatedNormal",
-}
-
-
-def is_once(planner: Planner, op: Any, inputs: Sequence[Any]) -> bool:
-    """Whether an operation has an effect, or reads a state, outside the replicas' own variables."""
-    if op.type in ("While", "If", "Case"):
-        return any(is_once_in_body(planner, op))
-    if not op.op_def.is_stateful or op.type in _PER_REPLICA:
-        return False
-    resources = [t for t in inputs if t.dtype.name == "resource"]
-    if not resources:
-        return True
-    return any(id(t) in planner.shared for t in resources)
-
-
-def is_once_in_body(planner: Planner, op: Any) -> Iterable[bool]:
-    """Yield, for each operation in the bodies of a loop or condition, whether it must run once."""
-    del planner
-    for name in ("body", "cond", "then_branch", "else_branch"):
-        try:
-            function = op.graph._get_function(op.get_attr(name).name)
-        except ValueError:
-            continue
-        for node in function.cached_definition.node_def:
-            yield node.op in _EFFECTS
-
-
-_EFFECTS = {
-    "PrintV2",
-    "PyFunc",
-    "EagerPyFunc",
-    "PyFuncStateless",
-    "WriteScalarSummary",
-    "WriteHistogramSummary",
-    "WriteImageSummary",
-    "WriteSummary",
-    "RandomUniform",
-    "RandomUniformInt",
-    "RandomStandardNormal",
-    "TruncatedNormal",
-    "RandomShuffle",
 }
 
 

@@ -65,12 +65,12 @@ class Program:
             self.stages[time] = ProgramStage(self, time)
         return self.stages[time]
 
-    def write(self, outputs: Sequence[Any], keeps_rows: bool) -> list[Any]:
+    def write(self, outputs: Sequence[Any], keeps_rows: Sequence[bool]) -> list[Any]:
         """Write the step.
 
         Args:
             outputs: Tensors of the traced step.
-            keeps_rows: Whether results that are divided along their first axis stay so.
+            keeps_rows: For each of them, whether it stays divided if it is so along its first axis.
 
         Returns:
             For each output the whole tensor; or, if it stays divided, what each replica has.
@@ -92,10 +92,10 @@ class Program:
         last += last % 2
         final = self.stage(last)
         kept: list[tuple[bool, Any]] = []
-        for output in outputs:
+        for output, keeps in zip(outputs, keeps_rows, strict=True):
             canonical = planner.canonical(output)
             placement = planner.placement(canonical)
-            if keeps_rows and _stays(placement):
+            if keeps and _stays(placement):
                 kept.append((True, canonical))
             else:
                 kept.append((False, final.replicated(canonical, placement)))

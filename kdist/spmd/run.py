@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.autograph.core import ag_ctx
+from tensorflow.python.autograph.impl import api as autograph
 from tensorflow.python.distribute import values
 
 from .._upstream.one_device import one_device
@@ -18,6 +20,7 @@ from .sizes import Space
 from .trace import Leaf, trace
 
 
+@autograph.autograph_artifact
 def partition(
     strategy: Any,
     fn: Callable[..., Any],
@@ -52,7 +55,7 @@ def partition(
     devices = strategy.extended.worker_devices
     count = len(devices)
 
-    def leaf_of(value: Any) -> Leaf | None:
+    def leaf_of(value: Any) -> Leaf | list[Leaf] | None:
         if isinstance(value, values.DistributedVariable):
             return None
         if isinstance(value, values.DistributedValues):
@@ -60,6 +63,9 @@ def partition(
             if tf.is_tensor(parts[0]):
                 return Leaf([tf.convert_to_tensor(p) for p in parts], bool(parts[0].shape.rank))
             return None
+        if isinstance(value, _COMPOSITES):
+            components = tf.nest.flatten(value, expand_composites=True)
+            return [Leaf([one] * count, False) for one in components]
         if isinstance(value, tf.Tensor):
             if splits and value.shape.rank:
                 return Leaf(_split(value, devices), True)
@@ -67,9 +73,16 @@ def partition(
         return None
 
     args, kwargs = tf.nest.map_structure(lambda value: _composite(strategy, value), (args, kwargs))
+    fn = autograph.tf_convert(fn, ag_ctx.control_status_ctx(), convert_by_default=False)
     traced = trace(strategy, fn, args, kwargs, leaf_of)
     operations = live_operations(traced.graph, [t for t in traced.outputs if t is not None])
     outputs = [t for t in traced.outputs if t is not None]
+    keeps = [
+        k
+        for k, t in zip(_keeps_rows(traced.structure), traced.outputs, strict=True)
+        if t is not None
+    ]
+    keeps = [keep and keeps_rows for keep in keeps]
     whole: set[Any] = set()
     while True:
         planner = Planner(whole=whole)
@@ -91,8 +104,8 @@ def partition(
             handles[id(inner)] = copies or [outer] * count
         try:
             planner.run(op for op in operations if op.type != "Placeholder")
-            for output in outputs:
-                _demand_result(planner, output, keeps_rows)
+            for output, keep in zip(outputs, keeps, strict=True):
+                _demand_result(planner, output, keep)
             break
         except ComputeWholeError as error:
             whole |= error.operations
@@ -104,7 +117,7 @@ def partition(
         inputs[id(placeholder)] = Input(parts)
     counts = _counts(planner, spaces)
     program = Program(planner, devices, inputs, collectives, counts, jit_compile=jit_compile)
-    results = iter(program.write(outputs, keeps_rows))
+    results = iter(program.write(outputs, keeps))
     flat: list[Any] = []
     for output in traced.outputs:
         if output is None:
@@ -114,6 +127,9 @@ def partition(
         flat.append(make_rows(tuple(result)) if isinstance(result, list) else result)
     structure = tf.nest.pack_sequence_as(traced.structure, flat, expand_composites=True)
     return structure, explain(planner, program)
+
+
+_COMPOSITES = (tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
 
 
 def _composite(strategy: Any, value: Any) -> Any:
@@ -128,6 +144,15 @@ def _composite(strategy: Any, value: Any) -> Any:
     if isinstance(parts[0], tf.RaggedTensor):
         return tf.concat(list(parts), 0)
     return value
+
+
+def _keeps_rows(structure: Any) -> list[bool]:
+    """Return for each result whether it may stay divided; parts of sparse ones may not."""
+    return [
+        not isinstance(one, _COMPOSITES)
+        for one in tf.nest.flatten(structure)
+        for _ in tf.nest.flatten(one, expand_composites=True)
+    ]
 
 
 def _demand_result(planner: Planner, output: Any, keeps_rows: bool) -> None:

@@ -46,6 +46,8 @@ def read_sizes(planner: Any, tensor: Any) -> Any:
         result = None if dims is None else product(dims)
     elif op.type in _READERS:
         inputs = [planner.sizes(t) for t in op.inputs]
+        if op.type == "Reshape" and inputs[0] is None:
+            inputs[0] = _matrix(planner, planner.canonical(op.inputs[0]))
         result = _READERS[op.type](op, tensor, inputs)
     if result is None:
         if op.type != "Placeholder":
@@ -96,6 +98,25 @@ def _reshaped(op: Any, tensor: Any, inputs: list[Any]) -> Any:
     if inputs[0] is None or tensor.shape.num_elements() != inputs[0].size:
         return None
     return inputs[0].reshape(tensor.shape.as_list())
+
+
+def _matrix(planner: Any, tensor: Any) -> Any:
+    """Return the sizes in a matrix that the gradients of paddings and repetitions make."""
+    op = tensor.op
+    if op.type == "Slice":
+        value, begin, count = map(planner.constant, op.inputs)
+        if value is None or begin is None or count is None:
+            return None
+        ends = [None if n == -1 else b + n for b, n in zip(begin, count, strict=True)]
+        return _array(value[tuple(slice(b, e) for b, e in zip(begin, ends, strict=True))])
+    if op.type == "Transpose" and np.array_equal(planner.constant(op.inputs[1]), [1, 0]):
+        stacked = planner.canonical(op.inputs[0]).op
+        rows: list[Any] = (
+            [planner.sizes(t) for t in stacked.inputs] if stacked.type == "Pack" else [None]
+        )
+        if all(row is not None and row.ndim == 1 for row in rows) and not stacked.get_attr("axis"):
+            return np.transpose(np.stack(rows))
+    return None
 
 
 @_reads("Pack")

@@ -156,7 +156,12 @@ def quotient(size: AnySize, divisor: AnySize) -> AnySize | None:
         return size
     below = list(_terms_of(divisor))
     if len(below) != 1:
-        return 1 if below and size == divisor else None
+        symbols, by = below[0] if below else ((), 0)
+        for monomial, n in _terms_of(size) if below else ():
+            one = quotient(_make([(monomial, n)]), _make([(symbols, by)]))
+            if one is not None and divisor * one == size:
+                return one
+        return None
     ((symbols, by),) = below
     parts = []
     for monomial, n in _terms_of(size):

@@ -12,6 +12,7 @@ from tensorflow.python.eager.polymorphic_function import atomic_function
 from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.ops import handle_data_util
 
+from .effects import READS
 from .placements import (
     AsIs,
     ListOf,
@@ -183,7 +184,7 @@ class Stage:
             )
         self.operations[op] = made
         for output, new in zip(op.outputs, made.outputs, strict=True):
-            if output.dtype.name in ("resource", "variant"):
+            if output.dtype.name == "resource":  # elements of a list may have other local shapes
                 handle_data_util.copy_handle_data(output, new)
         return list(made.outputs)
 
@@ -328,13 +329,18 @@ class Stage:
         message = f"axis {axis} of {tensor.name} has to have the rows of the batch, {shard.rows}"
         with tf.control_dependencies([tf.debugging.Assert(right, [message, size, total])]):
             tensor = tf.identity(tensor)
-        parts = []
+        parts: list[Any] = []
         for count, begin in self.global_blocks(shard.rows, tf.int32):
-            if broadcasts and len(shard.rows.segments) == 1:
-                begin, count = tf.where(single, 0, begin), tf.where(single, 1, count)
-            starts = [begin if i == axis else 0 for i in range(rank)]
-            counts = [count if i == axis else -1 for i in range(rank)]
-            parts.append(tf.slice(tensor, tf.stack(starts), tf.stack(counts)))
+            if broadcasts:
+                begin = tf.where(single, 0, begin)
+                count = tf.where(single, 0 if parts else 1, count)
+            if rank is None:
+                here = tf.equal(tf.range(tf.rank(tensor)), axis)
+                starts, counts = tf.where(here, begin, 0), tf.where(here, count, -1)
+            else:
+                starts = tf.stack([begin if i == axis else 0 for i in range(rank)])
+                counts = tf.stack([count if i == axis else -1 for i in range(rank)])
+            parts.append(tf.slice(tensor, starts, counts))
         return parts[0] if len(parts) == 1 else tf.concat(parts, axis)
 
     # Functions within this one
@@ -371,19 +377,25 @@ class Stage:
         return list(made.outputs[: len(inputs)])
 
     def call_condition(self, op: Any, inputs: Sequence[Any], branches: Sequence[Body]) -> list[Any]:
-        """Write a condition with two branches."""
+        """Write a condition with its branches."""
         extras = dict.fromkeys(key for branch in branches for key in branch.extras)
         for one in branches:
             one.finish(list(extras), returns_extras=False)
         predicate, *given = inputs
         args = [*given, *(self.outer_of_body(key) for key in extras)]
         attributes = dict(op.node_def.attr)
-        attributes.update(then_branch=branches[0].reference, else_branch=branches[1].reference)
+        references = [branch.reference for branch in branches]
+        if "branches" in attributes:
+            functions = attr_value_pb2.AttrValue.ListValue(func=[r.func for r in references])
+            attributes["branches"] = attr_value_pb2.AttrValue(list=functions)
+        else:
+            attributes.update(zip(("then_branch", "else_branch"), references, strict=True))
         attributes["Tin"] = _types(args)
         attributes["output_shapes"] = _shapes([tf.TensorShape(None) for _ in op.outputs])
         made = self._create(op, [predicate, *args], [o.dtype for o in op.outputs], attributes)
         for output, new in zip(op.outputs, made.outputs, strict=True):
-            handle_data_util.copy_handle_data(output, new)
+            if output.dtype.name == "resource":
+                handle_data_util.copy_handle_data(output, new)
         return list(made.outputs)
 
     def _create(self, op: Any, args: Sequence[Any], dtypes: Sequence[Any], attributes: Any) -> Any:
@@ -464,6 +476,7 @@ def end_function(stage: Stage, outputs: Sequence[Any], outer: Any, **attributes:
     """Make a TensorFlow function of a stage, in an outer graph; returns a reference to it."""
     graph = stage.graph
     graph.outputs = list(outputs)
+    # Reads as well: what changes a variable later waits for them.
     graph.control_outputs = [
         op for op in graph.get_operations() if op.op_def.is_stateful and op.type not in _QUIET
     ]
@@ -479,7 +492,7 @@ def live_items(planner: Planner, outputs: Sequence[Any]) -> set[Item]:
     live = set()
     for item in reversed(planner.items):
         op = item.op
-        effect = op.op_def.is_stateful and op.type not in _QUIET
+        effect = op.op_def.is_stateful and op.type not in _QUIET | READS
         if not effect and op not in controls and not any(id(o) in needed for o in op.outputs):
             continue
         live.add(item)
@@ -497,11 +510,7 @@ _QUIET = {
     "RandomStandardNormal",
     "RandomUniform",
     "RandomUniformInt",
-    "ReadVariableOp",
-    "ResourceGather",
-    "ResourceGatherNd",
     "TruncatedNormal",
-    "VariableShape",
 }
 
 

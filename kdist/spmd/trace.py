@@ -48,7 +48,7 @@ def trace(
     fn: Callable[..., Any],
     args: Any,
     kwargs: Any,
-    leaf_of: Callable[[Any], Leaf | None],
+    leaf_of: Callable[[Any], Leaf | list[Leaf] | None],
 ) -> Trace:
     """Trace a step for the whole batch.
 
@@ -57,16 +57,18 @@ def trace(
         fn: The step.
         args: Its arguments, as `tf.distribute.Strategy.run` gets them.
         kwargs: The same, by name.
-        leaf_of: Says for each leaf of the arguments which tensors the replicas have; `None` passes
-        it
-            on as it is.
+        leaf_of: Says for each leaf of the arguments which tensors the replicas have, a list for the
+            components of a sparse or ragged one; `None` passes it on as it is.
     """
     graph = func_graphs.FuncGraph("kdist_global_step")
     inputs: list[tuple[Any, Leaf]] = []
 
-    def place(value: Any, leaf: Leaf | None) -> Any:
+    def place(value: Any, leaf: Leaf | list[Leaf] | None) -> Any:
         if leaf is None:
             return value
+        if isinstance(leaf, list):
+            components = [place(None, one) for one in leaf]
+            return tf.nest.pack_sequence_as(value, components, expand_composites=True)
         first = leaf.parts[0]
         made = tf.compat.v1.placeholder(first.dtype, _global_shape(leaf))
         inputs.append((made, leaf))

@@ -1,13 +1,14 @@
 """Run operations divided over replicas, and whole, in one traced step for many of them."""
 
 import functools
+import inspect
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 from kdist.spmd.collectives import Collectives
-from kdist.spmd.placements import REPLICATE, Partial, Shard
+from kdist.spmd.placements import REPLICATE, ListOf, Partial, Shard
 from kdist.spmd.run import partition
 from tensorflow.python.distribute import values
 from tensorflow.python.framework import op_def_registry
@@ -79,6 +80,7 @@ class Row:
         static: Whether it is tried with known numbers of rows too.
         gradients: Whether gradients of the results are computed too.
         variable: The initial value of a variable.
+        tolerance: How far results may differ, relatively and absolutely.
     """
 
     types: str
@@ -92,7 +94,7 @@ class Row:
     static: bool = True
     gradients: bool = False
     variable: object = None
-    cases: list = field(default_factory=list)
+    tolerance: float = 1e-12
 
     def __post_init__(self):
         self.inputs = [
@@ -103,16 +105,18 @@ class Row:
     @property
     def name(self):
         """The name of its test."""
-        first, *others = self.types.split()
+        first, *others = self.types.split() or ["composite"]
         return first + (f"+{len(others)}" if others else "")
 
 
 def raw(kind, **attributes):
-    """Return a function that makes an operation of its inputs, in the order of its definition."""
-    names = [arg.name for arg in op_def_registry.get(kind).input_arg]
+    """Return a function that makes an operation of its inputs, in their order."""
+    function = getattr(tf.raw_ops, kind)
+    count = len(op_def_registry.get(kind).input_arg)
+    names = list(inspect.signature(function).parameters)[:count]
 
     def make(*inputs):
-        return getattr(tf.raw_ops, kind)(**dict(zip(names, inputs, strict=True)), **attributes)
+        return function(**dict(zip(names, inputs, strict=True)), **attributes)
 
     return make
 
@@ -142,12 +146,12 @@ def cases_of(row):
     def add(inputs, kind, whole=None):
         found.append(Case(row, f"case{next(_numbers)}x", inputs, kind, whole))
 
-    for inputs in row.inputs:
+    for number, inputs in enumerate(row.inputs):
         add(inputs, "rows")
-        if row.batches:
+        if row.batches and number == 0:
             add(inputs, "batches")
         places = [i for i, one in enumerate(inputs) if one.has_rows]
-        if row.replicated and len(places) > 1:
+        if row.replicated and number < 2 and len(places) > 1:
             for place in places:
                 add(inputs, f"input {place} whole", place)
     return found
@@ -241,7 +245,8 @@ class Program:
     """
 
     def __init__(self, rows, static=None):
-        self.cases = [case for row in rows for case in cases_of(row)]
+        cases = [case for row in rows for case in cases_of(row)]
+        self.cases = [case for case in cases if static is None or case.whole is None]
         self.static = static
         self.strategy = tf.distribute.MirroredStrategy(
             [f"CPU:{i}" for i in range(REPLICAS)], tf.distribute.ReductionToOneDevice()
@@ -262,7 +267,6 @@ class Program:
                 {},
                 copies_of=lambda handle: copies.get(id(handle)),
                 collectives=Collectives(self.strategy.extended.worker_devices),
-                keeps_rows=False,
             )
             return made
 
@@ -289,12 +293,18 @@ class Program:
         ]
         expected = self.oracle(*(tf.concat(parts, 0) for parts in inputs))
         made = self.run(*([tf.constant(part) for part in parts] for parts in inputs))
-        numpy = functools.partial(tf.nest.map_structure, lambda t: t.numpy())
+        numpy = functools.partial(tf.nest.map_structure, _numpy)
         return dict(zip(self.cases, zip(numpy(expected), numpy(made), strict=True), strict=True))
 
     def items(self, case):
         """Return the planned operations of a case."""
         return [i for i in self.explanation.planner.items if f"{case.scope}/" in i.op.name]
+
+
+def _numpy(value):
+    if isinstance(value, values.PerReplica):
+        return np.concatenate([part.numpy() for part in value.values])
+    return np.asarray(value.numpy())
 
 
 def _numbers_of(counts, batch):
@@ -315,7 +325,9 @@ def check(program, row, counts):
             message = f"result {number} of {case}, {counts} rows"
             assert one.dtype == other.dtype, message
             if one.dtype.kind in "fc":
-                np.testing.assert_allclose(other, one, 1e-12, 1e-12, err_msg=message)
+                np.testing.assert_allclose(
+                    other, one, row.tolerance, row.tolerance, err_msg=message
+                )
             else:
                 np.testing.assert_array_equal(other, one, err_msg=message)
 
@@ -328,18 +340,36 @@ def check_divided(program, row):
             continue
         for item in program.items(case):
             out = item.decision.out
-            if any(isinstance(p, Shard | Partial) for p in (*item.placements, *out)):
-                asked.add(item.op.type)
+            divided = [
+                p for p in (*item.placements, *out) if isinstance(p, Shard | Partial | ListOf)
+            ]
+            if divided or item.op.type in _OF_SIZES:
+                asked |= {item.op.type, *_in_body(item.op)}
             if row.divided and (row.mixed or case.whole is None):
                 gathered = item.whole or (item.op.type in row.types.split() and _reduces(item))
-                assert not gathered, f"{item.op.type} {item.placements} is whole: {case}"
+                assert not gathered, f"{item.op.name} {item.placements} is whole: {case}"
+    if program.static is not None:
+        return  # what is known is a constant
     missing = set(row.types.split()) - asked
     assert not missing, f"{missing} are not made of what is divided"
 
 
+_OF_SIZES = {"BroadcastGradientArgs", "Rank", "Shape", "ShapeN", "Size", "VariableShape"}
+
+
+def _in_body(op):
+    """Return the types of operations in the body of a loop or condition."""
+    found = set()
+    for name in ("body", "then_branch", "else_branch"):
+        if name in op.node_def.attr:
+            function = op.graph._get_function(op.get_attr(name).name)
+            found |= {node.op for node in function.cached_definition.node_def}
+    return found
+
+
 def _reduces(item):
     """Whether an operation waits for the sum of what the replicas have."""
-    return any(
+    return not any(isinstance(placement, Shard) for placement in item.placements) and any(
         isinstance(placement, Partial) and want == REPLICATE
         for placement, want in zip(item.placements, item.decision.want, strict=True)
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
+
+from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
 from ..placements import AS_IS, PARTIAL, REPLICATE, ListOf, Partial, Placement, Replicate, Shard
 from ..plan import (
@@ -13,16 +16,14 @@ from ..plan import (
     Operation,
     Planner,
     is_never_used,
-    is_once_in_body,
     live_operations,
 )
 from .registry import rule
 
 
-def _graph(op: Any, attribute: str, inputs: Sequence[Any]) -> Any:
-    from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
-
-    function = op.graph._get_function(op.get_attr(attribute).name)
+def _graph(op: Any, name: str, inputs: Sequence[Any]) -> Any:
+    """Return the graph of a function that a loop or condition calls."""
+    function = op.graph._get_function(name)
     graph = getattr(function, "graph", None)
     if graph is not None:
         return graph
@@ -127,10 +128,10 @@ def _divided(op: Operation, divide: Any, placements: Sequence[Placement]) -> Dec
 def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
     if all(isinstance(p, Replicate) for p in op.placements):
         return None
-    if any(is_once_in_body(op.planner, op.op)):
+    if op.planner.effects(op.op)[0]:
         return _whole(op, "its body has effects")
-    body = _graph(op.op, "body", op.op.outputs)
-    condition = _graph(op.op, "cond", op.op.outputs)
+    body = _graph(op.op, op.attr("body").name, op.op.outputs)
+    condition = _graph(op.op, op.attr("cond").name, op.op.outputs)
     kept = [_passes(o, i) for o, i in zip(body.outputs, body.inputs, strict=True)]
     placements = [_plain(p) for p in given]
     sizes = [op.sizes(i) if k else None for i, k in enumerate(kept)]
@@ -166,9 +167,9 @@ def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
     return Decision(wants, placements, emit)
 
 
-@rule("If", "StatelessIf")
+@rule("If", "StatelessIf", "Case", "StatelessCase")
 def condition(op: Operation) -> Decision | None:
-    """Divide both branches of a condition that all replicas agree on."""
+    """Divide all branches of a condition that the replicas agree on."""
     return _divided(op, _condition, op.placements)
 
 
@@ -176,9 +177,11 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
     inputs = op.inputs[1:]
     if all(isinstance(p, Replicate) for p in op.placements[1:]):
         return None
-    if any(is_once_in_body(op.planner, op.op)):
+    if op.planner.effects(op.op)[0]:
         return _whole(op, "its body has effects")
-    graphs = [_graph(op.op, name, inputs) for name in ("then_branch", "else_branch")]
+    is_case = "Case" in op.type
+    called = op.attr("branches") if is_case else [op.attr("then_branch"), op.attr("else_branch")]
+    graphs = [_graph(op.op, branch.name, inputs) for branch in called]
     placements = list(given[1:])
     sizes = [op.sizes(i + 1) for i in range(len(inputs))]
     planners = [_plan(op, graph, placements, sizes, inputs) for graph in graphs]
@@ -186,8 +189,7 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
     for at in range(len(op.outputs)):
         made = [(p, p.canonical(g.outputs[at])) for p, g in zip(planners, graphs, strict=True)]
         known = [p.placement(t) for p, t in made if not is_never_used(t)]
-        joined = _join(known[0], known[-1]) if known else REPLICATE
-        out.append(_plain(joined))
+        out.append(_plain(functools.reduce(_join, known) if known else REPLICATE))
     wants = [_want(p) for p in out]
     for planner, graph in zip(planners, graphs, strict=True):
         for output, want in zip(graph.outputs, wants, strict=True):

@@ -67,7 +67,6 @@ UNARY = [
     "Neg",
     "PopulationCount",
     "PreventGradient",
-    "QuantizeAndDequantizeV2",
     "Real",
     "Reciprocal",
     "Relu",
@@ -109,12 +108,10 @@ UNARY = [
 BROADCASTING = [
     "Add",
     "AddV2",
-    "ApproximateEqual",
     "Atan2",
     "BitwiseAnd",
     "BitwiseOr",
     "BitwiseXor",
-    "ClipByValue",
     "Complex",
     "Div",
     "DivNoNan",
@@ -153,8 +150,11 @@ BROADCASTING = [
     "Xlogy",
     "Zeta",
 ]
-SAME_SHAPES = [
+SAME_SHAPES = [  # of one that is no scalar
     "AddN",
+    "ApproximateEqual",
+    "Betainc",
+    "ClipByValue",
     "EluGrad",
     "InvGrad",
     "LeakyReluGrad",
@@ -220,8 +220,9 @@ def _name_axes(op: Operation, out: Shard) -> None:
     dims: list[Any] = [None] * shape.rank
     for index in range(len(op.inputs)):
         for axis, size in enumerate(reversed(op.dims(index) or []), 1):
-            if size != 1 and dims[-axis] is None:
-                dims[-axis] = size
+            if size != 1 and not isinstance(dims[-axis], int):
+                known = dims[-axis] is not None and not isinstance(size, int)
+                dims[-axis] = dims[-axis] if known else size
     dims[out.axis] = out.rows.total
     if None not in dims:
         op.planner.set_dims(output, dims)
@@ -295,8 +296,18 @@ def select(op: Operation) -> Decision | None:
     condition, rank = op.rank(0), op.rank(1)
     if condition is None or rank is None or (condition != rank and (main.axis or condition > 1)):
         return None
-    whole = REPLICATE if condition == 0 else main.plain()
-    return Decision([whole, main.plain(), main.plain()], [main.plain()])
+    wants = [p if op.fits(p, main) else main.plain() for p in op.placements]
+    if condition == 0:
+        wants[0] = REPLICATE
+    return Decision(wants, [main.plain()])
+
+
+@rule("QuantizeAndDequantizeV2")
+def quantize(op: Operation) -> Decision | None:
+    """Round to a range, unless it is that of all values."""
+    if op.attr("axis") != -1 or not op.attr("range_given") or op.shard(0) is None:
+        return None
+    return Decision([AS_IS, REPLICATE, REPLICATE], [op.shard(0).plain()])  # type: ignore[union-attr]
 
 
 @rule("Bitcast")
@@ -313,11 +324,3 @@ def identities(op: Operation) -> Decision | None:
     for output, tensor in zip(op.outputs, op.inputs, strict=True):
         op.planner.set_alias(output, tensor)
     return Decision([AS_IS] * len(op.inputs), op.placements, lambda stage, op, inputs: inputs)
-
-
-@rule("LookupTableFindV2")
-def lookup(op: Operation) -> Decision | None:
-    """Look up each key."""
-    if op.shard(1) is None:
-        return None
-    return Decision([REPLICATE, AS_IS, REPLICATE], [op.shard(1).plain()])  # type: ignore[union-attr]

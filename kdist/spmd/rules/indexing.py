@@ -97,10 +97,13 @@ def segment_sum(op: Operation) -> Decision | None:
     """Sum the rows of each segment."""
     main = op.shard(0) or op.shard(1)
     rank = op.rank(1)
-    if main is None or rank is None or main.axis >= rank:
+    if main is None or rank is None:
         return None
-    if op.shard(0) is not None and op.shard(0).axis >= rank:  # type: ignore[union-attr]
-        return None
+    dims, count = op.dims(0), op.sizes(2)
+    if dims is not None and count is not None:
+        op.planner.set_dims(op.outputs[0], [count.item(), *dims[rank:]])
+    if main.axis >= rank:  # every column on its own
+        return Decision([AS_IS, REPLICATE, REPLICATE], [main.plain().at(main.axis - rank + 1)])
     want = main.plain()
     wants: list[Any] = [p if op.fits(p, want) else want for p in op.placements[:2]]
     return Decision([*wants, REPLICATE], [PARTIAL])
@@ -109,7 +112,7 @@ def segment_sum(op: Operation) -> Decision | None:
 @rule("UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd")
 def segment_extreme(op: Operation) -> Decision | None:
     """Find the largest value of each segment, the smallest, or their product."""
-    found = segment_sum(op)
+    found: Decision | None = segment_sum(op)
     if found is None:
         return None
     reduction = {
@@ -117,14 +120,37 @@ def segment_extreme(op: Operation) -> Decision | None:
         "UnsortedSegmentMin": "min",
         "UnsortedSegmentProd": "prod",
     }
+    if isinstance(found.out[0], Shard):
+        return found
     return Decision(found.want, [Partial(reduction[op.type])])
+
+
+@rule("DenseBincount")
+def bincount(op: Operation) -> Decision | None:
+    """Count values, those of each sample on their own if there are samples."""
+    shard, rank = op.shard(0), op.rank(0)
+    weights, count = op.placements[2], op.inputs[2].shape.num_elements()
+    if shard is None or shard.axis or rank is None:
+        return None
+    if count == 0 and isinstance(weights, Replicate):
+        wants: list[Any] = [AS_IS, REPLICATE, REPLICATE]
+    elif isinstance(weights, Shard) and op.rank(2) == rank and op.fits(weights, shard):
+        wants = [AS_IS, REPLICATE, AS_IS]
+    else:
+        return None
+    if rank == 2:
+        return Decision(wants, [shard.plain()])
+    return None if op.attr("binary_output") else Decision(wants, [PARTIAL])
 
 
 @rule("ScatterNd")
 def scatter_nd(op: Operation) -> Decision | None:
     """Add updates to zeros, at the places that indices name."""
     main = op.shard(0) or op.shard(1)
-    if main is None or main.axis != 0 or (op.rank(0) or 0) < 2:
+    if main is None or main.axis >= (op.rank(0) or 0) - 1:
+        return None
+    dtype = op.inputs[1].dtype
+    if not (dtype.is_floating or dtype.is_integer or dtype.is_complex):
         return None
     want = main.plain()
     wants: list[Any] = [p if op.fits(p, want) else want for p in op.placements[:2]]

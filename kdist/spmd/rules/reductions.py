@@ -67,8 +67,11 @@ def _mean(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision |
     count: AnySize = product(dims[a] for a in axes)  # type: ignore[index]
 
     def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-        total = tf.reduce_sum(inputs[0], sorted(axes), keepdims=keep)
-        return [total / stage.size(count, total.dtype)]
+        x, dtype = inputs[0], inputs[0].dtype
+        if dtype.size < 4:  # the sum may be too large, and the number inexact
+            x = tf.cast(x, tf.float32)
+        total = tf.reduce_sum(x, sorted(axes), keepdims=keep)
+        return [tf.cast(total / stage.size(count, total.dtype), dtype)]
 
     spaces = count.spaces() if isinstance(count, Size) else ()
     return Decision([AS_IS, AS_IS], [PARTIAL], emit, spaces=spaces)
@@ -132,11 +135,19 @@ def _over(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> Any:
     index = op.inputs[1].value_index
 
     def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-        shapes = []
-        for vector in vectors:
-            one = [2 if _counts_rows(s) else stage.size(s, "int32") for s in vector.tolist()]
-            shapes.append(tf.stack(one) if one else tf.zeros([0], "int32"))
-        found = tf.raw_ops.BroadcastGradientArgs(s0=shapes[0], s1=shapes[1])[index]
+        shapes: list[list[Any]] = [[], []]
+        for axis in range(-max(map(len, vectors)), 0):
+            place = axis + max(map(len, vectors))
+            if place in unknown:
+                pair = [v[axis] if -axis <= len(v) else 1 for v in vectors]
+            else:
+                pair = [1 if place in axes else 2] * 2
+                pair[1 - index] = 2
+            for shape, size in zip(shapes, pair, strict=True):
+                shape.append(stage.size(size, "int32"))
+        found = tf.raw_ops.BroadcastGradientArgs(s0=tf.stack(shapes[0]), s1=tf.stack(shapes[1]))[
+            index
+        ]
         return [reduce(inputs[0], found, keepdims=keep)]
 
     return emit
@@ -195,3 +206,14 @@ def along_axes(op: Operation) -> Decision | None:
     if shard.axis in {int(a) % rank for a in np.ravel(axes)}:
         return None
     return Decision([AS_IS, REPLICATE], [shard.plain()])
+
+
+@rule("Roll")
+def roll(op: Operation) -> Decision | None:
+    """Roll along other axes than that of the rows."""
+    axes, shard, rank = op.constant(2), op.shard(0), op.rank(0)
+    if axes is None or shard is None or rank is None:
+        return None
+    if shard.axis in {int(a) % rank for a in np.ravel(axes)}:
+        return None
+    return Decision([AS_IS, REPLICATE, REPLICATE], [shard.plain()])

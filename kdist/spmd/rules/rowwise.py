@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from ..placements import AS_IS, PARTIAL, REPLICATE, Shard, local
+from ..placements import AS_IS, PARTIAL, REPLICATE, OwnRows, local
 from ..plan import Decision, Operation
 from .registry import rule
 
 # Inputs whose first axis has the samples; inputs that are shapes, of which it is the first element.
 _ROWS: dict[str, tuple[list[int], list[int]]] = {
     "AdjustContrastv2": ([0], []),
+    "AdjustHue": ([0], []),
+    "AdjustSaturation": ([0], []),
     "AvgPool": ([0], []),
     "AvgPool3D": ([0], []),
     "AvgPool3DGrad": ([1], [0]),
     "AvgPoolGrad": ([1], [0]),
     "BiasAdd": ([0], []),
+    "CombinedNonMaxSuppression": ([0, 1], []),
     "Conv2D": ([0], []),
     "Conv2DBackpropInput": ([2], [0]),
     "Conv3D": ([0], []),
@@ -27,6 +31,7 @@ _ROWS: dict[str, tuple[list[int], list[int]]] = {
     "DepthwiseConv2dNative": ([0], []),
     "DepthwiseConv2dNativeBackpropInput": ([2], [0]),
     "Dilation2D": ([0], []),
+    "Dilation2DBackpropInput": ([0, 2], []),
     "ExtractImagePatches": ([0], []),
     "HSVToRGB": ([0], []),
     "ImageProjectiveTransformV3": ([0], []),
@@ -39,16 +44,38 @@ _ROWS: dict[str, tuple[list[int], list[int]]] = {
     "MaxPoolGrad": ([0, 1, 2], []),
     "MaxPoolGradGrad": ([0, 1, 2], []),
     "RGBToHSV": ([0], []),
+    "ResizeArea": ([0], []),
     "ResizeBicubic": ([0], []),
     "ResizeBicubicGrad": ([0, 1], []),
     "ResizeBilinear": ([0], []),
     "ResizeBilinearGrad": ([0, 1], []),
     "ResizeNearestNeighbor": ([0], []),
     "ResizeNearestNeighborGrad": ([0], []),
+    "ScaleAndTranslate": ([0], []),
+    "ScaleAndTranslateGrad": ([0, 1], []),
     "SoftmaxCrossEntropyWithLogits": ([0, 1], []),
     "SpaceToDepth": ([0], []),
     "SparseSoftmaxCrossEntropyWithLogits": ([0, 1], []),
 }
+# The least rank with which the first axis is that of samples, not one of an only sample.
+_LEAST_RANKS = {
+    "AdjustContrastv2": 4,
+    "AdjustHue": 2,
+    "AdjustSaturation": 2,
+    "HSVToRGB": 2,
+    "RGBToHSV": 2,
+}
+_OF_SOME = {
+    "Conv2D",
+    "Conv3D",
+    "DepthwiseConv2dNative",
+    "MaxPool",
+    "MaxPool3D",
+    "MaxPool3DGrad",
+    "MaxPoolGrad",
+}
+# Inputs that may have one row for all samples.
+_SINGLE_ROWS = {"ImageProjectiveTransformV3": [1]}
 # Inputs whose samples are summed over.
 _SUMMED = {
     "BiasAddGrad": [0],
@@ -74,7 +101,6 @@ _BATCHED = {
     "MatrixDeterminant": 2,
     "MatrixDiagPartV3": 2,
     "MatrixDiagV3": 1,
-    "MatrixExponential": 2,
     "MatrixInverse": 2,
     "Qr": 2,
     "RFFT": 1,
@@ -84,7 +110,7 @@ _BATCHED = {
     "TopKV2": 1,
 }
 # The same, of two inputs with the same samples.
-_BATCHED_PAIRS = {"MatrixSetDiagV3": (2, 1), "MatrixSolve": (2, 2)}
+_BATCHED_PAIRS = {"Cross": (1, 1), "MatrixSetDiagV3": (2, 1), "MatrixSolve": (2, 2)}
 
 
 @rule(*_ROWS)
@@ -96,27 +122,62 @@ def samples(op: Operation) -> Decision | None:
         return None
     for index in shapes:
         sizes = op.sizes(index)
-        if sizes is None or not _are(sizes[0], main):
+        if sizes is None or not main.rows.is_total(sizes[0]):
             return None
+    if (op.rank(data[0]) or 0) < _LEAST_RANKS.get(op.type, 1):
+        return None
+    if op.type == "SoftmaxCrossEntropyWithLogits" and 1 in (t.shape[0] for t in op.inputs):
+        return None  # TensorFlow takes the result to have one row, too
+    if op.type.endswith("CrossEntropyWithLogits"):
+        _keep_dims(op, op.outputs[1])
     shared = main.plain()
     wants: list[Any] = [REPLICATE] * len(op.inputs)
-    for index in data:
-        fits = op.fits(op.placements[index], shared)
-        wants[index] = op.placements[index] if fits else shared
+    single = _SINGLE_ROWS.get(op.type, [])
+    for index in dict.fromkeys((*data, *single)):
+        if index in single and op.inputs[index].shape[0] == 1:
+            continue
+        if op.fits(op.placements[index], shared):
+            wants[index] = op.placements[index]
+        else:
+            wants[index] = OwnRows(shared) if index in single else shared
     for index in shapes:
         wants[index] = local(0, main.rows)
-    if op.type == "ImageProjectiveTransformV3" and op.inputs[1].shape[0] != 1:
-        wants[1] = op.placements[1] if op.fits(op.placements[1], shared) else shared
-    return Decision(wants, [shared] * len(op.outputs))
+    emit = None
+    if op.type in _OF_SOME:
+
+        def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+            return _of_some_rows(stage, op, inputs, data)
+
+    return Decision(wants, [shared] * len(op.outputs), emit)
 
 
-def _are(size: Any, shard: Shard) -> bool:
-    """Whether a size is the number of rows."""
-    total = shard.rows.total
-    if isinstance(size, int):
-        spaces = [space.root() for space, _ in shard.rows.segments]
-        return len(spaces) == 1 and spaces[0].total == size and shard.rows.segments[0][1] == 1
-    return bool(size == total)
+def _keep_dims(op: Operation, output: Any) -> None:
+    """Let unknown sizes of a result be those of the first input."""
+    if op.dims(0) is not None and not output.shape.is_fully_defined():
+        op.planner.set_dims(output, op.dims(0))  # type: ignore[arg-type]
+
+
+def _of_some_rows(stage: Any, op: Any, inputs: Sequence[Any], data: list[int]) -> Sequence[Any]:
+    """Give oneDNN's kernels a row of zeros if there is none, and remove what comes of it.
+
+    Without rows, a convolution gives as many channels as went in, not as should come out, and the
+    gradient of a pooling ends the process (TensorFlow 2.21). With rows, nothing is copied.
+    """
+    count = tf.shape(inputs[data[0]])[0]
+    given = list(inputs)
+    for index in data:
+        tensor, rank = inputs[index], op.inputs[index].shape.rank
+
+        def some(tensor: Any = tensor, rank: int = rank) -> Any:
+            more = tf.stack([0] * (2 * rank - 1) + [tf.maximum(1 - count, 0)])
+            return tf.pad(tensor, tf.reverse(tf.reshape(more, [rank, 2]), [0]))
+
+        given[index] = stage.once(("some rows", id(tensor)), some)
+    (made,) = stage.copy(op, given)
+    result = made[:count]
+    # The gradient of a pooling takes oneDNN's own form of what the pooling made.
+    stage.once(("some rows", id(result)), lambda: made)
+    return [result]
 
 
 @rule(*_SUMMED)
@@ -145,8 +206,14 @@ def sums_of_samples(op: Operation) -> Decision | None:
 def batches_of_matrices(op: Operation) -> Decision | None:
     """Compute vectors or matrices, of which each belongs to one sample."""
     shard, rank = op.shard(0), op.rank(0)
+    if shard is None and op.type == "CholeskyGrad":
+        shard = op.shard(1)
     if shard is None or rank is None or shard.axis >= rank - _BATCHED[op.type]:
         return None
+    if op.type in ("LogSoftmax", "Softmax"):
+        _keep_dims(op, op.outputs[0])
+    if op.type == "MatrixDiagV3" and np.size(op.constant(1)) != 1:
+        return None  # several diagonals have an axis of their own
     others = any(op.shard(index) is not None for index in range(1, len(op.inputs)))
     if others and op.type != "CholeskyGrad":
         return None
@@ -168,7 +235,23 @@ def pairs_of_matrices(op: Operation) -> Decision | None:
         return None
     if ranks[0] - inner[0] != ranks[1] - inner[1]:  # type: ignore[operator]
         return None
-    if op.type == "MatrixTriangularSolve" and any(t.shape[main.axis] == 1 for t in op.inputs):
-        return None
-    wants: list[Any] = [p if op.fits(p, main) else main.plain() for p in op.placements[:2]]
+    wants: list[Any] = []
+    for index, placement in enumerate(op.placements[:2]):
+        broadcasts = op.type == "MatrixTriangularSolve"
+        if broadcasts and op.inputs[index].shape[main.axis] == 1:
+            wants.append(REPLICATE)
+        elif op.fits(placement, main):
+            wants.append(placement)
+        else:
+            wants.append(OwnRows(main.plain()) if broadcasts else main.plain())
     return Decision([*wants, *[REPLICATE] * (len(op.inputs) - 2)], [main.plain()])
+
+
+@rule("CropAndResize")
+def crops(op: Operation) -> Decision | None:
+    """Crop boxes of any of the images."""
+    main = op.shard(1) or op.shard(2)
+    if main is None or main.axis:
+        return None
+    wants = [p if op.fits(p, main) else main.plain() for p in op.placements[1:3]]
+    return Decision([REPLICATE, *wants, REPLICATE], [main.plain()])

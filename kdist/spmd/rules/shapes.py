@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,27 +71,65 @@ def reshape(op: Operation) -> Decision | None:
     target = target.tolist()
     before = product(dims[: shard.axis])
     after = product(dims[shard.axis + 1 :])
-    if -1 in target:
+    inferred = target.index(-1) if -1 in target else None
+    if inferred is not None:
         rest = product(size for size in target if not (isinstance(size, int) and size == -1))
         missing = quotient(product(dims), rest) if not _is_zero(rest) else None
+        if missing is None and op.outputs[0].shape.rank is not None:
+            missing = op.outputs[0].shape[inferred]
         if missing is None:
             return None
-        target[target.index(-1)] = missing
+        target[inferred] = missing
     passed: AnySize = 1
     for axis, size in enumerate(target):
-        if passed == before and not (isinstance(size, int) and size == 1):
+        kept = _blocks(shard.rows, before, passed)
+        if kept is not None and not (isinstance(size, int) and size == 1):
             behind = product(target[axis + 1 :])
             if _is_zero(after) or _is_zero(behind):
                 return None
-            rows = shard.rows.divided(after, behind)
+            rows = kept.divided(after, behind)
             if rows is not None:
-                out = Shard(axis, rows, shard.uniform, shard.within if after == behind else None)
+                within = shard.within if kept is shard.rows and after == behind else None
+                out = Shard(axis, rows, shard.uniform, within)
+                if len(rows.segments) > 1:
+                    op.planner.layouts.append(rows)
                 if op.outputs[0].shape.rank is not None:
                     target[axis] = rows.total
                     op.planner.set_dims(op.outputs[0], target)
-                return Decision([AS_IS, local(axis, rows)], [out], _reshape)
+                if inferred in (None, axis):
+                    return Decision([AS_IS, local(axis, rows)], [out], _reshape)
+                # A replica without rows could not infer the size of another axis.
+                spaces = [
+                    s for t in (*target, rows.total) if isinstance(t, Size) for s in t.spaces()
+                ]
+                emit = functools.partial(_reshape_to, target, {axis: rows})
+                return Decision([AS_IS, Local(())], [out], emit, spaces=spaces)
         passed = passed * size
     return None
+
+
+def _blocks(rows: Rows, before: AnySize, passed: AnySize) -> Rows | None:
+    """Return the rows as they follow each other behind `passed` of the `before` blocks of rows.
+
+    If axes before that of the rows are merged with it, each of their elements has a segment; the
+    other way round, equal segments become an axis.
+    """
+    if passed == before:
+        return rows
+    times = quotient(before, passed) if not _is_zero(passed) else None
+    if isinstance(times, int) and times > 1:
+        return Rows(rows.segments * times)
+    times = quotient(passed, before) if not _is_zero(before) else None
+    if isinstance(times, int) and times > 1 and len(rows.segments) % times == 0:
+        one = Rows(rows.segments[: len(rows.segments) // times])
+        return one if Rows(one.segments * times) == rows else None
+    return None
+
+
+def _reshape_to(
+    target: list[AnySize], rows: dict[int, Rows], stage: Any, op: Any, inputs: Sequence[Any]
+) -> Sequence[Any]:
+    return [tf.reshape(inputs[0], stage.size_vector(target, "int32", rows))]
 
 
 def _reshape(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
@@ -198,7 +237,7 @@ def broadcast_to(op: Operation) -> Decision | None:
         return None
     if shard is not None:
         axis = shard.axis + len(sizes) - rank
-        if not (sizes[axis] == shard.rows.total or _is_static_total(sizes[axis], shard.rows)):
+        if not shard.rows.is_total(sizes[axis]):
             return None
         _set_result_dims(op, 1)
         return Decision([AS_IS, local(axis, shard.rows)], [shard.at(axis)])
@@ -211,14 +250,6 @@ def broadcast_to(op: Operation) -> Decision | None:
     if mine < 0 or op.inputs[0].shape[mine] == 1:
         return Decision([REPLICATE, local(axis, rows)], [Shard(axis, rows, uniform=True)])
     return Decision([OwnRows(Shard(mine, rows)), local(axis, rows)], [Shard(axis, rows)])
-
-
-def _is_static_total(size: AnySize, rows: Rows) -> bool:
-    if not isinstance(size, int) or len(rows.segments) != 1:
-        return False
-    space, unit = rows.segments[0]
-    total = space.root().total
-    return isinstance(unit, int) and total is not None and total * unit == size
 
 
 @rule("Tile")
@@ -247,14 +278,66 @@ def tile(op: Operation) -> Decision | None:
     return Decision([REPLICATE, local(axis, rows)], [Shard(axis, rows, uniform=True)])
 
 
+@rule("SpaceToBatchND")
+def space_to_batch(op: Operation) -> Decision | None:
+    """Move blocks into the batch: as many batches as a block has elements, one behind the other."""
+    shard, block = op.shard(0), op.constant(1)
+    if shard is None or shard.axis or block is None or op.constant(2) is None:
+        return None
+    rows = Rows(shard.rows.segments * int(np.prod(block)))
+    op.planner.layouts.append(rows)
+    return Decision([AS_IS, REPLICATE, REPLICATE], [Shard(0, rows)])
+
+
+@rule("BatchToSpaceND")
+def batch_to_space(op: Operation) -> Decision | None:
+    """Move such batches back into blocks."""
+    shard, block = op.shard(0), op.constant(1)
+    if shard is None or shard.axis or block is None or op.constant(2) is None:
+        return None
+    count, segments = int(np.prod(block)), shard.rows.segments
+    rows = Rows(segments[: len(segments) // count])
+    if len(segments) % count or Rows(rows.segments * count) != shard.rows:
+        return None
+    return Decision([AS_IS, REPLICATE, REPLICATE], [Shard(0, rows)])
+
+
 @rule("Pad", "PadV2", "MirrorPad")
 def pad(op: Operation) -> Decision | None:
     """Pad other axes than that of the rows."""
-    shard, paddings = op.shard(0), op.constant(1)
-    if shard is None or paddings is None or np.any(paddings[shard.axis]):
+    shard, paddings = op.shard(0), _paddings(op)
+    if shard is None or paddings is None or any(p[shard.axis] != 0 for p in paddings):
         return None
     rest = [REPLICATE] * (len(op.inputs) - 1)
-    return Decision([AS_IS, *rest], [Shard(shard.axis, shard.rows, shard.uniform)])
+
+    def mirror(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        x, *others = inputs  # an error if it has no rows: give it one
+        axis, rank = shard.axis, op.inputs[0].shape.rank
+        count = tf.shape(x)[axis]
+        more = tf.one_hot(axis, rank, tf.maximum(1 - count, 0))[:, None]
+        (made,) = stage.copy(op, [tf.pad(x, tf.pad(more, [[0, 0], [1, 0]])), *others])
+        size = tf.where(tf.range(rank) == axis, count, -1)
+        return [tf.slice(made, tf.zeros_like(size), size)]
+
+    emit = mirror if op.type.startswith("Mirror") else None
+    return Decision([AS_IS, *rest], [Shard(shard.axis, shard.rows, shard.uniform)], emit)
+
+
+def _paddings(op: Operation) -> list[Any] | None:
+    """Return how much is added before and behind each axis."""
+    value = op.constant(1)
+    if value is not None:
+        return list(np.transpose(value))
+    made = op.inputs[1].op  # of two columns, as in the gradient of a slice
+    if made.type != "ConcatV2" or len(made.inputs) != 3:
+        return None
+    columns = [op.planner.canonical(t).op for t in made.inputs[:2]]
+    if op.planner.constant(made.inputs[2]) not in (1, -1):
+        return None
+    if any(c.type != "Reshape" or c.outputs[0].shape[1:] != [1] for c in columns):
+        return None
+    found = [op.planner.sizes(c.inputs[0]) for c in columns]
+    return None if any(f is None or f.ndim != 1 for f in found) else found
 
 
 @rule("MirrorPadGrad")

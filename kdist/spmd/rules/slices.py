@@ -13,24 +13,8 @@ from .registry import rule
 
 def _boundary(rows: Rows, size: AnySize) -> int | None:
     """Return how many first segments have this many rows together."""
-    total: AnySize = 0
-    for index, segment in enumerate((*rows.segments, None)):
-        if size == total:
-            return index
-        if segment is not None:
-            total = total + Rows((segment,)).total
-    return None
-
-
-def _is_all(rows: Rows, size: AnySize) -> bool:
-    """Whether a size is that of the axis; a plain number if this is known while tracing."""
-    if size == rows.total:
-        return True
-    if not isinstance(size, int) or len(rows.segments) != 1:
-        return False
-    space, unit = rows.segments[0]
-    total = space.root().total
-    return isinstance(unit, int) and total is not None and total * unit == size
+    counts = range(len(rows.segments) + 1)
+    return next((n for n in counts if Rows(rows.segments[:n]).is_total(size)), None)
 
 
 class _Strided:
@@ -90,7 +74,7 @@ class _Strided:
         index, start, stop, stride = what
         if stride != 1:
             return None
-        if stop is None or _is_all(rows, stop):
+        if stop is None or rows.is_total(stop):
             last: int | None = len(rows.segments)
         else:
             last = _boundary(rows, stop)
@@ -114,8 +98,8 @@ def strided_slice(op: Operation) -> Decision | None:
     if found is None:
         return None
     axis, rows, begin, end = found
-    within = shard.within if rank == 1 else None
-    return Decision([AS_IS, begin, end, REPLICATE], [Shard(axis, rows, shard.uniform, within)])
+    out = Shard(axis, rows, shard.uniform, shard.within)
+    return Decision([AS_IS, begin, end, REPLICATE], [out])
 
 
 @rule("StridedSliceGrad")
@@ -143,7 +127,7 @@ def _sliced_rows(strided: _Strided, axis: int, size: AnySize, gradient: Shard) -
     """Return the rows of the axis that was sliced, if the gradient has some of its segments."""
     if strided.axes is None or strided.axes[axis][1] != gradient.axis:
         return None
-    if _is_all(gradient.rows, size):
+    if gradient.rows.is_total(size):
         candidates = [gradient.rows]
     else:
         # Several batches were concatenated, and some of them are taken: all have the same rows.
@@ -173,7 +157,7 @@ def slice_(op: Operation) -> Decision | None:
         return None
     rest = Rows(rows.segments[first:])
     count = size[axis]
-    if (isinstance(count, int) and count == -1) or _is_all(rest, count):
+    if (isinstance(count, int) and count == -1) or rest.is_total(count):
         last: int | None = len(rest.segments)
     else:
         last = _boundary(rest, count)

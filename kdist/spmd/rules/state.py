@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from ..placements import AS_IS, REPLICATE, Replicate
+from typing import Any
+
+from ..placements import AS_IS, REPLICATE, Partial, Replicate
 from ..plan import Decision, Operation
 from .registry import rule
 
 
-@rule("ReadVariableOp", "VariableShape")
+@rule("ReadVariableOp", "VariableShape", "VarIsInitializedOp", "LookupTableSizeV2")
 def read(op: Operation) -> Decision | None:
-    """Read a replica's own copy."""
-    if id(op.inputs[0]) in op.planner.shared:
-        return None
+    """Read a replica's own copy, or the only one."""
     return Decision([AS_IS], [REPLICATE])
+
+
+@rule("LookupTableFindV2")
+def find(op: Operation) -> Decision | None:
+    """Look up each row's keys."""
+    shard, rank = op.shard(1), op.outputs[0].shape.rank
+    if shard is None or shard.axis or rank is None or rank < (op.rank(1) or rank + 1):
+        return None
+    return Decision([AS_IS, AS_IS, REPLICATE], [shard.plain()])
 
 
 @rule("Const", "Placeholder", "NoOp", "EmptyTensorMap")
@@ -23,10 +32,11 @@ def constant(op: Operation) -> Decision | None:
 
 @rule("Assert")
 def check(op: Operation) -> Decision | None:
-    """Check a condition on each replica's rows."""
-    if not isinstance(op.placements[0], Replicate):
+    """Check a condition; one on all rows is checked on each replica's, which the message shows."""
+    if not isinstance(op.placements[0], Replicate) and not op.is_partial(0, "all"):
         return None
-    return Decision([REPLICATE] * len(op.inputs), [], gathers=True)
+    wants: list[Any] = [REPLICATE if isinstance(p, Partial) else AS_IS for p in op.placements]
+    return Decision([AS_IS, *wants[1:]], [])
 
 
 @rule("Rank")
