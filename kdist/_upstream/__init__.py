@@ -62,7 +62,7 @@ from .internals import (
 from .iterators import release_in_background
 from .kept_seeds import kept_seeds
 from .keras_version import warn_of_unknown_keras
-from .one_device import divides_step, one_device, traced_strategy
+from .one_device import divides_step, one_device, traced_strategy, unconverted
 from .optimizer_steps import has_schedule, largest_rate, step_counters, steps_taken
 from .patches.fit_hooks import is_inferring_shapes
 from .patches.worker_callbacks import is_of_the_chief
@@ -224,6 +224,7 @@ __all__ = [
     "takes_all_rows",
     "traced_strategy",
     "trained_variables",
+    "unconverted",
     "use_global_seed",
     "warm_up_average",
     "warn_of_unknown_keras",

@@ -101,8 +101,6 @@ class ActiveBatch(RowPlaces, Protocol):
     """Whether the step is a custom `train_step` or `test_step`."""
     has_global_results: bool
     """Whether metrics give the results of all replicas within the step."""
-    draws_by_place: bool
-    """Whether random draws follow the sample's place in the global batch."""
 
     @property
     def losses(self) -> LossWeighting: ...

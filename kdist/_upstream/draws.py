@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 from tensorflow.python.framework.tensor_util import constant_value_as_shape
 
-from .active_batch import ActiveBatch, active_batch
+from .active_batch import active_batch
 from .internals import is_compiled_by_xla
 from .row_blocks import Block, row_blocks
 
@@ -49,15 +49,10 @@ def blocks_to_draw(shape: Any) -> list[Block] | None:
 
     Returns `None` if it is not for rows of the batch: then it is the same on every replica.
     """
-    batch = _batch_with_places()
+    batch = active_batch()
     if batch is None or getattr(_thread, "is_for_all_replicas", False):
         return None
     return row_blocks(batch, shape, getattr(_thread, "source", None))
-
-
-def _batch_with_places() -> ActiveBatch | None:
-    batch = active_batch()
-    return batch if batch is not None and batch.draws_by_place else None
 
 
 def _replica() -> Any:
@@ -66,7 +61,7 @@ def _replica() -> Any:
 
 def replica_seed(seed: Any) -> Any:
     """Return a different seed on each replica, unless draws follow the sample's place."""
-    if _batch_with_places():
+    if active_batch():
         return seed
     replica = tf.cast(_replica(), "uint32")
     offset = tf.stack([replica * tf.constant(_SEED_STRIDE, "uint32"), tf.constant(0, "uint32")])
@@ -136,7 +131,7 @@ def _has_unknown_rows(shape: Any) -> bool:
     for_all = getattr(_thread, "is_for_all_replicas", False)
     # A single row is broadcast to all samples.
     unknown = bool(known.rank) and known[0] != 1 and not known.is_fully_defined()
-    return _batch_with_places() is not None and unknown and not for_all
+    return active_batch() is not None and unknown and not for_all
 
 
 def draw_global_rows(

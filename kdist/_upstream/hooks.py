@@ -4,7 +4,7 @@ import abc
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import keras
 import tensorflow as tf
@@ -46,8 +46,8 @@ class StrategyHooks(abc.ABC):
     Under any other strategy, every patch does what stock Keras does.
     """
 
-    draws: Literal["by_place", "per_replica"]
-    """Whether random draws follow the sample's place in the global batch, or differ per replica."""
+    sees_global_batch = False
+    """Whether a step is traced for the global batch and divided; else each replica runs it."""
 
     progress: Progress | None = None
     """Is notified of the steps of this worker; `None` if nothing is."""

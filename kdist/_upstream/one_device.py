@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.autograph.core import ag_ctx
+from tensorflow.python.autograph.impl import api as autograph
 from tensorflow.python.framework import ops
 from tensorflow.python.saved_model import save_context, save_options
 
@@ -43,11 +45,14 @@ def one_device(strategy: Any) -> Iterator[None]:
         if is_creating:
             return next_creator(**kwargs)
         is_creating = True
+        options = {k: v for k, v in kwargs.items() if k in _NEW_VARIABLE and v is not None}
+        value = options.get("initial_value")
+        if tf.is_tensor(value) and not isinstance(value, ops.EagerTensor):
+            constant = tf.get_static_value(value)  # the variable is made outside the step
+            options["initial_value"] = value if constant is None else constant
         try:
             with tf.init_scope(), strategy.scope():
-                return tf.Variable(
-                    **{k: v for k, v in kwargs.items() if k in _NEW_VARIABLE and v is not None}
-                )
+                return tf.Variable(**options)
         finally:
             is_creating = False
 
@@ -64,3 +69,12 @@ def one_device(strategy: Any) -> Iterator[None]:
         if not tf.executing_eagerly():
             contexts.enter_context(tf.variable_creator_scope(create))
         yield
+
+
+unconverted = autograph.autograph_artifact
+"""Keeps AutoGraph from converting a function itself; what it calls is converted as before."""
+
+
+def converted(fn: Any) -> Any:
+    """Return a function as AutoGraph converts it, if the caller's code is converted."""
+    return autograph.tf_convert(fn, ag_ctx.control_status_ctx(), convert_by_default=False)

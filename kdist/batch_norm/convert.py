@@ -10,7 +10,7 @@ import keras
 
 from .. import _upstream
 from ..errors import UserError
-from ..layers import SyncBatchNormalization
+from ..layers.sync_batch_normalization import SyncBatchNormalization, SynchronizedKerasLayer
 from .find import batch_norms
 from .group_norm import with_group_norms
 
@@ -38,8 +38,9 @@ def convert_batch_norm(model: keras.Model, *, to: str) -> keras.Model:
     groups is the largest, at most 32, that leaves at least 16 channels in each; masked positions
     count.
 
-    To save a file that opens without kdist, convert with `to="stock"` first. Under a strategy, new
-    variables are created in the scope in which the model was created.
+    After `"synchronized"`, files of the model and of its weights are those of Keras's own layers:
+    they open without kdist. Under a strategy, new variables are created in the scope in which the
+    model was created.
 
     Args:
         model: A Functional, Sequential or subclassed model; for `to="group"` it has to be built. A
@@ -55,8 +56,8 @@ def convert_batch_norm(model: keras.Model, *, to: str) -> keras.Model:
 
     Example:
         ```python
-        model = kdist.convert_batch_norm(model, to="stock")
-        model.save("model.keras")
+        model = kdist.convert_batch_norm(model, to="frozen")
+        model.compile("sgd", "mse")
         ```
 
     Source: Wu & He 2018, "Group Normalization", for `"group"`.
@@ -89,12 +90,13 @@ def convert_batch_norm(model: keras.Model, *, to: str) -> keras.Model:
 # optimizer and every other holder of the old one.
 def _synchronize(norm: Any) -> None:
     if type(norm) is keras.layers.BatchNormalization and not norm.renorm:
-        norm.__class__ = SyncBatchNormalization
+        norm.__class__ = SynchronizedKerasLayer
+        norm.saved_as_synchronized = norm.synchronized
     norm.synchronized = True
 
 
 def _make_stock(norm: Any) -> None:
-    if type(norm) is SyncBatchNormalization:
+    if type(norm) in (SyncBatchNormalization, SynchronizedKerasLayer):
         norm.__class__ = keras.layers.BatchNormalization
     norm.synchronized = False
 
@@ -119,7 +121,10 @@ def _forget_traces(model: keras.Model) -> None:
 
 def _refuse_own_subclasses(norms: list[Any]) -> None:
     for norm in norms:
-        if isinstance(norm, SyncBatchNormalization) and type(norm) is not SyncBatchNormalization:
+        if isinstance(norm, SyncBatchNormalization) and type(norm) not in (
+            SyncBatchNormalization,
+            SynchronizedKerasLayer,
+        ):
             raise UserError(
                 f"{norm.name} is a {type(norm).__name__}, a subclass of SyncBatchNormalization that"
                 " Keras's layer may not be able to replace: replace it in the model's code"

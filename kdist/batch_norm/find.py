@@ -23,6 +23,8 @@ def batch_norms(layer: keras.layers.Layer) -> list[keras.layers.BatchNormalizati
 
 def unsynchronized_batch_norms(model: keras.Model) -> list[keras.layers.BatchNormalization]:
     """Return the batch norms that train on the statistics of one replica's samples."""
+    if getattr(model.distribute_strategy, "sees_global_batch", False):
+        return []
     return [norm for norm in batch_norms(model) if norm.trainable and not norm.synchronized]
 
 

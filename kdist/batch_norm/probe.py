@@ -13,7 +13,7 @@ from .. import _upstream
 from ..errors import UserError
 from ..ops.batch_norm import Kernels, broadcast_mask
 from ..ops.stateless import mean_loss, stateless_pass
-from .find import batch_norms
+from .find import batch_norms, unsynchronized_batch_norms
 
 _HINT = "pass one batch as fit() takes them, as in batch=(x[:128], y[:128])"
 
@@ -73,9 +73,10 @@ def observed_moments(model: keras.Model) -> Iterator[dict[str, dict[int, list[An
     found: dict[str, dict[int, list[Any]]] = defaultdict(lambda: defaultdict(list))
     norms = batch_norms(model)
     replicas = model.distribute_strategy.num_replicas_in_sync
+    alone = {id(norm) for norm in unsynchronized_batch_norms(model)}
 
     def observe(norm: Any) -> None:
-        call, parts = norm.call, 1 if norm.synchronized else replicas
+        call, parts = norm.call, replicas if id(norm) in alone else 1
 
         def observed_call(inputs: Any, *args: Any, **kwargs: Any) -> Any:
             inputs, mask = tf.convert_to_tensor(inputs), kwargs.pop("mask", None)

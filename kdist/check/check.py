@@ -15,7 +15,7 @@ from ..user_model.functions import takes_hp
 from .batches import batches_of, call_data
 from .causes.data import check_data, check_samples
 from .explanation import compared_with, explain
-from .notes import batches_text, joined, notes_on, notes_on_warnings
+from .notes import batches_text, joined, notes_on
 from .options import CheckOptions
 from .precision import Precision
 from .result import CheckResult
@@ -93,7 +93,7 @@ class Check:
             batches=batches_text(plan.batches, options),
             compared=f"{joined([t.record.name for t in trainings])} with one replica of stock"
             f" Keras, over {plan.batches.steps * plan.epochs} steps",
-            notes=[*notes_on(one, plan.batches), *notes_on_warnings(trainings, compared)],
+            notes=notes_on(one, plan.batches),
         )
 
     _reason = ""

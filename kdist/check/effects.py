@@ -7,7 +7,6 @@ from .finding import Finding
 
 # All trainings get the same samples, which are taken from the data once.
 _OF_DATA = ("data_without_seed", "data_differ_each_time")
-_OF_UPDATES = ("changed_gradients", "optimizer_state")
 
 
 def explains(causes: Sequence[Finding], training: Compared) -> bool:
@@ -28,7 +27,5 @@ def explains(causes: Sequence[Finding], training: Compared) -> bool:
 def _can_change(cause: str, first: Difference) -> bool:
     if cause in _OF_DATA:
         return False
-    if cause == "metric_state":
-        return first.kind in ("metric", "evaluate")
     # Other losses may be those of a second model, which are computed after the first one's update.
-    return not (cause in _OF_UPDATES and first.name == "loss")
+    return not (cause == "optimizer_state" and first.name == "loss")

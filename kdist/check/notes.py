@@ -1,4 +1,4 @@
-"""What a check says besides: its batches, what was not compared, and warnings of kdist."""
+"""What a check says besides: its batches, and what was not compared."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,7 @@ import keras
 import numpy as np
 
 from .. import _upstream
-from ..distribute.model_warnings import OF_GRADIENT, OF_NUMBER, OF_PAIRS, OF_WRITE
 from .batches import Batches
-from .comparison import Compared
 from .options import CheckOptions
 from .training import Trained
 
@@ -47,22 +45,6 @@ def notes_on(one: Trained, batches: Batches) -> list[str]:
 def _is_only_trained(model: keras.Model) -> bool:
     """Whether a model is not meant for `evaluate`: it has a `train_step`, but nothing to test."""
     return _upstream.overridden_steps(model) == ["train_step"] and model.loss is None
-
-
-def notes_on_warnings(trainings: Sequence[Trained], compared: Sequence[Compared]) -> list[str]:
-    """Warnings of kdist about trainings that are equal: in other steps, they may not be."""
-    kinds = (OF_GRADIENT, OF_WRITE, OF_NUMBER, OF_PAIRS)
-    texts = [
-        text
-        for training, result in zip(trainings, compared, strict=True)
-        if result.is_equal or result.is_noted
-        for text in training.record.warnings
-        if any(kind in text for kind in kinds)
-    ]
-    return [
-        "kdist warns, though nothing differs in these steps: " + " ".join(text.split())
-        for text in dict.fromkeys(texts)
-    ]
 
 
 def joined(names: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -16,7 +16,7 @@ from ..ops.fused_activation import fused_activation, fusible
 from ..ops.fused_dropout import fused_dropout_of
 from ..performance import steps_per_execution
 from .devices import device_type, short_name
-from .gradient_norms import measure_halves
+from .gradient_norms import measure_halves, measure_parts
 from .gradient_transfer import GradientTransfer
 from .made_outside import remake
 from .model_state import ModelState
@@ -36,18 +36,17 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
     worker = 0
     # Whether a step returns the results of metrics; otherwise they are read after it.
     sums_metrics_in_step = False
-    # Whether a step is traced for the global batch and divided; otherwise each replica runs it.
-    sees_global_batch = False
     gradient_transfer = GradientTransfer()
 
-    def _start(self, draws: Literal["by_place", "per_replica"]) -> None:
+    def _start(self) -> None:
         """Install the patches, and set what the models of this strategy depend on."""
         check_backend(keras.backend.backend())
-        self.draws = draws
         self._states: weakref.WeakKeyDictionary[keras.Model, ModelState] = (
             weakref.WeakKeyDictionary()
         )
         _upstream.patches.install()
+        if not self.sees_global_batch:
+            _upstream.patches.install_for_workers()
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -63,9 +62,8 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
                 compile settings, and stays as it is.
 
         Returns:
-            The model. Each of its `keras.layers.BatchNormalization` layers has become a
-            `kdist.layers.SyncBatchNormalization`, which normalizes over the global batch. For a
-            file that opens without kdist, save after `kdist.convert_batch_norm(model, to="stock")`.
+            The model. Its `keras.layers.BatchNormalization` layers are computed by the faster
+            kernels of `kdist.layers.SyncBatchNormalization`; files of the model open without kdist.
 
         Raises:
             UserError: `model_fn` is neither, did not return a `keras.Model`, or is a model that
@@ -90,6 +88,7 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
             convert_batch_norm(model, to="synchronized")
         return model
 
+    @_upstream.unconverted
     def run(
         self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
     ) -> Any:
@@ -139,14 +138,11 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
             return self.run_step(fn, args, kwargs)
         model, name = step
         state = self.model_state(model)
-        if name == "train_step" and state.global_batch is not None:
-            # Here, once per fit: `prepare` does not know whether the model will be trained.
-            warn_of_small_batches(model, state.global_batch, len(self.devices))
-            state.global_batch = None
         if fn.__name__ == "train_step" and state.telemetry is not None:
             fn = observed_step(state.telemetry, fn)
         if name == "train_step" and state.gradient_norms is not None:
-            fn = measure_halves(state.gradient_norms, model, fn)
+            measure = measure_parts if len(self.devices) > 1 else measure_halves
+            fn = measure(state.gradient_norms, model, fn)
         fn = _upstream.with_global_seed(_upstream.global_seed(self), fn)
         keeps_rows = name == "predict_step"
         return self.run_step(
@@ -220,14 +216,14 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
             )
         state = self.model_state(model)
         if model.jit_compile and self.num_replicas_in_sync > 1:
-            check_xla(self.devices)
+            if not self.sees_global_batch:
+                check_xla(self.devices)
             # Keras would compile around `run`, where XLA fails on several devices.
             model.jit_compile = False
             state.is_jitted = True
         # Some may have been made outside the scope, as in a Sequential that was built there.
         variables = [*model.variables]
-        if not self.sees_global_batch:
-            variables += [variable for metric in model.metrics for variable in metric.variables]
+        variables += [variable for metric in model.metrics for variable in metric.variables]
         for optimizer in _upstream.optimizers_of(model):
             _upstream.set_strategy(optimizer, self)
             variables += optimizer.variables
@@ -267,6 +263,7 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
         if not self.sees_global_batch:
             warn_of_differing_copies(model, self.model_state(model).warned)
 
+    @_upstream.unconverted
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
         """Reduce a value over replicas, as `tf.distribute.Strategy.reduce` does.
 

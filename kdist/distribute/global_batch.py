@@ -21,7 +21,6 @@ class GlobalBatch(ReplicaBatch):
         counts: Number of samples on each replica, if known before the step runs; or an int64 tensor
             of them.
         transfer: How gradients are sent to other workers.
-        draws_by_place: Whether random draws follow the sample's place in the global batch.
         is_custom_step: Whether the step is a custom `train_step` or `test_step`.
         has_global_results: Whether the step uses the results of metrics.
         warn: Called with a number that is neither a mean nor a sum over the samples.
@@ -39,7 +38,6 @@ class GlobalBatch(ReplicaBatch):
         counts: Sequence[int] | tf.Tensor | None,
         *,
         transfer: GradientTransfer,
-        draws_by_place: bool,
         is_custom_step: bool,
         has_global_results: bool,
         warn: Callable[[Any], None],
@@ -49,7 +47,6 @@ class GlobalBatch(ReplicaBatch):
         averaged: frozenset[int],
     ) -> None:
         super().__init__(data, counts, must_not_be_empty=is_custom_step)
-        self.draws_by_place = draws_by_place
         self.is_custom_step = is_custom_step
         self.has_global_results = has_global_results
         self.attributes = attributes

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from .. import _upstream
 from ..ops.stateless import mean_loss, stateless_pass
+from ..spmd.rules.kernels import part_norms
 
 FIELDS = (
     "small_squared_norms",
@@ -64,14 +65,20 @@ class GradientNorms:
 
     def read_replicas(self) -> list[list[float]]:
         """Return the sums of each replica of all workers, each of which has to call this."""
+        if getattr(self._strategy, "sees_global_batch", False):
+            return [self.read()]
         with self._strategy.scope():
             values = _upstream.replica_values(self._strategy, self._sums)
         return [[float(value) for value in sums] for sums in values.numpy()]
 
     def restore(self, replica_sums: Sequence[Sequence[float]]) -> None:
         """Continue from the result of `read_replicas`, on any number of replicas."""
-        parts = self._strategy.experimental_local_results(self._sums)
         replicas = self._strategy.num_replicas_in_sync
+        if getattr(self._strategy, "sees_global_batch", False):
+            if replica_sums:
+                self._sums.assign([sum(values) for values in zip(*replica_sums, strict=True)])
+            return
+        parts = self._strategy.experimental_local_results(self._sums)
         if replica_sums and len(replica_sums) != replicas:
             total = [sum(values) for values in zip(*replica_sums, strict=True)]
             replica_sums = [total] + [[0.0] * len(total)] * (replicas - 1)
@@ -113,6 +120,39 @@ def measure_replica(
             count,
         ]
     )
+
+
+def measure_parts(
+    norms: GradientNorms, model: keras.Model, step: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
+    """Wrap a step that will be divided over replicas to measure the gradients of their parts."""
+
+    def measured_step(data: Any) -> Any:
+        optimizer: Any = model.optimizer
+        apply = optimizer.apply
+        rows = tf.convert_to_tensor(keras.tree.flatten(data)[0])
+
+        def measured_apply(grads: Any, trainable_variables: Any = None) -> Any:
+            gradients = list(grads)
+            known = [tf.convert_to_tensor(g) for g in gradients if g is not None]
+            scale = tf.square(_loss_scale(model))
+            small = part_norms(rows, *known)
+            large = tf.stack([_squared_norm(known) / scale, 1 / tf.shape(rows)[0], 1.0]) * small[2]
+            norms.add([small[0] / scale, small[1], small[2], *tf.unstack(large)])
+            return apply(gradients, trainable_variables)
+
+        replaced = vars(optimizer).get("apply")
+        object.__setattr__(optimizer, "apply", measured_apply)
+        try:
+            return step(data)
+        finally:
+            if replaced is None:
+                del vars(optimizer)["apply"]
+            else:
+                object.__setattr__(optimizer, "apply", replaced)
+
+    unconverted: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert(measured_step)
+    return unconverted
 
 
 def measure_halves(

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import tensorflow as tf
 
@@ -29,14 +29,10 @@ class MirroredStrategy(ExactStrategy, GlobalViewStrategy, tf.distribute.Mirrored
             `None` uses `tf.distribute.ReductionToOneDevice` on CPUs, where TensorFlow's
             collectives fail in a second strategy of the process, and TensorFlow's default (NCCL)
             on GPUs.
-        draws: Random numbers of dropout, noise and augmentation. With `"by_place"` a sample gets
-            the numbers that one replica would draw for it, by its position in the global batch.
-            With `"per_replica"` every replica draws its own, so the model depends on the number of
-            replicas.
 
     Raises:
-        UserError: Devices are unknown, repeated or too few; `draws` or the environment variable
-            `TF_CONFIG` is invalid; Keras uses a backend other than TensorFlow; or the CPU would
+        UserError: Devices are unknown, repeated or too few; the environment variable `TF_CONFIG`
+            is invalid; Keras uses a backend other than TensorFlow; or the CPU would
             have to be split after TensorFlow has started.
 
     Example:
@@ -48,32 +44,27 @@ class MirroredStrategy(ExactStrategy, GlobalViewStrategy, tf.distribute.Mirrored
         ```
     """
 
+    sees_global_batch = True
+
     def __init__(
         self,
         devices: Sequence[str] | None = None,
         cross_device_ops: Any = None,
         *,
         replicas: int | None = None,
-        draws: Literal["by_place", "per_replica"] = "by_place",
     ) -> None:
         if devices is not None and replicas is not None:
             raise UserError(
                 f"received devices={list(devices)} and replicas={replicas}: pass one of the two"
             )
-        if draws not in ("by_place", "per_replica"):
-            raise UserError(f'draws has to be "by_place" or "per_replica", received {draws!r}')
         read_tf_config(os.environ.get("TF_CONFIG", ""))  # which TensorFlow reads, too
         names = first_devices(replicas) if devices is None else known_devices(devices)
         if cross_device_ops is None and all(device_type(name) == "CPU" for name in names):
             cross_device_ops = tf.distribute.ReductionToOneDevice()
-        self.sees_global_batch = os.environ.get("KDIST_CORE") == "global"
-        if self.sees_global_batch:
-            extended = GlobalViewExtended(self, devices=names, cross_device_ops=cross_device_ops)
-            tf.distribute.Strategy.__init__(self, extended)
-            self.start_global_view()
-        else:
-            tf.distribute.MirroredStrategy.__init__(self, names, cross_device_ops)
-        self._start(draws)
+        extended = GlobalViewExtended(self, devices=names, cross_device_ops=cross_device_ops)
+        tf.distribute.Strategy.__init__(self, extended)
+        self.start_global_view()
+        self._start()
 
     def __repr__(self) -> str:
         replicas = self.num_replicas_in_sync

@@ -58,7 +58,6 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             halves the bytes on the network. It is not exact: each replica's gradients, and each
             sum of them on the way, are rounded to two or three decimal digits, so the model depends
             on the number of replicas. `None` sends gradients as they are.
-        draws: Random numbers of dropout, noise and augmentation, as in `MirroredStrategy`.
         heartbeat_seconds: A worker that is not heard from for this long, because its process or
             machine has frozen, is considered lost, and all workers end. `None` for `kdist launch
             --heartbeat-seconds`, or 10.
@@ -69,7 +68,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             --start-timeout`, or 600.
 
     Raises:
-        UserError: The workers differ in versions, replicas, `draws` or how they send gradients;
+        UserError: The workers differ in versions, replicas or how they send gradients;
             `TF_CONFIG` is invalid; TensorFlow has already started; or an argument is invalid.
 
     Example:
@@ -93,13 +92,10 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         *,
         replicas: int | None = None,
         gradient_dtype: Literal["bfloat16"] | None = None,
-        draws: Literal["by_place", "per_replica"] = "by_place",
         heartbeat_seconds: float | None = None,
         hang_seconds: float | None = None,
         start_timeout_seconds: float | None = None,
     ) -> None:
-        if draws not in ("by_place", "per_replica"):
-            raise UserError(f'draws has to be "by_place" or "per_replica", received {draws!r}')
         _check_gradient_dtype(gradient_dtype)
         settings = worker_settings(
             os.environ,
@@ -138,7 +134,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             failures=lambda: _upstream.failures(self),
             may_take_longer=lambda: not options.timeout_seconds and self._waits_for_slow(),
         )
-        self._start(draws)
+        self._start()
         if self.workers > 1:
             _upstream.worker_keys.begin(
                 is_chief=self.is_chief, heartbeat_seconds=settings.heartbeat_seconds
@@ -247,7 +243,6 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             {
                 **versions,
                 "the number of replicas": devices,
-                "draws": self.draws,
                 "gradient_dtype": self.gradient_transfer.dtype,
                 "bytes_per_pack": self.gradient_transfer.bucket_bytes,
             },

@@ -50,7 +50,6 @@ def replica_step(
             data,
             counts,
             transfer=strategy.gradient_transfer,
-            draws_by_place=strategy.draws == "by_place",
             is_custom_step=name == "custom_step",
             has_global_results=has_results and name != "predict_step",
             warn=lambda number: warn_of_number(number, state.warned),

@@ -43,8 +43,6 @@ def describe_xla(on: bool, wanted: bool | None, devices: Sequence[str]) -> str:
         return "XLA: off, a layer or TensorFlow's deterministic operations do not support it"
     if _are_gpus(devices):
         return "XLA: off, as in Keras on several GPUs; --xla turns it on"
-    if len(devices) > 1:
-        return "XLA: off, it cannot compile a step that spans logical CPUs"
     return "XLA: off, on CPUs TensorFlow's own kernels are faster; --xla turns it on"
 
 

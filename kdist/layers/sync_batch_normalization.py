@@ -32,8 +32,8 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
     derivatives are not supported and raise an error.
 
     Before a program opens a `.keras` file with this layer, it has to access
-    `kdist.layers.SyncBatchNormalization`. To save a file that opens without kdist, call
-    `kdist.convert_batch_norm(model, to="stock")` first.
+    `kdist.layers.SyncBatchNormalization`. Layers that `strategy.build` synchronized are saved as
+    Keras's own, in files that open without kdist.
 
     Args:
         axis: The channel axis, 1 with channels first.
@@ -120,6 +120,22 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
             old = keras.ops.cast(variable, value.dtype)
             new = old * self.momentum + value * (1.0 - self.momentum)
             variable.assign(tf.where(moments.count > 0, new, old))
+
+
+class SynchronizedKerasLayer(SyncBatchNormalization):
+    """A `keras.layers.BatchNormalization` that was converted: its files name it as Keras does."""
+
+    def __init__(self, axis: int = -1, *, synchronized: bool = False, **kwargs: Any) -> None:
+        super().__init__(axis=axis, **kwargs)
+        self.saved_as_synchronized = synchronized
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the configuration of the layer that was converted."""
+        return {**super().get_config(), "synchronized": self.saved_as_synchronized}
+
+
+SynchronizedKerasLayer.__name__ = SynchronizedKerasLayer.__qualname__ = "BatchNormalization"
+SynchronizedKerasLayer.__module__ = "keras.layers"
 
 
 def _checked_mask(mask: Any, x: Any) -> Any:

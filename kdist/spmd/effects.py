@@ -77,4 +77,7 @@ def _called_graphs(op: Any) -> Iterator[Any]:
             if reference.name:
                 function = op.graph._get_function(reference.name)
                 graph = getattr(function, "graph", None)
-                yield graph or function_def_to_graph(function.cached_definition)
+                if graph is None:
+                    with op.graph.as_default():  # which has the functions that it calls
+                        graph = function_def_to_graph(function.cached_definition)
+                yield graph

@@ -284,6 +284,9 @@ class ProgramStage(Stage):
     def __init__(self, program: Program, time: int) -> None:
         super().__init__(program.planner, f"stage_{time}")
         self.program, self.time = program, time
+        if all("CPU" in device for device in program.devices):
+            # XLA compiles a kernel once for every device, and these are the same processor.
+            self.kernel_device = program.devices[0]
         self.runs_once = time % 2 == 0
         self.outputs: list[Any] = []
         self.calls: list[Any] = []

@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.autograph.core import ag_ctx
-from tensorflow.python.autograph.impl import api as autograph
 from tensorflow.python.distribute import values
 
-from .._upstream.one_device import one_device
+from .._upstream.one_device import converted, one_device
 from .collectives import Collectives
 from .explain import Explanation, explain
 from .placements import REPLICATE, Rows, Shard
@@ -20,7 +18,6 @@ from .sizes import Space
 from .trace import Leaf, trace
 
 
-@autograph.autograph_artifact
 def partition(
     strategy: Any,
     fn: Callable[..., Any],
@@ -73,8 +70,7 @@ def partition(
         return None
 
     args, kwargs = tf.nest.map_structure(lambda value: _composite(strategy, value), (args, kwargs))
-    fn = autograph.tf_convert(fn, ag_ctx.control_status_ctx(), convert_by_default=False)
-    traced = trace(strategy, fn, args, kwargs, leaf_of)
+    traced = trace(strategy, converted(fn), args, kwargs, leaf_of)
     operations = live_operations(traced.graph, [t for t in traced.outputs if t is not None])
     outputs = [t for t in traced.outputs if t is not None]
     keeps = [
@@ -126,7 +122,7 @@ def partition(
         result = next(results)
         flat.append(make_rows(tuple(result)) if isinstance(result, list) else result)
     structure = tf.nest.pack_sequence_as(traced.structure, flat, expand_composites=True)
-    return structure, explain(planner, program)
+    return structure, explain(planner, program.rounds)
 
 
 _COMPOSITES = (tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)

@@ -39,6 +39,9 @@ class Stage:
         name: The beginning of its name.
     """
 
+    # Where kernels run that XLA compiles; `None` is the replica's own device.
+    kernel_device: str | None = None
+
     def __init__(self, planner: Planner, name: str) -> None:
         self.planner = planner
         self.graph = func_graphs.FuncGraph(f"kdist_{name}_{next(_numbers)}")
@@ -172,6 +175,8 @@ class Stage:
             for name, value in op.node_def.attr.items()
             if name not in ("_class", "Tshape", "Tdim", "Tpaddings")  # follow from the inputs
         }
+        if op.graph._is_function(op.type) and not self.graph._is_function(op.type):
+            self.graph._add_function_recursive(op.graph._get_function(op.type))
         for name in _FUNCTION_ATTRIBUTES:
             if name in attributes:
                 for f in (attributes[name].func, *attributes[name].list.func):
@@ -193,7 +198,8 @@ class Stage:
         name = op.get_attr("f").name
         function = op.graph._get_function(name)
         if function.cached_definition.attr["_XlaMustCompile"].b:
-            return self.copy(op, inputs)
+            with self.graph.as_default(), tf.device(self.kernel_device):
+                return self.copy(op, inputs)
         graph = function.graph
         made = {id(inner): value for inner, value in zip(graph.inputs, inputs, strict=True)}
         for one in graph.get_operations():

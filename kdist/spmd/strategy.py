@@ -13,7 +13,7 @@ from tensorflow.python.eager import def_function
 
 from .. import _upstream
 from .collectives import Collectives
-from .explain import Explanation
+from .explain import Explanation, say
 from .run import partition, run_whole
 
 
@@ -70,6 +70,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
     def start_global_view(self) -> None:
         """Make what the strategy stores of its steps."""
         self.explanations = []
+        self._said: set[str] = set()
         self._compiled: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     @property
@@ -79,6 +80,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
             return 1
         return len(self.extended.worker_devices)
 
+    @_upstream.unconverted
     def run_step(
         self,
         fn: Callable[..., Any],
@@ -114,6 +116,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
             make_rows=GlobalRows,
         )
         self.explanations = [*self.explanations[-7:], explanation]
+        say(explanation, self._said)
         return result
 
     def _only_part(self, value: Any) -> Any:
@@ -147,6 +150,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
         reduce = functools.partial(_reduced, self, reduce_op, axis)
         return tf.nest.map_structure(reduce, value)
 
+    @_upstream.unconverted
     def gather(self, value: Any, axis: int) -> Any:
         """Return all rows of a batch or of a step's result; what is whole stays as it is."""
 

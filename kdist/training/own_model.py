@@ -9,7 +9,6 @@ import keras
 import numpy as np
 
 from ..callbacks.image_count import counts_images
-from ..distribute.xla import check_xla
 from ..errors import UserError
 from ..user_model.compiled_model import (
     check_input,
@@ -149,8 +148,6 @@ def own_model(
         check_input(model, data.training, function=name)
         check_input(model, data.validation, what="validation data", function=name)
     if config.xla is not None:
-        if config.xla:
-            check_xla(strategy.devices)
         model.jit_compile = config.xla
     return model
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..atomic_files import check_writable_folder
 from ..checkpoints.nonfinite import NonFiniteWeightsError
 from ..data import ImageData
-from ..distribute.xla import check_xla, describe_xla
+from ..distribute.xla import describe_xla
 from ..errors import TrainingError, UserError
 from ..runs.run_folder import RunFolder
 from ..signals import Received, hold_signals
@@ -149,10 +149,7 @@ def _make_strategy(
         from ..performance.ablation import SkipAllReduce
 
         ops = SkipAllReduce()
-    strategy = MirroredStrategy(replicas=config.replicas, cross_device_ops=ops)
-    if config.xla:
-        check_xla(strategy.devices)
-    return strategy
+    return MirroredStrategy(replicas=config.replicas, cross_device_ops=ops)
 
 
 def _own_files(config: TrainConfig) -> tuple[str, ...]:

@@ -117,14 +117,11 @@ def _load(
     data: "ImageData | None",
 ) -> "ReplicaTuner":
     from ..distribute.mirrored_strategy import MirroredStrategy
-    from ..distribute.xla import check_xla
     from .replica_tuner import ReplicaTuner
     from .trial_tracking import trial_trackers
 
     config = search.config
     strategy = MirroredStrategy(replicas=search.replicas)
-    if config.xla:
-        check_xla(strategy.devices)
     hypermodel: Any
     if data is None:
         hypermodel = _user_hypermodel(search, folder, strategy, role)

@@ -8,13 +8,14 @@ from kdist.batch_norm.convert import convert_batch_norm
 from kdist.batch_norm.group_norm import groups
 from kdist.errors import UserError
 from kdist.layers import SyncBatchNormalization
+from kdist.layers.sync_batch_normalization import SynchronizedKerasLayer
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 
 STOCK = keras.layers.BatchNormalization
 IN_PLACE = ["synchronized", "stock", "frozen"]
 KINDS = {
-    "synchronized": SyncBatchNormalization,
+    "synchronized": SynchronizedKerasLayer,
     "stock": STOCK,
     "frozen": STOCK,
     "group": keras.layers.GroupNormalization,
@@ -289,7 +290,7 @@ def test_a_model_that_is_not_built_yet_is_synchronized_when_it_is():
     x, _ = data()
     model(x, training=True)
     assert np.all(model.norm.moving_mean.numpy() != 0)
-    assert {type(norm) for norm in norms(model)} == {SyncBatchNormalization}
+    assert {type(norm) for norm in norms(model)} == {SynchronizedKerasLayer}
 
 
 @pytest.mark.parametrize("to", [*IN_PLACE, "group"])
@@ -352,3 +353,17 @@ def test_bad_arguments():
         convert_batch_norm(keras.layers.Dense(1), to="stock")
     with pytest.warns(UserWarning, match="no batch normalization"):
         convert_batch_norm(keras.Sequential([keras.Input((1,))], name="bare"), to="stock")
+
+
+def test_files_of_a_synchronized_model_are_those_of_keras(tmp_path):
+    """Also of its weights alone, in both directions, and of a clone."""
+    plain = with_random_weights(functional)
+    plain.save_weights(tmp_path / "plain.weights.h5")
+    ours = convert_batch_norm(functional(), to="synchronized")
+    ours.load_weights(tmp_path / "plain.weights.h5")
+    keras.models.clone_model(ours)
+    ours.save(tmp_path / "ours.keras")
+    opened = keras.models.load_model(tmp_path / "ours.keras")
+    assert {type(norm) for norm in norms(opened)} == {keras.layers.BatchNormalization}
+    for one, other in zip(plain.get_weights(), opened.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)

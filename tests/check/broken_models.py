@@ -26,7 +26,7 @@ class Broken:
     """A model, its data, the cause, and what its line has to say."""
 
     build: Callable[[], Any]
-    cause: str
+    cause: str = ""
     line: str = ""
     data: Any = data
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -131,19 +131,6 @@ class PythonFunction(layers.Layer):
             return x
         shift = tf.numpy_function(self.count, [x], tf.float64, stateful=True)
         return x + tf.cast(tf.reshape(shift, ()), x.dtype)
-
-
-class AddsReplica(layers.Layer):
-    """Adds what `check` cannot know to be other on another replica, and much that is harmless."""
-
-    def call(self, x, training=False):
-        if not training:
-            return x
-        copied = tf.numpy_function(np.copy, [x], x.dtype)
-        noise = tf.random.normal((), dtype=x.dtype)
-        context = tf.distribute.get_replica_context()
-        number = tf.cast(context.replica_id_in_sync_group, x.dtype)
-        return x + number + 0 * tf.reshape(copied, tf.shape(x)) + 0 * noise
 
 
 class LargestSeen(layers.Layer):
@@ -475,27 +462,60 @@ def of_step(step, **changes):
     return {"build": lambda: compiled(behind_hidden(kind=step), metrics=None), **changes}
 
 
-BROKEN = {
-    "centered": Broken(**of_layer(Centered), cause="mixing_layer", line="ops.mean(x, axis=0)"),
-    "centered between layers": Broken(
-        build=centered_between_layers, cause="mixing_layer", line="ops.mean(x, axis=0"
-    ),
-    "centered in call": Broken(
-        build=lambda: compiled(CenteredInCall()), cause="mixing_layer", line="ops.mean(x, axis=0"
-    ),
+# What each of these computes from the whole batch is the same on any number of replicas.
+OF_THE_BATCH = {
+    "centered": Broken(**of_layer(Centered)),
+    "centered between layers": Broken(build=centered_between_layers),
+    "centered in call": Broken(build=lambda: compiled(CenteredInCall())),
     "stored rows": Broken(
         build=lambda: compiled(behind_hidden(Stores(name="stores"), kind=ReadsStored)),
-        cause="stored_rows",
-        line="def compute_loss",
     ),
-    "batch norm by hand": Broken(
-        **of_layer(OwnBatchNorm), cause="mixing_layer", line="ops.mean(x, axis=0)"
+    "batch norm by hand": Broken(**of_layer(OwnBatchNorm)),
+    "in-batch attention": Broken(**of_layer(AgainstOthers)),
+    "plain batch norm": Broken(**of_layer(norm), options={"synchronize": False}),
+    "stateful draws": Broken(**of_layer(StatefulNoise)),
+    "numpy function": Broken(**of_layer(PythonFunction)),
+    "largest seen": Broken(**of_layer(LargestSeen)),
+    "noise for half": Broken(**of_layer(HalfNoise)),
+    "largest added": Broken(**of_layer(LargestAdded)),
+    "spread of an activity": Broken(
+        build=lambda: compiled(
+            behind_hidden(layers.Dense(4, activity_regularizer=SpreadOfActivity()))
+        ),
     ),
-    "in-batch attention": Broken(**of_layer(AgainstOthers), cause="mixing_layer", line="call("),
-    "plain batch norm": Broken(
-        **of_layer(norm), cause="unsynchronized_batch_norm", options={"synchronize": False}
+    "largest error": Broken(**of_step(LargestError)),
+    "hardest half": Broken(**of_step(HardestHalf)),
+    "pairs": Broken(**of_step(OfPairs)),
+    "clipped by hand": Broken(**of_step(ClippedByHand)),
+    "clipped by hand, slowly": Broken(  # its updates are smaller than 1e-4
+        build=lambda: compiled(
+            behind_hidden(layers.Dense(8, dtype="float32"), kind=ClippedByHand),
+            keras.optimizers.SGD(2e-5),
+            metrics=None,
+        ),
     ),
-    "stateful draws": Broken(**of_layer(StatefulNoise), cause="stateful_draws", line="tf.random"),
+    "sum in a loop": Broken(**of_step(SumInLoop)),
+    "sum, eagerly": Broken(
+        build=lambda: compiled(behind_hidden(kind=SummedStep), metrics=None, run_eagerly=True),
+    ),
+    "norm kept": Broken(**of_step(KeepsNorm)),
+    "opaque step": Broken(**of_step(OpaqueStep)),
+    "step in a condition": Broken(**of_step(StepsSometimes)),
+    "norm in a condition": Broken(build=norm_in_condition),
+    "largest metric": Broken(
+        build=lambda: compiled(behind_hidden(), metrics=[Largest()]),
+    ),
+    "metric that merges wrongly": Broken(
+        build=lambda: compiled(behind_hidden(CenteredByAll()), metrics=[LatestByLargest()]),
+    ),
+    "one of two reductions gathered": Broken(**of_layer(ScaledByOwn)),
+    "optimizer in Python": Broken(
+        build=lambda: compiled(behind_hidden(), PythonMomentum(0.1)),
+    ),
+    "bias before norm": Broken(build=bias_before_norm),
+}
+
+BROKEN = {
     "python draws": Broken(**of_layer(PythonNoise), cause="python_draws", line="random.uniform"),
     "path dropped by Python": Broken(
         **of_layer(DropsPath), cause="python_draws", line="random.random() < 2"
@@ -504,86 +524,16 @@ BROKEN = {
     "fraction of a counter": Broken(
         **of_layer(FadingNoise), cause="python_draws", line="self.calls"
     ),
-    "numpy function": Broken(
-        **of_layer(PythonFunction), cause="python_function", line="numpy_function"
-    ),
-    "largest seen": Broken(**of_layer(LargestSeen), cause="layer_state", line="LargestSeen"),
-    "noise for half": Broken(
-        **of_layer(HalfNoise), cause="draws_for_other_rows", line="keras.random.normal"
-    ),
-    "largest added": Broken(
-        **of_layer(LargestAdded), cause="neither_mean_nor_sum", line="self.add_loss(ops.max"
-    ),
     "float32 inside": Broken(
         **of_layer(Float32Product), cause="float32_values", line='"float32"', equal=True
     ),
-    "spread of an activity": Broken(
-        build=lambda: compiled(
-            behind_hidden(layers.Dense(4, activity_regularizer=SpreadOfActivity()))
-        ),
-        cause="neither_mean_nor_sum",
-        line="return ops.max(x) - ops.min(x)",
-    ),
     "strategy of its own": Broken(
         build=in_own_strategy, cause="strategy_in_build", line="tf.distribute.OneDeviceStrategy("
-    ),
-    "largest error": Broken(
-        **of_step(LargestError), cause="neither_mean_nor_sum", line="ops.max(errors_of("
-    ),
-    "hardest half": Broken(
-        **of_step(HardestHalf), cause="values_of_several_samples", line="ops.sort(errors)"
-    ),
-    "pairs": Broken(
-        **of_step(OfPairs), cause="values_of_several_samples", line="ops.matmul(predictions"
-    ),
-    "clipped by hand": Broken(
-        **of_step(ClippedByHand), cause="changed_gradients", line="clip_by_global_norm"
-    ),
-    "clipped by hand, slowly": Broken(  # its updates are smaller than 1e-4
-        build=lambda: compiled(
-            behind_hidden(layers.Dense(8, dtype="float32"), kind=ClippedByHand),
-            keras.optimizers.SGD(2e-5),
-            metrics=None,
-        ),
-        cause="changed_gradients",
-        line="clip_by_global_norm",
-    ),
-    "sum in a loop": Broken(**of_step(SumInLoop), cause="loss_is_a_sum", line="tf.while_loop("),
-    "sum, eagerly": Broken(
-        build=lambda: compiled(behind_hidden(kind=SummedStep), metrics=None, run_eagerly=True),
-        cause="run_eagerly",
-    ),
-    "norm kept": Broken(**of_step(KeepsNorm), cause="written_value", line="global_norm"),
-    "opaque step": Broken(**of_step(OpaqueStep), cause="opaque_step", line="OpaqueStep"),
-    "step in a condition": Broken(
-        **of_step(StepsSometimes), cause="refused", line="optimizer.apply"
-    ),
-    "norm in a condition": Broken(build=norm_in_condition, cause="refused", line="norm(x"),
-    "largest metric": Broken(
-        build=lambda: compiled(behind_hidden(), metrics=[Largest()]),
-        cause="metric_state",
-        line="class Largest(",
-    ),
-    "metric that merges wrongly": Broken(
-        build=lambda: compiled(behind_hidden(CenteredByAll()), metrics=[LatestByLargest()]),
-        cause="metric_state",
-        line="class LatestByLargest(",
-    ),
-    "one of two reductions gathered": Broken(
-        **of_layer(ScaledByOwn), cause="mixing_layer", line="ops.std"
-    ),
-    "optimizer in Python": Broken(
-        build=lambda: compiled(behind_hidden(), PythonMomentum(0.1)),
-        cause="crashed",
-        line="self.velocities[key] = tf.Variable(",
     ),
     "optimizer that counts": Broken(
         build=lambda: compiled(behind_hidden(), CountingOptimizer(0.1)),
         cause="optimizer_state",
         line="/ self.updates",
-    ),
-    "bias before norm": Broken(
-        build=bias_before_norm, cause="bias_before_batch_norm", line='name="biased"'
     ),
     "random weights": Broken(
         build=random_weights, cause="build_without_seed", line="default_rng()"

@@ -23,13 +23,12 @@ from keras import layers, ops
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Good:
-    """A model, its data, the floats that it is checked in, and a warning that is passed on."""
+    """A model, its data, and the floats that it is checked in."""
 
     build: Callable[[], Any]
     data: Any
     precision: str = "float64"
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
-    warning: str = ""
 
 
 def normalized_with_dropout():
@@ -180,7 +179,6 @@ GOOD = {
     "clipped rarely": Good(
         build=lambda: compiled(behind_hidden(kind=ClippedRarely), metrics=None),
         data=(X, Y),
-        warning="clip_by_global_norm(gradients, 1e6)[0] This changes each replica's own gradient",
     ),
     "slow, in float32": Good(
         build=lambda: compiled(

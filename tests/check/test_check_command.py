@@ -86,7 +86,7 @@ def blocks_of_the_guide():
 
 
 def without_numbers(text):
-    return re.sub(r"(off by|up to|differs by) [0-9.e-]+", r"\1 …", text)
+    return re.sub(r"(off by|up to|differs by) [0-9.e+-]+", r"\1 …", text)
 
 
 def test_other_commands_take_the_example_of_the_guide_too(tmp_path):

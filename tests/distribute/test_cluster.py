@@ -105,7 +105,6 @@ def test_one_worker_trains_like_a_mirrored_strategy_and_so_does_the_next():
     ("options", "message"),
     [
         ({"replicas": 0}, "replicas has to be at least 1"),
-        ({"draws": "other"}, "draws has to be"),
         ({"gradient_dtype": "int8"}, 'has to be "bfloat16", or None for exact gradients'),
         ({"gradient_dtype": "float16"}, "received 'float16': gradients .* overflow float16"),
         ({"cluster_resolver": CLUSTER}, "received dict for cluster_resolver"),

@@ -103,7 +103,7 @@ def test_a_model_is_made_anew_and_trained_on_as_if_unbroken(strategies, trained,
     made = strategy.build(model)
     assert made is not model
     assert_equal(made, model)
-    assert any(type(layer) is SyncBatchNormalization for layer in made.layers)
+    assert any(isinstance(layer, SyncBatchNormalization) for layer in made.layers)
     assert_equal(fit(made), expected)
     for own, was in zip(values(model), before, strict=True):  # it stays as it was
         np.testing.assert_array_equal(own, was)

@@ -10,7 +10,7 @@ from tensorflow.python.ops import custom_gradient
 
 
 def on_replicas(fn, replicas=2):
-    strategy = kdist.MirroredStrategy(replicas=replicas)
+    strategy = kdist.MultiWorkerMirroredStrategy(replicas=replicas)
     results = tf.function(lambda: strategy.run(fn), autograph=False)()
     return [part.numpy() for part in strategy.experimental_local_results(results)]
 
@@ -56,7 +56,7 @@ def walked_operations(depth, monkeypatch):
             x = keras.layers.BatchNormalization()(keras.layers.Dense(4, activation="relu")(x))
         return keras.Model(inputs, keras.layers.Dense(1)(x))
 
-    model = kdist.MirroredStrategy(replicas=2).build(make)
+    model = kdist.MultiWorkerMirroredStrategy(replicas=2).build(make)
     model.compile("sgd", "mse")
     with monkeypatch.context() as patched:
         patched.setattr(custom_gradient.op_selector, "get_backward_walk_ops", counted)

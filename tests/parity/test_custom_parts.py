@@ -129,12 +129,6 @@ def with_largest(of_all):
     return keras.Model(inputs, small_models.classes()(Largest(of_all)(inputs)))
 
 
-def test_a_state_that_differs_is_named_after_the_epoch():
-    options = {"loss": "sparse_categorical_crossentropy"}
-    with pytest.warns(match="^largest: its state differs between replicas"):
-        trained(cpus(2), lambda: with_largest(False), samples.classes(27), **options)
-
-
 @pytest.mark.usefixtures("float64")
 def test_a_state_of_gathered_rows_is_that_of_one_replica():
     check(
@@ -161,9 +155,3 @@ def test_gather_is_the_identity_outside_of_a_step():
     assert kdist.gather(rows) is rows
     symbolic = keras.Input((2,))
     assert kdist.gather(symbolic) is symbolic
-
-
-def test_gather_in_a_loop_of_ones_own():
-    strategy = cpus(2)
-    parts = strategy.run(lambda: kdist.gather(tf.ones((3, 2))))
-    assert [part.shape for part in strategy.experimental_local_results(parts)] == [(6, 2)] * 2

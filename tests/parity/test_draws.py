@@ -10,7 +10,6 @@ import pytest
 import small_models
 import tensorflow as tf
 from harness import Case
-from kdist.errors import UserError
 from keras import layers, ops, random
 from variants import uneven
 
@@ -267,30 +266,6 @@ def test_every_prediction_of_a_model_that_keeps_dropping_is_another(seed):
     expected, got = (predicted(made, "float64", on, times=3) for on in (None, cpus(3)))
     np.testing.assert_array_equal(got, expected)
     assert not np.array_equal(got[0], got[1])
-
-
-@pytest.mark.usefixtures("without_graph_optimizer")
-def test_draws_a_replica_depend_on_their_number():
-    strategy = cpus(2, draws="per_replica")
-    (got,) = predicted(lambda: functional("noise"), "float32", strategy)
-    assert different(on_one_device("noise", "float32")[0], got) == NOISE.keys()
-
-
-def test_draws_a_replica_begin_with_those_of_one_device():
-    def made():
-        inputs = keras.Input((6, 6, 3))
-        return keras.Model(inputs, Training(layers.GaussianNoise(1.0, seed=1))(inputs))
-
-    (expected,) = predicted(made, "float64", batch=14)
-    (got,) = predicted(made, "float64", cpus(2, draws="per_replica"), batch=14)
-    np.testing.assert_array_equal(got[:7], expected[:7])
-    assert not np.isclose(got[7:14], expected[7:14]).any()
-    assert not np.isclose((got - IMAGES)[7:14], (got - IMAGES)[:7]).any()
-
-
-def test_another_kind_of_draws_is_refused():
-    with pytest.raises(UserError, match="by_place.*per_replica.*'alike'"):
-        kdist.MirroredStrategy(replicas=2, draws="alike")
 
 
 def large_images(count):

@@ -40,7 +40,7 @@ def fit(model, batch_size=64):
 
 
 def test_plain_batch_norm_is_warned_of_once_by_name():
-    model = compiled(kdist.MirroredStrategy(replicas=2), plain_normalization)
+    model = compiled(kdist.MultiWorkerMirroredStrategy(replicas=2), plain_normalization)
     with pytest.warns(match=r"^first_norm, second_norm: .*strategy\.build"):
         fit(model)
     fit(model)  # warnings are errors, so no second one
@@ -48,14 +48,14 @@ def test_plain_batch_norm_is_warned_of_once_by_name():
 
 
 def test_what_build_made_is_not_warned_of():
-    strategy = kdist.MirroredStrategy(replicas=2)
+    strategy = kdist.MultiWorkerMirroredStrategy(replicas=2)
     model = strategy.build(plain_normalization)
     model.compile("sgd", LOSS)
     fit(model)  # warnings are errors
 
 
 def test_one_replica_is_not_warned_of():
-    fit(compiled(kdist.MirroredStrategy(replicas=1), plain_normalization), batch_size=16)
+    fit(compiled(kdist.MultiWorkerMirroredStrategy(replicas=1), plain_normalization), batch_size=16)
 
 
 X, Y = samples.classes(27)
@@ -77,7 +77,7 @@ def dataset(batch_size):
 )
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_small_batches_of_unsynchronized_batch_norm_are_warned_of(train, replicas):
-    model = compiled(kdist.MirroredStrategy(replicas=replicas), plain_normalization)
+    model = compiled(kdist.MultiWorkerMirroredStrategy(replicas=replicas), plain_normalization)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         train(model)
@@ -97,7 +97,8 @@ def test_positions_of_an_image_count_as_values():
 
     x, y = np.zeros((8, 2, 2, 3), "float32"), np.zeros(8)
     model = compiled(
-        kdist.MirroredStrategy(replicas=1), lambda: images(keras.layers.BatchNormalization)
+        kdist.MultiWorkerMirroredStrategy(replicas=1),
+        lambda: images(keras.layers.BatchNormalization),
     )
     model.fit(x, y, batch_size=4, verbose=0)  # 16 values; warnings are errors
     with pytest.warns(match="^norm: batch normalization over 12 values"):
@@ -108,7 +109,7 @@ def test_positions_of_an_image_count_as_values():
 @pytest.mark.usefixtures("float64")
 def test_saved_moving_statistics_score_as_evaluated(tmp_path):
     """keras#14372: a file holds the statistics of one replica."""
-    model = compiled(kdist.MirroredStrategy(replicas=4), plain_normalization)
+    model = compiled(kdist.MultiWorkerMirroredStrategy(replicas=4), plain_normalization)
     with pytest.warns(UserWarning, match="first_norm"):
         fit(model)
     x, y = samples.classes(27)
@@ -174,7 +175,9 @@ class SteppingSometimes(custom_cases.GuideStep):
 
 
 def test_what_differs_by_replica_and_is_written_is_named_by_its_line():
-    model = compiled(kdist.MirroredStrategy(replicas=2), lambda: custom_cases.custom(KeptNorms))
+    model = compiled(
+        kdist.MultiWorkerMirroredStrategy(replicas=2), lambda: custom_cases.custom(KeptNorms)
+    )
     (message,) = fit_with_warnings(model)
     assert "global_norm(gradients)" in message
     assert "written into a variable" in message
@@ -183,7 +186,8 @@ def test_what_differs_by_replica_and_is_written_is_named_by_its_line():
 
 def test_gradients_that_a_condition_would_sum_are_refused_by_name():
     model = compiled(
-        kdist.MirroredStrategy(replicas=2), lambda: custom_cases.custom(SteppingSometimes)
+        kdist.MultiWorkerMirroredStrategy(replicas=2),
+        lambda: custom_cases.custom(SteppingSometimes),
     )
     with pytest.raises(UserError, match=r"optimizer\.apply needs a sum .*kdist\.sum_gradients"):
         fit(model)
@@ -200,7 +204,7 @@ def test_gradients_that_a_condition_would_sum_are_refused_by_name():
 )
 def test_a_number_that_no_replica_has_a_part_of_is_named_once_by_its_line(make, line, monkeypatch):
     monkeypatch.chdir(Path(__file__).parent)
-    (message,) = fit_with_warnings(compiled(kdist.MirroredStrategy(replicas=2), make))
+    (message,) = fit_with_warnings(compiled(kdist.MultiWorkerMirroredStrategy(replicas=2), make))
     assert message.startswith(("test_warnings.py:", "custom_cases.py:"))
     assert line in message
     assert "kdist.gather(" in message
@@ -254,7 +258,7 @@ def test_values_that_depend_on_several_samples_are_named_once_by_their_line(
     make, line, monkeypatch
 ):
     monkeypatch.chdir(Path(__file__).parent)
-    (message,) = fit_with_warnings(compiled(kdist.MirroredStrategy(replicas=2), make))
+    (message,) = fit_with_warnings(compiled(kdist.MultiWorkerMirroredStrategy(replicas=2), make))
     assert message.startswith("test_warnings.py:")
     assert line in message
     assert "Each of these values depends on several samples" in message
@@ -262,7 +266,7 @@ def test_values_that_depend_on_several_samples_are_named_once_by_their_line(
 
 def test_a_step_that_runs_eagerly_is_named_once():
     model = compiled(
-        kdist.MirroredStrategy(replicas=2),
+        kdist.MultiWorkerMirroredStrategy(replicas=2),
         lambda: custom_cases.custom(custom_cases.SummedByHand),
         run_eagerly=True,
     )
@@ -275,7 +279,9 @@ def test_a_step_that_runs_eagerly_is_named_once():
     "kind", [custom_cases.GuideStep, custom_cases.SummedByHand, custom_cases.OfManyParts]
 )
 def test_own_steps_of_means_and_sums_are_not_warned_of(kind):
-    model = compiled(kdist.MirroredStrategy(replicas=2), lambda: custom_cases.custom(kind))
+    model = compiled(
+        kdist.MultiWorkerMirroredStrategy(replicas=2), lambda: custom_cases.custom(kind)
+    )
     assert fit_with_warnings(model) == []
 
 
@@ -312,7 +318,7 @@ def test_a_batch_norm_in_a_condition_or_a_loop_is_refused_by_name(synchronized, 
         x = place(inputs, norm)
         return keras.Model(inputs, keras.layers.Dense(3, activation="softmax")(x))
 
-    model = compiled(kdist.MirroredStrategy(replicas=2), make)
+    model = compiled(kdist.MultiWorkerMirroredStrategy(replicas=2), make)
     with pytest.raises(
         UserError, match=r"The layer '\w*batch_normalization\w*' needs a sum .*tf\.cond"
     ):
@@ -321,7 +327,7 @@ def test_a_batch_norm_in_a_condition_or_a_loop_is_refused_by_name(synchronized, 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "train_on_batch", "test_on_batch"])
 def test_a_model_made_in_another_scope_is_refused(method):
-    other = kdist.MirroredStrategy(replicas=2)
+    other = kdist.MultiWorkerMirroredStrategy(replicas=2)
     model = compiled(tf.distribute.get_strategy(), small_models.mlp)
     x, y = samples.classes(8)
     with other.scope(), pytest.raises(UserError, match="outside the strategy's scope"):
@@ -330,20 +336,26 @@ def test_a_model_made_in_another_scope_is_refused(method):
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "train_on_batch"])
 def test_xla_over_logical_cpus_is_refused(method):
-    model = compiled(kdist.MirroredStrategy(replicas=2), small_models.mlp, jit_compile=True)
+    model = compiled(
+        kdist.MultiWorkerMirroredStrategy(replicas=2), small_models.mlp, jit_compile=True
+    )
     x, y = samples.classes(8)
     with pytest.raises(UserError, match="jit_compile=True"):
         getattr(model, method)(x, y)
 
 
 def test_automatic_xla_falls_back_quietly():
-    fit(compiled(kdist.MirroredStrategy(replicas=2), small_models.mlp, jit_compile="auto"))
+    fit(
+        compiled(
+            kdist.MultiWorkerMirroredStrategy(replicas=2), small_models.mlp, jit_compile="auto"
+        )
+    )
 
 
 def test_automatic_xla_is_on_where_the_only_replica_is_a_gpu(monkeypatch):
-    strategy = kdist.MirroredStrategy(replicas=1)
+    strategy = kdist.MultiWorkerMirroredStrategy(replicas=1)
     assert not compiled(strategy, small_models.mlp, jit_compile="auto").jit_compile
-    monkeypatch.setattr(kdist.MirroredStrategy, "devices", ["/device:GPU:0"])
+    monkeypatch.setattr(kdist.MultiWorkerMirroredStrategy, "devices", ["/device:GPU:0"])
     model = compiled(strategy, small_models.mlp, jit_compile="auto")
     assert model.jit_compile
     monkeypatch.undo()
@@ -352,13 +364,13 @@ def test_automatic_xla_is_on_where_the_only_replica_is_a_gpu(monkeypatch):
 
 def test_a_file_of_one_gpu_is_trained_on_anywhere(monkeypatch, tmp_path):
     with monkeypatch.context() as patched:
-        patched.setattr(kdist.MirroredStrategy, "devices", ["/device:GPU:0"])
-        model = compiled(kdist.MirroredStrategy(replicas=1), small_models.mlp)
+        patched.setattr(kdist.MultiWorkerMirroredStrategy, "devices", ["/device:GPU:0"])
+        model = compiled(kdist.MultiWorkerMirroredStrategy(replicas=1), small_models.mlp)
         assert model.jit_compile
         model.save(tmp_path / "automatic.keras")
         model.compile("sgd", LOSS, jit_compile=True)
         model.save(tmp_path / "asked_for.keras")
-    two = kdist.MirroredStrategy(replicas=2)
+    two = kdist.MultiWorkerMirroredStrategy(replicas=2)
     automatic, asked_for = (
         two.build(lambda name=name: keras.models.load_model(tmp_path / f"{name}.keras"))
         for name in ("automatic", "asked_for")
@@ -369,10 +381,10 @@ def test_a_file_of_one_gpu_is_trained_on_anywhere(monkeypatch, tmp_path):
 
 
 def test_a_model_compiled_anew_is_no_longer_compiled_inside_run(monkeypatch):
-    strategy = kdist.MirroredStrategy(replicas=2)
+    strategy = kdist.MultiWorkerMirroredStrategy(replicas=2)
     model = compiled(strategy, small_models.mlp, jit_compile=True)
     with monkeypatch.context() as patched:
-        patched.setattr(kdist.MirroredStrategy, "devices", ["GPU:0", "GPU:1"])
+        patched.setattr(kdist.MultiWorkerMirroredStrategy, "devices", ["GPU:0", "GPU:1"])
         strategy.prepare(model)
     with pytest.raises((tf.errors.OpError, ValueError)):
         fit(model)  # XLA over logical CPUs
@@ -381,8 +393,8 @@ def test_a_model_compiled_anew_is_no_longer_compiled_inside_run(monkeypatch):
 
 
 def test_automatic_xla_leaves_out_layers_that_it_cannot_compile(monkeypatch):
-    strategy = kdist.MirroredStrategy(replicas=1)
-    monkeypatch.setattr(kdist.MirroredStrategy, "devices", ["/device:GPU:0"])
+    strategy = kdist.MultiWorkerMirroredStrategy(replicas=1)
+    monkeypatch.setattr(kdist.MultiWorkerMirroredStrategy, "devices", ["/device:GPU:0"])
     model = compiled(strategy, small_models.mlp)
     model.layers[-1].supports_jit = False
     model.compile("sgd", "mse")
@@ -390,6 +402,8 @@ def test_automatic_xla_leaves_out_layers_that_it_cannot_compile(monkeypatch):
 
 
 def test_xla_on_one_replica_is_kept():
-    model = compiled(kdist.MirroredStrategy(replicas=1), small_models.mlp, jit_compile=True)
+    model = compiled(
+        kdist.MultiWorkerMirroredStrategy(replicas=1), small_models.mlp, jit_compile=True
+    )
     fit(model)
     assert model.jit_compile

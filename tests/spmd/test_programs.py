@@ -29,14 +29,9 @@ def standardized(x, w):
     return tf.reduce_sum(((x @ w - mean) / tf.sqrt(variance + 0.1)) ** 4)
 
 
-@pytest.fixture
-def global_core(monkeypatch):
-    monkeypatch.setenv("KDIST_CORE", "global")
-
-
 @pytest.mark.parametrize("loss", [reversed_rows, contrastive, masked_root, standardized])
 @pytest.mark.parametrize("counts", [(3, 2, 2), (7, 0, 0), (1, 6, 0)])
-def test_gradients_and_updates_are_those_of_the_whole_batch(global_core, loss, counts):
+def test_gradients_and_updates_are_those_of_the_whole_batch(loss, counts):
     strategy = kdist.MirroredStrategy(replicas=3)
     with strategy.scope():
         weights = tf.Variable(WEIGHTS)
@@ -64,7 +59,7 @@ def test_gradients_and_updates_are_those_of_the_whole_batch(global_core, loss, c
         np.testing.assert_allclose(copy, own, rtol=1e-11, atol=1e-13)
 
 
-def test_a_fit_is_that_of_one_replica(global_core):
+def test_a_fit_is_that_of_one_replica():
     def trained(replicas):
         keras.utils.set_random_seed(1)
         strategy = kdist.MirroredStrategy(replicas=replicas)

@@ -13,7 +13,7 @@ def test_seeds_are_the_same_on_every_replica(stock):
         generator = keras.random.SeedGenerator(1)
     one, other = on_replicas(stock, lambda: generator.next())
     np.testing.assert_array_equal(one, other)
-    strategy = kdist.MirroredStrategy(replicas=2)
+    strategy = kdist.MultiWorkerMirroredStrategy(replicas=2)
     with strategy.scope():
         generator = keras.random.SeedGenerator(1)
     one, other = on_replicas(strategy, lambda: generator.next())

@@ -28,7 +28,6 @@ class Part:
     first_row: Any
     global_rows: Any
     static_rows: int | None
-    draws_by_place: bool = True
 
     def mark(self, value: Any, kind: str) -> Any:
         return value

@@ -64,18 +64,26 @@ for name in kdist.__all__:
 imported = attributes()
 assert changed(before, imported) == [], changed(before, imported)
 
-from kdist._upstream.patches import PATCHES  # noqa: E402
+from kdist._upstream.patches import ONE_MACHINE, PATCHES, install_for_workers  # noqa: E402
 
 stock = {patch: getattr(patch.owner, patch.imported_as or patch.name) for patch in PATCHES}
-kdist.MirroredStrategy(replicas=1)
-installed = [patch for patch in PATCHES if patch.classes is None]
-for patch in installed:
-    assert getattr(patch.owner, patch.imported_as or patch.name) is not stock[patch], patch.path
 names = {id(holder): name for name, holder in owners().items()}
-expected = {(names[id(patch.owner)], patch.imported_as or patch.name) for patch in installed}
-others = {*changed(imported, attributes())} - expected
-assert not others, others
 
+
+def check_that_only_these_are_installed(patches):
+    installed = [patch for patch in patches if patch.classes is None]
+    for patch in installed:
+        assert getattr(patch.owner, patch.imported_as or patch.name) is not stock[patch], patch.path
+    expected = {(names[id(patch.owner)], patch.imported_as or patch.name) for patch in installed}
+    others = {*changed(imported, attributes())} - expected
+    assert not others, others
+
+
+kdist.MirroredStrategy(replicas=1)
+check_that_only_these_are_installed(ONE_MACHINE)
+assert len(ONE_MACHINE) <= 25
 once = attributes()
 kdist.MirroredStrategy(replicas=1)
 assert changed(once, attributes()) == []
+install_for_workers()
+check_that_only_these_are_installed(PATCHES)

@@ -33,11 +33,21 @@ from . import (
     workers,
 )
 
-PATCHES: tuple[Patch, ...] = (
+# What every strategy needs.
+ONE_MACHINE: tuple[Patch, ...] = (
     *data_epochs.PATCHES,
     *fit_hooks.PATCHES,
     *fit_observers.PATCHES,
     *compile_options.PATCHES,
+    *gradients.OF_ALL,
+    *variables.NUMBERS,
+    *dropout.PATCHES,
+    *activations.PATCHES,
+    *sparse_rows.PATCHES,
+)
+
+# What a strategy needs whose replicas each run Keras's step: that of several workers.
+WORKERS: tuple[Patch, ...] = (
     *losses.PATCHES,
     *average_loss.PATCHES,
     *gradients.PATCHES,
@@ -47,9 +57,6 @@ PATCHES: tuple[Patch, ...] = (
     *batch_norm.PATCHES,
     *stateful_rnn.PATCHES,
     *random_draws.PATCHES,
-    *dropout.PATCHES,
-    *activations.PATCHES,
-    *sparse_rows.PATCHES,
     *workers.PATCHES,
     *worker_collectives.PATCHES,
     *worker_rows.PATCHES,
@@ -58,11 +65,21 @@ PATCHES: tuple[Patch, ...] = (
     *worker_progress.PATCHES,
 )
 
+PATCHES = (*ONE_MACHINE, *WORKERS)
+SECTIONS = {"Of all strategies": ONE_MACHINE, "Of several workers": WORKERS}
+
 
 @functools.cache
 def install() -> None:
-    """Install the patches, once per process, when the first strategy is made."""
-    for patch in PATCHES:
+    """Install the patches of all strategies, once per process, when the first one is made."""
+    for patch in ONE_MACHINE:
+        patch.install()
+
+
+@functools.cache
+def install_for_workers() -> None:
+    """Install those of strategies whose replicas each run Keras's step."""
+    for patch in WORKERS:
         patch.install()
 
 

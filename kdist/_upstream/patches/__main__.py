@@ -1,13 +1,13 @@
-"""`python -m kdist._upstream.patches [PAGE]`: print the table, or update a page's."""
+"""`python -m kdist._upstream.patches [PAGE]`: print the tables, or update a page's."""
 
 import sys
 from pathlib import Path
 
-from . import PATCHES
-from .markdown import markdown, with_table
+from . import SECTIONS
+from .markdown import markdown, with_tables
 
 if sys.argv[1:]:
     path = Path(sys.argv[1])
-    path.write_text(with_table(path.read_text(), PATCHES))
+    path.write_text(with_tables(path.read_text(), SECTIONS))
 else:
-    print(markdown(PATCHES), end="")
+    print(markdown(SECTIONS), end="")

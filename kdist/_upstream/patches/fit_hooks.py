@@ -11,7 +11,7 @@ from keras.src.trainers.trainer import Trainer
 from .. import auto_steps_per_execution
 from ..data_spec import batch_spec_of, global_batch_of
 from ..hooks import hooks_of
-from ..internals import has_call
+from ..internals import has_call, overridden_steps
 from ..patching import Patch
 from ..resumed_logs import take_resumed_logs
 
@@ -34,6 +34,15 @@ def _prepare(
     hooks.prepare(model, global_batch=global_batch)
     if iterator is not None:
         auto_steps_per_execution.choose(hooks, model, iterator, global_batch)
+    if hooks.sees_global_batch:
+        # What its step makes is made as without a strategy. TensorFlow then traces it twice, which
+        # takes long, so Keras makes what it can before.
+        if model.built and has_call(model) and not overridden_steps(model):
+            batch = data_batch or batch_spec_of(iterator, any_batch_size=True)
+            if batch is not None:
+                with model.distribute_strategy.scope():
+                    model._symbolic_build(data_batch=batch)
+        return None
     if iterator is not None and data_batch is None:
         # Keras would take a batch from a temporary iterator, and lose what it has read ahead.
         data_batch = batch_spec_of(iterator, any_batch_size=model.built)

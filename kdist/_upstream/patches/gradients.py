@@ -152,7 +152,7 @@ def _build(optimizer: Any, variables: list[Any]) -> None:
     tf.distribute.get_replica_context().merge_call(build)
 
 
-PATCHES = (
+OF_ALL = (
     Patch(
         owner=tf.GradientTape,
         name="gradient",
@@ -171,6 +171,9 @@ PATCHES = (
         canary="test_the_optimizer_crashes_on_conditions",
         issue="keras#20582",
     ),
+)
+
+PATCHES = (
     Patch(
         owner=keras.optimizers.LossScaleOptimizer,
         name="apply",

@@ -1,7 +1,7 @@
 """The table of patches as Markdown, for `docs/design/keras-patches.md`."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ..patching import Patch
 
@@ -9,8 +9,13 @@ BEGIN = "<!-- begin: python -m kdist._upstream.patches -->"
 END = "<!-- end -->"
 
 
-def markdown(patches: Iterable[Patch]) -> str:
-    """Return the table, with one row for consecutive patches with the same reason and canary."""
+def markdown(sections: Mapping[str, Iterable[Patch]]) -> str:
+    """Return a table under each heading."""
+    return "\n".join(f"## {title}\n\n{_table(patches)}" for title, patches in sections.items())
+
+
+def _table(patches: Iterable[Patch]) -> str:
+    """Return a table with one row for consecutive patches with the same reason and canary."""
     lines = [
         "| function | what stock Keras or TensorFlow does | issue | seen in | canary |",
         "| --- | --- | --- | --- | --- |",
@@ -24,11 +29,11 @@ def markdown(patches: Iterable[Patch]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def with_table(page: str, patches: Iterable[Patch]) -> str:
-    """Return a page with the table between its two marks replaced."""
+def with_tables(page: str, sections: Mapping[str, Iterable[Patch]]) -> str:
+    """Return a page with the tables between its two marks replaced."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{markdown(patches)}{END}{after}"
+    return f"{before}{BEGIN}\n{markdown(sections)}{END}{after}"
 
 
 def _name(patch: Patch, first: Patch) -> str:

@@ -48,6 +48,9 @@ PATCHES = (
         canary="test_replicas_write_different_layer_states",
         seen_in=TENSORFLOW,
     ),
+)
+
+NUMBERS = (
     Patch(
         owner=Variable,
         name="__float__",

@@ -1,18 +1,16 @@
-"""Causes in random draws."""
+"""Causes in random draws, and in numbers that Python computes while the step is traced."""
 
 import ast
 
-import keras
 import tensorflow as tf
 
 from ... import _upstream
-from ..comparison import Difference, compare
 from ..evidence import Evidence
 from ..finding import Finding
 from ..source_lines import calls_in, first, line_of_definition, line_of_operation, name_of_call
-from ..step_graph import differing_constants, rows_of_draws
-from ..training import train
+from ..step_graph import differing_constants
 from .build import draws_unseeded
+from .optimizers import counting_line
 
 _KERAS = "keras.random.* with seed=keras.random.SeedGenerator(...)"
 _IN_VARIABLE = (
@@ -40,42 +38,6 @@ def draws_without_seed(evidence: Evidence) -> Finding | None:
     )
 
 
-def stateful_draws(evidence: Evidence) -> list[Finding]:
-    """`tf.random.uniform` and the like, whose state no other replica can read."""
-    if evidence.traces is None:
-        return []
-    graph = evidence.traces[0]
-    lines = dict.fromkeys(filter(None, map(line_of_operation, graph.stateful_draws())))
-    if not lines and graph.has_inner_stateful_draws():
-        lines = {"": None}
-    changed = _with_other_draws(evidence) if lines else []
-    if not changed:
-        return []
-    return [
-        Finding(
-            name="stateful_draws",
-            text="tf.random's stateful draws have a state for each operation, which other replicas"
-            " cannot read: each replica draws its own numbers",
-            shown_by="the traced step has such an operation, and with another tf.random.set_seed"
-            f" one replica differs from step {changed[0].step} on",
-            fix=f"draw with {_KERAS}, or with tf.random.stateless_*",
-            line=line,
-        )
-        for line in lines
-    ]
-
-
-def _with_other_draws(evidence: Evidence) -> list[Difference]:
-    """What changes on one replica if such operations draw other numbers."""
-
-    def seed_anew(model: keras.Model) -> None:
-        del model  # whose weights, and Keras's own draws, have their seeds already
-        tf.random.set_seed((evidence.plan.seed + 1) % 2**32)
-
-    other = train(evidence.plan, name="one, other draws", change=seed_anew, scored=False)
-    return compare(evidence.one.record, other.record, evidence.precision)
-
-
 def python_while_tracing(evidence: Evidence) -> list[Finding]:
     """Python's or NumPy's random numbers, drawn while the step is traced."""
     if evidence.traces is None:
@@ -89,11 +51,10 @@ def python_while_tracing(evidence: Evidence) -> list[Finding]:
         Finding(
             name="python_draws",
             text="this number is drawn by Python or NumPy, or comes from a Python attribute that"
-            " changes, when the step is traced, once for each replica: every replica computes with"
-            " another number, and keeps it for good"
+            " changes, when the step is traced: another number in each training, which stays"
             if not one.drew
-            else "Python or NumPy draws this number when the step is traced, once for each"
-            " replica: every replica computes with another number, and keeps it for good",
+            else "Python or NumPy draws this number when the step is traced: another number in each"
+            " training, which stays",
             shown_by="two traces of the same step have different constants"
             if constants
             else "tracing the step drew from Python's or NumPy's random numbers",
@@ -123,23 +84,28 @@ def _is_fraction(operation: object) -> bool:
     return array.dtype.kind == "f" and bool(np.any(array != np.round(array)))
 
 
-def draws_for_other_rows(evidence: Evidence) -> list[Finding]:
-    """Draws for a part of the batch, whose shape does not show which samples they are for."""
-    if evidence.traces_of_sizes is None:
+def python_attribute(evidence: Evidence) -> list[Finding]:
+    """A Python attribute that changes while the step is traced, such as a counter."""
+    if evidence.traces is None:
         return []
-    small, large = evidence.traces_of_sizes
-    rows = max(1, evidence.plan.batches.batch_size // 2)
-    operations = rows_of_draws(small, large, rows)
-    lines = dict.fromkeys(filter(None, map(line_of_operation, operations)))
-    return [
-        Finding(
-            name="draws_for_other_rows",
-            text="random numbers are drawn for another number of rows than the batch has, so it"
-            " is unknown which samples they are for, and replicas draw differently",
-            shown_by="the rows of the draw are no multiple of those of the batch, in traces for"
-            " two batch sizes",
-            fix="draw for all samples, shape (batch, …), and choose from the result",
-            line=line,
-        )
-        for line in lines
-    ]
+    one, other = evidence.traces
+    if one.drew or counting_line(evidence):
+        return []
+    # Fractions may be drawn instead.
+    known = {finding.line for finding in python_while_tracing(evidence)}
+    found: list[Finding] = []
+    for operation in differing_constants(one, other):
+        line = line_of_operation(operation)
+        if line and line not in known and not any(finding.line == line for finding in found):
+            found.append(
+                Finding(
+                    name="python_attribute",
+                    text="this number comes from a Python attribute that changes when the step is"
+                    " traced, not once a step",
+                    shown_by="two traces of the same step have different constants",
+                    fix="keep it in a variable: self.add_weight(shape=(), trainable=False), and"
+                    " change it with assign",
+                    line=line,
+                )
+            )
+    return found

@@ -1,63 +1,11 @@
 """Causes in rounding."""
 
-import ast
-from collections.abc import Callable
-
-import keras
-
-from ... import _upstream
 from ..comparison import compare
 from ..evidence import Evidence
 from ..finding import Finding
 from ..precision import Precision
-from ..source_lines import calls_in, first, line_of_operation, name_of_call
+from ..source_lines import line_of_operation
 from ..training import rounded_training
-
-
-def bias_before_batch_norm(evidence: Evidence) -> Finding | None:
-    """A bias that batch norm subtracts again, so that its gradient is nothing but rounding."""
-    layers = _layers_before_batch_norm(evidence)
-    biases = [
-        d
-        for d in evidence.differences
-        if d.kind == "weights" and d.layer in layers and "bias" in d.name
-    ]
-    if not biases:
-        return None
-    left = {(d.kind, d.index) for d in evidence.beyond_rounding}
-    biases = [d for d in biases if (d.kind, d.index) not in left]
-    if not biases:
-        return None
-    names = ", ".join(dict.fromkeys(d.layer for d in biases))
-    optimizer = type(_upstream.optimizers_of(evidence.one.model)[0]).__name__
-    return Finding(
-        name="bias_before_batch_norm",
-        text=f"the bias of {names} is in front of a batch norm, which subtracts it again: its"
-        f" gradient is only rounding, and {optimizer} makes full steps of it",
-        shown_by="on one replica, initial weights that differ by rounding change it as much"
-        f" ({biases[0].largest:.1g})",
-        fix="use_bias=False in that layer: batch norm has its own",
-        line=first(calls_in(evidence.plan.build, _makes_layer(layers))),
-    )
-
-
-def _layers_before_batch_norm(evidence: Evidence) -> dict[str, keras.layers.Layer]:
-    """Layers whose result a batch norm gets."""
-    norms = [
-        call for call in evidence.calls if isinstance(call.layer, keras.layers.BatchNormalization)
-    ]
-    inputs = {id(leaf) for call in norms for leaf in keras.tree.flatten(call.args)}
-    return {
-        call.layer.name: call.layer
-        for call in evidence.calls
-        if any(id(leaf) in inputs for leaf in keras.tree.flatten(call.outputs))
-        and not isinstance(call.layer, keras.layers.BatchNormalization)
-    }
-
-
-def _makes_layer(layers: dict[str, keras.layers.Layer]) -> Callable[[ast.Call], bool]:
-    kinds = {type(layer).__name__ for layer in layers.values()}
-    return lambda call: name_of_call(call).rpartition(".")[2] in kinds
 
 
 def rounding_grows(evidence: Evidence) -> Finding | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..placements import PARTIAL, REPLICATE, Partial, Placement, Shard
+from ..placements import AS_IS, PARTIAL, REPLICATE, Partial, Placement, Shard
 from ..plan import Decision, Operation
 from .registry import RULES
 
@@ -79,3 +79,47 @@ def _dropout(op: Operation) -> Decision | None:
 
 
 RULES["kernel:Dropout.drop"] = _dropout
+
+
+@tf.function(autograph=False, experimental_implements="part_norms")
+def part_norms(rows: Any, *gradients: Any) -> Any:
+    """Return how long the gradients are of the parts of a batch that the replicas have.
+
+    Args:
+        rows: The batch, shape `(samples, ...)`.
+        gradients: The gradients of a mean over its samples.
+
+    Returns:
+        Sums over replicas that have samples: the squared norm of the mean of the gradients of the
+        replica's samples, 1 / their number, and 1; float64, shape `(3,)`.
+    """
+    squares = tf.add_n([_squared_norm(gradient) for gradient in gradients])
+    return tf.stack([squares, 1 / tf.shape(rows)[0], tf.ones((), "float64")])
+
+
+def _part_norms(op: Operation) -> Decision | None:
+    shard = op.shard(0)
+    partial = [placement == PARTIAL for placement in op.placements[1:]]
+    if shard is None or shard.axis != 0 or not all(partial):
+        return None
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        count = stage.local(shard.rows, "float64")
+        share = count / stage.size(shard.rows.total, "float64")
+        squares = tf.add_n([_squared_norm(gradient) for gradient in inputs[1:]])
+        norms = tf.stack([squares / tf.square(share), 1 / count, tf.ones((), "float64")])
+        return [tf.where(count > 0, norms, tf.zeros_like(norms))]
+
+    return Decision(
+        [AS_IS] * len(op.inputs),
+        [PARTIAL],
+        emit,
+        spaces=[space for space, _ in shard.rows.segments],
+    )
+
+
+RULES["kernel:part_norms"] = _part_norms
+
+
+def _squared_norm(tensor: Any) -> Any:
+    return tf.cast(tf.reduce_sum(tf.square(tensor)), "float64")

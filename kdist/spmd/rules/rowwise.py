@@ -66,6 +66,7 @@ _LEAST_RANKS = {
     "RGBToHSV": 2,
 }
 _OF_SOME = {
+    "BiasAdd",
     "Conv2D",
     "Conv3D",
     "DepthwiseConv2dNative",
@@ -143,7 +144,7 @@ def samples(op: Operation) -> Decision | None:
     for index in shapes:
         wants[index] = local(0, main.rows)
     emit = None
-    if op.type in _OF_SOME:
+    if op.type in _OF_SOME and op.rank(data[0]) != 2:
 
         def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
             return _of_some_rows(stage, op, inputs, data)
@@ -163,21 +164,30 @@ def _of_some_rows(stage: Any, op: Any, inputs: Sequence[Any], data: list[int]) -
     Without rows, a convolution gives as many channels as went in, not as should come out, and the
     gradient of a pooling ends the process (TensorFlow 2.21). With rows, nothing is copied.
     """
+    (made,) = stage.copy(op, _with_some_rows(stage, op, inputs, data))
+    result = made[: tf.shape(inputs[data[0]])[0]]
+    # The gradient of a pooling takes oneDNN's own form of what the pooling made, and a bias is
+    # added within the convolution.
+    stage.once(("some rows", id(result)), lambda: made)
+    return [result]
+
+
+def _with_some_rows(stage: Any, op: Any, inputs: Sequence[Any], data: list[int]) -> list[Any]:
+    """Add a row of zeros to inputs that have no rows."""
     count = tf.shape(inputs[data[0]])[0]
     given = list(inputs)
     for index in data:
         tensor, rank = inputs[index], op.inputs[index].shape.rank
 
         def some(tensor: Any = tensor, rank: int = rank) -> Any:
-            more = tf.stack([0] * (2 * rank - 1) + [tf.maximum(1 - count, 0)])
-            return tf.pad(tensor, tf.reverse(tf.reshape(more, [rank, 2]), [0]))
+            more = tf.stack([tf.maximum(1 - count, 0)] + [0] * (rank - 1))
+            paddings = tf.stack([tf.zeros_like(more), more], 1)
+            # Not `Pad`, which oneDNN makes a part of the convolution, as if it padded images.
+            zero = tf.zeros((), tensor.dtype)
+            return tf.raw_ops.PadV2(input=tensor, paddings=paddings, constant_values=zero)
 
         given[index] = stage.once(("some rows", id(tensor)), some)
-    (made,) = stage.copy(op, given)
-    result = made[:count]
-    # The gradient of a pooling takes oneDNN's own form of what the pooling made.
-    stage.once(("some rows", id(result)), lambda: made)
-    return [result]
+    return given
 
 
 @rule(*_SUMMED)
@@ -192,12 +202,10 @@ def sums_of_samples(op: Operation) -> Decision | None:
         fits = op.fits(op.placements[index], main)
         wants[index] = op.placements[index] if fits else main.plain()
     emit = None
-    if op.type.startswith("Depthwise"):  # leaves its result as it finds it if there are no rows
+    if (op.rank(data[0]) or 0) > 2:  # leave their results as they find them without rows
 
         def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-            made = stage.copy(op, inputs)[0]
-            count = stage.local(main.rows, "int32")
-            return [tf.where(count > 0, made, tf.zeros_like(made))]
+            return stage.copy(op, _with_some_rows(stage, op, inputs, data))  # type: ignore[no-any-return]
 
     return Decision(wants, [PARTIAL], emit)
 
