@@ -1,7 +1,7 @@
 """`ExactStrategy`: what all strategies of kdist do beyond TensorFlow's."""
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -16,14 +16,9 @@ from ..ops.fused_activation import fused_activation, fusible
 from ..ops.fused_dropout import fused_dropout_of
 from ..performance import steps_per_execution
 from .devices import device_type, short_name
-from .gradient_norms import measure_halves, measure_parts
-from .gradient_transfer import GradientTransfer
 from .made_outside import remake
 from .model_state import ModelState
-from .model_warnings import warn_of_differing_copies, warn_of_inexact, warn_of_small_batches
-from .replica_step import replica_step
-from .traced_step import observed_step
-from .xla import check_xla, xla_is_automatic
+from .xla import xla_is_automatic
 
 
 class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
@@ -34,9 +29,6 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
 
     workers = 1
     worker = 0
-    # Whether a step returns the results of metrics; otherwise they are read after it.
-    sums_metrics_in_step = False
-    gradient_transfer = GradientTransfer()
 
     def _start(self) -> None:
         """Install the patches, and set what the models of this strategy depend on."""
@@ -45,8 +37,6 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
             weakref.WeakKeyDictionary()
         )
         _upstream.patches.install()
-        if not self.sees_global_batch:
-            _upstream.patches.install_for_workers()
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -87,67 +77,6 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
         if batch_norms(model):
             convert_batch_norm(model, to="synchronized")
         return model
-
-    @_upstream.unconverted
-    def run(
-        self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
-    ) -> Any:
-        """Run `fn` on every replica, as `tf.distribute.Strategy.run` does.
-
-        Keras's own train and test steps are replaced by steps that give the same result on several
-        replicas as on one with the same global batch.
-        """
-        step = _upstream.stock_step(fn) or _upstream.custom_step(fn)
-        if self.sees_global_batch:
-            return self._run_global(fn, step, args, kwargs)
-        if step is None:
-            return super().run(fn, args, kwargs, options)
-        model, name = step
-        state = self.model_state(model)
-        if name == "train_step" and state.global_batch is not None:
-            # Here, once per fit: `prepare` does not know whether the model will be trained.
-            warn_of_small_batches(model, state.global_batch, self.num_replicas_in_sync)
-            state.global_batch = None
-        if self.num_replicas_in_sync == 1:
-            is_training = fn.__name__ == "train_step"
-            if is_training and state.telemetry is not None:
-                fn = observed_step(state.telemetry, fn)
-            if name == "train_step" and state.gradient_norms is not None:
-                fn = measure_halves(state.gradient_norms, model, fn)
-            fn = _upstream.with_global_seed(_upstream.global_seed(self), fn)
-            return super().run(fn, args, kwargs, options)
-        attributes = _upstream.ReplicaAttributes([model, *_upstream.flatten_layers(model)])
-        step_fn: Any = replica_step(self, model, name, fn, args, attributes)
-        if state.is_jitted:
-            step_fn = tf.function(step_fn, jit_compile=True)
-        try:
-            outputs = super().run(step_fn, args, kwargs, options)
-        finally:
-            attributes.restore()  # so that no tensor outlives its graph
-        if name == "predict_step":
-            return outputs
-        logs = keras.tree.map_structure(lambda x: self.experimental_local_results(x)[0], outputs)
-        if name == "custom_step" or logs:
-            return logs
-        with self.scope():
-            return model.get_metrics_result()
-
-    def _run_global(self, fn: Callable[..., Any], step: Any, args: Any, kwargs: Any) -> Any:
-        """Run a step as the program of one device that sees the global batch."""
-        if step is None:
-            return self.run_step(fn, args, kwargs)
-        model, name = step
-        state = self.model_state(model)
-        if fn.__name__ == "train_step" and state.telemetry is not None:
-            fn = observed_step(state.telemetry, fn)
-        if name == "train_step" and state.gradient_norms is not None:
-            measure = measure_parts if len(self.devices) > 1 else measure_halves
-            fn = measure(state.gradient_norms, model, fn)
-        fn = _upstream.with_global_seed(_upstream.global_seed(self), fn)
-        keeps_rows = name == "predict_step"
-        return self.run_step(
-            fn, args, kwargs, splits=True, keeps_rows=keeps_rows, jit_compile=state.is_jitted
-        )
 
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
         """Divide a dataset's batches over replicas, as `tf.distribute.Strategy` does.
@@ -216,8 +145,6 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
             )
         state = self.model_state(model)
         if model.jit_compile and self.num_replicas_in_sync > 1:
-            if not self.sees_global_batch:
-                check_xla(self.devices)
             # Keras would compile around `run`, where XLA fails on several devices.
             model.jit_compile = False
             state.is_jitted = True
@@ -231,11 +158,6 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
         state.global_batch = global_batch
         # Made before the step that uses it: TensorFlow traces a step that makes one twice.
         _upstream.global_seed(self)
-        if self.num_replicas_in_sync > 1 and not self.sees_global_batch:
-            _upstream.patches.install_for(model)
-            if not state.is_prepared:
-                state.is_prepared = True
-                warn_of_inexact(model)
 
     def steps_per_execution(self, model: keras.Model, global_batch: int | None) -> int:
         """Choose the value of `steps_per_execution="auto"` for batches of this size.
@@ -259,29 +181,4 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
         return [value]
 
     def epoch_ended(self, model: keras.Model) -> None:
-        """Check the replicas' variables after an epoch of training or evaluation."""
-        if not self.sees_global_batch:
-            warn_of_differing_copies(model, self.model_state(model).warned)
-
-    @_upstream.unconverted
-    def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
-        """Reduce a value over replicas, as `tf.distribute.Strategy.reduce` does.
-
-        Keras itself averages the first batch over replicas to find its shape. If that is impossible
-        (parts of different sizes, text), it gets the first replica's part.
-        """
-        parts = [
-            self.experimental_local_results(leaf)
-            for leaf in keras.tree.flatten(value)
-            if isinstance(leaf, tf.distribute.DistributedValues)
-        ]
-        averaged = self.workers == 1 and all(map(_can_be_averaged, parts))
-        if _upstream.is_inferring_shapes() and not averaged:
-            return keras.tree.map_structure(lambda x: self.experimental_local_results(x)[0], value)
-        if self.sees_global_batch:
-            return self.reduce_global(reduce_op, value, axis)
-        return super().reduce(reduce_op, value, axis)
-
-
-def _can_be_averaged(parts: Sequence[Any]) -> bool:
-    return all(part.dtype.is_floating and part.shape == parts[0].shape for part in parts)
+        """Do nothing: the replicas' variables are equal."""

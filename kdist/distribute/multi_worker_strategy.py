@@ -17,10 +17,10 @@ from ..launch.worker_settings import worker_settings
 from .agreement import DEFAULT_SECONDS, Agreement
 from .cluster import find_cluster
 from .devices import device_type, first_devices
-from .exact_strategy import ExactStrategy
 from .gradient_transfer import BUCKET_BYTES, GradientTransfer
 from .hang_watch import HangWatch
 from .model_fingerprint import fingerprint, settings
+from .replica_strategy import ReplicaStrategy
 from .start_wait import limit_start
 from .worker_data import deal_out
 from .worker_end import end_together
@@ -31,7 +31,7 @@ _MARGIN_SECONDS = 30.0
 _EXCHANGE_MARGIN_SECONDS = 60.0
 
 
-class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirroredStrategy):
+class MultiWorkerMirroredStrategy(ReplicaStrategy, tf.distribute.MultiWorkerMirroredStrategy):
     """Synchronous training on the replicas of several workers: processes, on any machines.
 
     A `tf.distribute.MultiWorkerMirroredStrategy` with the promise of `MirroredStrategy`: the same
