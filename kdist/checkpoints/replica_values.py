@@ -91,17 +91,21 @@ def _spread(
     variable: keras.Variable, saved: np.ndarray, count: int, merge: Callable[..., Any] | None
 ) -> list[np.ndarray]:
     """Values for the first replicas, or for all."""
-    if len(saved) == count and (count == 1 or len(saved) > 1):
+    counted_alone = len(saved) > 1 and variable.synchronization == "on_read"
+    if len(saved) == count and (_counts_alone(variable) or not counted_alone):
         return list(saved)
-    if not _counts_alone(variable):
-        return [saved[0]] * count
-    if merge is not None:
-        return [np.asarray(merge(tf.convert_to_tensor(saved)))]
-    if variable.aggregation == "sum":
-        return [np.add.reduce(saved, axis=0, dtype=saved.dtype)]
-    if variable.aggregation == "mean":
-        return [np.mean(saved, axis=0).astype(saved.dtype)] * count
-    return [saved[0]] * count
+    if not counted_alone:
+        value = saved[0]
+    elif merge is not None:
+        value = np.asarray(merge(tf.convert_to_tensor(saved)))
+    elif variable.aggregation == "sum":
+        value = np.add.reduce(saved, axis=0, dtype=saved.dtype)
+    elif variable.aggregation == "mean":
+        value = np.mean(saved, axis=0).astype(saved.dtype)
+    else:
+        value = saved[0]
+    adds_up = merge is not None or variable.aggregation == "sum"
+    return [value] if _counts_alone(variable) and adds_up else [value] * count
 
 
 def _values_of_each_replica(
@@ -141,8 +145,9 @@ def _copy(value: np.ndarray, into: np.ndarray | None) -> np.ndarray:
 
 
 def _counts_alone(variable: keras.Variable) -> bool:
-    """Whether each replica counts for itself, as metrics do."""
-    return bool(variable.synchronization == "on_read")
+    """Whether each replica counts for itself, as metrics of several workers do."""
+    on_read = tf.VariableSynchronization.ON_READ
+    return _has_parts(variable) and variable.value.synchronization == on_read
 
 
 def _may_differ(name: str, variable: keras.Variable) -> bool:

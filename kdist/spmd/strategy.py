@@ -139,7 +139,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
     def _collectives(self) -> Collectives:
         devices = self.extended.worker_devices
         cross_device_ops = self.extended._cross_device_ops
-        if isinstance(cross_device_ops, tf.distribute.ReductionToOneDevice):
+        if type(cross_device_ops) is tf.distribute.ReductionToOneDevice:
             cross_device_ops = None  # adds up on the first device, too
         elif cross_device_ops is None:
             cross_device_ops = self.extended._get_cross_device_ops(None)
