@@ -1,24 +1,35 @@
-"""Run operations divided over replicas, and whole, in one traced step for many of them."""
+"""Run operations divided over replicas, and whole: many of them in one traced step."""
 
-import functools
 import inspect
 import itertools
+import re
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from unittest import mock
 
+import kdist
 import numpy as np
 import tensorflow as tf
-from kdist.spmd.collectives import Collectives
+from kdist.spmd import run as spmd_run
 from kdist.spmd.placements import REPLICATE, ListOf, Partial, Shard
-from kdist.spmd.run import partition
+from kdist.spmd.plan import Planner
 from tensorflow.python.distribute import values
 from tensorflow.python.framework import op_def_registry
 
 B = "batch"
 REPLICAS = 3
-COUNTS = [(3, 2, 4), (1, 0, 0), (0, 0, 2), (2, 0, 1), (0, 0, 0)]
+# How many rows of the first batch each replica has.
+COUNTS = [(3, 2, 4), (1, 0, 0), (0, 0, 2), (2, 0, 1), (0, 3, 1), (0, 0, 0)]
 STATIC = (3, 2, 4)
-_WIDTH = 400
-_SLOTS = 3
+_WIDTH = 400  # numbers in a row of an input
+_SLOTS = 3  # inputs that differ
+_MOST = 80  # cases of one step
+
+# What of a row's operations is divided.
+ALL = "all"
+SOME = "those it tests, in some of its cases"
+NONE = "none"
 
 
 @dataclass(frozen=True)
@@ -69,10 +80,10 @@ class Row:
     """Operations that are tested.
 
     Args:
-        types: The types of operations that it tests, all of which `fn` has to make.
+        types: The rules that it tests, by the types of operations, all of which `fn` has to make.
         fn: Makes results from the inputs, and from a variable behind them if there is one.
         inputs: Several lists of inputs, each tried. A tuple stands for `Input` of this shape.
-        divided: Whether the rules have to divide all that `fn` makes.
+        divided: What the rules have to divide: `ALL` that `fn` makes, `SOME`, or `NONE`.
         batches: Whether two concatenated batches are tried too.
         replicated: Whether inputs are tried whole, in turn, beside others that are divided.
         mixed: Whether all has to be divided with such inputs too.
@@ -86,7 +97,7 @@ class Row:
     types: str
     fn: object
     inputs: list
-    divided: bool = True
+    divided: str = ALL
     batches: bool = True
     replicated: bool = True
     mixed: bool = True
@@ -102,11 +113,22 @@ class Row:
             for inputs in self.inputs
         ]
 
-    @property
-    def name(self):
-        """The name of its test."""
-        first, *others = self.types.split() or ["composite"]
-        return first + (f"+{len(others)}" if others else "")
+
+class Table(list):
+    """Rows of one family."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.options = options
+
+    def add(self, types, fn, *inputs, **options):
+        """Add a row; arguments as for `Row`, with the table's options if there are no others."""
+        self.append(Row(types, fn, list(inputs), **(self.options | options)))
+
+
+def types_of(rows):
+    """Return all types of operations that rows test."""
+    return {kind for row in rows for kind in row.types.split()}
 
 
 def raw(kind, **attributes):
@@ -119,6 +141,38 @@ def raw(kind, **attributes):
         return function(**dict(zip(names, inputs, strict=True)), **attributes)
 
     return make
+
+
+def positive(x):
+    """Return values from 0.5 on."""
+    return tf.abs(x) + 0.5
+
+
+def unit(x):
+    """Return values between -1 and 1."""
+    return 0.9 * tf.tanh(x)
+
+
+def half(x):
+    """Return values between 0 and 1."""
+    return 0.5 + 0.45 * tf.tanh(x)
+
+
+def as_complex(x):
+    """Return complex values."""
+    return tf.complex(x, x * 0.5 + 1)
+
+
+def of(domain, kind, **attributes):
+    """Return a function that makes an operation of inputs in a domain."""
+    make = raw(kind, **attributes)
+    return lambda *inputs: make(*map(domain, inputs))
+
+
+def with_constants(kind, *rest, **attributes):
+    """Return a function that makes an operation of one input, and constants behind it."""
+    make = raw(kind, **attributes)
+    return lambda x: make(x, *map(tf.convert_to_tensor, rest))
 
 
 @dataclass(eq=False)
@@ -139,13 +193,16 @@ class Case:
 _numbers = itertools.count()
 
 
-def cases_of(row):
+def _cases_of(row, is_static):
     """Return the cases of a row: rows of one batch, of two, and inputs that are whole."""
     found = []
 
     def add(inputs, kind, whole=None):
         found.append(Case(row, f"case{next(_numbers)}x", inputs, kind, whole))
 
+    if is_static:
+        add(row.inputs[0], "rows")
+        return found
     for number, inputs in enumerate(row.inputs):
         add(inputs, "rows")
         if row.batches and number == 0:
@@ -157,19 +214,22 @@ def cases_of(row):
     return found
 
 
-class Inputs:
+class _Inputs:
     """Makes inputs of the operations from those of a step."""
 
     def __init__(self, first, second, twins):
         self.batches = {"first": first, "second": second, "twin": twins}
         self.memo = {}
 
-    def get(self, spec, slot, kind, is_whole):
-        """Return an input; `slot` tells those of one operation apart."""
-        key = (spec, slot, kind, is_whole)
+    def of(self, case):
+        """Return the inputs of a case."""
+        kind = case.kind if case.kind == "batches" else "rows"
+        return [self._get(s, i, kind, i == case.whole) for i, s in enumerate(case.inputs)]
+
+    def _get(self, *key):
         if key not in self.memo:
             with tf.name_scope("make"):
-                self.memo[key] = self._make(spec, slot, kind, is_whole)
+                self.memo[key] = self._make(*key)
         return self.memo[key]
 
     def _make(self, spec, slot, kind, is_whole):
@@ -203,27 +263,6 @@ def _cast(x, dtype):
     return tf.cast(x, dtype)
 
 
-def step_of(cases, variables):
-    """Return a step that makes the results of all cases."""
-
-    def step(first, second, twins):
-        inputs = Inputs(first, second, twins)
-        results = []
-        for case in cases:
-            given = [
-                inputs.get(
-                    spec, slot, case.kind if case.kind == "batches" else "", slot == case.whole
-                )
-                for slot, spec in enumerate(case.inputs)
-            ]
-            extra = [variables[case.row]] if case.row in variables else []
-            with tf.name_scope(case.scope):
-                results.append(_results(case.row, given, extra))
-        return results
-
-    return step
-
-
 def _results(row, given, extra):
     if not row.gradients:
         return tf.nest.flatten(row.fn(*given, *extra))
@@ -237,74 +276,126 @@ def _results(row, given, extra):
 
 
 class Program:
-    """The divided and the whole step of some rows.
+    """The divided and the whole step of some rows. It runs while others are traced.
 
     Args:
         rows: What is computed in one step.
-        static: The numbers of rows if they are known while the step is traced.
+        counts: How many rows the replicas have, each tried.
+        is_static: Whether these numbers, which are only one choice, are known while tracing.
     """
 
-    def __init__(self, rows, static=None):
-        cases = [case for row in rows for case in cases_of(row)]
-        self.cases = [case for case in cases if static is None or case.whole is None]
-        self.static = static
-        self.strategy = tf.distribute.MirroredStrategy(
-            [f"CPU:{i}" for i in range(REPLICAS)], tf.distribute.ReductionToOneDevice()
-        )
-        self.explanation = None
+    _runner = ThreadPoolExecutor(1)
+
+    def __init__(self, rows, counts, is_static):
+        self.rows, self.counts, self.is_static = rows, counts, is_static
+        self.cases = [case for row in rows for case in _cases_of(row, is_static)]
+        self.strategy = kdist.MirroredStrategy(replicas=REPLICAS)
+        initial = {row: row.variable for row in rows if row.variable is not None}
         with self.strategy.scope():
-            copied = {row: tf.Variable(row.variable) for row in rows if row.variable is not None}
-        alone = {row: tf.Variable(row.variable) for row in rows if row.variable is not None}
-        self.variables = (copied, alone)
-        copies = {id(v._primary.handle): [c.handle for c in v.values] for v in copied.values()}
-        divided, whole = step_of(self.cases, copied), step_of(self.cases, alone)
+            copied = {row: tf.Variable(value) for row, value in initial.items()}
+        self.variables = (copied, {row: tf.Variable(value) for row, value in initial.items()})
+        divided, whole = (self._step(variables) for variables in self.variables)
 
-        def run(*inputs):
-            made, self.explanation = partition(
-                self.strategy,
-                divided,
-                [values.PerReplica(tuple(parts)) for parts in inputs],
-                {},
-                copies_of=lambda handle: copies.get(id(handle)),
-                collectives=Collectives(self.strategy.extended.worker_devices),
-            )
-            return made
+        def run(*batches):
+            args = [values.PerReplica(tuple(parts)) for parts in batches]
+            return self.strategy.run(divided, args=args)
 
-        self.run = _function(run, [self._parts_spec(b) for b in range(3)])
-        self.oracle = _function(whole, [self._spec(self._total(b)) for b in range(3)])
+        planners = []
 
-    def _total(self, batch):
-        return None if self.static is None else sum(_numbers_of(self.static, batch))
+        def planner(**options):
+            planners.append(Planner(**options))
+            return planners[-1]
 
-    def _parts_spec(self, batch):
-        numbers = [None] * REPLICAS if self.static is None else _numbers_of(self.static, batch)
-        return [self._spec(n) for n in numbers]
+        specs = [[self._spec(n) for n in _numbers_of(counts[0], b)] for b in range(3)]
+        with mock.patch.object(spmd_run, "Planner", planner):
+            self.run = tf.function(run, autograph=False).get_concrete_function(*specs)
+        specs = [self._spec(sum(_numbers_of(counts[0], b))) for b in range(3)]
+        self.whole = tf.function(whole, autograph=False).get_concrete_function(*specs)
+        self.items = defaultdict(list)  # the planned operations of each case
+        for item in planners[-1].items:
+            scope = re.search(r"case\d+x", item.op.name)
+            self.items[scope and scope[0]].append(item)
+        self.computed = self._runner.submit(lambda: [self._compute(n) for n in counts])
+
+    def _step(self, variables):
+        """Return a step that makes the results of all cases."""
+
+        def step(*batches):
+            inputs = _Inputs(*batches)
+            results = []
+            for case in self.cases:
+                given = inputs.of(case)
+                extra = [variables[case.row]] if case.row in variables else []
+                with tf.name_scope(case.scope):
+                    results.append(_results(case.row, given, extra))
+            return results
+
+        return step
 
     def _spec(self, rows):
-        return tf.TensorSpec([rows, _WIDTH * _SLOTS], "float64")
+        return tf.TensorSpec([rows if self.is_static else None, _WIDTH * _SLOTS], "float64")
 
-    @functools.lru_cache  # noqa: B019 - a program lives as long as its module's tests
-    def results(self, counts):
+    def _compute(self, counts):
         """Return, for each case, what is expected and what the replicas computed."""
         rng = np.random.default_rng(7)
-        inputs = [
-            [rng.normal(size=(n, _WIDTH * _SLOTS)) for n in _numbers_of(counts, batch)]
-            for batch in range(3)
+        batches = [
+            [tf.constant(rng.normal(size=(n, _WIDTH * _SLOTS))) for n in _numbers_of(counts, b)]
+            for b in range(3)
         ]
-        expected = self.oracle(*(tf.concat(parts, 0) for parts in inputs))
-        made = self.run(*([tf.constant(part) for part in parts] for parts in inputs))
-        numpy = functools.partial(tf.nest.map_structure, _numpy)
-        return dict(zip(self.cases, zip(numpy(expected), numpy(made), strict=True), strict=True))
+        expected = self.whole(*(tf.concat(parts, 0) for parts in batches))
+        return expected, self.run(*batches)
 
-    def items(self, case):
-        """Return the planned operations of a case."""
-        return [i for i in self.explanation.planner.items if f"{case.scope}/" in i.op.name]
+    def failures(self):
+        """Return what is wrong with which case."""
+        found = []
+        for counts, (expected, made) in zip(self.counts, self.computed.result(), strict=True):
+            for case, *pair in zip(self.cases, expected, made, strict=True):
+                for number, (one, other) in enumerate(zip(*pair, strict=True)):
+                    error = _difference(_numpy(one), _numpy(other), case.row.tolerance)
+                    if error:
+                        found.append(f"{case}: result {number} with {counts} rows: {error}")
+        for row in self.rows:
+            found += self._undivided(row)
+        return found
+
+    def _undivided(self, row):
+        """Return what of a row the rules did not divide as they should."""
+        made, divided, found = set(), set(), []
+        for case in self.cases:
+            if case.row is not row:
+                continue
+            for item in self.items[case.scope]:
+                kinds = {_rule_of(item.op), *_in_body(item.op)}
+                made |= kinds
+                waits = item.whole or (item.op.type in row.types.split() and _reduces(item))
+                if not waits and (_is_divided(item) or item.op.type in _OF_SIZES):
+                    divided |= kinds
+                if waits and row.divided == ALL and (row.mixed or case.whole is None):
+                    found.append(f"{case}: {item.op.name} of {item.placements} is whole")
+        if not self.is_static:  # there, what is known is a constant
+            missing = set(row.types.split()) - (made if row.divided == NONE else divided)
+            if missing:
+                found.append(f"{row.types} of {row.inputs}: {missing} are not made, or not divided")
+        return found
 
 
 def _numpy(value):
-    if isinstance(value, values.PerReplica):
+    if isinstance(value, values.DistributedValues):
         return np.concatenate([part.numpy() for part in value.values])
     return np.asarray(value.numpy())
+
+
+def _difference(expected, made, tolerance):
+    """Return how results differ; nothing if they do not."""
+    try:
+        assert made.dtype == expected.dtype
+        if expected.dtype.kind in "fc":
+            np.testing.assert_allclose(made, expected, tolerance, tolerance)
+        else:
+            np.testing.assert_array_equal(made, expected)
+    except AssertionError as error:
+        return error
+    return None
 
 
 def _numbers_of(counts, batch):
@@ -312,59 +403,29 @@ def _numbers_of(counts, batch):
     return (counts[2], counts[0], counts[1]) if batch == 1 else counts
 
 
-def _function(fn, signature):
-    return tf.function(fn, autograph=False, input_signature=signature)
+_OF_SIZES = {"BroadcastGradientArgs", "Rank", "Shape", "ShapeN", "Size", "TensorListLength"}
 
 
-def check(program, row, counts):
-    """Compare all results of a row."""
-    for case, (expected, made) in program.results(counts).items():
-        if case.row is not row:
-            continue
-        for number, (one, other) in enumerate(zip(expected, made, strict=True)):
-            message = f"result {number} of {case}, {counts} rows"
-            assert one.dtype == other.dtype, message
-            if one.dtype.kind in "fc":
-                np.testing.assert_allclose(
-                    other, one, row.tolerance, row.tolerance, err_msg=message
-                )
-            else:
-                np.testing.assert_array_equal(other, one, err_msg=message)
-
-
-def check_divided(program, row):
-    """Check that the rules of a row were asked, and divided what they are to divide."""
-    asked = set()
-    for case in program.cases:
-        if case.row is not row:
-            continue
-        for item in program.items(case):
-            out = item.decision.out
-            divided = [
-                p for p in (*item.placements, *out) if isinstance(p, Shard | Partial | ListOf)
-            ]
-            if divided or item.op.type in _OF_SIZES:
-                asked |= {item.op.type, *_in_body(item.op)}
-            if row.divided and (row.mixed or case.whole is None):
-                gathered = item.whole or (item.op.type in row.types.split() and _reduces(item))
-                assert not gathered, f"{item.op.name} {item.placements} is whole: {case}"
-    if program.static is not None:
-        return  # what is known is a constant
-    missing = set(row.types.split()) - asked
-    assert not missing, f"{missing} are not made of what is divided"
-
-
-_OF_SIZES = {"BroadcastGradientArgs", "Rank", "Shape", "ShapeN", "Size", "VariableShape"}
+def _rule_of(op):
+    """Return the name of the rule of an operation."""
+    if op.type not in ("PartitionedCall", "StatefulPartitionedCall"):
+        return op.type
+    function = op.graph._get_function(op.get_attr("f").name)
+    return f"kernel:{function.cached_definition.attr['_implements'].s.decode()}"
 
 
 def _in_body(op):
     """Return the types of operations in the body of a loop or condition."""
-    found = set()
-    for name in ("body", "then_branch", "else_branch"):
-        if name in op.node_def.attr:
-            function = op.graph._get_function(op.get_attr(name).name)
-            found |= {node.op for node in function.cached_definition.node_def}
-    return found
+    attributes = op.node_def.attr
+    called = [attributes[n].func for n in ("body", "then_branch", "else_branch") if n in attributes]
+    called += attributes["branches"].list.func if "branches" in attributes else []
+    functions = [op.graph._get_function(one.name) for one in called]
+    return {node.op for f in functions for node in f.cached_definition.node_def}
+
+
+def _is_divided(item):
+    placements = (*item.placements, *item.decision.out)
+    return any(isinstance(p, Shard | Partial | ListOf) for p in placements)
 
 
 def _reduces(item):
@@ -375,6 +436,50 @@ def _reduces(item):
     )
 
 
-def types_of(rows):
-    """Return all types of operations that rows test."""
-    return {kind for row in rows for kind in row.types.split()}
+def failures_of(rows):
+    """Test rows; return what is wrong with which of them."""
+    started = []
+    for is_static in (False, True):
+        for empty in (True, False):
+            chosen = [r for r in rows if r.empty == empty and (r.static or not is_static)]
+            counts = [STATIC] if is_static else COUNTS if empty else COUNTS[:-1]
+            for some in _portions(chosen, is_static):
+                started.append((some, counts, is_static, _started(some, counts, is_static)))
+    return [message for one in started for message in _finished(*one)]
+
+
+def _portions(rows, is_static):
+    """Divide rows among steps."""
+    portions, size = [], _MOST
+    for row in rows:
+        if size >= _MOST:
+            portions.append([])
+            size = 0
+        portions[-1].append(row)
+        size += len(_cases_of(row, is_static))
+    return portions
+
+
+def _started(*args):
+    try:
+        return Program(*args)
+    except Exception as error:  # of which row, `_finished` finds out
+        return error
+
+
+def _finished(rows, counts, is_static, program):
+    """Return what is wrong with a program; if it cannot run, the first row of which this is so."""
+    try:
+        if isinstance(program, Exception):
+            raise program
+        return program.failures()
+    except Exception as raised:
+        error = raised
+    while len(rows) > 1:
+        half = rows[: len(rows) // 2]
+        try:
+            Program(half, counts, is_static).computed.result()
+            rows = rows[len(half) :]
+        except Exception as raised:
+            rows, error = half, raised
+    return [f"{rows[0].types} of {rows[0].inputs}: {type(error).__name__}: {error}"]
