@@ -1,0 +1,264 @@
+"""Loops, conditions, lists, state, and kdist's own kernels."""
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+from kdist.ops.batch_norm import Kernels, merge
+from kdist.ops.compilation import compiled_method
+from kdist.ops.fused_activation import _Activation
+from kdist.ops.fused_dropout import _Dropout
+from rule_harness import NONE, B, Table, bools, positive, twin
+
+
+def control():
+    """Return rows of loops, conditions and lists."""
+    rows = Table(batches=False, static=False)
+
+    def rnn(x, w):
+        steps = tf.shape(x)[1]
+        array = tf.TensorArray(x.dtype, steps, element_shape=[None, 3])
+        state = tf.zeros([tf.shape(x)[0], 3], x.dtype)
+
+        def body(t, state, array):
+            state = tf.tanh(x[:, t] @ w + state)
+            return t + 1, state, array.write(t, state)
+
+        _, state, array = tf.while_loop(lambda t, *_: t < steps, body, (0, state, array))
+        return state, tf.transpose(array.stack(), [1, 0, 2])
+
+    rows.add(
+        "StatelessWhile TensorListReserve TensorListSetItem TensorListStack",
+        rnn,
+        [(B, 4, 2), (2, 3)],
+    )
+    rows.add(
+        "StatelessWhile TensorListReserve TensorListSetItem TensorListStack",
+        rnn,
+        [(B, 4, 2), (2, 3)],
+        gradients=True,
+    )
+
+    def scanned(x, w):
+        columns = tf.transpose(x, [1, 0, 2])
+        return tf.scan(
+            lambda a, e: tf.tanh(e @ w + a), columns, initializer=tf.zeros_like(x[:, 0] @ w)
+        )
+
+    rows.add("StatelessWhile", scanned, [(B, 4, 2), (2, 3)], gradients=True, divided=NONE)
+
+    def read_back(x):
+        array = tf.TensorArray(x.dtype, 4).unstack(tf.transpose(x))
+        total = tf.while_loop(
+            lambda t, _: t < 4,
+            lambda t, a: (t + 1, a + array.read(t) * tf.cast(t, x.dtype)),
+            (0, tf.zeros_like(x[:, 0])),
+        )
+        return total[1]
+
+    types = "StatelessWhile TensorListFromTensor TensorListGetItem"
+    rows.add(types, read_back, [(B, 4)], gradients=True)
+    rows.add(
+        "StatelessWhile",
+        lambda x: tf.while_loop(
+            lambda i, _: i < 3, lambda i, a: (i + 1, a * 1.5 + tf.reduce_mean(a)), (0, x)
+        )[1],
+        [(B, 3)],
+        divided=NONE,
+    )
+    rows.add(
+        "StatelessWhile",
+        lambda x: tf.while_loop(
+            lambda a: tf.reduce_sum(a) < 10, lambda a: a * 2 + 1, (positive(x),)
+        )[0],
+        [(B, 3)],
+        divided=NONE,
+        empty=False,
+    )
+    rows.add(
+        "StatelessIf",
+        lambda x: tf.cond(tf.shape(x)[0] > 3, lambda: x * 2, lambda: tf.sin(x)),
+        [(B, 3)],
+        gradients=True,
+    )
+    rows.add(
+        "StatelessIf",
+        lambda x: tf.cond(tf.reduce_mean(x) > 0, lambda: x * 2, lambda: tf.zeros_like(x)),
+        [(B, 3)],
+        gradients=True,
+    )
+    rows.add(
+        "StatelessIf",
+        lambda x: tf.cond(
+            tf.reduce_mean(x) > 0, lambda: tf.reduce_sum(x, 0), lambda: tf.reduce_mean(x, 0) ** 2
+        ),
+        [(B, 3)],
+        gradients=True,
+        divided=NONE,
+    )
+    rows.add("While If", with_variable, [(B, 3)], variable=np.arange(3.0))
+    rows.add("StatelessCase", switched, [(B, 3)])
+    rows.add("StatelessCase", switched, [(B, 3)], gradients=True, divided=NONE)
+    rows.add(
+        "Case", lambda x, v: switched(x * v) + switched(x, v), [(B, 3)], variable=np.arange(3.0)
+    )
+    rows.add(
+        "While If", with_variable, [(B, 3)], variable=np.arange(3.0), gradients=True, divided=NONE
+    )
+
+    def lists(x):
+        made = tf.raw_ops.EmptyTensorList(
+            element_shape=tf.constant([-1, 3]), max_num_elements=5, element_dtype=x.dtype
+        )
+        for one in (x, x * 2, x * 3):
+            made = tf.raw_ops.TensorListPushBack(input_handle=made, tensor=one)
+        shape = tf.constant([-1, 3])
+        rest, last = tf.raw_ops.TensorListPopBack(
+            input_handle=made, element_shape=shape, element_dtype=x.dtype
+        )
+        more = tf.raw_ops.TensorListResize(input_handle=rest, size=3)
+        more = tf.raw_ops.TensorListSetItem(input_handle=more, index=2, item=x * 5)
+        return [
+            last,
+            tf.raw_ops.TensorListLength(input_handle=rest),
+            tf.raw_ops.TensorListStack(
+                input_handle=more, element_shape=shape, element_dtype=x.dtype
+            ),
+            tf.raw_ops.TensorListGetItem(
+                input_handle=more, index=1, element_shape=shape, element_dtype=x.dtype
+            ),
+        ]
+
+    kinds = ["PushBack", "PopBack", "Resize", "SetItem", "Length", "Stack", "GetItem"]
+    rows.add(
+        " ".join(["EmptyTensorList", *(f"TensorList{kind}" for kind in kinds)]), lists, [(B, 3)]
+    )
+
+    def shapes_of_elements(x):
+        made = tf.raw_ops.EmptyTensorList(
+            element_shape=tf.shape(x), max_num_elements=2, element_dtype=x.dtype
+        )
+        made = tf.raw_ops.TensorListPushBack(input_handle=made, tensor=x * 2)
+        return tf.raw_ops.TensorListElementShape(input_handle=made, shape_type="int64")
+
+    rows.add("TensorListElementShape", shapes_of_elements, [(B, 3)], batches=True)
+
+    def concatenated(x):
+        made = tf.raw_ops.TensorListReserve(
+            element_shape=[-1, 3], num_elements=2, element_dtype=x.dtype
+        )
+        for index in (0, 1):
+            made = tf.raw_ops.TensorListSetItem(input_handle=made, index=index, item=x * 2)
+        return tf.raw_ops.TensorListConcatV2(
+            input_handle=made, element_shape=[-1, 3], leading_dims=[-1], element_dtype=x.dtype
+        )
+
+    rows.add("TensorListConcatV2", concatenated, [(B, 3)], divided=NONE)
+    return rows
+
+
+def switched(x, v=1.0):
+    """Return what one of three branches makes."""
+    branches = [lambda: x * v, lambda: tf.sin(x) + v, lambda: x - v]
+    return tf.switch_case(tf.shape(x)[0] % 3, branches)
+
+
+def with_variable(x, v):
+    """Return what a condition and a loop make that read a variable."""
+    found = tf.cond(tf.shape(x)[0] > 3, lambda: x * v, lambda: tf.sin(x) + v)
+    return found, tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, a * v), (0, x))[1]
+
+
+def state():
+    """Return rows of what has no rows of a batch, and of checks."""
+    rows = Table(static=False)
+
+    def checked(x):
+        check = tf.debugging.Assert(tf.reduce_all(x < 100), [x])
+        with tf.control_dependencies([check]):
+            return x * 2
+
+    rows.add("Assert", checked, [(B, 3)], [(2, B)])
+
+    def grouped(x):
+        with tf.control_dependencies([tf.group(tf.debugging.Assert(tf.reduce_all(x < 100), [x]))]):
+            return x * 2
+
+    rows.add("NoOp", grouped, [(B, 3)], divided=NONE)
+    rows.add(
+        "Const EmptyTensorMap",
+        lambda x: (
+            x * tf.constant([1.0, 2, 3], x.dtype)
+            + tf.cast(tf.raw_ops.TensorMapSize(input_handle=tf.raw_ops.EmptyTensorMap()), x.dtype)
+        ),
+        [(B, 3)],
+        divided=NONE,
+    )
+    rows.add(
+        "ReadVariableOp VariableShape VarIsInitializedOp",
+        lambda x, v: [
+            x * v[0],
+            tf.raw_ops.VariableShape(input=v.handle),
+            tf.raw_ops.VarIsInitializedOp(resource=v.handle),
+        ],
+        [(B, 3)],
+        variable=np.arange(12.0).reshape(4, 3),
+        divided=NONE,
+    )
+    return rows
+
+
+def kernels():
+    """Return rows of kdist's own functions; `part_norms` has a test of its own."""
+    rows = Table(static=False)
+
+    def normalized(x, dy, mask, gamma, beta, axis):
+        arithmetic = Kernels(3, axis, "float64", "float64", 1e-3)
+        local = compiled_method(arithmetic, "local_moments", x)(x, mask)
+        moments = merge(local[None])
+        sums = compiled_method(arithmetic, "gradient_sums", x)(dy, x, moments)
+        return [
+            local,
+            compiled_method(arithmetic, "normalize", x)(x, moments, gamma, beta),
+            sums,
+            compiled_method(arithmetic, "input_gradient", x)(dy, x, moments, gamma, sums, mask),
+        ]
+
+    kinds = ["local_moments", "normalize", "gradient_sums", "input_gradient"]
+    types = " ".join(f"kernel:Kernels.{kind}" for kind in kinds)
+    for axis in (1, 2):
+        x, vector = (B, 4, 4), (4,)
+        rows.add(
+            types,
+            lambda x, dy, gamma, beta, axis=axis: normalized(x, dy, None, gamma, beta, axis),
+            [x, x, vector, vector],
+            replicated=False,
+            tolerance=1e-10,
+        )
+        rows.add(
+            types,
+            functools.partial(normalized, axis=axis),
+            [x, x, bools(*x), vector, vector],
+            batches=False,
+            replicated=axis == 2,
+            tolerance=1e-10,
+        )
+
+    def activated(x, dy):
+        activation = _Activation(tf.nn.gelu, (), ())
+        return [
+            compiled_method(activation, "forward", x)(x),
+            compiled_method(activation, "backward", x)(x, dy),
+        ]
+
+    inputs = [(B, 3), (B, 3)], [(B, 2, 3), twin(B, 2, 3)]
+    rows.add("kernel:Activation.forward kernel:Activation.backward", activated, *inputs)
+    rows.add(
+        "kernel:Dropout.drop",
+        lambda x: compiled_method(_Dropout(0.4), "drop", x)(
+            x, tf.constant([3, 4]), tf.constant(0, "uint32")
+        ),
+        [(B, 3)],
+        [(B, 3, 5)],
+    )
+    return rows

@@ -1,0 +1,203 @@
+"""Reductions, products and random numbers."""
+
+import tensorflow as tf
+from rule_harness import NONE, SOME, B, Table, as_complex, bools, ints, raw
+
+
+def reductions():
+    """Return rows of reductions."""
+    rows = Table()
+    quick = {"batches": False, "static": False}
+    shapes = [[(B, 3)], [(2, B)], [(2, B, 3)], [(B,)]]
+
+    def all_axes(kind, keep):
+        def make(x):
+            rank = len(x.shape)
+            axes = [[], list(range(rank)), *([a] for a in range(rank)), [-1], [0, rank - 1]]
+            return [
+                raw(kind, keep_dims=keep)(
+                    x, list(dict.fromkeys(a % rank for a in one)) if one else tf.zeros([0], "int32")
+                )
+                for one in axes
+            ]
+
+        return make
+
+    for kind, keep in (("Sum", False), ("Mean", True), ("Max", False)):
+        rows.add(kind, all_axes(kind, keep), *shapes)
+    for kind, keep in (("Sum", True), ("Mean", False), ("Min", True), ("Prod", False)):
+        rows.add(kind, all_axes(kind, keep), *shapes[:2], **quick)
+    for kind in ("All", "Any"):
+        rows.add(kind, all_axes(kind, True), [bools(B, 3)], [bools(2, B)], **quick)
+    for kind in ("Sum", "Max", "Min", "Prod"):
+        rows.add(kind, all_axes(kind, False), [ints(B, 3)], [ints(2, B)], **quick)
+    rows.add("Mean", lambda x: tf.reduce_mean(x, [1]), [ints(B, 3)])
+    rows.add("Mean", lambda x: tf.reduce_mean(x), [ints(B, 3)], divided=NONE, empty=False)
+    rows.add(
+        "Mean",
+        lambda x: tf.reduce_mean(tf.cast(x, "float16") * 3e4 + 3e4),
+        [ints(B, 200)],
+        empty=False,
+        tolerance=1e-3,
+    )
+    rows.add(
+        "Sum Mean",
+        lambda x: (tf.reduce_sum(as_complex(x), 0), tf.reduce_mean(as_complex(x), 1)),
+        [(B, 3)],
+    )
+    rows.add(
+        "Mean Sum",
+        lambda x: (tf.reduce_mean(x), tf.reduce_sum(x, 0), tf.reduce_mean(x, 1)),
+        *shapes[:3],
+        gradients=True,
+    )
+    moments = [([0], [(B, 3)]), ([0, 1], [(B, 2, 3)]), ([1], [(2, B)]), ([0, 2], [(B, 2, 3)])]
+    for axes, inputs in moments:
+        rows.add(
+            "Mean SquaredDifference",
+            lambda x, axes=axes: tf.nn.moments(x, axes, keepdims=len(axes) > 1),
+            inputs,
+            gradients=True,
+        )
+    rows.add("L2Loss", raw("L2Loss"), [(B, 3)], [(2, B)], gradients=True)
+    for kind in ("ArgMax", "ArgMin"):
+        rows.add(
+            kind, lambda x, kind=kind: [raw(kind)(x, 1), raw(kind)(x, -1)], [(B, 3)], [(B, 2, 3)]
+        )
+        rows.add(kind, lambda x, kind=kind: raw(kind)(x, 0), [(2, B)], [(2, 3, B)])
+        rows.add(kind, lambda x, kind=kind: raw(kind)(x, 0), [(B, 3)], divided=NONE, empty=False)
+    for kind in ("Cumsum", "Cumprod", "CumulativeLogsumexp"):
+        rows.add(
+            kind,
+            lambda x, kind=kind: [
+                raw(kind)(x, 1),
+                raw(kind, exclusive=True, reverse=True)(x, -1),
+            ],
+            [(B, 3)],
+            [(B, 3, 2)],
+        )
+        rows.add(kind, lambda x, kind=kind: raw(kind)(x, 0), [(2, B)])
+        rows.add(kind, lambda x, kind=kind: raw(kind)(x, 0), [(B, 3)], divided=NONE)
+    rows.add("ReverseV2", lambda x: [tf.reverse(x, [-1]), tf.reverse(x, [1, 2])], [(B, 2, 3)])
+    rows.add("ReverseV2", lambda x: tf.reverse(x, [0]), [(2, B)])
+    rows.add("ReverseV2", lambda x: tf.reverse(x, [0, 1]), [(B, 2)], divided=NONE)
+    return rows
+
+
+def contractions():
+    """Return rows of products."""
+    rows = Table()
+
+    def product(kind, inputs, names, gradients=False):
+        rows.add(kind, raw(kind, **names), *inputs, gradients=gradients)
+
+    for a in (False, True):
+        for b in (False, True):
+            left, right = (2, 3), (3, 4)
+            names = {"transpose_a": a, "transpose_b": b}
+            turn = lambda s, t: s[::-1] if t else s  # noqa: E731
+            inputs = [
+                [turn((B, 3), a), turn(right, b)],
+                [turn((2, B), a), turn((B, 4), b)],
+                [turn(left, a), turn((3, B), b)],
+            ]
+            product("MatMul", inputs, names)
+            names = {"adj_x": a, "adj_y": b}
+            batch = [
+                [(B, *turn(left, a)), (B, *turn(right, b))],
+                [(B, *turn(left, a)), turn(right, b)],
+                [(B, *turn(left, a)), (1, *turn(right, b))],
+                [(1, *turn(left, a)), (B, *turn(right, b))],
+                [turn(left, a), (B, *turn(right, b))],
+                [(5, *turn((B, 3), a)), (5, *turn(right, b))],
+                [(5, *turn((2, B), a)), (5, *turn((B, 4), b))],
+                [turn((2, B), a), (5, *turn((B, 4), b))],
+                [(B, 5, *turn(left, a)), (5, *turn(right, b))],
+                [(5, B, *turn(left, a)), (B, *turn(right, b))],
+            ]
+            product("BatchMatMulV2", batch if a == b else batch[4:8], names)
+    product("BatchMatMulV3", batch[:3], {"adj_x": True, "adj_y": True, "Tout": "float64"})
+    rows.add(
+        "MatMul",
+        lambda x, w: tf.matmul(tf.sin(x), w),
+        [(B, 3), (3, 4)],
+        [(2, B), (B, 4)],
+        gradients=True,
+    )
+    rows.add(
+        "BatchMatMulV2",
+        lambda x, w: tf.matmul(tf.sin(x), w),
+        [(B, 2, 3), (B, 3, 4)],
+        [(B, 2, 3), (3, 4)],
+        [(B, 2, 3), (1, 3, 4)],
+        mixed=False,
+        gradients=True,
+    )
+    rows.add(
+        "MatMul",
+        lambda x, y: tf.matmul(x, y, transpose_b=True),
+        [(B, 3), (B, 3)],
+        divided=NONE,
+        batches=False,
+    )
+    equations = {
+        "ab,bc->ac": [[(B, 3), (3, 4)], [(2, B), (B, 4)], [(2, 3), (3, B)]],
+        "abc,acd->abd": [[(B, 2, 3), (B, 3, 4)], [(5, B, 3), (5, 3, 4)], [(5, 2, B), (5, B, 4)]],
+        "bi,bj->ij": [[(B, 2), (B, 3)]],
+        "bi,j->bj": [[(B, 2), (3,)], [(4, 2), (B,)]],
+        "bi,j->j": [[(B, 2), (3,)]],
+        "bij->bji": [[(B, 2, 3)], [(2, B, 3)]],
+        "bi->b": [[(B, 2)], [(2, B)]],
+        "bqhd,bkhd->bhqk": [[(B, 2, 2, 3), (B, 4, 2, 3)]],
+    }
+    for equation, inputs in equations.items():
+        rows.add(
+            "Einsum",
+            lambda *x, e=equation: tf.raw_ops.Einsum(inputs=list(x), equation=e),
+            *inputs,
+            gradients=True,
+        )
+    rows.add(
+        "Einsum", lambda x, w: tf.einsum("...i,ij->...j", x, w), [(B, 3), (3, 4)], divided=NONE
+    )
+    return rows
+
+
+def random():
+    """Return rows of random numbers, which are the same as on one device."""
+    rows = Table(divided=SOME)
+
+    def shapes_of(x):
+        n = tf.shape(x)[0]
+        return [[n], [n, 3], tf.shape(x), [n, 4], [n * 2, 5], [n, 0], [2, n]]
+
+    def draws(kind, dtype, options):
+        draw = getattr(tf.raw_ops, f"Stateless{kind}")
+        options = options or {"dtype": dtype}
+        return lambda x: [draw(shape=s, seed=[3, 4], **options) for s in shapes_of(x)[:2]]
+
+    def counted_draws(kind, dtype, options):
+        draw = getattr(tf.raw_ops, f"Stateless{kind}V2")
+        options = options or {"dtype": dtype}
+
+        def make(x):
+            key, counter = tf.constant([7], "uint64"), tf.constant([1, 2], "uint64")
+            state = {"key": key, "counter": counter, "alg": 1}
+            return [draw(shape=s, **state, **options) for s in shapes_of(x)]
+
+        return make
+
+    kinds = ["RandomNormal", "RandomUniform"]
+    pairs = [(kind, dtype) for kind in kinds for dtype in ("float16", "float32", "float64")]
+    pairs += [("TruncatedNormal", "float32")]
+    kinds = ["RandomUniformFullInt", "RandomUniformInt"]
+    pairs += [(kind, dtype) for kind in kinds for dtype in ("int32", "int64")]
+    for kind, dtype in pairs:
+        limits = {"minval": tf.constant(-9, dtype), "maxval": tf.constant(1000, dtype)}
+        options = limits if kind.endswith("UniformInt") else {}
+        quick = {"static": False, "batches": dtype == "float32"}
+        rows.add(f"Stateless{kind}V2", counted_draws(kind, dtype, options), [(B, 3)], **quick)
+        if dtype in ("float32", "int64"):
+            quick["batches"] = False
+            rows.add(f"Stateless{kind}", draws(kind, dtype, options), [(B, 3)], **quick)
+    return rows
