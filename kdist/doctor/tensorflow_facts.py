@@ -140,7 +140,11 @@ def _all_reduce(replicas: int) -> dict[str, Any]:
         replicas = gpus or 2
     if replicas == 1:
         return {"replicas": 1}
-    strategy = MirroredStrategy(replicas=replicas)
+    devices = MirroredStrategy(replicas=replicas).extended.worker_devices
+    on_cpus = all("CPU" in device for device in devices)
+    reduction = tf.distribute.ReductionToOneDevice() if on_cpus else None
+    # Of TensorFlow, as kdist's steps see one device, and reduce what they need by themselves.
+    strategy = tf.distribute.MirroredStrategy(list(devices), reduction)
     count = _BYTES // 4
 
     # As arguments: TensorFlow would add up constants while it traces.
@@ -161,7 +165,7 @@ def _all_reduce(replicas: int) -> dict[str, Any]:
     step = _step(strategy, ends_of_sum)
     return {
         "replicas": replicas,
-        "devices": list(strategy.devices),
+        "devices": [device.partition("/device:")[2] for device in devices],
         "bytes": 4 * count,
         "seconds": _median_seconds(lambda: _wait(strategy, step(buffers))),
         "sums": sums,

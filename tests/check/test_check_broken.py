@@ -1,12 +1,12 @@
 """Each broken model is named rightly, with its line, and no other cause is."""
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 from broken_models import (
     BROKEN,
     OF_THE_BATCH,
-    ONE_LAYER,
     Broken,
     Centered,
     X,
@@ -50,13 +50,20 @@ def test_what_is_computed_from_the_whole_batch_is_equal(name):
     keras.backend.clear_session()
 
 
+def unseeded(shape, dtype=None):
+    return np.random.default_rng().normal(size=shape)
+
+
 def test_several_mistakes_are_named_at_once():
     broken = Broken(
-        build=lambda: compiled(behind_hidden(norm(), Centered(), ONE_LAYER)), data=unseeded_data
+        build=lambda: compiled(
+            behind_hidden(norm(), Centered(), layers.Dense(8, kernel_initializer=unseeded))
+        ),
+        data=unseeded_data,
     )
     result = check(broken)
     names = [cause.name for cause in result.causes]
-    assert names == ["data_without_seed", "module_level_model"], result
+    assert names == ["data_without_seed", "build_without_seed"], result
     assert "one cause can hide another" in str(result)
 
 

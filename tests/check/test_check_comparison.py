@@ -192,11 +192,10 @@ def test_a_note_about_one_training_excuses_no_other():
 @pytest.mark.parametrize(
     ("names", "is_known"),
     [
-        (["mixing_layer"], True),
-        (["metric_state"], False),
-        (["changed_gradients"], False),
+        (["python_draws"], True),
+        (["optimizer_state"], False),
         (["data_without_seed"], False),
-        (["metric_state", "neither_mean_nor_sum"], True),
+        (["optimizer_state", "python_draws"], True),
     ],
     ids=str,
 )

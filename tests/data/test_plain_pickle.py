@@ -132,6 +132,7 @@ def test_other_values_are_refused(value):
 WHOLE = pickled(0)
 
 
+@pytest.mark.filterwarnings("ignore:invalid escape sequence")  # of Python's own decoder
 @settings(deadline=None, max_examples=200)
 @given(
     st.integers(0, len(WHOLE) - 1),
