@@ -17,7 +17,7 @@ SEED = 11
 
 @pytest.fixture(autouse=True, scope="module")
 def patched():
-    _upstream.patches.install()
+    _upstream.patches.install_for_workers()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
