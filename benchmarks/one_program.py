@@ -74,7 +74,7 @@ def _figures(kind: str, name: str, replicas: int) -> dict[str, float]:
     x = np.random.default_rng(0).uniform(size=(batch * STEPS, *shape)).astype("float32")
     times: list[tuple[float, float]] = []
 
-    def note(*_: Any) -> None:
+    def note(*_: Any, **__: Any) -> None:
         times.append((time.perf_counter(), time.process_time()))
 
     clock = keras.callbacks.LambdaCallback(on_train_begin=note, on_train_batch_end=note)
