@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from .. import _upstream
+from ..distribute.devices import stock_strategy
 from ..distribute.tensorflow_logging import quiet_stderr
 from ..errors import UserError
 from ..user_model.data import checked_data
@@ -19,7 +20,7 @@ from .notes import batches_text, joined, notes_on
 from .options import CheckOptions
 from .precision import Precision
 from .result import CheckResult
-from .training import Plan, Trained, kdist_strategy, stock_strategy, train
+from .training import Plan, Trained, kdist_strategy, train
 
 
 class Check:
@@ -77,7 +78,7 @@ class Check:
             if options.stock:
                 stock = train(
                     plan,
-                    stock_strategy(self._strategies[0]),
+                    stock_strategy(self._strategies[0].devices),
                     name=f"{options.replicas[0]} replicas of stock tf.distribute.MirroredStrategy",
                     scored=options.scored,
                 )

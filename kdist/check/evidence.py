@@ -97,14 +97,11 @@ class Evidence:
         known = set(map(id, second))
         return [part for part in first if id(part) in known and part.variables]
 
-    def differences_with(
-        self, change: Callable[[keras.Model], None], *, on_one: bool = True
-    ) -> list[Difference] | None:
+    def differences_with(self, change: Callable[[keras.Model], None]) -> list[Difference] | None:
         """Train with a change on several replicas and on one, and return what then differs.
 
         Args:
             change: Changes the compiled model.
-            on_one: Whether the model on one replica is changed, too.
 
         Returns:
             The differences; `None` if a training fails with the change.
@@ -113,9 +110,7 @@ class Evidence:
         several = train(
             self.plan, self.strategy(), name="several, changed", change=change, scored=scored
         )
-        one = self.one
-        if on_one:
-            one = train(self.plan, name="one, changed", change=change, scored=scored)
+        one = train(self.plan, name="one, changed", change=change, scored=scored)
         if several.record.error or one.record.error:
             return None
         return compare(one.record, several.record, self.precision)
@@ -127,17 +122,13 @@ class Evidence:
     @functools.cached_property
     def traces(self) -> tuple[StepGraph, StepGraph] | None:
         """Two traces of the training step on one replica; `None` if it cannot be traced."""
-        size = self.plan.batches.batch_size
-        return self._traced(size, size)
-
-    def _traced(self, first: int, second: int) -> tuple[StepGraph, StepGraph] | None:
         model = self.one.model
         if not self._is_trained:
             return None
         try:
             with keras_in(self.plan.asked):
-                rows = self.plan.batches.rows
-                return trace_step(model, rows(0, first)), trace_step(model, rows(0, second))
+                batch = self.plan.batches.rows(0, self.plan.batches.batch_size)
+                return trace_step(model, batch), trace_step(model, batch)
         except Exception:  # a step that is no method, or takes batches of one size only
             return None
 

@@ -82,17 +82,6 @@ def kdist_strategy(replicas: int, *, on_cpu: bool) -> MirroredStrategy:
     return _StockKernels(replicas=replicas)
 
 
-def stock_strategy(like: tf.distribute.Strategy) -> tf.distribute.Strategy:
-    """Return TensorFlow's strategy on the devices of another.
-
-    On CPUs without its collectives, which fail in the second strategy of a process.
-    """
-    devices = list(like.extended.worker_devices)
-    on_cpus = all("CPU" in name.upper() for name in devices)
-    reduction = tf.distribute.ReductionToOneDevice() if on_cpus else None
-    return tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
-
-
 def train(
     plan: Plan,
     strategy: tf.distribute.Strategy | None = None,

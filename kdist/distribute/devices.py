@@ -41,6 +41,16 @@ def first_devices(replicas: int | None) -> list[str]:
     return [f"GPU:{index}" for index in range(replicas or gpus)]
 
 
+def stock_strategy(devices: Sequence[str]) -> tf.distribute.MirroredStrategy:
+    """Return TensorFlow's own strategy on some devices.
+
+    On CPUs without its collectives, which fail in the second strategy of a process.
+    """
+    on_cpus = all(device_type(name) == "CPU" for name in devices)
+    reduction = tf.distribute.ReductionToOneDevice() if on_cpus else None
+    return tf.distribute.MirroredStrategy(list(devices), cross_device_ops=reduction)
+
+
 def _warn_of_unusable_gpus() -> None:
     """Warn of GPUs that TensorFlow does not find, as its own warning is not shown."""
     present = len(list(DEV.glob("nvidia[0-9]*")))

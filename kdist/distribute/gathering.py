@@ -1,31 +1,11 @@
 """`gather` and `sum_gradients`: values of all replicas, for a custom training step."""
 
-import contextlib
-import threading
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from .. import _upstream
-
-# Experiments of `kdist check` compute on a part of the batch in the place of a replica.
-_thread = threading.local()
-
-
-@contextlib.contextmanager
-def gathering_by(replacement: Callable[[Any], Any]) -> Iterator[None]:
-    """Within the block `gather` returns what a function returns, in this thread outside a step.
-
-    Args:
-        replacement: Called with the rows.
-    """
-    _thread.gather = replacement
-    try:
-        yield
-    finally:
-        del _thread.gather
 
 
 def gather(rows: Any) -> Any:
@@ -55,9 +35,6 @@ def gather(rows: Any) -> Any:
     batch = _upstream.active_batch()
     if batch is not None:
         return _upstream.gather(batch, rows)
-    replacement = getattr(_thread, "gather", None)
-    if replacement is not None:
-        return replacement(rows)
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return rows

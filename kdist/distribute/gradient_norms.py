@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from .. import _upstream
 from ..ops.stateless import mean_loss, stateless_pass
-from ..spmd.rules.kernels import part_norms
+from ..spmd.rules.kernels import part_norms, squared_norm
 
 FIELDS = (
     "small_squared_norms",
@@ -210,7 +210,7 @@ def _measurement_of_halves(model: keras.Model, data: Any, rows: Any) -> list[Any
 
 def _squared_norm(gradients: Sequence[Any]) -> Any:
     known = [tf.convert_to_tensor(g) for g in gradients if g is not None]
-    return tf.add_n([tf.cast(tf.reduce_sum(tf.square(g)), "float64") for g in known])
+    return tf.add_n([squared_norm(g) for g in known])
 
 
 def _updates(model: keras.Model) -> Any:

@@ -132,7 +132,7 @@ def _all_reduce(replicas: int) -> dict[str, Any]:
     import tensorflow as tf
 
     from ..distribute.cluster import check_tf_config
-    from ..distribute.mirrored_strategy import MirroredStrategy
+    from ..distribute.devices import first_devices, stock_strategy
 
     check_tf_config(os.environ.get("TF_CONFIG", ""))
     gpus = len(tf.config.list_physical_devices("GPU"))
@@ -140,11 +140,9 @@ def _all_reduce(replicas: int) -> dict[str, Any]:
         replicas = gpus or 2
     if replicas == 1:
         return {"replicas": 1}
-    devices = MirroredStrategy(replicas=replicas).extended.worker_devices
-    on_cpus = all("CPU" in device for device in devices)
-    reduction = tf.distribute.ReductionToOneDevice() if on_cpus else None
     # Of TensorFlow, as kdist's steps see one device, and reduce what they need by themselves.
-    strategy = tf.distribute.MirroredStrategy(list(devices), reduction)
+    devices = first_devices(replicas)
+    strategy = stock_strategy(devices)
     count = _BYTES // 4
 
     # As arguments: TensorFlow would add up constants while it traces.
@@ -165,7 +163,7 @@ def _all_reduce(replicas: int) -> dict[str, Any]:
     step = _step(strategy, ends_of_sum)
     return {
         "replicas": replicas,
-        "devices": [device.partition("/device:")[2] for device in devices],
+        "devices": devices,
         "bytes": 4 * count,
         "seconds": _median_seconds(lambda: _wait(strategy, step(buffers))),
         "sums": sums,

@@ -93,7 +93,7 @@ def part_norms(rows: Any, *gradients: Any) -> Any:
         Sums over replicas that have samples: the squared norm of the mean of the gradients of the
         replica's samples, 1 / their number, and 1; float64, shape `(3,)`.
     """
-    squares = tf.add_n([_squared_norm(gradient) for gradient in gradients])
+    squares = tf.add_n([squared_norm(gradient) for gradient in gradients])
     return tf.stack([squares, 1 / tf.shape(rows)[0], tf.ones((), "float64")])
 
 
@@ -106,7 +106,7 @@ def _part_norms(op: Operation) -> Decision | None:
     def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
         count = stage.local(shard.rows, "float64")
         share = count / stage.size(shard.rows.total, "float64")
-        squares = tf.add_n([_squared_norm(gradient) for gradient in inputs[1:]])
+        squares = tf.add_n([squared_norm(gradient) for gradient in inputs[1:]])
         norms = tf.stack([squares / tf.square(share), 1 / count, tf.ones((), "float64")])
         return [tf.where(count > 0, norms, tf.zeros_like(norms))]
 
@@ -121,5 +121,6 @@ def _part_norms(op: Operation) -> Decision | None:
 RULES["kernel:part_norms"] = _part_norms
 
 
-def _squared_norm(tensor: Any) -> Any:
+def squared_norm(tensor: Any) -> Any:
+    """Return the sum of a tensor's squares, in float64."""
     return tf.cast(tf.reduce_sum(tf.square(tensor)), "float64")
