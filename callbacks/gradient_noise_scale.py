@@ -58,11 +58,9 @@ class GradientNoiseScale(ResumableCallback):
 
     initial_state: ClassVar[Mapping[str, Any]] = {
         "sums": [0.0] * len(gradient_norms.FIELDS),
-        "replica_sums": [],
         "first_step": None,
     }
     sums: Sequence[float]
-    replica_sums: Sequence[Sequence[float]]
     first_step: int | None
 
     def __init__(self, *, smoothing: float = 0.98, every: int = 50, verbose: int = 1) -> None:
@@ -105,7 +103,7 @@ class GradientNoiseScale(ResumableCallback):
         self._norms = gradient_norms.GradientNorms(
             self.model, smoothing=self.smoothing, every=self.every, first_step=self.first_step
         )
-        self._norms.restore(self.replica_sums)
+        self._norms.restore(self.sums)
         strategy.model_state(self.model).gradient_norms = self._norms
         self.model.make_train_function(force=True)  # to be traced anew, at its first step
 
@@ -149,7 +147,6 @@ class GradientNoiseScale(ResumableCallback):
     def _read(self) -> None:
         if self._norms is not None:
             self.sums = self._norms.read()
-            self.replica_sums = self._norms.read_replicas()
             self.first_step = self._norms.first_step
 
     @property

@@ -15,8 +15,6 @@ from . import tuning as tuning
 from .batch_norm.convert import convert_batch_norm as convert_batch_norm
 from .batch_norm.recalibrate import recalibrate_batch_norm as recalibrate_batch_norm
 from .check.run import check_model as check_model
-from .distribute.gathering import gather as gather
-from .distribute.gathering import sum_gradients as sum_gradients
 from .distribute.mirrored_strategy import MirroredStrategy as MirroredStrategy
 from .distribute.multi_worker_strategy import (
     MultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy,

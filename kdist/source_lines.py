@@ -1,8 +1,6 @@
 """Lines of a program, with their places, for messages to its author."""
 
 import linecache
-import traceback
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
@@ -16,21 +14,6 @@ def line_at(path: str, number: int) -> str:
     text = linecache.getline(path, number).strip()
     place = f"{_relative(path)}:{number}"
     return f"{place}: {text}" if text else place
-
-
-def innermost_line(
-    frames: Iterable[traceback.FrameSummary], is_shown: Callable[[str], bool]
-) -> str:
-    """Return the innermost line whose file is one to show; empty if none is.
-
-    Args:
-        frames: Of an operation, for example, the innermost last.
-        is_shown: Whether the file of this path is one.
-    """
-    for frame in reversed([*frames]):
-        if is_shown(frame.filename):
-            return line_at(frame.filename, frame.lineno or 0)
-    return ""
 
 
 def _relative(path: str) -> str:

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from kdist.bench.workload import random_images
-from kdist.distribute.gradient_transfer import BUCKET_BYTES, GradientTransfer
+from kdist.distribute.multi_worker_strategy import BUCKET_BYTES
 from kdist.models import WideResNet
 
 from .bare_collectives import bare, recording, without_collectives
@@ -70,14 +70,14 @@ def slow_link(*, megabytes: float, layers: int, batch: int, steps: int) -> Turns
 
     turns: Turns = {}
     ways = {
-        "buckets": GradientTransfer(bucket_bytes=BUCKET_BYTES),
-        "one pack": GradientTransfer(),
-        "bfloat16": GradientTransfer(dtype="bfloat16", bucket_bytes=BUCKET_BYTES),
+        "buckets": (BUCKET_BYTES, None),
+        "one pack": (0, None),
+        "bfloat16": (BUCKET_BYTES, "bfloat16"),
     }
-    for name, transfer in ways.items():
-        strategy.gradient_transfer = transfer
+    for name, (bucket_bytes, dtype) in ways.items():
+        strategy.bucket_bytes, strategy.gradient_dtype = bucket_bytes, dtype
         turns[name] = _steps(_compiled(strategy, make), data, batch, steps)
-        turns[name]()  # traced with this transfer
+        turns[name]()  # traced in this way
     return turns
 
 

@@ -15,7 +15,7 @@ LAYOUTS = ((2, 1), (2, 2), (3, 1))
 """Numbers of workers, and of replicas of each."""
 
 NOT_OVER_WORKERS: dict[str, str] = {}
-"""Cases that several workers cannot train, and why. What they refuse, XLA, is in no case."""
+"""Cases that several workers cannot train, and why."""
 
 
 def of_the_tests() -> Iterator[tuple[str, int, Sequence[str]]]:

@@ -1,5 +1,7 @@
 """Build before the first step what Keras builds in it, so that a checkpoint can be restored."""
 
+from typing import Any
+
 import keras
 
 from .data_spec import batch_spec_of
@@ -21,7 +23,11 @@ def build_for_fit(model: keras.Model) -> None:
         return
     if "train_step" in overridden_steps(model):
         return
-    batch = batch_spec_of(fit.iterator, any_batch_size=model.built)
+    build_alone(model, batch_spec_of(fit.iterator, any_batch_size=model.built))
+
+
+def build_alone(model: keras.Model, batch: Any) -> None:
+    """Build layers, metrics and optimizer for a batch; does nothing if that is `None`."""
     if batch is not None:
         with model.distribute_strategy.scope():
             model._symbolic_build(data_batch=batch)

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from .replica_local_variables import flatten_optimizers
+from .optimizer_steps import flatten_optimizers
 
 
 def averaging_optimizers(

@@ -46,9 +46,6 @@ class StrategyHooks(abc.ABC):
     Under any other strategy, every patch does what stock Keras does.
     """
 
-    sees_global_batch = False
-    """Whether a step is traced for the global batch and divided; else each replica runs it."""
-
     progress: Progress | None = None
     """Is notified of the steps of this worker; `None` if nothing is."""
 
@@ -77,19 +74,14 @@ class StrategyHooks(abc.ABC):
         """Reset what is stored for a model that is about to be compiled again."""
 
     @abc.abstractmethod
-    def prepare(self, model: keras.Model, *, global_batch: int | None = None) -> None:
+    def prepare(self, model: keras.Model) -> None:
         """Prepare a model that is about to be trained or evaluated.
 
         Called before Keras builds the optimizer and traces its step.
 
         Args:
             model: The model.
-            global_batch: Samples per full batch, over all replicas; `None` if unknown.
         """
-
-    @abc.abstractmethod
-    def metrics_built(self, model: keras.Model) -> None:
-        """Prepare metrics that were made outside the scope, once Keras has built all of them."""
 
     @abc.abstractmethod
     def compare_workers(self, event: str, values: Mapping[str, Any]) -> None:
@@ -103,10 +95,6 @@ class StrategyHooks(abc.ABC):
     @abc.abstractmethod
     def exchange(self, event: str, value: Any) -> list[Any]:
         """Return what every worker has passed, the chief first."""
-
-    @abc.abstractmethod
-    def epoch_ended(self, model: keras.Model) -> None:
-        """Check the replicas' variables after an epoch of training or evaluation."""
 
     @abc.abstractmethod
     def auto_steps(self, model: keras.Model) -> AutoSteps:
@@ -124,8 +112,8 @@ class StrategyHooks(abc.ABC):
     @abc.abstractmethod
     def fused_dropout(
         self, inputs: Any, rate: Any, noise_shape: Any
-    ) -> Callable[[Any, Any], Any] | None:
-        """Return a faster dropout of these inputs, a function of seed and row blocks.
+    ) -> Callable[[Any], Any] | None:
+        """Return a faster dropout of these inputs, a function of the seed.
 
         Returns `None` to use Keras's own dropout.
         """

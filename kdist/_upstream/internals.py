@@ -8,7 +8,6 @@ import keras
 import tensorflow as tf
 from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
-from keras.src.losses.loss import apply_mask
 from keras.src.random.seed_generator import (
     GLOBAL_SEED_GENERATOR,
     SeedGenerator,
@@ -18,13 +17,9 @@ from keras.src.utils import rng_utils
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.eager import context
 from tensorflow.python.ops import control_flow_util
-from tensorflow.python.ops.control_flow_v2_func_graphs import (
-    CondBranchFuncGraph,
-    WhileBodyFuncGraph,
-)
 from tensorflow.python.util import _pywrap_util_port
 
-from .replica_local_variables import flatten_optimizers
+from .optimizer_steps import flatten_optimizers
 
 # An attribute of a global generator: those that continue it under each strategy.
 _OF_STRATEGIES = "_kdist_generators"
@@ -56,12 +51,6 @@ def model_of_prediction(fn: Callable[..., Any]) -> keras.Model:
     inner = getattr(inner, "python_function", inner)  # compiled with XLA
     model: keras.Model = inspect.getclosurevars(inner).nonlocals["self"]
     return model
-
-
-def has_dynamic_batch_size(model: keras.Model) -> bool:
-    """Whether the model was built for batches of any size."""
-    inputs = keras.tree.flatten(inputs_of(model))
-    return bool(inputs) and all(one.shape[0] is None for one in inputs)
 
 
 def global_seed(strategy: tf.distribute.Strategy) -> SeedGenerator:
@@ -126,24 +115,9 @@ def is_overwritten(variable: keras.Variable) -> bool:
     return bool(getattr(variable, "overwrite_with_gradient", False))
 
 
-def layer_states(model: keras.Model) -> list[tuple[keras.layers.Layer, keras.Variable]]:
-    """Return layers' non-trainable variables, without the statistics of batch norms."""
-    return [
-        (layer, variable)
-        for layer in [model, *flatten_layers(model)]
-        if not isinstance(layer, keras.layers.BatchNormalization)
-        for variable in layer._non_trainable_variables
-    ]
-
-
 def has_call(model: keras.Model) -> bool:
     """Whether the model has a `call` method; one with custom steps may have none."""
     return type(model).call is not keras.Model.call
-
-
-def computes_stock_metrics(model: keras.Model) -> bool:
-    """Whether the logs are only those of the metrics: there is no custom `compute_metrics`."""
-    return type(model).compute_metrics is TensorFlowTrainer.compute_metrics
 
 
 def call_model(model: keras.Model, x: Any, *, training: bool) -> Any:
@@ -160,23 +134,6 @@ def compute_loss(
     )
 
 
-def effective_sample_weight(sample_weight: Any, mask: Any, dtype: Any, reduction: str) -> Any:
-    """Return the weights by which Keras multiplies the values of a loss."""
-    if mask is not None:
-        mask = keras.ops.convert_to_tensor(mask, dtype=dtype)
-    return apply_mask(sample_weight, mask, dtype=dtype, reduction=reduction)
-
-
-def metric_states(model: keras.Model) -> list[tuple[keras.Variable, Any]]:
-    """Return every metric's variables, each with the `merge_replicas` of its metric, or `None`."""
-    merges = {
-        id(variable): (variable, getattr(metric, "merge_replicas", None))
-        for metric in _flatten_metrics(model.metrics)
-        for variable in metric._variables
-    }
-    return list(merges.values())
-
-
 def _flatten_metrics(metrics: Iterable[keras.metrics.Metric]) -> list[keras.metrics.Metric]:
     """Return the metrics and those inside them."""
     return [
@@ -186,33 +143,10 @@ def _flatten_metrics(metrics: Iterable[keras.metrics.Metric]) -> list[keras.metr
     ]
 
 
-def loss_tracker(model: keras.Model) -> keras.metrics.Mean:
-    """Return the metric behind `loss` in the logs."""
-    return model._loss_tracker
-
-
-def copy_keras_attributes(source: Any, tensor: Any, convert: Callable[[Any], Any]) -> Any:
-    """Copy what Keras has attached to `source` to `tensor`, after applying `convert`.
-
-    That is the mask and, after a softmax or sigmoid, the logits that losses use.
-    """
-    for name in ("_keras_mask", "_keras_logits"):
-        value = getattr(source, name, None)
-        if value is not None:
-            setattr(tensor, name, convert(value))
-    return tensor
-
-
 def is_compiled_by_xla() -> bool:
     """Whether the graph that is being traced will be compiled with XLA."""
     graph = tf.compat.v1.get_default_graph()
     return bool(control_flow_util.GraphOrParentsInXlaContext(graph))
-
-
-def is_in_branch_or_loop() -> bool:
-    """Whether the graph that is being traced is a branch of `tf.cond` or the body of a loop."""
-    graph = tf.compat.v1.get_default_graph()
-    return isinstance(graph, CondBranchFuncGraph | WhileBodyFuncGraph)
 
 
 def optimization_barrier(value: Any) -> Any:

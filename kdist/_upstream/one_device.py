@@ -24,7 +24,7 @@ def traced_strategy() -> Any:
 def divides_step() -> bool:
     """Whether the step that this thread traces will be divided over several replicas."""
     strategy = traced_strategy()
-    return strategy is not None and len(strategy.extended.worker_devices) > 1
+    return strategy is not None and strategy.extended._num_replicas_in_sync > 1
 
 
 @contextlib.contextmanager

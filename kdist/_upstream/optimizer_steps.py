@@ -2,7 +2,13 @@
 
 import keras
 
-from .replica_local_variables import flatten_optimizers
+
+def flatten_optimizers(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
+    """Return the optimizer and those inside it."""
+    inner = [*getattr(optimizer, "_inner_optimizers", [])]  # MultiOptimizer
+    if hasattr(optimizer, "inner_optimizer"):  # LossScaleOptimizer
+        inner.append(optimizer.inner_optimizer)
+    return [optimizer, *(one for part in inner for one in flatten_optimizers(part))]
 
 
 def step_counters(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:

@@ -1,7 +1,7 @@
 """`Patch`: replace a function of Keras or TensorFlow."""
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +23,6 @@ class Patch:
         canary: The test in `tests/upstream/` that fails when upstream no longer does this.
         seen_in: The latest version in which it was seen.
         issue: The upstream issue, such as `"keras#20582"`; empty if there is none.
-        imported_as: The name under which `owner` imports the module with the function. It is then
-            replaced only for `owner`. `None` if `owner` itself contains the function.
-        classes: Returns, for a model that is about to be trained, the classes in which to replace
-            the function if they define it. `None` replaces it in `owner` when the first strategy is
-            made.
     """
 
     owner: Any
@@ -37,8 +32,6 @@ class Patch:
     canary: str
     seen_in: str = KERAS
     issue: str = ""
-    imported_as: str | None = None
-    classes: Callable[[Any], Iterable[type]] | None = None
 
     @property
     def path(self) -> str:
@@ -46,7 +39,7 @@ class Patch:
         owner = self.owner
         is_class = isinstance(owner, type)
         full = f"{owner.__module__}.{owner.__qualname__}" if is_class else owner.__name__
-        return ".".join(part for part in (full, self.imported_as, self.name) if part)
+        return f"{full}.{self.name}"
 
     def install(self) -> None:
         """Replace the function, unless it is already replaced.
@@ -55,21 +48,12 @@ class Patch:
             UserError: The installed version has no such function.
         """
         try:
-            if self.imported_as is not None:
-                replace_in_module(self.owner, self.imported_as, self.name, self.replacement)
-            elif self.classes is None:
-                replace(self.owner, self.name, self.replacement)
+            replace(self.owner, self.name, self.replacement)
         except AttributeError as error:
             raise UserError(
                 f"kdist replaces {self.path}, which the installed version does not have ({error}):"
                 f" install {self.seen_in}, or a newer kdist"
             ) from error
-
-    def install_for(self, model: Any) -> None:
-        """Replace the function in the classes that a model may use."""
-        for kind in self.classes(model) if self.classes else ():
-            if self.name in vars(kind):
-                replace(kind, self.name, self.replacement)
 
 
 def replace(owner: Any, name: str, replacement: Callable[..., Any]) -> None:
@@ -85,31 +69,3 @@ def replace(owner: Any, name: str, replacement: Callable[..., Any]) -> None:
 
     method._kdist_replacements = (*before, replacement)  # type: ignore[attr-defined]
     setattr(owner, name, method)
-
-
-def subclasses(kind: type) -> list[type]:
-    """Return all direct and indirect subclasses of a class, including the user's."""
-    direct: list[type] = kind.__subclasses__()
-    return [*direct, *(one for subclass in direct for one in subclasses(subclass))]
-
-
-class _Overlay:
-    """A module with some functions replaced, for one of the modules that import it."""
-
-    def __init__(self, module: Any) -> None:
-        self._module = module
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
-
-
-def replace_in_module(
-    user: Any, imported_as: str, name: str, replacement: Callable[..., Any]
-) -> None:
-    """Replace a function of the module that `user` imports as `imported_as`, only for `user`."""
-    module = getattr(user, imported_as)
-    if not isinstance(module, _Overlay):
-        module = _Overlay(module)
-        setattr(user, imported_as, module)
-    if name not in vars(module):
-        setattr(module, name, functools.partial(replacement, getattr(module, name)))

@@ -45,24 +45,26 @@ def count(strategy: Any, input_workers: Any, optionals: list[list[Any]]) -> Any 
     for parts, number in zip(places, rows, strict=True):
         parts[strategy.worker] = number
     row = tf.stack([one for parts in places for one in parts] + [tf.add_n(has_values)])
-    total = tf.reshape(strategy.reduce(tf.distribute.ReduceOp.SUM, row, axis=None), [-1])
+    total = tf.reshape(sum_of_workers(strategy, row), [-1])
     counts.append(total[:-1])
     return total[-1]
 
 
+def sum_of_workers(strategy: Any, value: Any) -> Any:
+    """Return the sum of a tensor over workers, whatever `reduce` of their strategy does."""
+    return tf.distribute.Strategy.reduce(strategy, tf.distribute.ReduceOp.SUM, value, axis=None)
+
+
 def attach_counts(data: Any, counts: Any) -> None:
-    """Attach the counts of all replicas to a batch that is divided over them."""
-    for leaf in tf.nest.flatten(data):
-        if isinstance(leaf, tf.distribute.DistributedValues):
-            leaf._kdist_row_counts = counts
+    """Attach the counts of all replicas to the first part of a batch, whose rows they are."""
+    leaf = _first(data)
+    if isinstance(leaf, tf.distribute.DistributedValues):
+        leaf._kdist_row_counts = counts
 
 
-def attached_counts(data: Any) -> Any | None:
-    """Return the counts that are attached to a batch, an int64 tensor; `None` if there are none."""
-    for leaf in tf.nest.flatten(data):
-        if leaf is not None:
-            return getattr(leaf, "_kdist_row_counts", None)
-    return None
+def attached_counts(leaf: Any) -> Any | None:
+    """Return the counts that are attached to a part of a batch, an int64 tensor."""
+    return getattr(leaf, "_kdist_row_counts", None)
 
 
 def _rows(optional: Any) -> Any:

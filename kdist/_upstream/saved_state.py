@@ -7,7 +7,7 @@ from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_g
 
 from .hooks import StrategyHooks
 from .internals import global_seed
-from .replica_local_variables import flatten_optimizers
+from .optimizer_steps import flatten_optimizers
 
 
 def global_seed_state() -> keras.Variable | None:

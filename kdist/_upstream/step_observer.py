@@ -9,12 +9,9 @@ from typing import Any, Protocol
 import keras
 import tensorflow as tf
 
-from .active_batch import active_batch
-from .replica_local_variables import replica_index
-
 
 class StepObserver(Protocol):
-    """Sees one replica's training step while it is traced."""
+    """Sees a training step while it is traced."""
 
     recorded: int
     """Number of outputs that were seen so far."""
@@ -32,7 +29,6 @@ class StepObserver(Protocol):
         """Called when the optimizer has updated the variables."""
 
 
-# Each replica is traced in its own thread.
 _thread = threading.local()
 
 
@@ -55,12 +51,6 @@ def observe_step(observer: StepObserver | None) -> Iterator[None]:
 def own_weights(layer: keras.layers.Layer) -> list[keras.Variable]:
     """Return a layer's variables that may be trained, without those of its sublayers."""
     return list(layer._trainable_variables)
-
-
-def local_copy(variable: keras.Variable) -> Any:
-    """Return this replica's copy of a variable, a `tf.Variable`."""
-    value = variable._value
-    return value.values[replica_index()] if hasattr(value, "values") else value
 
 
 def attach_observers(
@@ -114,9 +104,6 @@ def _observed_apply(
             return apply(grads, trainable_variables)
         variables = list(trainable_variables or optimizer._trainable_variables)
         gradients = list(grads)
-        batch = active_batch()
-        if batch is not None and batch.is_custom_step:
-            gradients = batch.gradients.sum_over_replicas(gradients, variables)
         with observe_step(None):  # what an optimizer does with others inside it is no step
             before = observer.before_update(gradients, variables, optimizer)
             apply(gradients, variables)

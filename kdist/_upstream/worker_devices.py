@@ -1,13 +1,12 @@
 """TensorFlow's strategy for several workers, on the devices that each is given."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute import (
     collective_all_reduce_strategy,
-    distribute_utils,
     multi_worker_util,
 )
 from tensorflow.python.eager import context
@@ -17,17 +16,8 @@ from .hooks import StrategyHooks
 _bases = itertools.count(step=1000)
 
 
-def multi_worker_extended(
-    strategy: tf.distribute.Strategy,
-    resolver: Any,
-    options: Any,
-    *,
-    devices: Sequence[str],
-    before_variable: Callable[[Any], None],
-    heartbeat_seconds: float,
-    start_timeout_seconds: float,
-) -> Any:
-    """Return the implementation of a strategy of several workers.
+class MultiWorkerExtended(collective_all_reduce_strategy.CollectiveAllReduceExtended):
+    """TensorFlow's implementation, on several logical CPUs per worker where TensorFlow uses one.
 
     Args:
         strategy: The strategy that it is for.
@@ -39,31 +29,32 @@ def multi_worker_extended(
         heartbeat_seconds: A worker that is not heard of for this long has failed.
         start_timeout_seconds: How long a worker waits for the chief.
     """
-    # Read by TensorFlow: the groups of two strategies of a process must not meet.
-    strategy._collective_key_base = next(_bases)
-    timeouts = {
-        "heartbeat_timeout_in_ms": int(1000 * heartbeat_seconds),
-        "cluster_register_timeout_in_ms": int(1000 * start_timeout_seconds),
-    }
-    return _Extended(strategy, resolver, options, devices, before_variable, timeouts)
-
-
-class _Extended(collective_all_reduce_strategy.CollectiveAllReduceExtended):
-    """Uses several logical CPUs per worker, where TensorFlow's own uses one."""
 
     def __init__(
         self,
-        strategy: Any,
+        strategy: tf.distribute.Strategy,
         resolver: Any,
         options: Any,
+        *,
         devices: Sequence[str],
         before_variable: Callable[[Any], None],
-        timeouts: Mapping[str, int],
+        heartbeat_seconds: float,
+        start_timeout_seconds: float,
     ) -> None:
+        # Read by TensorFlow: the groups of two strategies of a process must not meet.
+        strategy._collective_key_base = next(_bases)
         self._names = tuple(devices)
-        self._timeouts = timeouts
+        self._timeouts = {
+            "heartbeat_timeout_in_ms": int(1000 * heartbeat_seconds),
+            "cluster_register_timeout_in_ms": int(1000 * start_timeout_seconds),
+        }
         self._before_variable = before_variable
         super().__init__(strategy, cluster_resolver=resolver, communication_options=options)
+
+    @property
+    def collective_ops(self) -> Any:
+        """TensorFlow's `CollectiveAllReduce` of all replicas."""
+        return self._cross_device_ops
 
     def _update_config_proto(self, config_proto: Any) -> Any:
         config = super()._update_config_proto(config_proto)
@@ -117,27 +108,3 @@ def worker_addresses(resolver: Any) -> tuple[list[str], int]:
 def is_started() -> bool:
     """Whether TensorFlow has started, so that it can no longer be one of several workers."""
     return bool(context.context()._context_handle)
-
-
-def replica_place() -> Any:
-    """Return the place of the current replica's rows in the global batch.
-
-    TensorFlow deals out the parts of a batch to the workers in turn, and numbers replicas worker by
-    worker: of 2 workers of 2 replicas, replica 1 has the third part.
-    """
-    replica_context = tf.distribute.get_replica_context()
-    index = replica_context.replica_id_in_sync_group
-    static = tf.get_static_value(index)
-    index = index if static is None else int(static)
-    workers = getattr(replica_context.strategy.extended, "_num_workers", 1)
-    local = replica_context.num_replicas_in_sync // workers
-    return index if workers == 1 else index % local * workers + index // local
-
-
-def replica_values(strategy: tf.distribute.Strategy, variable: Any) -> Any:
-    """Return the copies of a variable on all replicas of all workers, shape `(replicas, ...)`."""
-    parts = [tf.convert_to_tensor(part) for part in strategy.experimental_local_results(variable)]
-    if getattr(strategy.extended, "_num_workers", 1) == 1:
-        return tf.stack(parts)
-    rows = distribute_utils.regroup([part[None] for part in parts], always_wrap=True)
-    return strategy.gather(rows, axis=0)

@@ -21,7 +21,7 @@ def convert_batch_norm(model: keras.Model, *, to: str) -> keras.Model:
     | `to` | every batch norm becomes | statistics |
     | --- | --- | --- |
     | `"synchronized"` | `kdist.layers.SyncBatchNormalization` | of the global batch |
-    | `"stock"` | `keras.layers.BatchNormalization()` | of each replica's own batch |
+    | `"stock"` | `keras.layers.BatchNormalization()` | as Keras computes them |
     | `"frozen"` | the same layer with `trainable = False` | the current moving statistics |
     | `"group"` | `keras.layers.GroupNormalization` | of each sample; none are kept |
 

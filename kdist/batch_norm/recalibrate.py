@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ import tensorflow as tf
 from .. import _upstream
 from ..errors import UserError
 from ..ops.batch_norm import Kernels, broadcast_mask, merge
-from ..ops.replica_rows import replica_rows
+from ..spmd.strategy import GlobalViewStrategy
 from .calibration_data import calibration_batches
 from .find import batch_norms
 
@@ -79,7 +80,7 @@ def recalibrate_batch_norm(
 
 
 class _Totals:
-    """Count, mean and sum of squares of all inputs of a batch norm, on each replica.
+    """Count, mean and sum of squares of all inputs of a batch norm.
 
     Args:
         norm: A built `keras.layers.BatchNormalization`.
@@ -91,11 +92,10 @@ class _Totals:
             tf.zeros((3, norm.moving_mean.shape[0]), "float64"),
             trainable=False,
             synchronization=tf.VariableSynchronization.ON_READ,
-            aggregation=tf.VariableAggregation.SUM,
         )
 
     def add(self, x: Any, mask: Any) -> None:
-        """Add the values of a batch, in replica context."""
+        """Add the values of a batch."""
         x = tf.convert_to_tensor(x)
         rank = len(x.shape)
         dtype = keras.backend.result_type(x.dtype.name, "float32")
@@ -106,9 +106,9 @@ class _Totals:
         self._sums.assign(tf.stack([both.count, both.mean, both.variance * both.count]))
 
     def statistics(self, strategy: tf.distribute.Strategy) -> tuple[Any, Any]:
-        """Return mean and variance over all replicas; the layer's own if it had no inputs."""
-        parts = _upstream.replica_values(strategy, self._sums)
-        count, mean, variance = (v.numpy() for v in merge(parts))
+        """Return mean and variance; the layer's own if it had no inputs."""
+        sums = strategy.experimental_local_results(self._sums)[0]  # all copies are equal
+        count, mean, variance = (v.numpy() for v in merge(tf.convert_to_tensor(sums)[tf.newaxis]))
         if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
             raise UserError(
                 f"{self._norm.name} received values that are NaN or infinite: look for them in the"
@@ -135,13 +135,15 @@ def _observed(norm: Any, totals: _Totals) -> Iterator[None]:
 
 
 def _pass(model: keras.Model, batches: Iterable[Any], strategy: tf.distribute.Strategy) -> None:
-    """Run the model on the batches, each divided over the replicas."""
+    """Run the model on the batches; kdist's strategies divide each over their replicas."""
+    is_divided = isinstance(strategy, GlobalViewStrategy)
+    run = functools.partial(strategy.run_step, splits=True) if is_divided else strategy.run
 
     @tf.autograph.experimental.do_not_convert
     def replica_fn(x: Any) -> None:
-        _upstream.call_model(model, replica_rows(x), training=False)
+        _upstream.call_model(model, x, training=False)
 
-    step = tf.function(lambda x: strategy.run(replica_fn, (x,)), reduce_retracing=True)
+    step = tf.function(lambda x: run(replica_fn, (x,)), reduce_retracing=True)
     count = 0
     for count, batch in enumerate(batches, 1):  # noqa: B007 - counted
         x, _, _ = keras.utils.unpack_x_y_sample_weight(batch)

@@ -16,10 +16,6 @@ from .record import Record
 from .step_graph import StepGraph, trace_step
 from .training import Plan, Trained, kdist_strategy, make_model, rounded_training, train
 
-# What a second trace or a half of the batch may change in float64 is far below, what a mistake
-# changes far above.
-_FACTOR = 10.0
-
 
 class Evidence:
     """What is known of a model that differs on several replicas.

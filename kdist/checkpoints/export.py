@@ -128,10 +128,10 @@ def _restore(
 ) -> None:
     own = {n: v for n, v in state_variables(model).items() if n.startswith("model/")}
     saved = {name: arrays[name] for name in state["variables"] if name.startswith("model/")}
-    difference = first_difference(own, saved, state["stacked"])
+    difference = first_difference(own, saved, state.get("stacked", []))
     if difference:
         raise UserError(f"{generation.path} is of another model: {difference}")
     # In a checkpoint of a validation, the weights and their averages may have changed places.
     if averaged != state.get("swapped", False):
         saved |= {name: arrays[average] for name, average in state["averages"].items()}
-    assign_values(own, saved, state["stacked"])
+    assign_values(own, saved, state.get("stacked", []))

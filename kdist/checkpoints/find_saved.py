@@ -11,13 +11,11 @@ from .options import CheckpointOptions
 from .shared_store import SharedStore
 from .store import Found, newest_generation
 from .training_state import SavedTraining
-from .workers import Workers
 
 
 def find_saved_training(
     model: keras.Model,
     store: SharedStore,
-    workers: Workers,
     options: CheckpointOptions,
     *,
     callbacks: CallbackStates,
@@ -29,7 +27,6 @@ def find_saved_training(
     Args:
         model: The compiled model.
         store: The checkpoints of this training.
-        workers: Of the training.
         options: Say whether to resume.
         callbacks: Of the fit.
         settings: From `run_settings`.
@@ -44,7 +41,7 @@ def find_saved_training(
         found = _without_files(newest_generation(options.start_from, announce=announce), callbacks)
     if found is None:
         return None
-    saved = SavedTraining(*found, workers)
+    saved = SavedTraining(*found)
     _upstream.build_for_fit(model)
     saved.check(model, settings)
     return saved

@@ -84,7 +84,6 @@ class FitCheckpoints:
             self._saved = find_saved_training(
                 model,
                 self._store,
-                self._workers,
                 options,
                 callbacks=self._callbacks,
                 settings=self._about_run["settings"],

@@ -12,7 +12,7 @@ from .. import _upstream
 from ..errors import RefusedCheckpointsError
 from .callback_states import CallbackStates
 from .generation import Generation
-from .replica_values import assign_values, copy_values, replica_merges
+from .replica_values import assign_values, copy_values
 from .state_json import from_json, to_json
 from .training_fingerprint import first_setting_that_differs
 from .variables import (
@@ -32,13 +32,11 @@ class EpochPart:
 
     Attributes:
         arrays: What metrics have counted, and the arrays in the states of callbacks.
-        stacked: Names of the metrics' arrays that have a value for each replica.
         callbacks: The states of callbacks.
         logs: The logs of the last step.
     """
 
     arrays: dict[str, np.ndarray]
-    stacked: list[str]
     callbacks: dict[str, Any]
     logs: Any
 
@@ -52,13 +50,11 @@ def copy_epoch_part(
         model: The model.
         callbacks: Of the fit.
         logs: The logs of the epoch's last step.
-        workers: Of the training, which copy together.
+        workers: Of the training, of which the chief copies.
     """
-    arrays, stacked = copy_values(metric_variables(model), workers)
+    arrays = copy_values(metric_variables(model)) if workers.is_chief else {}
     saved_logs = to_json(logs, name="logs", arrays=arrays)
-    return EpochPart(
-        stacked=stacked, callbacks=callbacks.copy(arrays), logs=saved_logs, arrays=arrays
-    )
+    return EpochPart(callbacks=callbacks.copy(arrays), logs=saved_logs, arrays=arrays)
 
 
 def copy_training(
@@ -77,10 +73,10 @@ def copy_training(
         model: The compiled model.
         callbacks: Of the fit.
         part: What is of the epoch that has begun; `None` between two epochs.
-        workers: Of the training, which copy together.
+        workers: Of the training, of which the chief copies.
         into: The arrays of an earlier copy that was written, to be filled again.
     """
-    arrays, stacked = copy_values(state_variables(model), workers, into=into)
+    arrays = copy_values(state_variables(model), into=into) if workers.is_chief else {}
     callback_arrays: dict[str, np.ndarray] = {}
     state = {
         "stopped": bool(model.stop_training),
@@ -89,7 +85,6 @@ def copy_training(
         "averages": averages_of_weights(model),
         "swapped": callbacks.have_swapped_averages,
         "variables": list(arrays),
-        "stacked": stacked + (part.stacked if part else []),
         "metrics": [one for one in part.arrays if one.startswith("metrics/")] if part else [],
         "callbacks": part.callbacks if part else callbacks.copy(callback_arrays),
         "logs": part.logs if part else None,
@@ -104,7 +99,6 @@ class SavedTraining:
         generation: Says where the training was.
         arrays: Those of `copy_training`.
         state: Its state, with the training's `settings`.
-        workers: Of the training, each of which restores all of it.
     """
 
     def __init__(
@@ -112,7 +106,6 @@ class SavedTraining:
         generation: Generation,
         arrays: Mapping[str, np.ndarray],
         state: Mapping[str, Any],
-        workers: Workers,
     ) -> None:
         self.generation = generation
         self.epoch, self.batch = generation.epoch, generation.batch
@@ -120,7 +113,7 @@ class SavedTraining:
         self.was_stopped = bool(state["stopped"])
         self._arrays = arrays
         self._state = state
-        self._workers = workers
+        self._stacked = state.get("stacked", [])
 
     def check(self, model: keras.Model, settings: Mapping[str, Any]) -> None:
         """Check that a model about to be trained is the one that was saved; changes no value.
@@ -140,7 +133,7 @@ class SavedTraining:
             where, here, saved = setting
             raise self._of_another(f"{where} is {_short(here)} here and {_short(saved)} there")
         difference = first_difference(
-            self._variables(model), self._values("variables"), self._state["stacked"]
+            self._variables(model), self._values("variables"), self._stacked
         )
         if not difference and self.is_amid_epoch:
             difference = self._difference_of_metrics(model)
@@ -152,8 +145,7 @@ class SavedTraining:
         assign_values(
             self._variables(model),
             self._values("variables"),
-            self._state["stacked"],
-            self._workers,
+            self._stacked,
         )
 
     def restore_epoch(self, model: keras.Model) -> None:
@@ -161,9 +153,7 @@ class SavedTraining:
         assign_values(
             metric_variables(model),
             self._values("metrics"),
-            self._state["stacked"],
-            self._workers,
-            merged=replica_merges(model),
+            self._stacked,
         )
         _upstream.set_resumed_logs(model, self.logs)
 
@@ -186,9 +176,7 @@ class SavedTraining:
         callbacks.restore(self._state["callbacks"], self._arrays)
 
     def _difference_of_metrics(self, model: keras.Model) -> str | None:
-        return first_difference(
-            metric_variables(model), self._values("metrics"), self._state["stacked"]
-        )
+        return first_difference(metric_variables(model), self._values("metrics"), self._stacked)
 
     def _variables(self, model: keras.Model) -> dict[str, keras.Variable]:
         saved = {*self._state["variables"]}

@@ -60,7 +60,7 @@ class WeightsGuard:
             The bytes of all variables.
         """
         variables = state_variables(self._model)
-        arrays, _ = copy_values(variables, self._workers)
+        arrays = copy_values(variables)
         constant = {n: array for n, array in arrays.items() if not variables[n].trainable}
         self._allowed = {name for name, array in constant.items() if first_nonfinite({name: array})}
         return sum(array.nbytes for array in arrays.values())
@@ -79,7 +79,7 @@ class WeightsGuard:
 
     def first_nonfinite_weight(self) -> str | None:
         """Return the name of a variable of the training that is not finite; `None` without any."""
-        arrays, _ = copy_values(state_variables(self._model), self._workers)
+        arrays = copy_values(state_variables(self._model))
         return self._workers.of_chief(
             "the check of the weights", lambda: self._first_nonfinite(arrays)
         )
@@ -96,7 +96,7 @@ class WeightsGuard:
         self._rolled_back.append(generation.digest)
         if self._rolled_back.count(generation.digest) > _ROLLBACKS:
             raise error
-        SavedTraining(generation, arrays, state, self._workers).restore_variables(self._model)
+        SavedTraining(generation, arrays, state).restore_variables(self._model)
         self._model.reset_metrics()
         rate = ""
         if self._options.lowers_rate:

@@ -38,16 +38,6 @@ class Workers:
         self._worker = 0 if self._hooks is None else self._hooks.worker
         self.is_chief = self._worker == 0
 
-    def places(self, local: int) -> list[int]:
-        """Return the places in the global batch of the parts of this worker's replicas.
-
-        TensorFlow deals out the parts of a batch to the workers in turn.
-
-        Args:
-            local: Replicas of each worker.
-        """
-        return [replica * self.count + self._worker for replica in range(local)]
-
     def slow(self, what: str) -> AbstractContextManager[None]:
         """Inside the `with` block, no step is expected to end soon.
 
@@ -97,27 +87,6 @@ class Workers:
             raise error or UserError(message)
         return found  # type: ignore[no-any-return]
 
-    def gather(self, arrays: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
-        """Return the values of all replicas, by their places in the global batch.
-
-        Args:
-            arrays: For each variable the values of this worker's replicas. Shapes, types and
-                numbers of replicas are the same on all workers.
-        """
-        if self.count == 1 or not arrays:
-            return [list(values) for values in arrays]
-        local = len(arrays[0])
-        rows = [_words([values[replica] for values in arrays]) for replica in range(local)]
-        table = np.zeros((local * self.count, len(rows[0])), np.int32)
-        table[self.places(local)] = rows
-        found = [row.tobytes() for row in _upstream.sum_over_workers(self._strategy, table)]
-        firsts = [values[0] for values in arrays]
-        starts = _starts([first.nbytes for first in firsts])
-        return [
-            [_array(row, start, first) for row in found]
-            for first, start in zip(firsts, starts, strict=True)
-        ]
-
     def send_file(self, path: Path, size: int) -> None:
         """Give all workers a file of the chief's.
 
@@ -145,15 +114,3 @@ def _words(arrays: Sequence[np.ndarray]) -> np.ndarray:
         raw = array.tobytes()
         parts.append(raw + bytes(-len(raw) % 4))
     return np.frombuffer(b"".join(parts), np.int32)
-
-
-def _array(raw: bytes, start: int, like: np.ndarray) -> np.ndarray:
-    return np.frombuffer(raw, like.dtype, like.size, start).reshape(like.shape)
-
-
-def _starts(sizes: Sequence[int]) -> list[int]:
-    starts, end = [], 0
-    for size in sizes:
-        starts.append(end)
-        end += size + -size % 4
-    return starts

@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Protocol
 
 from .. import _upstream
@@ -114,6 +115,29 @@ class Agreement:
             each = self.exchange(event, details)
             names = set(each[0]).intersection(*each[1:])
             _check_same(event, [{n: v for n, v in one.items() if n in names} for one in each])
+
+    def compare_lists(
+        self, event: str, values: Sequence[str], describe: Callable[[int], str]
+    ) -> None:
+        """Compare two long lists of texts, such as the operations of a step.
+
+        Args:
+            event: What this worker is doing.
+            values: The texts; only where their digests differ do the workers send them.
+            describe: Called with the place of the first difference, at most the list's length;
+                returns what to say of this worker's.
+
+        Raises:
+            UserError: They differ.
+        """
+        if len(set(self.exchange(event, digest(list(values))))) == 1:
+            return
+        each = self.exchange(event, list(values))
+        at = next(i for i, texts in enumerate(zip_longest(*each)) if len(set(texts)) > 1)
+        found = self.exchange(event, describe(at))
+        raise _on_all_workers(
+            f"the workers differ at {event}: {_by_worker(found)}; it has to be the same on all"
+        )
 
     def of_chief(self, event: str, value: Any) -> Any:
         """Return what the chief has passed."""

@@ -15,13 +15,17 @@ from ..errors import UserError
 from ..ops.fused_activation import fused_activation, fusible
 from ..ops.fused_dropout import fused_dropout_of
 from ..performance import steps_per_execution
+from ..spmd.strategy import GlobalViewStrategy
 from .devices import device_type, short_name
+from .gradient_norms import measure_halves, measure_parts
 from .made_outside import remake
 from .model_state import ModelState
+from .optimizer_calls import rounded_gradients
+from .traced_step import observed_step
 from .xla import xla_is_automatic
 
 
-class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
+class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
     """Base class of strategies whose models do not depend on the number of replicas.
 
     A subclass also inherits from a strategy of TensorFlow, and calls `_start` once that is made.
@@ -29,6 +33,7 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
 
     workers = 1
     worker = 0
+    gradient_dtype: str | None = None
 
     def _start(self) -> None:
         """Install the patches, and set what the models of this strategy depend on."""
@@ -36,6 +41,7 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
         self._states: weakref.WeakKeyDictionary[keras.Model, ModelState] = (
             weakref.WeakKeyDictionary()
         )
+        self.start_global_view()
         _upstream.patches.install()
 
     @property
@@ -78,6 +84,50 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
             convert_batch_norm(model, to="synchronized")
         return model
 
+    @_upstream.unconverted
+    def run(
+        self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
+    ) -> Any:
+        """Run `fn` for the global batch, divided over the replicas.
+
+        In `fn` there is one device: it sees the rows of all replicas, and `num_replicas_in_sync` is
+        1. Its results are those of the global batch; one that has the batch's rows stays divided.
+
+        Args:
+            fn: The step.
+            args: Its arguments; parts of batches are `PerReplica` values.
+            kwargs: The same, by name.
+            options: Accepted for compatibility with `tf.distribute.Strategy.run`.
+        """
+        del options
+        step = _upstream.stock_step(fn) or _upstream.custom_step(fn)
+        if step is None:
+            return self.run_step(fn, args, kwargs)
+        model, name = step
+        state = self.model_state(model)
+        is_training = fn.__name__ == "train_step"
+        if is_training and state.telemetry is not None:
+            fn = observed_step(state.telemetry, fn)
+        if name == "train_step" and state.gradient_norms is not None:
+            measure = measure_parts if self.num_replicas_in_sync > 1 else measure_halves
+            fn = measure(state.gradient_norms, model, fn)
+        if is_training and self.gradient_dtype is not None and model.optimizer is not None:
+            fn = rounded_gradients(model, fn, self.gradient_dtype)
+        fn = _upstream.with_global_seed(_upstream.global_seed(self), fn)
+        keeps_rows = name == "predict_step"
+        return self.run_step(
+            fn, args, kwargs, splits=True, keeps_rows=keeps_rows, jit_compile=state.is_jitted
+        )
+
+    @_upstream.unconverted
+    def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
+        """Reduce the result of a step: it is that of the global batch already.
+
+        Rows of a batch that are divided over replicas are put together, and then reduced along
+        `axis` if that is a number.
+        """
+        return self.reduce_global(reduce_op, value, axis)
+
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
         """Divide a dataset's batches over replicas, as `tf.distribute.Strategy` does.
 
@@ -111,7 +161,7 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
 
     def fused_dropout(
         self, inputs: Any, rate: Any, noise_shape: Any
-    ) -> Callable[[Any, Any], Any] | None:
+    ) -> Callable[[Any], Any] | None:
         """Return a dropout that takes one pass over the inputs; `None` to use Keras's own."""
         return fused_dropout_of(inputs, rate, noise_shape)
 
@@ -123,7 +173,7 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
             return None
         return fused_activation(function, inputs, *arguments, **options)
 
-    def prepare(self, model: keras.Model, *, global_batch: int | None = None) -> None:
+    def prepare(self, model: keras.Model) -> None:
         """Prepare a model that is about to be trained or evaluated under this strategy.
 
         Called before Keras builds the optimizer and traces its step. An optimizer or metric made
@@ -131,11 +181,9 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
 
         Args:
             model: The model.
-            global_batch: Samples per full batch, over all replicas; `None` if unknown.
 
         Raises:
-            UserError: The model was made outside the strategy's scope, or requests XLA on devices
-                that do not support it.
+            UserError: The model was made outside the strategy's scope.
         """
         if _upstream.strategy_of(model) is not self:
             raise UserError(
@@ -155,7 +203,6 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
             _upstream.set_strategy(optimizer, self)
             variables += optimizer.variables
         _upstream.distribute(variables, self)
-        state.global_batch = global_batch
         # Made before the step that uses it: TensorFlow traces a step that makes one twice.
         _upstream.global_seed(self)
 
@@ -169,9 +216,6 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
         on_gpus = device_type(self.devices[0]) == "GPU"
         return steps_per_execution.steps_per_execution(model, global_batch, on_gpus=on_gpus)
 
-    def metrics_built(self, model: keras.Model) -> None:
-        """Prepare metrics that were made outside the scope: several replicas share them."""
-
     def compare_workers(self, event: str, values: Mapping[str, Any]) -> None:
         """Do nothing, as there is only one worker."""
 
@@ -179,6 +223,3 @@ class ExactStrategy(_upstream.StrategyHooks, tf.distribute.Strategy):
         """Return the value of the only worker."""
         del event
         return [value]
-
-    def epoch_ended(self, model: keras.Model) -> None:
-        """Do nothing: the replicas' variables are equal."""

@@ -6,9 +6,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from .. import _upstream
 from ..ops.stateless import mean_loss, stateless_pass
 from ..spmd.rules.kernels import part_norms, squared_norm
+from .optimizer_calls import Apply, with_apply
 
 FIELDS = (
     "small_squared_norms",
@@ -43,16 +43,10 @@ class GradientNorms:
         self.first_step = int(_updates(model)) if first_step is None else first_step
         self._strategy = model.distribute_strategy
         with self._strategy.scope():
-            # Each replica adds to its local sums without a collective; reading sums over replicas.
-            self._sums = tf.Variable(
-                tf.zeros(len(FIELDS), "float64"),
-                trainable=False,
-                synchronization=tf.VariableSynchronization.ON_READ,
-                aggregation=tf.VariableAggregation.SUM,
-            )
+            self._sums = tf.Variable(tf.zeros(len(FIELDS), "float64"), trainable=False)
 
     def add(self, values: Sequence[Any], due: Any = True) -> None:
-        """Add one replica's measurement, if it is due."""
+        """Add a measurement, if it is due."""
         new = tf.stack([tf.cast(v, "float64") for v in values])
         updated = self.smoothing * self._sums + new
         # A gradient that overflowed is skipped, as LossScaleOptimizer skips its step.
@@ -60,66 +54,12 @@ class GradientNorms:
         self._sums.assign(tf.where(due, updated, self._sums))
 
     def read(self) -> list[float]:
-        """Return the sums over replicas, in the order of `FIELDS`."""
-        return [float(value) for value in self._sums.read_value().numpy()]
+        """Return the sums, in the order of `FIELDS`."""
+        return [float(value) for value in self._sums.numpy()]
 
-    def read_replicas(self) -> list[list[float]]:
-        """Return the sums of each replica of all workers, each of which has to call this."""
-        if getattr(self._strategy, "sees_global_batch", False):
-            return [self.read()]
-        with self._strategy.scope():
-            values = _upstream.replica_values(self._strategy, self._sums)
-        return [[float(value) for value in sums] for sums in values.numpy()]
-
-    def restore(self, replica_sums: Sequence[Sequence[float]]) -> None:
-        """Continue from the result of `read_replicas`, on any number of replicas."""
-        replicas = self._strategy.num_replicas_in_sync
-        if getattr(self._strategy, "sees_global_batch", False):
-            if replica_sums:
-                self._sums.assign([sum(values) for values in zip(*replica_sums, strict=True)])
-            return
-        parts = self._strategy.experimental_local_results(self._sums)
-        if replica_sums and len(replica_sums) != replicas:
-            total = [sum(values) for values in zip(*replica_sums, strict=True)]
-            replica_sums = [total] + [[0.0] * len(total)] * (replicas - 1)
-        first = getattr(self._strategy, "worker", 0) * len(parts)
-        own = replica_sums[first : first + len(parts)]
-        for part, sums in zip(parts, own, strict=bool(replica_sums)):
-            part.assign(tf.constant(sums, "float64"))
-
-
-def measure_replica(
-    norms: GradientNorms,
-    model: keras.Model,
-    local_gradients: Sequence[Any],
-    global_gradients: Sequence[Any],
-    samples: Any,
-    fraction: Any,
-) -> None:
-    """Add the measurement of a step on several replicas; called on each replica.
-
-    Args:
-        norms: The sums to add to.
-        model: The model that is trained.
-        local_gradients: This replica's summands of the global gradients.
-        global_gradients: Their sums over replicas.
-        samples: Number of samples on this replica.
-        fraction: The same, as a fraction of the global batch.
-    """
-    scale = _loss_scale(model)
-    count = tf.cast(samples > 0, "float64")
-    local_norm = tf.where(samples > 0, _squared_norm(local_gradients), 0)
-    norms.add(
-        [
-            # A summand is the mean over the replica's samples, times the fraction.
-            tf.math.divide_no_nan(local_norm, tf.square(fraction * scale)),
-            tf.math.divide_no_nan(count, samples),
-            count,
-            count * _squared_norm(global_gradients) / tf.square(scale),
-            tf.math.divide_no_nan(fraction, samples),
-            count,
-        ]
-    )
+    def restore(self, sums: Sequence[float]) -> None:
+        """Continue from the result of `read`, on any number of replicas."""
+        self._sums.assign(sums)
 
 
 def measure_parts(
@@ -127,32 +67,20 @@ def measure_parts(
 ) -> Callable[[Any], Any]:
     """Wrap a step that will be divided over replicas to measure the gradients of their parts."""
 
-    def measured_step(data: Any) -> Any:
-        optimizer: Any = model.optimizer
-        apply = optimizer.apply
+    def replace(data: Any, apply: Apply) -> Apply:
         rows = tf.convert_to_tensor(keras.tree.flatten(data)[0])
 
-        def measured_apply(grads: Any, trainable_variables: Any = None) -> Any:
-            gradients = list(grads)
+        def measured_apply(gradients: list[Any], variables: Any) -> Any:
             known = [tf.convert_to_tensor(g) for g in gradients if g is not None]
             scale = tf.square(_loss_scale(model))
             small = part_norms(rows, *known)
             large = tf.stack([_squared_norm(known) / scale, 1 / tf.shape(rows)[0], 1.0]) * small[2]
             norms.add([small[0] / scale, small[1], small[2], *tf.unstack(large)])
-            return apply(gradients, trainable_variables)
+            return apply(gradients, variables)
 
-        replaced = vars(optimizer).get("apply")
-        object.__setattr__(optimizer, "apply", measured_apply)
-        try:
-            return step(data)
-        finally:
-            if replaced is None:
-                del vars(optimizer)["apply"]
-            else:
-                object.__setattr__(optimizer, "apply", replaced)
+        return measured_apply
 
-    unconverted: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert(measured_step)
-    return unconverted
+    return with_apply(model, step, replace)
 
 
 def measure_halves(

@@ -11,14 +11,8 @@ from .step_telemetry import StepTelemetry
 class ModelState:
     """Stored for a model as long as the model exists."""
 
-    global_batch: int | None = None
-    """Samples per full batch of this fit; `None` once the first training step has checked it."""
-    is_prepared: bool = False
-    """Whether the model has been checked, so that warnings are given only once."""
     is_compared: bool = False
     """Whether the workers have compared the model as it is compiled."""
-    warned: set[str] = field(default_factory=set)
-    """Lines of the user's program, and layers, that were already reported."""
     gradient_norms: GradientNorms | None = None
     """Measures the gradients of its steps, if not `None`."""
     telemetry: StepTelemetry | None = None

@@ -14,16 +14,26 @@ import tensorflow as tf
 from .. import _upstream
 from ..errors import UserError
 from ..launch.worker_settings import worker_settings
+from ..spmd.collectives import Collectives, WorkerCollectives
+from ..spmd.explain import described, line_of
+from ..spmd.plan import Planner
+from ..spmd.strategy import GlobalVariables
 from .agreement import DEFAULT_SECONDS, Agreement
 from .cluster import find_cluster
 from .devices import device_type, first_devices
-from .gradient_transfer import BUCKET_BYTES, GradientTransfer
+from .exact_strategy import ExactStrategy
 from .hang_watch import HangWatch
 from .model_fingerprint import fingerprint, settings
-from .replica_strategy import ReplicaStrategy
 from .start_wait import limit_start
 from .worker_data import deal_out
 from .worker_end import end_together
+
+BUCKET_BYTES = 4 * 1024 * 1024
+
+
+class _Extended(GlobalVariables, _upstream.MultiWorkerExtended):
+    """TensorFlow's implementation, with variables whose values are global."""
+
 
 # The limit on the wait for the chief comes after the one that says for whom a worker waits, and the
 # one of an exchange after the watch of steps, which says what all of them do.
@@ -31,7 +41,7 @@ _MARGIN_SECONDS = 30.0
 _EXCHANGE_MARGIN_SECONDS = 60.0
 
 
-class MultiWorkerMirroredStrategy(ReplicaStrategy, tf.distribute.MultiWorkerMirroredStrategy):
+class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirroredStrategy):
     """Synchronous training on the replicas of several workers: processes, on any machines.
 
     A `tf.distribute.MultiWorkerMirroredStrategy` with the promise of `MirroredStrategy`: the same
@@ -82,7 +92,6 @@ class MultiWorkerMirroredStrategy(ReplicaStrategy, tf.distribute.MultiWorkerMirr
         ```
     """
 
-    sums_metrics_in_step = True
     _hang_watch: HangWatch | None = None
 
     def __init__(
@@ -107,14 +116,13 @@ class MultiWorkerMirroredStrategy(ReplicaStrategy, tf.distribute.MultiWorkerMirr
         options = communication_options or tf.distribute.experimental.CommunicationOptions()
         _check_resolver(resolver)
         devices = first_devices(replicas)
-        self.gradient_transfer = GradientTransfer(
-            dtype=gradient_dtype, bucket_bytes=options.bytes_per_pack or BUCKET_BYTES
-        )
+        self.gradient_dtype = gradient_dtype
+        self.bucket_bytes = options.bytes_per_pack or BUCKET_BYTES
         self._agreement = Agreement(0, 1, _upstream.worker_keys)
         addresses, worker = _upstream.worker_addresses(resolver)
         limit = settings.start_timeout_seconds
         with limit_start(addresses, worker=worker, seconds=limit):
-            extended = _upstream.multi_worker_extended(
+            extended = _Extended(
                 self,
                 resolver,
                 options,
@@ -136,6 +144,7 @@ class MultiWorkerMirroredStrategy(ReplicaStrategy, tf.distribute.MultiWorkerMirr
         )
         self._start()
         if self.workers > 1:
+            _upstream.patches.install_for_workers()
             _upstream.worker_keys.begin(
                 is_chief=self.is_chief, heartbeat_seconds=settings.heartbeat_seconds
             )
@@ -162,7 +171,7 @@ class MultiWorkerMirroredStrategy(ReplicaStrategy, tf.distribute.MultiWorkerMirr
     def run(
         self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
     ) -> Any:
-        """Run `fn` on every replica of this worker, as `MirroredStrategy.run` does."""
+        """Run `fn` for the global batch of all workers, as `MirroredStrategy.run` does."""
         if self._hang_watch is not None and tf.inside_function():
             self._hang_watch.traces()
         return super().run(fn, args, kwargs, options)
@@ -172,35 +181,35 @@ class MultiWorkerMirroredStrategy(ReplicaStrategy, tf.distribute.MultiWorkerMirr
         """Whether `model.compile(jit_compile="auto")`, Keras's default, may turn on XLA."""
         return self.workers == 1 and super().automatic_xla
 
-    def prepare(self, model: keras.Model, *, global_batch: int | None = None) -> None:
+    def prepare(self, model: keras.Model) -> None:
         """Prepare a model that is about to be trained or evaluated under this strategy.
 
         Args:
             model: The model, the same on all workers.
-            global_batch: Samples per full batch, over all replicas; `None` if unknown.
 
         Raises:
-            UserError: The model differs between workers, was made outside the strategy's scope, or
-                requests XLA, which cannot compile a step that spans workers.
+            UserError: The model differs between workers, or was made outside the strategy's scope.
         """
         state = self.model_state(model)
-        if self.workers > 1 and model.jit_compile:
-            raise UserError(
-                "received jit_compile=True, but XLA cannot compile a step that spans several"
-                ' workers: compile the model with jit_compile="auto" or False'
-            )
         if self.workers > 1 and not state.is_compared:
             event = "the start of training or evaluation"
             with self._waiting(event):
                 self._agreement.compare(event, fingerprint(model), settings(model))
             state.is_compared = True
-        super().prepare(model, global_batch=global_batch)
+        super().prepare(model)
 
-    def metrics_built(self, model: keras.Model) -> None:
-        """Copy metrics that were made outside the scope: each worker would keep its own."""
-        if self.workers > 1:
-            variables = [v for metric in model.metrics for v in metric.variables]
-            _upstream.distribute(variables, self)
+    def collectives(self) -> Collectives:
+        """Return how the replicas of all workers exchange values."""
+        if self.workers == 1:
+            on_cpus = device_type(self.devices[0]) == "CPU"
+            return Collectives(self.extended.worker_devices) if on_cpus else super().collectives()
+        return WorkerCollectives(
+            self.extended.worker_devices,
+            self.extended.collective_ops,
+            worker=self.worker,
+            workers=self.workers,
+            bucket_bytes=self.bucket_bytes,
+        )
 
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
         """Divide a dataset's batches over the replicas of all workers.
@@ -221,6 +230,21 @@ class MultiWorkerMirroredStrategy(ReplicaStrategy, tf.distribute.MultiWorkerMirr
         """Return what every worker has passed, the chief first."""
         with self._waiting(event):
             return self._agreement.exchange(event, value)
+
+    def compare_plan(self, planner: Planner) -> None:
+        """Raise `UserError` if the workers have planned different steps: they would not meet."""
+        if self.workers == 1:
+            return
+        operations = described(planner)
+
+        def describe(at: int) -> str:
+            if at == len(operations):
+                return "nothing more"
+            return f"{operations[at]} in {line_of(planner.items[at].op)}"
+
+        event = "the first call of a step"
+        with self._waiting(event):
+            self._agreement.compare_lists(event, operations, describe)
 
     def _waiting(self, event: str) -> AbstractContextManager[None]:
         return nullcontext() if self._hang_watch is None else self._hang_watch.waiting(event)
@@ -243,8 +267,8 @@ class MultiWorkerMirroredStrategy(ReplicaStrategy, tf.distribute.MultiWorkerMirr
             {
                 **versions,
                 "the number of replicas": devices,
-                "gradient_dtype": self.gradient_transfer.dtype,
-                "bytes_per_pack": self.gradient_transfer.bucket_bytes,
+                "gradient_dtype": self.gradient_dtype,
+                "bytes_per_pack": self.bucket_bytes,
             },
         )
         own = [_upstream.random_seed(), secrets.randbelow(2**31)]

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import keras
 import numpy as np
@@ -76,17 +75,16 @@ class StepTelemetry:
         self.called: list[int] = []
         self._optimizers = _upstream.optimizers_of(model)
         with model.distribute_strategy.scope():
-            self.steps = _per_replica(())
-            self.measured_step = _per_replica(())
-            self.weight_counts = _per_replica((len(self.weights), CODES))
-            self.gradient_counts = _per_replica((len(self.weights), CODES))
-            self.squares = _per_replica((len(self.weights), 3))
-            self.output_counts = _per_replica((len(self.layers) if outputs else 0, CODES))
+            self.steps = _numbers(())
+            self.measured_step = _numbers(())
+            self.weight_counts = _numbers((len(self.weights), CODES))
+            self.gradient_counts = _numbers((len(self.weights), CODES))
+            self.squares = _numbers((len(self.weights), 3))
+            self.output_counts = _numbers((len(self.layers) if outputs else 0, CODES))
             # The first step whose loss was not finite, whether the outputs were checked in it, then
             # what was not finite: a number per weight and per layer.
-            self.nonfinite = _per_replica((2 + len(self.weights) + len(self.layers),))
-        for part in copies(self.steps):
-            part.assign(float(steps))
+            self.nonfinite = _numbers((2 + len(self.weights) + len(self.layers),))
+        self.steps.assign(float(steps))
 
     def attach(self) -> None:
         """Begin to see the calls of layers and optimizers."""
@@ -108,18 +106,18 @@ class StepTelemetry:
 
     def steps_done(self) -> int:
         """Return the number of steps."""
-        return int(copies(self.steps)[0].numpy())
+        return int(self.steps.numpy())
 
     def last_measured(self) -> int:
         """Return the last step that was measured; 0 if none was."""
-        return int(copies(self.measured_step)[0].numpy())
+        return int(self.measured_step.numpy())
 
     def read(self) -> RawMeasurement:
-        """Return what the last measured step measured; all workers have to call it."""
+        """Return what the last measured step measured."""
         return RawMeasurement(
             self.last_measured(),
             *(
-                variable.read_value().numpy()
+                variable.numpy()
                 for variable in (
                     self.weight_counts,
                     self.gradient_counts,
@@ -132,34 +130,18 @@ class StepTelemetry:
     def read_nonfinite(self) -> tuple[int, bool, np.ndarray, np.ndarray] | None:
         """Return the first step whose loss was not finite; `None` if it always was.
 
-        All workers have to call it.
-
         Returns:
             The step, whether the outputs were checked in it, and booleans: rows of weights and of
             layers that were not finite in it.
         """
-        strategy = self.model.distribute_strategy
-        values = np.asarray(_upstream.replica_values(strategy, self.nonfinite))
-        steps = values[:, 0]
-        if not steps.any():
+        first, *found = self.nonfinite.numpy()
+        if not first:
             return None
-        first = steps[steps > 0].min()
-        flags: np.ndarray = np.any(values[steps == first, 1:], axis=0)
+        flags = np.asarray(found, bool)
         weights, layers = np.split(flags[1:], [len(self.weights)])
         return int(first), bool(flags[0]), weights, layers
 
 
-def copies(variable: Any) -> Sequence[Any]:
-    """Return this worker's copies of a variable, one per replica."""
-    distributed = isinstance(variable, tf.distribute.DistributedValues)
-    return variable.values if distributed else [variable]
-
-
-def _per_replica(shape: Sequence[int]) -> tf.Variable:
+def _numbers(shape: Sequence[int]) -> tf.Variable:
     # float64 counts exactly up to 2**53, and has kernels on all devices.
-    return tf.Variable(
-        tf.zeros(shape, "float64"),
-        trainable=False,
-        synchronization=tf.VariableSynchronization.ON_READ,
-        aggregation=tf.VariableAggregation.SUM,
-    )
+    return tf.Variable(tf.zeros(shape, "float64"), trainable=False)

@@ -1,6 +1,5 @@
-"""`TracedStep`: one replica's training step, as it is traced, with what it measures."""
+"""`TracedStep`: a training step, as it is traced, with what it measures."""
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +15,7 @@ if TYPE_CHECKING:
 
 
 class TracedStep:
-    """Adds the measurements of `StepTelemetry` to the step that one replica traces.
-
-    They are in conditions without collectives, which TensorFlow does not allow there. Every replica
-    measures the outputs of its rows, the first one the weights and the gradients.
+    """Adds the measurements of `StepTelemetry` to the step that is traced.
 
     Args:
         telemetry: Where the results go.
@@ -32,17 +28,15 @@ class TracedStep:
         self.recorded = 0
         self._graph = tf.compat.v1.get_default_graph()
         self._telemetry = telemetry
-        self._replica = _upstream.replica_index()
-        self._is_first = _upstream.replica_place() == 0
         self._outputs: list[tuple[int, Any]] = []
         self._new_outputs: list[tuple[int, Any]] = []
         self._nonfinite_outputs = tf.zeros(len(telemetry.layers), "float64")
         self._counted: set[int] = set()
-        self.step = self._own(telemetry.steps).assign_add(1.0)
+        self.step = telemetry.steps.assign_add(1.0)
         self.due = tf.logical_or(
             tf.equal(self.step % telemetry.every, 0), tf.equal(self.step, telemetry.first)
         )
-        measured = self._own(telemetry.measured_step)
+        measured = telemetry.measured_step
         measured.assign(tf.where(self.due, self.step, measured))
 
     def layer_called(self, layer: keras.layers.Layer, outputs: Any) -> None:
@@ -72,11 +66,11 @@ class TracedStep:
         self.forward_ended([])  # in case that no tape took the gradients
         rows = [self._telemetry.weight_rows.get(id(variable)) for variable in variables]
         known = [
-            (row, _upstream.local_copy(variable), gradient)
+            (row, variable, gradient)
             for row, variable, gradient in zip(rows, variables, gradients, strict=False)
             if row is not None and not _upstream.is_overwritten(variable)
         ]
-        if not (self._is_first and known):
+        if not known:
             return None
         scale = tf.cast(optimizer.scale_loss(tf.ones(())), "float64")
         static = _upstream.is_compiled_by_xla()
@@ -112,7 +106,7 @@ class TracedStep:
                 _squared_norm(tf.reshape(tf.convert_to_tensor(one), [-1]) - tf.reshape(was, [-1]))
                 for (_, one, _), was in zip(known, weights, strict=True)
             ]
-            squares = self._own(self._telemetry.squares)
+            squares = _first_copy(self._telemetry.squares)
             places = tf.stack([rows, tf.fill([len(known)], 2)], 1)
             squares.scatter_nd_update(places, tf.stack(norms))
 
@@ -123,10 +117,9 @@ class TracedStep:
         rows = list(dict.fromkeys(row for row, _ in outputs))
         again = [row for row in rows if row in self._counted]
         self._counted.update(rows)
-        is_counted = tf.cast(_upstream.replica_has_samples(), "float64")
 
         def measure() -> Any:
-            variable = self._own(self._telemetry.output_counts)
+            variable = _first_copy(self._telemetry.output_counts)
             nonfinite = tf.zeros_like(self._nonfinite_outputs)
             for add, chosen in ((False, [r for r in rows if r not in again]), (True, again)):
                 if not chosen:
@@ -135,7 +128,7 @@ class TracedStep:
                     tf.add_n([value_counts(one) for row, one in outputs if row == wanted])
                     for wanted in chosen
                 ]
-                counts = tf.cast(tf.stack(by_row), "float64") * is_counted
+                counts = tf.cast(tf.stack(by_row), "float64")
                 slices = tf.IndexedSlices(counts, tf.constant(chosen))
                 (variable.scatter_add if add else variable.scatter_update)(slices)
                 found = tf.reduce_sum(tf.boolean_mask(counts, IS_NONFINITE, axis=1), 1)
@@ -146,7 +139,7 @@ class TracedStep:
         return _cond(self.due, measure, lambda: tf.zeros_like(self._nonfinite_outputs))
 
     def _find_nonfinite(self, target: Any) -> None:
-        telemetry, found = self._telemetry, self._own(self._telemetry.nonfinite)
+        telemetry, found = self._telemetry, self._telemetry.nonfinite
         searches = telemetry.searches_outputs
         outputs = list(self._outputs) if searches else []
         counted = self._nonfinite_outputs
@@ -157,7 +150,7 @@ class TracedStep:
         if not targets:
             return
         finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(one)) for one in targets])
-        weights = [_upstream.local_copy(weight) for _, weight in telemetry.weights]
+        weights = [weight for _, weight in telemetry.weights]
 
         def note() -> None:
             by_layer = [
@@ -171,13 +164,8 @@ class TracedStep:
             noted += tf.concat([before_outputs, counted], 0)
             found.assign(tf.concat([[self.step], noted], 0))
 
-        has_samples = _upstream.replica_has_samples()
         is_first = tf.logical_and(tf.equal(found[0], 0), tf.logical_not(finite))
-        self._if(tf.logical_and(is_first, has_samples), note)
-
-    def _own(self, variable: Any) -> Any:
-        """This replica's copy of one of the telemetry's variables."""
-        return variable.values[self._replica] if hasattr(variable, "values") else variable
+        self._if(is_first, note)
 
     def _is_measurable(self, value: Any) -> bool:
         """Whether these are numbers of the step itself, not of a loop or a function inside it."""
@@ -191,7 +179,7 @@ class TracedStep:
     def _write(self, variable: Any, known: Sequence[Any], values: Any) -> None:
         stacked = tf.cast(tf.stack(list(values)), "float64")
         rows = tf.constant([row for row, _, _ in known])
-        self._own(variable).scatter_update(tf.IndexedSlices(stacked, rows))
+        _first_copy(variable).scatter_update(tf.IndexedSlices(stacked, rows))
 
     def _if(self, condition: Any, do: Callable[[], None]) -> None:
         def done() -> Any:
@@ -201,20 +189,20 @@ class TracedStep:
         _cond(condition, done, lambda: tf.constant(0))
 
 
-def observed(telemetry: "StepTelemetry | None") -> contextlib.AbstractContextManager[None]:
-    """Measure the training step that is traced in the `with` block, on one replica."""
-    return _upstream.observe_step(None if telemetry is None else TracedStep(telemetry))
-
-
 def observed_step(telemetry: "StepTelemetry", step: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Wrap the step of the only replica to measure it."""
+    """Wrap a step to measure it."""
 
     def measured_step(data: Any) -> Any:
-        with observed(telemetry):
+        with _upstream.observe_step(TracedStep(telemetry)):
             return step(data)
 
     unconverted: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert(measured_step)
     return unconverted
+
+
+def _first_copy(variable: Any) -> Any:
+    """The variable that a step sees; only this one has the methods that change some rows."""
+    return variable.values[0] if isinstance(variable, tf.distribute.DistributedValues) else variable
 
 
 def _cond(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:

@@ -2,25 +2,6 @@
 
 from collections.abc import Sequence
 
-from ..errors import UserError
-
-
-def check_xla(devices: Sequence[str]) -> None:
-    """Reject devices that XLA cannot compile a step for.
-
-    Args:
-        devices: One name per replica: one device of any kind, or several GPUs.
-
-    Raises:
-        UserError: There are several replicas that are not on GPUs.
-    """
-    if len(devices) > 1 and not _are_gpus(devices):
-        raise UserError(
-            f"received jit_compile=True, but XLA cannot compile a step that spans the"
-            f" {len(devices)} logical CPUs of this strategy: compile the model with"
-            ' jit_compile="auto" or False (kdist train: without --xla), or train on one replica'
-        )
-
 
 def xla_is_automatic(devices: Sequence[str]) -> bool:
     """Whether a step is compiled by default: on one GPU, as in Keras without a strategy."""

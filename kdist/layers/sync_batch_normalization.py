@@ -96,7 +96,6 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
         if _upstream.divides_step():
             y, moments = in_global_view(kernels, x, gamma, beta, mask)
         elif context is not None and context.num_replicas_in_sync > 1:
-            _upstream.check_no_inner_graph(f"The layer {self.name!r}")
             y, moments = across_replicas(context, kernels, x, gamma, beta, mask)
         # Not oneDNN's kernel for large samples: it adds up float32 value by value, and where the
         # mean is 10,000 deviations it gives a variance of 160 instead of 1.

@@ -6,9 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .. import _upstream
 from .batch_norm import Kernels, Moments, merge
-from .collectives import all_reduce_sum
 from .compilation import compiled_method, worth_compiling
 from .dense_gradient import dense_gradient
 from .fused_batch_norm import fused_gradient, gradient_fusible
@@ -17,31 +15,33 @@ from .fused_batch_norm import fused_gradient, gradient_fusible
 def across_replicas(
     context: Any, kernels: Kernels, x: Any, gamma: Any, beta: Any, mask: Any
 ) -> tuple[Any, Moments]:
-    """Return outputs and global moments, in a replica context with several replicas.
+    """Return outputs and global moments, on one of the replicas of a strategy of TensorFlow.
 
     There is one collective in the forward and one in the backward pass. The gradients of gamma and
     beta are this replica's sums, like those of any weight: the training step sums over replicas.
     """
 
+    def sum_of_replicas(value: Any) -> Any:
+        # TensorFlow's `all_reduce` looks for variables in the graphs of all replicas: a time that
+        # is quadratic in depth. `stop_gradient` ends its walk.
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.stop_gradient(value))
+
     @tf.custom_gradient
     def batch_norm(x: Any, gamma: Any, beta: Any) -> Any:
-        nonempty = _upstream.replica_has_samples()
+        nonempty = tf.shape(x)[0] > 0
         local = tf.where(nonempty, compiled_method(kernels, "local_moments", x)(x, mask), 0)
         # A sum of tensors that are zero outside the replica's row gathers all rows in a single
         # collective, without exchanging shapes.
-        own_row = tf.one_hot(
-            context.replica_id_in_sync_group, context.num_replicas_in_sync, dtype=local.dtype
-        )
-        rows = all_reduce_sum(own_row[:, None, None] * local)
-        moments = merge(rows)
+        replica, replicas = context.replica_id_in_sync_group, context.num_replicas_in_sync
+        own_row = tf.one_hot(replica, replicas, dtype=local.dtype)
+        moments = merge(sum_of_replicas(own_row[:, None, None] * local))
         y = compiled_method(kernels, "normalize", x)(x, moments, gamma, beta)
 
         def gradient(dy: Any, *_: Any) -> Any:
             dy = dense_gradient(dy, x)
-            sums = tf.where(
-                nonempty, compiled_method(kernels, "gradient_sums", x)(dy, x, moments), 0
-            )
-            total = all_reduce_sum(sums)
+            sums = compiled_method(kernels, "gradient_sums", x)(dy, x, moments)
+            sums = tf.where(nonempty, sums, 0)
+            total = sum_of_replicas(sums)
             dx = compiled_method(kernels, "input_gradient", x)(dy, x, moments, gamma, total, mask)
             return _differentiable_once(dx, sums[1], sums[0])
 

@@ -23,13 +23,13 @@ def fusible(inputs: Any, rate: Any, noise_shape: Any) -> bool:
 
 
 def fused_dropout_of(inputs: Any, rate: Any, noise_shape: Any) -> Callable[..., Any] | None:
-    """Return a function of seed and blocks, or `None` if `fused_dropout` does not support these."""
+    """Return a function of the seed, or `None` if `fused_dropout` does not support these."""
     if not fusible(inputs, rate, noise_shape):
         return None
     return functools.partial(fused_dropout, inputs, rate)
 
 
-def fused_dropout(inputs: Any, rate: float, seed: Any, blocks: Any = None) -> Any:
+def fused_dropout(inputs: Any, rate: float, seed: Any) -> Any:
     """Set a fraction of the values to 0 and divide the others by 1 - rate.
 
     TensorFlow's dropout draws its random numbers sequentially, stores them, and reads the values
@@ -39,8 +39,6 @@ def fused_dropout(inputs: Any, rate: float, seed: Any, blocks: Any = None) -> An
         inputs: Any shape, the batch first.
         rate: The fraction, above 0 and below 1.
         seed: Two integers; for inputs of equal size, the same seed drops the same positions.
-        blocks: Places of the rows in the global batch, a list of `Block`s; `None` if the inputs are
-            the whole batch.
 
     Returns:
         A tensor like `inputs`.
@@ -51,22 +49,14 @@ def fused_dropout(inputs: Any, rate: float, seed: Any, blocks: Any = None) -> An
     """
     drop = compiled_method(_Dropout(rate), "drop", inputs)
 
-    def of_rows(rows: Any, first_row: Any) -> Any:
-        first = tf.cast(first_row * rows.shape[1:].num_elements(), "uint32")
+    first = tf.zeros((), "uint32")
 
-        # The gradient draws the mask again, which costs less than storing it.
-        @tf.custom_gradient
-        def dropout(x: Any) -> Any:
-            return drop(x, seed, first), lambda dy: drop(dense_gradient(dy, x), seed, first)
+    # The gradient draws the mask again, which costs less than storing it.
+    @tf.custom_gradient
+    def dropout(x: Any) -> Any:
+        return drop(x, seed, first), lambda dy: drop(dense_gradient(dy, x), seed, first)
 
-        return tf.ensure_shape(dropout(rows), rows.shape)
-
-    if not blocks:
-        return of_rows(inputs, 0)
-    if len(blocks) == 1:
-        return of_rows(inputs, blocks[0].first)
-    parts = tf.split(inputs, [block.count for block in blocks])
-    return tf.concat([of_rows(x, b.first) for x, b in zip(parts, blocks, strict=True)], 0)
+    return tf.ensure_shape(dropout(inputs), inputs.shape)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,19 +16,34 @@ class Collectives:
         devices: One for each replica.
         cross_device_ops: Sums tensors over devices, a `tf.distribute.CrossDeviceOps`; `None` adds
             them up on the first.
+
+    Attributes:
+        replicas: Their number.
+        places: For each device, the place of its replica's rows among those of all replicas.
     """
 
     def __init__(self, devices: Sequence[str], cross_device_ops: Any = None) -> None:
         self.devices = devices
         self.cross_device_ops = cross_device_ops
+        self.replicas = len(devices)
+        self.places: Sequence[int] = range(len(devices))
 
     def sums(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, their sum on every device."""
         if self.cross_device_ops is None or not values:
             return [self._sum(parts) for parts in values]
-        pairs = [(per_replica, per_replica) for per_replica in map(_per_replica, values)]
-        reduced = self.cross_device_ops.batch_reduce(tf.distribute.ReduceOp.SUM, pairs)
-        return [list(one.values) for one in reduced]
+        return self._reduced(values)
+
+    def _reduced(self, values: Sequence[Sequence[Any]], options: Any = None) -> list[list[Any]]:
+        results: list[list[Any]] = [[] for _ in values]
+        for dtype in dict.fromkeys(parts[0].dtype for parts in values):
+            # TensorFlow packs what it sums together.
+            chosen = [at for at, parts in enumerate(values) if parts[0].dtype == dtype]
+            pairs = [(each, each) for each in (_per_replica(values[at]) for at in chosen)]
+            reduced = self.cross_device_ops.batch_reduce(tf.distribute.ReduceOp.SUM, pairs, options)
+            for at, one in zip(chosen, reduced, strict=True):
+                results[at] = list(getattr(one, "values", [one]))
+        return results
 
     def _sum(self, parts: Sequence[Any]) -> list[Any]:
         with tf.device(self.devices[0]):
@@ -51,6 +67,150 @@ class Collectives:
             with tf.device(device):
                 made.append(tf.identity(tensor))
         return made
+
+
+def _in_a_function(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the collectives of all devices run together, as one alone waits for the others."""
+
+    @functools.wraps(method)
+    def run(self: Any, values: Any, *args: Any) -> Any:
+        if not tf.executing_eagerly():
+            return method(self, values, *args)
+        eagerly = tf.config.functions_run_eagerly()
+        tf.config.run_functions_eagerly(False)
+        try:
+            function = tf.function(lambda given: method(self, given, *args), autograph=False)
+            return function(list(values))
+        finally:
+            tf.config.run_functions_eagerly(eagerly)
+
+    return run
+
+
+class WorkerCollectives(Collectives):
+    """The exchanges of the replicas of several workers, all of which write the same step.
+
+    Args:
+        devices: This worker's.
+        cross_device_ops: TensorFlow's `CollectiveAllReduce` of the strategy.
+        worker: The number of this worker.
+        workers: How many there are.
+        bucket_bytes: Large tensors are summed in buckets of this size, about in the order in which
+            they are computed; 0 for one of all.
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[str],
+        cross_device_ops: Any,
+        *,
+        worker: int,
+        workers: int,
+        bucket_bytes: int = 0,
+    ) -> None:
+        super().__init__(devices, cross_device_ops)
+        local = len(devices)
+        self.replicas = local * workers
+        # TensorFlow deals out the parts of a batch to the workers in turn, and gathers what they
+        # have worker by worker.
+        self.places = [number * workers + worker for number in range(local)]
+        self._order = [place % workers * local + place // workers for place in range(self.replicas)]
+        self._options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=bucket_bytes)
+
+    @_in_a_function
+    def sums(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """Return, for each list of the replicas' tensors, their sum on every device."""
+        results: dict[int, list[Any]] = {}
+        for at, parts in enumerate(values):
+            if parts[0].dtype not in _SUMMED:
+                results[at] = [tf.reduce_sum(rows, 0) for rows in self.stack(parts)]
+        others = [at for at in range(len(values)) if at not in results]
+        sums = self._reduced([values[at] for at in others], self._options)
+        results |= dict(zip(others, sums, strict=True))
+        return [results[at] for at in range(len(values))]
+
+    @_in_a_function
+    def gather(self, parts: Sequence[Any], axis: int) -> list[Any]:
+        """Return the concatenation of the replicas' tensors on every device."""
+        sizes = self.stack([tf.shape(part)[axis] for part in parts])
+        padded = []
+        for part, device, each in zip(parts, self.devices, sizes, strict=True):
+            with tf.device(device):
+                here = tf.range(tf.rank(part)) == axis
+                missing = tf.where(here, tf.reduce_max(each) - tf.shape(part)[axis], 0)
+                padded.append(tf.pad(part, tf.stack([tf.zeros_like(missing), missing], 1)))
+        gathered = []
+        stacks = self.stack(padded)
+        for part, device, each, stacked in zip(parts, self.devices, sizes, stacks, strict=True):
+            with tf.device(device):
+                here = tf.range(tf.rank(part)) == axis
+                blocks = [
+                    tf.slice(block, tf.zeros_like(tf.shape(block)), tf.where(here, size, -1))
+                    for block, size in zip(
+                        tf.unstack(stacked, self.replicas), tf.unstack(each), strict=True
+                    )
+                ]
+                gathered.append(tf.concat(blocks, axis))
+        return gathered
+
+    @_in_a_function
+    def stack(self, parts: Sequence[Any]) -> list[Any]:
+        """Return the stack of the replicas' tensors on every device."""
+        if parts[0].dtype == tf.string:
+            return self._stack_of_strings(parts)
+        launchers = self.cross_device_ops._launchers
+        stacks = []
+        for part, device, launcher in zip(parts, self.devices, launchers, strict=True):
+            with tf.device(device):
+                sent = _sendable(part)
+                rows = launcher._all_gather(sent[None], None)
+                rows.set_shape(
+                    [self.replicas, *sent.shape] if sent.shape.rank is not None else None
+                )
+                stacks.append(_received(tf.gather(rows, self._order), part.dtype))
+        return stacks
+
+    def _stack_of_strings(self, parts: Sequence[Any]) -> list[Any]:
+        """Send strings as bytes, which TensorFlow's collectives know."""
+        lengths = [tf.strings.length(part) for part in parts]
+        longest = self.stack([tf.maximum(tf.reduce_max(each), 1) for each in lengths])
+        raw = [
+            tf.io.decode_raw(part, tf.uint8, fixed_length=tf.reduce_max(most))
+            for part, most in zip(parts, longest, strict=True)
+        ]
+        letters = tf.constant([bytes([code]) for code in range(256)])
+        return [
+            tf.strings.substr(
+                tf.strings.reduce_join(tf.gather(letters, tf.cast(codes, "int32")), -1),
+                tf.zeros_like(each),
+                each,
+            )
+            for codes, each in zip(self.stack(raw), self.stack(lengths), strict=True)
+        ]
+
+
+_SENT = (tf.float32, tf.float64, tf.float16, tf.int32, tf.int64)  # that CollectiveGather knows
+_SUMMED = (*_SENT, tf.bfloat16)  # that CollectiveReduce knows
+_OF_SIZE = {2: tf.float16, 4: tf.int32, 8: tf.int64}
+
+
+def _sendable(tensor: Any) -> Any:
+    dtype = tensor.dtype
+    if dtype in _SENT:
+        return tensor
+    if (dtype.is_integer and dtype.size <= 2) or dtype == tf.bool:
+        return tf.cast(tensor, tf.int32)
+    if dtype == tf.complex64:
+        return tf.bitcast(tensor, tf.int64)
+    return tf.bitcast(tensor, _OF_SIZE.get(dtype.size, tf.float64))
+
+
+def _received(tensor: Any, dtype: Any) -> Any:
+    if tensor.dtype == dtype:
+        return tensor
+    if (dtype.is_integer and dtype.size <= 2) or dtype == tf.bool:
+        return tf.cast(tensor, dtype)
+    return tf.bitcast(tensor, dtype)
 
 
 def _per_replica(parts: Sequence[Any]) -> Any:

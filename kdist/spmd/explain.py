@@ -62,6 +62,21 @@ def explain(planner: Planner, rounds: int) -> Explanation:
     return Explanation(len(computing), lines, whole / max(total, 1), rounds)
 
 
+def described(planner: Planner) -> list[str]:
+    """Describe the operations of a step, the same on all workers that have planned the same."""
+    return [
+        f"{item.op.type}{[f'{o.dtype.name}{o.shape}' for o in item.op.outputs]} at {item.time} as"
+        f" {', '.join(map(_kind, item.decision.out))}"
+        for item in planner.items
+    ]
+
+
+def _kind(placement: Any) -> str:
+    if isinstance(placement, Shard):
+        return f"shard({placement.axis}, {len(placement.rows.segments)})"
+    return placement.op if isinstance(placement, Partial) else type(placement).__name__
+
+
 def say(explanation: Explanation, said: set[str]) -> None:
     """Log what of a step is computed whole, once for the same lines."""
     message = explanation.message()

@@ -513,8 +513,9 @@ def _is_gathered(placement: Placement, want: Want) -> bool:
 def _is_plain_call(op: Any) -> bool:
     if op.type not in ("PartitionedCall", "StatefulPartitionedCall"):
         return False
-    function = op.graph._get_function(op.get_attr("f").name)
-    return "_implements" not in function.cached_definition.attr
+    attributes = op.graph._get_function(op.get_attr("f").name).cached_definition.attr
+    # What only XLA can compute, as grouped convolutions on CPUs, stays a call.
+    return not ("_implements" in attributes or "_XlaMustCompile" in attributes)
 
 
 _DRAWS_OR_READS = {

@@ -200,7 +200,7 @@ class Program:
         if kind == "input":
             return self.inputs[what].parts[replica]
         if kind == "index":
-            return tf.constant(replica)
+            return tf.constant(self.collectives.places[replica])
         if kind == "counts":
             return self.counts[what] if what.source is None else exchanged["counts", what][replica]
         if kind == "result":
@@ -330,7 +330,7 @@ class ProgramStage(Stage):
                 return self.once("index", lambda: tf.constant(0))
             return self.add_input(("index", None), "int32", [])
         if isinstance(key, Space):
-            return self.add_input(("counts", key), "int32", [len(self.program.devices)])
+            return self.add_input(("counts", key), "int32", [self.program.collectives.replicas])
         time = self.planner.time(key.tensor)
         if time in (BEFORE, self.time):
             return self.read_symbol(key)
@@ -353,7 +353,7 @@ class ProgramStage(Stage):
     def outer_replicated(self, tensor: Any) -> Any:
         program = self.program
         placement: Any = self.planner.placement(tensor)
-        count = len(program.devices)
+        count = program.collectives.replicas
         if id(tensor) in program.bucket_of:
             bucket, place = program.bucket_of[id(tensor)]
             whole = self._unpacked(bucket)[place]
@@ -381,7 +381,7 @@ class ProgramStage(Stage):
         sizes = [t.shape.num_elements() for t in members]
 
         def make() -> Any:
-            shape = [sum(sizes)] if bucket[2] else [len(self.program.devices), sum(sizes)]
+            shape = [sum(sizes)] if bucket[2] else [self.program.collectives.replicas, sum(sizes)]
             whole = self.add_input(("bucket", bucket), bucket[1], shape)
             return tf.split(whole, sizes, axis=-1)
 
@@ -403,7 +403,7 @@ class ProgramStage(Stage):
 
     def _sorted(self, gathered: Any, placement: Shard) -> Any:
         """Bring the replicas' blocks of several segments into the order of the whole batch."""
-        sizes, count = [], len(self.program.devices)
+        sizes, count = [], self.program.collectives.replicas
         for replica in range(count):
             for space, unit in placement.rows.segments:
                 sizes.append(self.counts(space.root())[replica] * self.size(unit, "int32"))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute import values
 
+from .._upstream.collective_keys import is_tracing_step
 from .._upstream.one_device import converted, one_device
+from .._upstream.row_counts import attached_counts
 from .collectives import Collectives
-from .explain import Explanation, explain
+from .explain import Explanation, described, explain
 from .placements import REPLICATE, Rows, Shard
 from .plan import ComputeWholeError, Planner, live_operations
 from .program import Input, Program
@@ -49,8 +52,10 @@ def partition(
     Returns:
         What the step returned, and how it was divided.
     """
-    devices = strategy.extended.worker_devices
+    devices = collectives.devices
     count = len(devices)
+    # Whether all workers trace this step together, with parts of the same known sizes.
+    is_alike = collectives.replicas == count or is_tracing_step()
 
     def leaf_of(value: Any) -> Leaf | list[Leaf] | None:
         if isinstance(value, values.DistributedVariable):
@@ -58,18 +63,28 @@ def partition(
         if isinstance(value, values.DistributedValues):
             parts = strategy.experimental_local_results(value)
             if tf.is_tensor(parts[0]):
-                return Leaf([tf.convert_to_tensor(p) for p in parts], bool(parts[0].shape.rank))
+                parts = [tf.convert_to_tensor(part) for part in parts]
+                if parts[0].shape.rank is None:  # nothing can be said of its rows
+                    return Leaf(collectives.gather(parts, 0), False)
+                return Leaf(
+                    parts,
+                    bool(parts[0].shape.rank),
+                    collectives.replicas if is_alike else None,
+                    counts=attached_counts(value),
+                )
             return None
         if isinstance(value, _COMPOSITES):
             components = tf.nest.flatten(value, expand_composites=True)
             return [Leaf([one] * count, False) for one in components]
         if isinstance(value, tf.Tensor):
             if splits and value.shape.rank:
-                return Leaf(_split(value, devices), True)
+                return Leaf(_split(value, collectives), True, collectives.replicas, value.shape[0])
             return Leaf([value] * count, False)
         return None
 
-    args, kwargs = tf.nest.map_structure(lambda value: _composite(strategy, value), (args, kwargs))
+    args, kwargs = tf.nest.map_structure(
+        lambda value: _composite(strategy, value, collectives), (args, kwargs)
+    )
     traced = trace(strategy, converted(fn), args, kwargs, leaf_of)
     operations = live_operations(traced.graph, [t for t in traced.outputs if t is not None])
     outputs = [t for t in traced.outputs if t is not None]
@@ -82,12 +97,12 @@ def partition(
     whole: set[Any] = set()
     while True:
         planner = Planner(whole=whole)
-        spaces: dict[Space, Sequence[Any]] = {}
+        spaces: dict[Space, Leaf] = {}
         for number, (placeholder, leaf) in enumerate(traced.inputs):
             total = placeholder.shape[0] if leaf.is_rows and placeholder.shape.rank else None
             if leaf.is_rows and total != 1:
                 space = Space(f"input {number}", total)
-                spaces[space] = leaf.parts
+                spaces[space] = leaf
                 planner.set_input(placeholder, Shard(0, Rows(((space, 1),))))
             else:
                 planner.set_input(placeholder, REPLICATE)
@@ -111,7 +126,12 @@ def partition(
         if leaf.is_rows and placeholder.shape.rank and placeholder.shape[0] == 1:
             parts = collectives.gather(parts, 0)
         inputs[id(placeholder)] = Input(parts)
-    counts = _counts(planner, spaces)
+    digest = None
+    if is_alike:
+        strategy.compare_plan(planner)
+    else:
+        digest = zlib.crc32("\n".join(described(planner)).encode()) // 2
+    counts = _counts(planner, spaces, collectives, digest)
     program = Program(planner, devices, inputs, collectives, counts, jit_compile=jit_compile)
     results = iter(program.write(outputs, keeps))
     flat: list[Any] = []
@@ -128,7 +148,7 @@ def partition(
 _COMPOSITES = (tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
 
 
-def _composite(strategy: Any, value: Any) -> Any:
+def _composite(strategy: Any, value: Any, collectives: Collectives) -> Any:
     """Join the parts of sparse and ragged batches: they are computed whole."""
     if not isinstance(value, values.DistributedValues) or isinstance(
         value, values.DistributedVariable
@@ -136,9 +156,24 @@ def _composite(strategy: Any, value: Any) -> Any:
         return value
     parts = strategy.experimental_local_results(value)
     if isinstance(parts[0], tf.SparseTensor):
-        return tf.sparse.concat(0, list(parts))
+        shapes = collectives.stack([part.dense_shape for part in parts])[0]
+        indices = []
+        for part, place in zip(parts, collectives.places, strict=True):
+            before = tf.reduce_sum(shapes[:place, 0])
+            first = tf.one_hot(0, tf.shape(shapes)[1], before, 0, dtype=tf.int64)
+            indices.append(part.indices + first)
+        return tf.SparseTensor(
+            collectives.gather(indices, 0)[0],
+            collectives.gather([part.values for part in parts], 0)[0],
+            tf.concat([[tf.reduce_sum(shapes[:, 0])], tf.reduce_max(shapes[:, 1:], 0)], 0),
+        )
     if isinstance(parts[0], tf.RaggedTensor):
-        return tf.concat(list(parts), 0)
+        flat = collectives.gather([part.flat_values for part in parts], 0)[0]
+        lengths = [
+            collectives.gather(list(level), 0)[0]
+            for level in zip(*(part.nested_row_lengths() for part in parts), strict=True)
+        ]
+        return tf.RaggedTensor.from_nested_row_lengths(flat, lengths, validate=False)
     return value
 
 
@@ -160,33 +195,39 @@ def _demand_result(planner: Planner, output: Any, keeps_rows: bool) -> None:
     planner.demand(planner.canonical(output), placement, REPLICATE)
 
 
-def _split(value: Any, devices: Sequence[str]) -> list[Any]:
+def _split(value: Any, collectives: Collectives) -> list[Any]:
     """Divide a whole batch, as TensorFlow divides those of a dataset."""
-    count = len(devices)
+    count, known = collectives.replicas, value.shape[0]
     total = tf.shape(value)[0]
     most = (total + count - 1) // count
     parts = []
-    for replica, device in enumerate(devices):
-        begin, end = tf.minimum(most * replica, total), tf.minimum(most * (replica + 1), total)
+    for place, device in zip(collectives.places, collectives.devices, strict=True):
+        begin, end = tf.minimum(most * place, total), tf.minimum(most * (place + 1), total)
         with tf.device(device):
             part = value[begin:end]
-            if value.shape[0] is not None:
-                size = min(-(-value.shape[0] // count) * (replica + 1), value.shape[0])
-                size -= min(-(-value.shape[0] // count) * replica, value.shape[0])
+            if known is not None:
+                each = -(-known // count)
+                size = min(each * (place + 1), known) - min(each * place, known)
                 part.set_shape([size, *value.shape[1:]])
             parts.append(part)
     return parts
 
 
-def _counts(planner: Planner, spaces: dict[Space, Sequence[Any]]) -> dict[Space, Any]:
-    """Return the replicas' numbers of rows, and check those that have to be equal."""
-    if not spaces:
-        return {}
-    found = {space: tf.stack([tf.shape(p)[0] for p in parts]) for space, parts in spaces.items()}
+def _counts(
+    planner: Planner, spaces: dict[Space, Leaf], collectives: Collectives, digest: int | None
+) -> dict[Space, Any]:
+    """Return the replicas' numbers of rows, and check those that have to be equal.
+
+    Workers that do not trace a step together send a digest of it with their numbers: it is an error
+    if they have traced different ones.
+    """
+    own = {space: [tf.shape(p)[0] for p in leaf.parts] for space, leaf in spaces.items()}
+    known: dict[Space, Any] = {}
     checks = []
-    merged = {}
-    for space, counts in found.items():
+    for space, leaf in spaces.items():
         root = space.root()
+        if leaf.counts is not None:
+            known[root] = leaf.counts
         if root is space:
             continue
         line = next((m[2] for m in planner.merges if m[1] is space), None)
@@ -195,13 +236,25 @@ def _counts(planner: Planner, spaces: dict[Space, Sequence[Any]]) -> dict[Space,
             f"{root.name} and {space.name} of the step have to be divided alike over the replicas"
             f"{name}: their parts have these numbers of rows"
         )
-        equal = tf.reduce_all(tf.equal(found[root], counts))
-        checks.append(tf.debugging.Assert(equal, [message, found[root], counts]))
+        equal = tf.reduce_all(tf.equal(own[root], own[space]))
+        checks.append(tf.debugging.Assert(equal, [message, own[root], own[space]]))
+    found = {}
     with tf.control_dependencies(checks):
-        for space, counts in found.items():
-            if space.root() is space:
-                merged[space] = tf.identity(counts)
-    return merged
+        for space, counts in own.items():
+            if space.root() is not space:
+                continue
+            if space in known:
+                found[space] = tf.cast(known[space], "int32")
+                continue
+            if digest is None:
+                found[space] = collectives.stack([tf.identity(count) for count in counts])[0]
+                continue
+            rows = collectives.stack([tf.stack([count, digest]) for count in counts])[0]
+            message = "the workers run different steps: all have to call the same functions in turn"
+            check = tf.debugging.Assert(tf.reduce_all(rows[:, 1] == digest), [message])
+            with tf.control_dependencies([check]):
+                found[space] = tf.identity(rows[:, 0])
+    return found
 
 
 def run_whole(
@@ -210,6 +263,7 @@ def run_whole(
     args: Any,
     kwargs: Any,
     variables: Callable[[], Sequence[Any]],
+    collectives: Collectives,
 ) -> Any:
     """Run a step eagerly on the first device, for the whole batch, then copy its variables.
 
@@ -217,13 +271,13 @@ def run_whole(
     """
 
     def whole(value: Any) -> Any:
-        value = _composite(strategy, value)
+        value = _composite(strategy, value, collectives)
         if isinstance(value, values.DistributedVariable):
             return value
         if isinstance(value, values.DistributedValues):
             parts = strategy.experimental_local_results(value)
             if tf.is_tensor(parts[0]) and parts[0].shape.rank:
-                return tf.concat(list(parts), 0)
+                return collectives.gather(list(parts), 0)[0]
             return parts[0]
         return value
 

@@ -8,21 +8,22 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import tensorflow as tf
-from tensorflow.python.distribute import mirrored_strategy, values
+from tensorflow.python.distribute import distribute_lib, mirrored_strategy, values
 from tensorflow.python.eager import def_function
 
 from .. import _upstream
 from .collectives import Collectives
 from .explain import Explanation, say
+from .plan import Planner
 from .run import partition, run_whole
 
 
-class GlobalViewExtended(mirrored_strategy.MirroredExtended):
+class GlobalVariables(distribute_lib.StrategyExtendedV2):
     """Gives every variable a copy on each replica, also metrics': their values are global."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
         self._variables: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        super().__init__(*args, **kwargs)
 
     def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
         kwargs["synchronization"] = tf.VariableSynchronization.ON_WRITE
@@ -41,16 +42,23 @@ class GlobalViewExtended(mirrored_strategy.MirroredExtended):
         """Return all variables that have a copy on each replica."""
         return list(self._variables.values())
 
-    def _update(self, var: Any, fn: Any, args: Any, kwargs: Any, group: Any) -> Any:
+    def update(
+        self, var: Any, fn: Any, args: Any = (), kwargs: Any = None, group: bool = True
+    ) -> Any:
+        """Call a function with a variable, which in a traced step is its first copy."""
         if _upstream.traced_strategy() is not None:
-            return fn(var, *args, **kwargs)
-        return super()._update(var, fn, args, kwargs, group)
+            return fn(var, *args, **(kwargs or {}))
+        return super().update(var, fn, args, kwargs, group)
 
     def colocate_vars_with(self, colocate_with_variable: Any) -> Any:
         """Make variables beside another one, which in a traced step all are."""
         if _upstream.traced_strategy() is not None:
             return tf.name_scope("")
         return super().colocate_vars_with(colocate_with_variable)
+
+
+class GlobalViewExtended(GlobalVariables, mirrored_strategy.MirroredExtended):
+    """TensorFlow's implementation of a strategy of one machine, with such variables."""
 
 
 class GlobalRows(values.PerReplica):
@@ -78,14 +86,14 @@ class GlobalViewStrategy(tf.distribute.Strategy):
         """The number of replicas; 1 inside a step, which sees the global batch."""
         if _upstream.traced_strategy() is self:
             return 1
-        return len(self.extended.worker_devices)
+        return int(self.extended._num_replicas_in_sync)
 
     @_upstream.unconverted
     def run_step(
         self,
         fn: Callable[..., Any],
         args: Any,
-        kwargs: Any,
+        kwargs: Any = None,
         *,
         splits: bool = False,
         keeps_rows: bool = True,
@@ -98,8 +106,8 @@ class GlobalViewStrategy(tf.distribute.Strategy):
         if tf.executing_eagerly():
             if isinstance(fn, def_function.Function):
                 return self._compiled_step(fn)(args, kwargs)
-            return run_whole(self, fn, args, kwargs, self.extended.variables)
-        if len(self.extended.worker_devices) == 1:
+            return run_whole(self, fn, args, kwargs, self.extended.variables, self.collectives())
+        if self.extended._num_replicas_in_sync == 1:
             args, kwargs = tf.nest.map_structure(self._only_part, (args, kwargs))
             with _upstream.one_device(self):
                 return fn(*args, **kwargs)
@@ -109,7 +117,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
             args,
             kwargs,
             copies_of=self.extended.copies_of,
-            collectives=self._collectives(),
+            collectives=self.collectives(),
             splits=splits,
             keeps_rows=keeps_rows,
             jit_compile=jit_compile,
@@ -136,7 +144,8 @@ class GlobalViewStrategy(tf.distribute.Strategy):
             self._compiled[fn] = tf.function(step, autograph=False, reduce_retracing=True)
         return self._compiled[fn]
 
-    def _collectives(self) -> Collectives:
+    def collectives(self) -> Collectives:
+        """Return how the replicas exchange values."""
         devices = self.extended.worker_devices
         cross_device_ops = self.extended._cross_device_ops
         if type(cross_device_ops) is tf.distribute.ReductionToOneDevice:
@@ -144,6 +153,9 @@ class GlobalViewStrategy(tf.distribute.Strategy):
         elif cross_device_ops is None:
             cross_device_ops = self.extended._get_cross_device_ops(None)
         return Collectives(devices, cross_device_ops)
+
+    def compare_plan(self, planner: Planner) -> None:
+        """Compare a step that all workers trace together with theirs, before it is written."""
 
     def reduce_global(self, reduce_op: Any, value: Any, axis: Any) -> Any:
         """Reduce results of steps: they are those of the global batch already."""
@@ -156,7 +168,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
 
         def gathered(one: Any) -> Any:
             if isinstance(one, values.DistributedValues):
-                return tf.concat(self.experimental_local_results(one), axis)
+                return self.collectives().gather(self.experimental_local_results(one), axis)[0]
             return one
 
         return tf.nest.map_structure(gathered, value)
@@ -171,7 +183,7 @@ def _reduced(strategy: Any, reduce_op: Any, axis: Any, value: Any) -> Any:
         parts: Sequence[Any] = strategy.experimental_local_results(value)
         if not isinstance(value, GlobalRows) and axis is None:
             return tf.distribute.Strategy.reduce(strategy, reduce_op, value, axis)
-        whole = tf.concat(parts, 0)
+        whole = strategy.collectives().gather(parts, 0)[0]
     if axis is None:
         return whole
     by_sum = reduce_op in (tf.distribute.ReduceOp.SUM, "SUM", "sum")

@@ -20,10 +20,17 @@ class Leaf:
     Args:
         parts: What each replica has.
         is_rows: Whether these are parts of a batch, divided along the first axis.
+        replicas: How many parts of equal sizes the batch has, if sizes are known, those of other
+            workers too; `None` if these may be of other sizes.
+        total: The number of its rows, if it is known otherwise than from the parts.
+        counts: The numbers of rows of all parts, if they were counted already.
     """
 
     parts: Sequence[Any]
     is_rows: bool
+    replicas: int | None = 1
+    total: int | None = None
+    counts: Any = None
 
 
 @dataclass
@@ -94,7 +101,12 @@ def _global_shape(leaf: Leaf) -> Any:
     if shapes[0].rank is None:
         return None
     first = [shape[0] for shape in shapes]
-    total = None if None in first else sum(first)
+    total = leaf.total
+    if total is None and None not in first:
+        if leaf.replicas == len(first):
+            total = sum(first)
+        elif leaf.replicas is not None and len({*first}) == 1:
+            total = first[0] * leaf.replicas
     rest = list(shapes[0][1:])
     for shape in shapes[1:]:
         rest = [a if a == b else None for a, b in zip(rest, shape[1:], strict=True)]

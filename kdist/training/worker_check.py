@@ -74,16 +74,20 @@ def _all_reduce_seconds(strategy: "MultiWorkerMirroredStrategy", count: int) -> 
     """
     import tensorflow as tf
 
-    def add() -> tf.Tensor:
-        context = tf.distribute.get_replica_context()
-        place = tf.cast(context.replica_id_in_sync_group, tf.float32)
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.fill((count,), place + 1.0))
+    collectives = strategy.collectives()
 
-    step = tf.function(lambda: strategy.run(add))
+    @tf.function(autograph=False)
+    def step() -> tf.Tensor:
+        parts = []
+        for device, place in zip(collectives.devices, collectives.places, strict=True):
+            with tf.device(device):
+                parts.append(tf.fill((count,), place + 1.0))
+        return collectives.sums([parts])[0][0]
+
     seconds = []
     for _ in range(_ROUNDS + 1):  # the first traces
         start = time.perf_counter()
-        total = strategy.experimental_local_results(step())[0].numpy()
+        total = step().numpy()
         seconds.append(time.perf_counter() - start)
     replicas = strategy.num_replicas_in_sync
     expected = replicas * (replicas + 1) / 2

@@ -169,7 +169,7 @@ class OwnStep(keras.Model):
             loss = self.compute_loss(x=x, y=y, y_pred=self(x, training=True))
         gradients = tape.gradient(loss, self.trainable_variables)
         if self.clips:
-            gradients, _ = tf.clip_by_global_norm(kdist.sum_gradients(gradients), 1e-3)
+            gradients, _ = tf.clip_by_global_norm(gradients, 1e-3)
         self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
         return {"loss": loss}
 

@@ -208,7 +208,7 @@ class ReadsStored(keras.Model):
 class GathersStored(keras.Model):
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         loss = super().compute_loss(x, y, y_pred, sample_weight, training)
-        return loss + ops.std(kdist.gather(self.get_layer("stores").stored))
+        return loss + ops.std(self.get_layer("stores").stored)
 
 
 # Steps
@@ -322,18 +322,15 @@ class LatestByLargest(Largest):
     def update_state(self, y, predictions, sample_weight=None):
         self.largest.assign(ops.mean(predictions[:, 0]))
 
-    def merge_replicas(self, variable, values):
-        return ops.max(values, axis=0)
-
 
 class CenteredByAll(layers.Layer):
     def call(self, x):
-        return x - ops.mean(kdist.gather(x), axis=0)
+        return x - ops.mean(x, axis=0)
 
 
 class ScaledByOwn(layers.Layer):
     def call(self, x):
-        centered = x - ops.mean(kdist.gather(x), axis=0)
+        centered = x - ops.mean(x, axis=0)
         return centered / ops.std(x, axis=0)
 
 
@@ -509,15 +506,11 @@ OF_THE_BATCH = {
         build=lambda: compiled(behind_hidden(CenteredByAll()), metrics=[LatestByLargest()]),
     ),
     "one of two reductions gathered": Broken(**of_layer(ScaledByOwn)),
+    "optimizer in Python": Broken(build=lambda: compiled(behind_hidden(), PythonMomentum(0.1))),
 }
 
 BROKEN = {
     "bias before norm": Broken(build=bias_before_norm, cause="rounding_grows"),
-    "optimizer in Python": Broken(
-        build=lambda: compiled(behind_hidden(), PythonMomentum(0.1)),
-        cause="crashed",
-        line="self.velocities[key] = tf.Variable(",
-    ),
     "python draws": Broken(**of_layer(PythonNoise), cause="python_draws", line="random.uniform"),
     "path dropped by Python": Broken(
         **of_layer(DropsPath), cause="python_draws", line="random.random() < 2"

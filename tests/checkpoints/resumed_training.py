@@ -69,7 +69,7 @@ class Trained:
 
     def __init__(self, model, history, callbacks=()):
         self.history = {**history.history, "epoch": history.epoch}
-        arrays, _ = copy_values(state_variables(model))
+        arrays = copy_values(state_variables(model))
         self.arrays = {name: a.tobytes() for name, a in arrays.items()}
         self.values = arrays
         self.states = [_state(callback) for callback in callbacks]
@@ -91,8 +91,8 @@ class Trained:
 def spoil(model):
     """Another process's model: every value is another, so that each has to be restored."""
     for variables in (state_variables(model), metric_variables(model)):
-        arrays, stacked = copy_values(variables)
-        assign_values(variables, {n: a + 8 * np.ones_like(a) for n, a in arrays.items()}, stacked)
+        arrays = copy_values(variables)
+        assign_values(variables, {n: a + 8 * np.ones_like(a) for n, a in arrays.items()})
 
 
 def network():
@@ -149,7 +149,7 @@ class Training:
             with self.model.distribute_strategy.scope():
                 self.model.optimizer.build(self.model.trainable_variables)
             _beginnings[self.model] = copy_values(state_variables(self.model))
-        assign_values(state_variables(self.model), *_beginnings[self.model])
+        assign_values(state_variables(self.model), _beginnings[self.model])
 
     def fit(self, *more, **options):
         callbacks = self.make_callbacks()

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
 
 class Largest(keras.metrics.Metric):
-    """No sum: merges its replicas' itself."""
+    """No sum."""
 
     def __init__(self):
         super().__init__(name="largest")
@@ -24,9 +24,6 @@ class Largest(keras.metrics.Metric):
 
     def reset_state(self):
         self.value.assign(-np.inf)
-
-    def merge_replicas(self, variable, rows):
-        return keras.ops.max(rows, axis=0)
 
 
 def adam():

@@ -95,7 +95,7 @@ def trained(request, tmp_path_factory):
     return model, path, same
 
 
-@pytest.mark.parametrize("replicas", [1, 2, 3])
+@pytest.mark.parametrize("replicas", [1, 3])
 def test_a_model_is_made_anew_and_trained_on_as_if_unbroken(strategies, trained, replicas):
     model, _, expected = trained
     before = values(model)
@@ -110,7 +110,7 @@ def test_a_model_is_made_anew_and_trained_on_as_if_unbroken(strategies, trained,
     assert strategy.build(made) is made
 
 
-@pytest.mark.parametrize("replicas", [1, 2, 3])
+@pytest.mark.parametrize("replicas", [1, 3])
 def test_a_saved_model_is_trained_on_as_if_unbroken(strategies, trained, replicas):
     _, path, expected = trained
     objects = {"Scale": Scale}

@@ -143,24 +143,28 @@ def test_scalar_variables_are_numbers_as_without_a_strategy(replicas):
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_a_compiled_loop_of_ones_own_is_told_to_run_on_the_replicas(replicas):
-    model = kdist.MirroredStrategy(replicas=replicas).build(small_model)
-    optimizer = keras.optimizers.SGD(0.5)
+def test_a_compiled_loop_of_ones_own_outside_of_run_is_of_one_device(replicas):
+    """As under TensorFlow's strategies: every copy of a variable is updated."""
+    weights = []
+    for strategy in (tf.distribute.get_strategy(), kdist.MirroredStrategy(replicas=replicas)):
+        keras.utils.set_random_seed(0)
+        with strategy.scope():
+            model = small_model()
+            optimizer = keras.optimizers.SGD(0.5)
+            optimizer.build(model.trainable_variables)
 
-    @tf.function(autograph=False)  # which would wrap the error
-    def step(x):
-        with tf.GradientTape() as tape:
-            loss = keras.ops.sum(model(x, training=True))
-        optimizer.apply_gradients(
-            zip(
-                tape.gradient(loss, model.trainable_variables),
-                model.trainable_variables,
-                strict=True,
-            )
-        )
+        @tf.function(autograph=False)
+        def step(x, model=model, optimizer=optimizer):
+            with tf.GradientTape() as tape:
+                loss = keras.ops.sum(model(x, training=True))
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply(gradients, model.trainable_variables)
 
-    with pytest.raises(UserError, match="make it the train_step of the model"):
         step(tf.ones((4, 6)))
+        weights.append([strategy.experimental_local_results(w.value) for w in model.weights])
+    for (one,), copies in zip(*weights, strict=True):
+        for copy in copies:
+            np.testing.assert_allclose(copy, one, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["sparse", "ragged"])
@@ -199,7 +203,7 @@ class AppliesIfFinite(keras.Model):
         weights = self.trainable_variables
         with tf.GradientTape() as tape:
             loss = self.compute_loss(x, y, self(x, training=True))
-        gradients = kdist.sum_gradients(tape.gradient(loss, weights))
+        gradients = tape.gradient(loss, weights)
         finite = tf.math.is_finite(loss)
         tf.cond(finite, lambda: self.optimizer.apply(gradients, weights), lambda: None)
         return {"loss": loss}

@@ -86,10 +86,9 @@ class ContrastiveModel(keras.Model):
 
     def contrastive_loss(self, one: Any, other: Any) -> Any:
         """Each view has to find its other view among all of the batch (NT-Xent)."""
-        import kdist
 
-        one = kdist.gather(ops.normalize(one, axis=1))
-        other = kdist.gather(ops.normalize(other, axis=1))
+        one = ops.normalize(one, axis=1)
+        other = ops.normalize(other, axis=1)
         similarities = ops.matmul(one, ops.transpose(other)) / TEMPERATURE
         partners = ops.arange(ops.shape(one)[0])
         self.contrastive_accuracy.update_state(partners, similarities)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import kdist
 import keras
 import numpy as np
 import samples
@@ -93,7 +92,7 @@ class GatheredRoot(GuideStep):
     """Neither a mean nor a sum: exact on gathered rows."""
 
     def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
-        return ops.sqrt(ops.mean(kdist.gather(squared_errors(y, predictions))))
+        return ops.sqrt(ops.mean(squared_errors(y, predictions)))
 
 
 class OfManyParts(GuideStep):
@@ -206,7 +205,7 @@ class ClippedByHand(GuideStep):
         with tf.GradientTape() as tape:
             loss = ops.mean(squared_errors(y, self(x, training=True)))
         weights = self.trainable_variables
-        gradients = kdist.sum_gradients(tape.gradient(loss, weights))
+        gradients = tape.gradient(loss, weights)
         gradients, norm = tf.clip_by_global_norm(gradients, 0.1)
         self.optimizers[0].apply(gradients, weights)
         return {"loss": loss, "norm": norm}
@@ -255,7 +254,7 @@ class SharpnessAware(GuideStep):
         weights = self.trainable_variables
         with tf.GradientTape() as tape:
             loss = ops.mean(squared_errors(y, self(x, training=True)))
-        gradients = kdist.sum_gradients(tape.gradient(loss, weights))
+        gradients = tape.gradient(loss, weights)
         scale = 0.05 / (tf.linalg.global_norm(gradients) + 1e-12)
         for weight, gradient in zip(weights, gradients, strict=True):
             weight.assign_add(gradient * scale)
@@ -340,8 +339,8 @@ class SupervisedContrast(GuideStep):
     """Labels of two views, which are integers, are gathered in the order of the views."""
 
     def loss_of(self, x: Any, y: Any, predictions: Any) -> Any:
-        labels = kdist.gather(ops.concatenate([ops.reshape(y, (-1,))] * 2))
-        views = kdist.gather(self(ops.concatenate([x, -x], axis=0), training=True))
+        labels = ops.concatenate([ops.reshape(y, (-1,))] * 2)
+        views = self(ops.concatenate([x, -x], axis=0), training=True)
         same = ops.cast(ops.equal(labels[:, None], labels[None]), views.dtype)
         similarities = ops.log_softmax(ops.matmul(views, ops.transpose(views)))
         return -ops.sum(same * similarities) / ops.sum(same)
@@ -442,9 +441,6 @@ class Largest(keras.metrics.Metric):
 
     def result(self) -> Any:
         return self.largest
-
-    def merge_replicas(self, variable: Any, values: Any) -> Any:
-        return ops.max(values, axis=0)
 
 
 def root_of_mean(y: Any, predictions: Any) -> Any:

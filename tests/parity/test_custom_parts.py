@@ -50,7 +50,7 @@ def test_a_connectionist_loss_with_a_replica_that_has_no_sample():
 @pytest.mark.usefixtures("float64")
 def test_a_loss_of_a_value_a_sample_from_the_whole_batch_takes_gathered_rows():
     def in_batch_softmax(y, predictions):
-        everyone = kdist.gather(predictions)
+        everyone = predictions
         first = ops.shape(everyone)[0] - ops.shape(everyone)[0]
         logits = ops.matmul(predictions, ops.transpose(everyone)) + ops.cast(first, "float64")
         return ops.logsumexp(logits, axis=-1) - ops.sum(ops.square(predictions), axis=-1)
@@ -110,32 +110,6 @@ def test_float8_trains_as_on_one_replica():
         np.testing.assert_allclose(other, variable, rtol=tolerance, atol=tolerance)
 
 
-class Largest(layers.Layer):
-    """Keeps the largest value that it has seen."""
-
-    def __init__(self, of_all):
-        super().__init__(name="largest")
-        self.of_all = of_all
-        self.seen = self.add_weight(shape=(), initializer="zeros", trainable=False)
-
-    def call(self, x):
-        values = kdist.gather(x) if self.of_all else x
-        self.seen.assign(ops.maximum(self.seen, ops.max(values)))
-        return x
-
-
-def with_largest(of_all):
-    inputs = keras.Input((6,))
-    return keras.Model(inputs, small_models.classes()(Largest(of_all)(inputs)))
-
-
-@pytest.mark.usefixtures("float64")
-def test_a_state_of_gathered_rows_is_that_of_one_replica():
-    check(
-        lambda: with_largest(True), samples.classes(27), 3, loss="sparse_categorical_crossentropy"
-    )
-
-
 def test_the_mean_over_replicas_of_whole_numbers_is_tensorflows():
     strategy = cpus(2)
     stock = tf.distribute.MirroredStrategy(
@@ -148,10 +122,3 @@ def test_the_mean_over_replicas_of_whole_numbers_is_tensorflows():
         )
         means.append(int(one.reduce("MEAN", values, axis=None)))
     assert means == [1, 1]
-
-
-def test_gather_is_the_identity_outside_of_a_step():
-    rows = tf.ones((3, 2))
-    assert kdist.gather(rows) is rows
-    symbolic = keras.Input((2,))
-    assert kdist.gather(symbolic) is symbolic

@@ -84,3 +84,33 @@ def test_a_fit_is_that_of_one_replica():
     np.testing.assert_allclose(divided_losses, losses, rtol=1e-5)
     for divided, whole in zip(divided_weights, weights, strict=True):
         np.testing.assert_allclose(divided, whole, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("replicas", [3])
+def test_rows_of_unknown_rank_are_those_of_the_whole_batch(replicas):
+    rows = np.arange(14.0).reshape(7, 2)
+    strategy = kdist.MirroredStrategy(replicas=replicas)
+    data = tf.data.Dataset.from_tensor_slices(rows)
+    data = data.map(lambda row: tf.numpy_function(np.negative, [row], tf.float64)).batch(7)
+    (batch,) = strategy.experimental_distribute_dataset(data)
+
+    @tf.function
+    def step(x):
+        return tf.reduce_mean(tf.ensure_shape(x, (None, 2)), 0)
+
+    np.testing.assert_allclose(strategy.run(step, (batch,)), -rows.mean(0), rtol=1e-12)
+
+
+def test_what_only_xla_computes_is_computed_whole():
+    weights = []
+    images = np.random.default_rng(0).normal(size=(7, 5, 5, 4)).astype("f4")
+    for strategy in (tf.distribute.get_strategy(), kdist.MirroredStrategy(replicas=3)):
+        keras.utils.set_random_seed(0)
+        with strategy.scope():
+            layers = [keras.Input((5, 5, 4)), keras.layers.Conv2D(4, 3, groups=2)]
+            model = keras.Sequential(layers)
+            model.compile("sgd", "mse")
+        model.fit(images, images[:, 1:4, 1:4], batch_size=4, shuffle=False, verbose=0)
+        weights.append(model.get_weights())
+    for one, other in zip(*weights, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)

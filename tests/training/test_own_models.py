@@ -470,7 +470,6 @@ def test_a_schedule_of_the_users_is_left_alone(run):
         ("failing", {}, r"mine.py, line \d+: OSError: gone"),
         ("nothing", {}, "has no function nothing"),
         ("data", {}, "data.. returned tuple, expected a compiled keras.Model"),
-        ("classify", {"xla": True, "data": "signs"}, "without --xla|XLA"),
     ],
 )
 def test_what_is_wrong_is_told_and_leaves_nothing(run, tmp_path, function, settings, words):

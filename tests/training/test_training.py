@@ -255,7 +255,6 @@ def test_what_is_measured_is_among_an_epochs_values(short_run):
     [
         {"subset": 20_000},
         {"replicas": 9},
-        {"xla": True},
         {"schedule": "cosine", "epochs": 1, "warmup_epochs": 0.9, "subset": 16, "replicas": 1},
         {"log_dir": "/proc/version/log"},
     ],

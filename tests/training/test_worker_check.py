@@ -42,12 +42,13 @@ def test_a_wrong_sum_fails(monkeypatch, capsys):
 
     class Wrong:
         num_replicas_in_sync = 2
+        devices, places = ("CPU:0",), (0,)
 
-        def run(self, step):
-            return tf.fill((1,), 2.0)
+        def collectives(self):
+            return self
 
-        def experimental_local_results(self, value):
-            return [value]
+        def sums(self, values):
+            return [[tf.fill((1,), 2.0)]]
 
     with pytest.raises(worker_check.TrainingError, match="sum over 2 replicas is 2, expected 3"):
         worker_check._all_reduce_seconds(Wrong(), 1)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TFEpochIterator
-from tensorflow.python.distribute import input_lib, mirrored_run, values
+from tensorflow.python.distribute import input_lib
 from tensorflow.python.eager import context
 from used_private_names import other_private_names, used_private_names
 
@@ -30,17 +30,14 @@ ROWS = np.ones((4, 1), "float32")
 # Names by what has them: a class, a module, or an object that a function below makes.
 CANARIES = {
     "model": "_call_has_training_arg _compile_config _compute_loss _distribute_strategy"
-    " _flatten_layers _functional _jit_compile _loss_tracker _losses _non_trainable_variables"
+    " _flatten_layers _functional _jit_compile"
     " _trainable_variables",
     "functional": "_inputs_struct",
-    "trainer": "_aggregate_additional_loss _get_metrics_result_or_logs _initial_epoch"
+    "trainer": "_get_metrics_result_or_logs _initial_epoch"
     " _make_function _maybe_symbolic_build _symbolic_build",
     "model_in_fit": "_eval_epoch_iterator",
-    "softmax": "_keras_logits",
-    "masked": "_keras_mask",
-    "variable": "_convert_to_tensor _initialize _value overwrite_with_gradient",
-    "metric": "_fn _fn_kwargs _metrics _variables",
-    "batch_norm": "_moments _reduction_axes",
+    "variable": "_initialize _value overwrite_with_gradient",
+    "metric": "_fn_kwargs _metrics",
     "optimizer": "_distribution_strategy _get_variable_index _iterations _learning_rate"
     " _model_variables_moving_average _trainable_variables"
     " _update_model_variables_moving_average",
@@ -61,12 +58,11 @@ CANARIES = {
     "distributed": "_original_dataset",
     "per_replica_spec": "_value_specs",
     "sparse_spec": "_from_compatible_tensor_list",
-    "values": "_on_write_update_replica",
-    "replica_context": "_merge_call",
     "workers": "_collective_key_base",
-    "workers_extended": "_cluster_spec _communication_options _get_local_replica_id"
+    "workers_extended": "_cluster_spec _communication_options"
     " _get_variable_creator_initial_value _host_cross_device_ops _id_in_cluster _num_workers"
     " _update_config_proto",
+    "collective_ops": "_launchers",
     "collectives": "_all_gather _device _get_ordering_token _group_size _use_unique_instance_key",
     "distributed_iterator": "_replica_order _strategy",
     "input": "_calculate_replicas_with_values",
@@ -77,7 +73,7 @@ CANARIES = {
     "graph": "_add_function_recursive _create_op_internal _distribution_strategy_stack"
     " _get_function _is_function",
     "operation": "_set_attr",
-    "mirrored": "_create_variable _cross_device_ops _get_cross_device_ops _update",
+    "mirrored": "_create_variable _cross_device_ops _get_cross_device_ops _num_replicas_in_sync",
     "mirrored_variable": "_primary",
     "oracle": "_get_oracle_fname _get_trial_dir _retry_queue _save_trial",
     "hyperband": "_brackets _current_bracket _get_num_brackets _get_num_rounds _get_size"
@@ -145,9 +141,12 @@ def distributed():
     return two_replicas().experimental_distribute_dataset(dataset())
 
 
+def workers_extended():
+    return tf.distribute.MultiWorkerMirroredStrategy().extended
+
+
 def collectives():
-    extended = tf.distribute.MultiWorkerMirroredStrategy().extended
-    return extended._cross_device_ops._launchers[0]
+    return workers_extended()._cross_device_ops._launchers[0]
 
 
 def dataset():
@@ -159,11 +158,8 @@ OBJECTS = {
     "functional": functional,
     "trainer": compiled,
     "model_in_fit": model_in_fit,
-    "softmax": lambda: keras.ops.sigmoid(ROWS),
-    "masked": lambda: keras.layers.Masking()(ROWS[None]),
     "variable": lambda: keras.Variable(1.0),
     "metric": lambda: keras.metrics.MeanSquaredError(),
-    "batch_norm": lambda: keras.layers.BatchNormalization(),
     "optimizer": averaged,
     "multi_optimizer": lambda: keras.optimizers.MultiOptimizer([keras.optimizers.SGD()]),
     "scaled_optimizer": lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()),
@@ -181,10 +177,9 @@ OBJECTS = {
     "distributed": distributed,
     "sparse_spec": lambda: tf.SparseTensorSpec,
     "per_replica_spec": lambda: distributed().element_spec,
-    "values": lambda: values,
-    "replica_context": lambda: mirrored_run._MirroredReplicaContext,
     "workers": tf.distribute.MultiWorkerMirroredStrategy,
-    "workers_extended": lambda: tf.distribute.MultiWorkerMirroredStrategy().extended,
+    "workers_extended": workers_extended,
+    "collective_ops": lambda: workers_extended()._cross_device_ops,
     "collectives": collectives,
     "distributed_iterator": lambda: iter(distributed()),
     "input": lambda: input_lib,

@@ -34,3 +34,11 @@ def test_tensorboard_keeps_its_files_open_and_cannot_be_told_to_write(tmp_path):
     model.fit(np.ones((2, 1)), np.ones((2, 1)), callbacks=[board], verbose=0)
     assert set(board._writers) == {"train"}
     assert not hasattr(board, "flush")
+
+
+def test_the_logs_of_an_epoch_are_those_of_its_metrics():
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.evaluate(np.ones((1, 1)), np.ones((1, 1)), verbose=0)
+    model.reset_metrics()
+    assert model._get_metrics_result_or_logs({"loss": 5.0}) == {"loss": 0.0}

@@ -66,15 +66,14 @@ assert changed(before, imported) == [], changed(before, imported)
 
 from kdist._upstream.patches import ONE_MACHINE, PATCHES, install_for_workers  # noqa: E402
 
-stock = {patch: getattr(patch.owner, patch.imported_as or patch.name) for patch in PATCHES}
+stock = {patch: getattr(patch.owner, patch.name) for patch in PATCHES}
 names = {id(holder): name for name, holder in owners().items()}
 
 
 def check_that_only_these_are_installed(patches):
-    installed = [patch for patch in patches if patch.classes is None]
-    for patch in installed:
-        assert getattr(patch.owner, patch.imported_as or patch.name) is not stock[patch], patch.path
-    expected = {(names[id(patch.owner)], patch.imported_as or patch.name) for patch in installed}
+    for patch in patches:
+        assert getattr(patch.owner, patch.name) is not stock[patch], patch.path
+    expected = {(names[id(patch.owner)], patch.name) for patch in patches}
     others = {*changed(imported, attributes())} - expected
     assert not others, others
 

@@ -226,17 +226,13 @@ def monitors(strategy, folder):
     assert "batch_norm_gap" in history
     assert noise._named_sums["large_count"] > 7 * strategy.num_replicas_in_sync * 0.9
     agree(strategy, {name: [f"{value:.6g}" for value in history[name]] for name in history})
-    # A resumed training has the sums of all replicas, of which the chief has saved the list.
-    (replica_sums, *_) = agree(strategy, noise.replica_sums)
-    assert len(replica_sums) == strategy.num_replicas_in_sync
     resumed = GradientNorms(model, smoothing=0.98, every=1)
-    for saved in (replica_sums, [np.sum(replica_sums, axis=0).tolist()]):
-        resumed.restore(saved)
-        np.testing.assert_allclose(resumed.read(), noise.sums, rtol=1e-12)
+    resumed.restore(noise.sums)
+    np.testing.assert_allclose(resumed.read(), noise.sums, rtol=1e-12)
 
 
-def merges_metrics(strategy, folder):
-    """A state of rows, not of sums: the largest guess on any replica."""
+def computes_metrics_that_are_no_sums(strategy, folder):
+    """The largest guess of all replicas."""
     del folder
 
     class Largest(keras.metrics.Metric):
@@ -246,9 +242,6 @@ def merges_metrics(strategy, folder):
 
         def update_state(self, y_true, y_pred, sample_weight=None):
             self.value.assign(keras.ops.maximum(self.value, keras.ops.max(y_pred)))
-
-        def merge_replicas(self, variable, rows):
-            return keras.ops.max(rows, axis=0)
 
         def result(self):
             return self.value
@@ -262,23 +255,68 @@ def merges_metrics(strategy, folder):
         assert logs["largest"] == 7, logs
 
 
-def gathers_small_integers(strategy, folder):
-    """TensorFlow's collectives sum no bytes."""
+def gathers_rows_of_all_types(strategy, folder):
+    """Also those that TensorFlow's collectives do not know."""
+    del folder
+    rows = np.arange(9)
+    types = ("uint8", "int16", "bool", "bfloat16", "float16", "uint32", "uint64", "complex64")
+    expected = {name: tf.cast(rows, name) for name in (*types, "complex128")}
+    expected["string"] = tf.constant([f"é{'x' * row}" for row in rows])
+
+    @tf.function
+    def gathered(parts):
+        return strategy.gather(parts, axis=0)
+
+    data = tf.data.Dataset.from_tensors(expected)
+    parts = next(iter(strategy.experimental_distribute_dataset(data)))
+    for found in (gathered(parts), strategy.gather(parts, axis=0)):
+        for name, whole in expected.items():
+            assert tf.reduce_all(found[name] == whole), (name, found[name])
+
+
+def reverses_a_batch_of_text(strategy, folder):
+    """A step that takes all rows in another order."""
     del folder
 
-    class Gathering(keras.Model):
-        def call(self, x):
-            return x
+    @tf.function
+    def step(texts, numbers):
+        return tf.strings.join([texts[::-1], tf.strings.as_string(tf.cumsum(numbers))])
 
-        def test_step(self, data):
-            rows = kdist.gather(tf.cast(data, "uint8"))
-            return {"total": tf.reduce_sum(tf.cast(rows, "float32"))}
+    texts, numbers = [f"text {row}" for row in range(7)], list(range(7))
+    data = tf.data.Dataset.from_tensor_slices((texts, numbers)).batch(7)
+    (batch,) = strategy.experimental_distribute_dataset(data)
+    found = strategy.gather(strategy.run(step, batch), axis=0)
+    assert found.numpy().tolist() == step(tf.constant(texts), tf.constant(numbers)).numpy().tolist()
 
-    with strategy.scope():
-        model = Gathering()
-        model.compile()
-    logs = model.evaluate(np.arange(9.0)[:, None], batch_size=9, verbose=0, return_dict=True)
-    assert logs["total"] == 36, logs
+
+def compiles_with_xla(strategy, folder):
+    """What lies between two exchanges."""
+    del folder
+    weights = []
+    for jit_compile in (False, True):
+        keras.utils.set_random_seed(0)
+        model = strategy.build(_normalized)
+        model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=jit_compile)
+        model.fit(X, Y, batch_size=12, shuffle=False, verbose=0)
+        weights.append(np.concatenate([one.ravel() for one in model.get_weights()]))
+    np.testing.assert_allclose(*weights, rtol=1e-4, atol=1e-5)
+
+
+def reduces_as_tensorflow_documents(strategy, folder):
+    """Values of replicas are summed; the results of a step are those of the global batch."""
+    del folder
+    replicas = strategy.num_replicas_in_sync
+    values = strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(context.replica_id_in_sync_group + 1.0)
+    )
+    total = strategy.reduce("SUM", values, axis=None)
+    assert float(total) == replicas * (replicas + 1) / 2, total
+    data = tf.data.Dataset.range(10).batch(10)
+    (batch,) = strategy.experimental_distribute_dataset(data)
+    rows = strategy.run(lambda x: x * 2, (batch,))
+    assert float(strategy.reduce("SUM", rows, axis=0)) == 90
+    assert float(strategy.reduce("MEAN", rows, axis=0)) == 9
+    assert int(strategy.run(tf.reduce_sum, (batch,))) == 45
 
 
 def trains_on_data_that_may_differ(strategy, folder):
@@ -335,8 +373,11 @@ CASES = (
             recalibrates,
             monitors,
             measures_the_global_batch,
-            merges_metrics,
-            gathers_small_integers,
+            computes_metrics_that_are_no_sums,
+            gathers_rows_of_all_types,
+            reverses_a_batch_of_text,
+            compiles_with_xla,
+            reduces_as_tensorflow_documents,
             trains_on_data_that_may_differ,
             deals_out_files_like_rows,
         )

@@ -11,8 +11,6 @@ import resumed_training
 from kdist import _upstream
 from kdist.callbacks import Checkpoint
 from kdist.checkpoints import NonFiniteWeightsError, generations
-from kdist.checkpoints.replica_values import assign_values, copy_values
-from kdist.checkpoints.workers import Workers
 from resumed_training import (
     BATCH,
     STEPS,
@@ -134,44 +132,6 @@ def resumes_at_its_place_in_the_data(strategy, folder):
     same(killed(training, strategy, folder / "data", STEPS + 3), expected)
 
 
-def gathers_what_each_replica_has(strategy, folder):
-    """In the order of the replicas' parts of a batch, whatever the type and size."""
-    del folder
-    training = standard(strategy)
-    workers = Workers(training.model)
-    local = len(strategy.devices)
-    types = ("float32", "float16", "int64", "int32", "float64")
-    with strategy.scope():
-        variables = {
-            f"metrics/{number}": keras.Variable(
-                np.zeros((3, 2 * number + 1)),
-                dtype=kind,
-                trainable=False,
-                synchronization="on_read",
-            )
-            for number, kind in enumerate(types)
-        }
-    expected = {}
-    for name, variable in variables.items():
-        kind, shape = variable.value.values[0].dtype.as_numpy_dtype, variable.shape
-        draws = np.random.default_rng(1).normal(size=(strategy.num_replicas_in_sync, *shape))
-        expected[name] = (9 * draws).astype(kind)
-        for replica, part in enumerate(variable.value.values):
-            # TensorFlow deals out the parts of a batch to the workers in turn.
-            part.assign(expected[name][replica * strategy.workers + strategy.worker])
-    found, stacked = copy_values(variables, workers)
-    assert stacked == [*variables]
-    for name, values in expected.items():
-        assert found[name].dtype == values.dtype
-        assert found[name].tobytes() == values.tobytes()
-    assign_values(variables, {n: v[::-1] for n, v in found.items()}, stacked, workers)
-    for name, variable in variables.items():
-        for replica, part in enumerate(variable.value.values):
-            own = expected[name][::-1][replica * strategy.workers + strategy.worker]
-            assert part.numpy().tobytes() == own.tobytes()
-    assert workers.places(local) == [r * strategy.workers + strategy.worker for r in range(local)]
-
-
 def goes_on_with_other_workers(strategy, folder):
     """One replica, all workers, the chief's two, all workers: the model of one replica."""
     folder = folder / "elastic"
@@ -287,7 +247,6 @@ CASES = {
     for one in (
         resumes_bit_for_bit,
         resumes_at_its_place_in_the_data,
-        gathers_what_each_replica_has,
         goes_on_with_other_workers,
         ends_all_by_the_signal_of_one,
         saves_by_the_chiefs_clock,

@@ -46,7 +46,6 @@ TWO_BY_TWO = (
     "custom_pairs_objective_uneven",
     "position_embedding_clipped_uneven",
     "dropout_uneven",
-    "gathers_what_each_replica_has",
     "resumes_bit_for_bit",
 )
 THREE_BY_ONE = (

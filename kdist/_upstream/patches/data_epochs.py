@@ -14,6 +14,7 @@ from ..fit_start import first_epoch_of, makes_spares
 from ..fits import fit_of, innermost_fit
 from ..iterators import release_in_background
 from ..patching import Patch
+from .fit_observers import observed_fit
 
 
 def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
@@ -23,7 +24,7 @@ def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -
     except TypeError:  # Keras says what is wrong
         return original(model, *args, **options)
     asked = call.arguments
-    with fit_of(model, asked.get("initial_epoch", 0)) as fit:
+    with observed_fit(), fit_of(model, asked.get("initial_epoch", 0)) as fit:
         data = fit_data_of(asked.get("x"))
         is_continued = asked.get("steps_per_epoch") or keras.config.max_steps_per_epoch()
         if data is not None and not is_continued:

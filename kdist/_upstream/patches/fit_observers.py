@@ -1,11 +1,11 @@
 """How a callback learns of the other callbacks, and of the end of a fit that failed."""
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from keras.callbacks import CallbackList
-from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
 from ..hooks import FitObserver, hooks_of
 from ..patching import Patch
@@ -13,12 +13,13 @@ from ..patching import Patch
 _thread = threading.local()
 
 
-def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-    """Tells those that observe the fit of its end, whatever ends it."""
+@contextlib.contextmanager
+def observed_fit() -> Iterator[None]:
+    """Tell those that observe the fit in the `with` block of its end, whatever ends it."""
     fits: list[list[FitObserver]] = vars(_thread).setdefault("fits", [])
     fits.append([])
     try:
-        return original(model, *args, **options)
+        yield
     finally:
         for observer in fits.pop():
             observer.fit_ended()
@@ -42,13 +43,6 @@ def _begin(original: Callable[..., Any], callbacks: Any, logs: Any = None) -> No
 
 
 PATCHES = (
-    Patch(
-        owner=TensorFlowTrainer,
-        name="fit",
-        replacement=_fit,
-        why="Does not tell callbacks when an error ends `fit`.",
-        canary="test_a_callback_does_not_learn_that_a_fit_has_failed",
-    ),
     Patch(
         owner=CallbackList,
         name="on_train_begin",

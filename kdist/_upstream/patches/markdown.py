@@ -40,11 +40,7 @@ def _name(patch: Patch, first: Patch) -> str:
     """Return the full name, or the last part of it if the rest is that of the row's first."""
     start = first.path.removesuffix(first.name)
     shares_start = patch is not first and patch.path == start + patch.name
-    suffix = _IN_SUBCLASSES if patch.classes else ""
-    return f"`{patch.name if shares_start else patch.path}`{suffix}"
-
-
-_IN_SUBCLASSES = " in subclasses"
+    return f"`{patch.name if shares_start else patch.path}`"
 
 
 def _link(issue: str) -> str:

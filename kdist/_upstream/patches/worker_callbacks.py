@@ -73,10 +73,98 @@ def _sets_rate(callback: Any) -> bool:
     return is_schedule or (is_users and begins)
 
 
-def _hooks(model: Any) -> StrategyHooks | None:
-    """Return the strategy of a model if it has several workers."""
-    hooks = hooks_of(model) if isinstance(model, keras.Model) else None
-    return hooks if hooks is not None and hooks.workers > 1 else None
+class _WorkerCallbackList(CallbackList):
+    """A list of callbacks that tells the strategy of steps, and stops with those of all workers."""
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Have all workers ask each other after every batch, or none: callbacks may differ."""
+        super().on_train_begin(logs)
+        is_endless = (self.params or {}).get("steps") is None
+        asks = is_endless or any(map(_stops_in_epoch, self.callbacks))
+        own = [asks, any(map(_sets_rate, self.callbacks))]
+        everyone = self._hooks.exchange("the start of training", own)
+        self.asks_after_batches = any(asks for asks, _ in everyone)
+        self.rate_is_set = any(is_set for _, is_set in everyone)
+        self.batches_before = batches_read()
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Begin at the chief's learning rate, where a callback may set one."""
+        super().on_epoch_begin(epoch, logs)
+        if self.rate_is_set:
+            optimizer = self.model.optimizer
+            own = _learning_rate(optimizer)
+            chiefs = self._hooks.exchange(f"the start of epoch {epoch + 1}", own)[0]
+            _set_rate(optimizer, own, chiefs)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Stop after this batch if all workers ask each other now, otherwise after the epoch."""
+        self._step_ended()
+        super().on_train_batch_end(batch, logs)
+        model = self.model
+        if self.asks_after_batches:
+            everyone = self._hooks.exchange("the end of a batch", bool(model.stop_training))
+            model.stop_training = any(everyone)
+        elif model.stop_training:
+            model.stop_training, self.stops_after_epoch = False, True
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Stop on all workers or none, and train on at the chief's learning rate."""
+        model = self.model
+        if self.stops_after_epoch:
+            model.stop_training, self.stops_after_epoch = True, False
+        super().on_epoch_end(epoch, logs)
+        rate = _learning_rate(model.optimizer)
+        event, batches = f"the end of epoch {epoch + 1}", self._batches_of_epoch()
+        everyone = self._hooks.exchange(event, [bool(model.stop_training), rate, batches])
+        read = [batches for _, _, batches in everyone]
+        if None not in read and len({*read}) > 1:
+            self._hooks.compare_workers(event, {_BATCHES: batches})
+        model.stop_training = any(stops for stops, _, _ in everyone)
+        _set_rate(model.optimizer, rate, everyone[0][1])
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Count a step that begins once all callbacks have been called."""
+        super().on_train_batch_begin(batch, logs)
+        self._step_began()
+
+    def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
+        super().on_test_batch_begin(batch, logs)
+        self._step_began()
+
+    def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
+        super().on_predict_batch_begin(batch, logs)
+        self._step_began()
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Count a step that ends before any callback is called."""
+        self._step_ended()
+        super().on_test_batch_end(batch, logs)
+
+    def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._step_ended()
+        super().on_predict_batch_end(batch, logs)
+
+    asks_after_batches = rate_is_set = stops_after_epoch = False
+    batches_before = 0
+
+    @property
+    def _hooks(self) -> StrategyHooks:
+        return self.model.distribute_strategy  # type: ignore[no-any-return]
+
+    def _step_began(self) -> None:
+        if self._hooks.progress is not None:
+            self._hooks.progress.step_began()
+
+    def _step_ended(self) -> None:
+        if self._hooks.progress is not None:
+            self._hooks.progress.step_ended()
+
+    def _batches_of_epoch(self) -> int | None:
+        """Return how many batches were read, validation too; `None` if workers may read others."""
+        if not reads_same_data():
+            return None
+        before, self.batches_before = self.batches_before, batches_read()
+        return self.batches_before - before
 
 
 def _make_list(
@@ -88,10 +176,10 @@ def _make_list(
     model: Any = None,
     **params: Any,
 ) -> None:
-    """Leave callbacks that write or print to the chief."""
+    """Leave callbacks that write or print to the chief, and agree with the other workers."""
     original(callbacks, given, add_history, add_progbar, model, **params)
-    hooks = _hooks(model)
-    if hooks is None:
+    hooks = hooks_of(model) if isinstance(model, keras.Model) else None
+    if hooks is None or hooks.workers == 1:
         return
     for callback in callbacks.callbacks:
         if _is_for_one_worker(callback):
@@ -102,82 +190,12 @@ def _make_list(
     if not hooks.is_chief:
         callbacks.callbacks = [one for one in callbacks.callbacks if not is_of_the_chief(one)]
         callbacks._progbar = None
-
-
-def _begin_training(original: Callable[..., None], callbacks: Any, logs: Any = None) -> None:
-    """Have all workers ask each other after every batch, or none: their callbacks may differ."""
-    original(callbacks, logs)
-    hooks = _hooks(callbacks.model)
-    if hooks is not None:
-        is_endless = (callbacks.params or {}).get("steps") is None
-        asks = is_endless or any(map(_stops_in_epoch, callbacks.callbacks))
-        own = [asks, any(map(_sets_rate, callbacks.callbacks))]
-        everyone = hooks.exchange("the start of training", own)
-        callbacks.asks_after_batches = any(asks for asks, _ in everyone)
-        callbacks.rate_is_set = any(is_set for _, is_set in everyone)
-        callbacks.batches_before = batches_read()
-
-
-def _begin_epoch(
-    original: Callable[..., None], callbacks: Any, epoch: int, logs: Any = None
-) -> None:
-    """Begin at the chief's learning rate, where a callback may set one."""
-    original(callbacks, epoch, logs)
-    hooks = _hooks(callbacks.model)
-    if hooks is not None and vars(callbacks).get("rate_is_set", False):
-        optimizer = callbacks.model.optimizer
-        own = _learning_rate(optimizer)
-        chiefs = hooks.exchange(f"the start of epoch {epoch + 1}", own)[0]
-        _set_rate(optimizer, own, chiefs)
-
-
-def _end_batch(original: Callable[..., None], callbacks: Any, batch: int, logs: Any = None) -> None:
-    """Stop after this batch if all workers ask each other now, otherwise after the epoch."""
-    original(callbacks, batch, logs)
-    hooks = _hooks(callbacks.model)
-    if hooks is None:
-        return
-    model = callbacks.model
-    if vars(callbacks).get("asks_after_batches", False):
-        model.stop_training = any(hooks.exchange("the end of a batch", bool(model.stop_training)))
-    elif model.stop_training:
-        model.stop_training, callbacks.stops_after_epoch = False, True
-
-
-def _end_epoch(original: Callable[..., None], callbacks: Any, epoch: int, logs: Any = None) -> None:
-    """Stop on all workers or none, and train on at the chief's learning rate."""
-    hooks = _hooks(callbacks.model)
-    if hooks is None:
-        return original(callbacks, epoch, logs)
-    model = callbacks.model
-    if vars(callbacks).pop("stops_after_epoch", False):
-        model.stop_training = True
-    original(callbacks, epoch, logs)
-    optimizer = model.optimizer
-    rate = _learning_rate(optimizer)
-    event, batches = f"the end of epoch {epoch + 1}", _batches_of_epoch(callbacks)
-    everyone = hooks.exchange(event, [bool(model.stop_training), rate, batches])
-    read = [batches for _, _, batches in everyone]
-    if None not in read and len({*read}) > 1:
-        hooks.compare_workers(event, {_BATCHES: batches})
-    model.stop_training = any(stops for stops, _, _ in everyone)
-    _set_rate(optimizer, rate, everyone[0][1])
-    return None
+    callbacks.__class__ = _WorkerCallbackList
 
 
 def _set_rate(optimizer: Any, own: float | None, chiefs: float | None) -> None:
     if own is not None and chiefs is not None and own != chiefs:
         optimizer.learning_rate = chiefs
-
-
-def _batches_of_epoch(callbacks: Any) -> int | None:
-    """Return how many batches were read, validation too; `None` if workers may read others."""
-    if not reads_same_data():
-        return None
-    read = batches_read()
-    before: int = vars(callbacks).get("batches_before", read)
-    callbacks.batches_before = read
-    return read - before
 
 
 def _learning_rate(optimizer: Any) -> float | None:
@@ -188,43 +206,13 @@ def _learning_rate(optimizer: Any) -> float | None:
     return float(rate.numpy()) if isinstance(rate, keras.Variable) else None
 
 
-_WHY_ONE = "With several workers, all of them write to the same files."
-_WHY_ALL = "A worker that stops alone leaves the others waiting."
-
 PATCHES = (
     Patch(
         owner=CallbackList,
         name="__init__",
         replacement=_make_list,
-        why=_WHY_ONE,
+        why="With several workers, all of them write to the same files, and one that stops alone,"
+        " or sets a learning rate alone, leaves the others waiting or trains with another.",
         canary="test_every_worker_runs_every_callback",
-    ),
-    Patch(
-        owner=CallbackList,
-        name="on_train_begin",
-        replacement=_begin_training,
-        why=_WHY_ALL,
-        canary="test_a_worker_stops_alone",
-    ),
-    Patch(
-        owner=CallbackList,
-        name="on_epoch_begin",
-        replacement=_begin_epoch,
-        why="Workers whose callbacks set different learning rates train with them.",
-        canary="test_a_worker_sets_its_rate_alone",
-    ),
-    Patch(
-        owner=CallbackList,
-        name="on_train_batch_end",
-        replacement=_end_batch,
-        why=_WHY_ALL,
-        canary="test_a_worker_stops_alone",
-    ),
-    Patch(
-        owner=CallbackList,
-        name="on_epoch_end",
-        replacement=_end_epoch,
-        why=_WHY_ALL,
-        canary="test_a_worker_stops_alone",
     ),
 )

@@ -8,7 +8,7 @@ from tensorflow.python.distribute import input_lib
 
 from ..batch_count import count_batch
 from ..patching import TENSORFLOW, Patch
-from ..row_counts import attach_counts, count, counting
+from ..row_counts import attach_counts, count, counting, sum_of_workers
 from ..worker_devices import uses_collectives
 
 
@@ -29,11 +29,14 @@ def _replicas_with_values(
     original: Callable[..., Any], strategy: Any, input_workers: Any, optional_list: Any
 ) -> Any:
     """Count the rows of each replica in the same collective, and this worker's batches."""
-    counted = None
-    if uses_collectives(strategy) and strategy.workers > 1:
-        count_batch(optional_list)
-        counted = count(strategy, input_workers, optional_list)
-    return original(strategy, input_workers, optional_list) if counted is None else counted
+    if not (uses_collectives(strategy) and strategy.workers > 1):
+        return original(strategy, input_workers, optional_list)
+    count_batch(optional_list)
+    counted = count(strategy, input_workers, optional_list)
+    if counted is not None:
+        return counted
+    has_values = [tf.cast(one.has_value(), tf.int64) for one in optional_list[0]]
+    return tf.reshape(sum_of_workers(strategy, tf.add_n(has_values)), [])
 
 
 _CANARY = "test_an_iterator_asks_for_data_but_not_for_rows"

@@ -69,10 +69,11 @@ def _export(
     """Leave what is written to several files to the chief; name no folder of a worker's own."""
     if _hooks(model) is None:
         return original(model, filepath, format, verbose, **options)
-    if format not in _WHOLE:
-        _check_chief(model, f"format={format!r}")
-        return original(model, filepath, format, verbose, **options)
-    return _save(original, model, filepath, format, bool(verbose), **options)
+    with _slow(model):
+        if format not in _WHOLE:
+            _check_chief(model, f"format={format!r}")
+            return original(model, filepath, format, verbose, **options)
+        return _save(original, model, filepath, format, bool(verbose), **options)
 
 
 def _check_overwrite(
@@ -86,7 +87,16 @@ def _check_overwrite(
     """Ask about a file on the chief alone: the others would ask about the one that it writes."""
     if not overwrite:
         _check_chief(model, "overwrite=False")
-    original(model, filepath, overwrite, *args, **options)
+    with _slow(model):
+        original(model, filepath, overwrite, *args, **options)
+
+
+def _slow(model: Any) -> contextlib.AbstractContextManager[None]:
+    """Say that no step is expected to end soon: saving takes its time."""
+    hooks = _hooks(model)
+    if hooks is None or hooks.progress is None:
+        return contextlib.nullcontext()
+    return hooks.progress.slow("saving a model")
 
 
 def _check_chief(model: Any, what: str) -> None:

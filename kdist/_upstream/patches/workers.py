@@ -1,6 +1,7 @@
 """Patch what Keras and TensorFlow do wrong with several workers."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import keras
@@ -25,10 +26,10 @@ def _with_workers(strategy: Any) -> bool:
 def _reduce_per_replica(
     original: Callable[..., Any], values: Any, strategy: Any, reduction: str
 ) -> Any:
-    """Return the logs of a step, which are those of all replicas already."""
-    if not uses_collectives(strategy) or reduction == "concat":
+    """Return the results of a step, which are those of the global batch already."""
+    if not uses_collectives(strategy):
         return original(values, strategy, reduction)
-    return keras.tree.map_structure(lambda x: strategy.experimental_local_results(x)[0], values)
+    return strategy.gather(values, axis=0)
 
 
 def _make_function(original: Callable[..., Any], model: keras.Model, step: Any) -> Any:
@@ -110,12 +111,27 @@ def _shuffle_alike(strategy: StrategyHooks) -> None:
             set_seed_state(chiefs)
 
 
+def _watched_step(name: str) -> Callable[..., Any]:
+    """Watch a step that the user's own loop calls."""
+
+    def call(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
+        hooks = hooks_of(model)
+        if hooks is None or hooks.progress is None:
+            return original(model, *args, **options)
+        with hooks.progress.watch_step(name):
+            return original(model, *args, **options)
+
+    return call
+
+
 def _named(name: str) -> Callable[..., Any]:
     def call(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-        if hooks_of(model) is None:
+        hooks = hooks_of(model)
+        if hooks is None:
             return original(model, *args, **options)
         compared = fit_arguments(original, model, *args, **options) if name == "fit" else {}
-        with doing(name, compared):
+        watched = nullcontext() if hooks.progress is None else hooks.progress.watch(name)
+        with watched, doing(name, compared):
             return original(model, *args, **options)
 
     return call
@@ -163,5 +179,16 @@ PATCHES = (
             canary="test_batches_of_workers_are_not_compared",
         )
         for name in ("fit", "evaluate", "predict")
+    ),
+    *(
+        Patch(
+            owner=TensorFlowTrainer,
+            name=name,
+            replacement=_watched_step(name),
+            why="Does not say that a step has begun or ended, by which a worker that hangs is"
+            " found.",
+            canary="test_a_worker_that_waits_does_not_say_so",
+        )
+        for name in ("train_on_batch", "test_on_batch", "predict_on_batch")
     ),
 )

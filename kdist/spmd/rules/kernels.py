@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -124,3 +125,48 @@ RULES["kernel:part_norms"] = _part_norms
 def squared_norm(tensor: Any) -> Any:
     """Return the sum of a tensor's squares, in float64."""
     return tf.cast(tf.reduce_sum(tf.square(tensor)), "float64")
+
+
+@functools.cache
+def _sending(dtype: str) -> Any:
+    @tf.function(autograph=False, experimental_implements="sent_gradient")
+    def sent(gradient: Any) -> Any:
+        return tf.cast(gradient, dtype)
+
+    return sent
+
+
+@functools.cache
+def _receiving(dtype: Any) -> Any:
+    @tf.function(autograph=False, experimental_implements="received_gradient")
+    def received(gradient: Any) -> Any:
+        return tf.cast(gradient, dtype)
+
+    return received
+
+
+def sent_gradient(gradient: Any, dtype: str) -> Any:
+    """Return a gradient in the dtype in which replicas send their summands of it."""
+    return _sending(dtype)(gradient)
+
+
+def received_gradient(gradient: Any, dtype: Any) -> Any:
+    """Return the sum of what the replicas have sent, in a dtype of more bits."""
+    return _receiving(dtype)(gradient)
+
+
+def _sent(op: Operation) -> Decision:
+    """Round the summands: `gradient_dtype` allows it."""
+    return Decision([AS_IS], [op.placements[0]], _call)
+
+
+def _received(op: Operation) -> Decision:
+    return Decision([REPLICATE], [REPLICATE], _call, gathers=True)
+
+
+def _call(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    return stage.call_kernel(op, inputs)  # type: ignore[no-any-return]
+
+
+RULES["kernel:sent_gradient"] = _sent
+RULES["kernel:received_gradient"] = _received
