@@ -45,11 +45,6 @@ def _check_workers(experiment: Experiment) -> None:
     most = max(experiment.workers)
     if most > MOST_WORKERS:
         raise UserError(f"received --workers {most}: pass numbers from 1 to {MOST_WORKERS}")
-    if most > 1 and experiment.train.get("xla"):
-        raise UserError(
-            f"received xla=true and --workers {most}, but XLA cannot compile a step that spans"
-            " several workers: remove --xla, or train on one worker"
-        )
 
 
 def check_shares(workers: Sequence[int]) -> None:

@@ -138,8 +138,6 @@ def test_workers_that_the_machine_has_no_share_for_are_refused(monkeypatch):
         check_shares([1, 2])
     with pytest.raises(UserError, match="--workers 2000: pass numbers from 1 to 1024"):
         check_experiment(throughput(workers=[2000], batch_sizes=[1]))
-    with pytest.raises(UserError, match="xla=true and --workers 2, but XLA cannot compile"):
-        check_experiment(throughput(workers=[1, 2], replicas=[1], train={"xla": True}))
 
 
 # What the workers of a point run in place of a training.

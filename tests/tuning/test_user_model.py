@@ -300,13 +300,6 @@ def test_a_folder_of_other_hyperparameters_is_refused(path, tmp_path):
     assert json.loads((folder.path / "space.json").read_text()) == space
 
 
-def test_xla_on_several_cpus_is_told_before_the_first_trial(tmp_path):
-    config = TrainConfig(dataset="sample", replicas=2, xla=True)
-    with pytest.raises(UserError, match="without --xla"):
-        tune(Search(config=config, output=str(tmp_path / "out")), announce=lambda line: None)
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_folder_without_a_search_has_no_tuner(tmp_path):
     with pytest.raises(UserError, match="there is no search in"):
         tuner_of(str(tmp_path))
