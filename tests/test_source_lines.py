@@ -1,8 +1,7 @@
 import os
-import traceback
 
 import pytest
-from kdist.source_lines import innermost_line, line_at
+from kdist.source_lines import line_at
 
 
 @pytest.fixture
@@ -27,13 +26,3 @@ def test_a_file_elsewhere_keeps_its_path(model, tmp_path, monkeypatch):
     assert line_at(str(model), 1).startswith(f"{model}:1: ")
     os.rmdir(tmp_path / "other")
     assert line_at(str(model), 1).startswith(f"{model}:1: ")
-
-
-def test_the_innermost_line_is_found(model):
-    frames = [
-        traceback.FrameSummary(str(model), 1, "outer"),
-        traceback.FrameSummary(str(model), 2, "inner"),
-        traceback.FrameSummary("/lib/keras.py", 5, "call"),
-    ]
-    assert innermost_line(frames, lambda path: "keras" not in path).startswith("mine/model.py:2:")
-    assert innermost_line(frames, lambda path: False) == ""
