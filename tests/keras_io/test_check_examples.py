@@ -21,7 +21,7 @@ def check(module, make, data=None, **options):
     return check_model(make, data, **{"replicas": (2,), "steps": 2, "stock": False, **options})
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", ["text_lstm", "gan", "simclr"])  # of each kind of step one
 def test_an_example_is_equal(name):
     module, make = EXAMPLES[name]
     result = check(module, make)
