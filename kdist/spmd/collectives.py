@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.distribute import values
 
 
 class Collectives:
@@ -214,6 +215,4 @@ def _received(tensor: Any, dtype: Any) -> Any:
 
 
 def _per_replica(parts: Sequence[Any]) -> Any:
-    from tensorflow.python.distribute import values
-
     return values.PerReplica(tuple(parts))

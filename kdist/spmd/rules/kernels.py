@@ -127,32 +127,23 @@ def squared_norm(tensor: Any) -> Any:
     return tf.cast(tf.reduce_sum(tf.square(tensor)), "float64")
 
 
-@functools.cache
-def _sending(dtype: str) -> Any:
-    @tf.function(autograph=False, experimental_implements="sent_gradient")
-    def sent(gradient: Any) -> Any:
-        return tf.cast(gradient, dtype)
-
-    return sent
-
-
-@functools.cache
-def _receiving(dtype: Any) -> Any:
-    @tf.function(autograph=False, experimental_implements="received_gradient")
-    def received(gradient: Any) -> Any:
-        return tf.cast(gradient, dtype)
-
-    return received
-
-
 def sent_gradient(gradient: Any, dtype: str) -> Any:
     """Return a gradient in the dtype in which replicas send their summands of it."""
-    return _sending(dtype)(gradient)
+    return _named_cast("sent_gradient", dtype)(gradient)
 
 
 def received_gradient(gradient: Any, dtype: Any) -> Any:
     """Return the sum of what the replicas have sent, in a dtype of more bits."""
-    return _receiving(dtype)(gradient)
+    return _named_cast("received_gradient", dtype)(gradient)
+
+
+@functools.cache
+def _named_cast(name: str, dtype: Any) -> Any:
+    @tf.function(autograph=False, experimental_implements=name)
+    def cast(gradient: Any) -> Any:
+        return tf.cast(gradient, dtype)
+
+    return cast
 
 
 def _sent(op: Operation) -> Decision:
