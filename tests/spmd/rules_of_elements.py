@@ -40,6 +40,19 @@ TWO = [
 ALIKE = [[(B, 3), (B, 3)], [(2, B), (2, B)], [(B, 3), twin(B, 3)]]
 
 
+def _of_unknown_sizes(x, y):
+    """Multiply tensors whose second axes have sizes that are not known while tracing, 1 and 4."""
+    x, y = _repeated(x, 1), _repeated(y, 4)
+    product = x * y
+    flat = tf.reshape(product, [-1, 3])
+    return product, tf.shape(product), tf.reduce_mean(product, 1), tf.reduce_sum(flat, 1)
+
+
+def _repeated(x, times):
+    times = tf.cast(tf.linalg.norm([0.0, float(times)]), "int32")
+    return tf.tile(x[:, None], [1, times, 1])
+
+
 def elementwise():
     """Return rows of operations on corresponding elements."""
     rows = Table()
@@ -51,6 +64,8 @@ def elementwise():
         [(2, B, 3)],
     )
     rows.add("AddV2", raw("AddV2"), *TWO)
+    # An axis of unknown size may be 1 and broadcast: shapes, sums and gradients follow.
+    rows.add("Mul Shape", _of_unknown_sizes, [(B, 3), (B, 3)], gradients=True, mixed=False)
 
     def one(kinds, domain=lambda x: x, inputs=ALONG, **attributes):
         for kind in kinds.split():

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..placements import AS_IS, PARTIAL, REPLICATE, ListOf, OwnRows, Partial, Shard
 from ..plan import Decision, Operation
+from ..sizes import AnySize, AxisSize, symbolic
 from .registry import rule
 
 UNARY = [
@@ -212,20 +213,31 @@ def _main(placements: Sequence[Any]) -> tuple[int, Shard]:
 
 
 def _name_axes(op: Operation, out: Shard) -> None:
-    """Let unknown sizes of the result be those of the inputs."""
+    """Let unknown sizes of the result be those of the inputs.
+
+    Of two unknown sizes that are not known to be equal, either may be 1 and broadcast.
+    """
     output = op.outputs[0]
     shape = output.shape
     if shape.rank is None or all(shape[a] is not None or a == out.axis for a in range(shape.rank)):
         return
-    dims: list[Any] = [None] * shape.rank
-    for index in range(len(op.inputs)):
-        for axis, size in enumerate(reversed(op.dims(index) or []), 1):
-            if size != 1 and not isinstance(dims[-axis], int):
-                known = dims[-axis] is not None and not isinstance(size, int)
-                dims[-axis] = dims[-axis] if known else size
+    dims: list[AnySize] = []
+    for axis, known in enumerate(shape.as_list()):
+        found: list[AnySize] = []
+        for index in range(len(op.inputs)):
+            sizes = op.dims(index) or []
+            place = axis - shape.rank + len(sizes)
+            if place >= 0 and sizes[place] != 1 and sizes[place] not in found:
+                found.append(sizes[place])
+        number = next((size for size in (known, *found) if isinstance(size, int)), None)
+        if number is not None:
+            dims.append(number)
+        elif len(found) == 1 or (found and op.type not in BROADCASTING):
+            dims.append(found[0])
+        else:
+            dims.append(symbolic(AxisSize(output, axis)))
     dims[out.axis] = out.rows.total
-    if None not in dims:
-        op.planner.set_dims(output, dims)
+    op.planner.set_dims(output, dims)
 
 
 def _ensure_shape(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:

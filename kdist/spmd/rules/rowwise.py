@@ -129,7 +129,9 @@ def samples(op: Operation) -> Decision | None:
         return None
     if op.type == "SoftmaxCrossEntropyWithLogits" and 1 in (t.shape[0] for t in op.inputs):
         return None  # TensorFlow takes the result to have one row, too
-    if op.type.endswith("CrossEntropyWithLogits"):
+    if op.type == "SparseSoftmaxCrossEntropyWithLogits" or (
+        op.type == "SoftmaxCrossEntropyWithLogits" and op.dims(0) == op.dims(1)
+    ):
         _keep_dims(op, op.outputs[1])
     shared = main.plain()
     wants: list[Any] = [REPLICATE] * len(op.inputs)
@@ -220,7 +222,7 @@ def batches_of_matrices(op: Operation) -> Decision | None:
         return None
     if op.type in ("LogSoftmax", "Softmax"):
         _keep_dims(op, op.outputs[0])
-    if op.type == "MatrixDiagV3" and np.size(op.constant(1)) != 1:
+    if op.type == "MatrixDiagV3" and (op.constant(1) is None or np.size(op.constant(1)) != 1):
         return None  # several diagonals have an axis of their own
     others = any(op.shard(index) is not None for index in range(1, len(op.inputs)))
     if others and op.type != "CholeskyGrad":

@@ -88,6 +88,8 @@ def reshape(op: Operation) -> Decision | None:
             if _is_zero(after) or _is_zero(behind):
                 return None
             rows = kept.divided(after, behind)
+            if rows is None and kept is shard.rows and kept.is_total(size):
+                rows = kept  # what is behind has as many elements as before, in other axes
             if rows is not None:
                 within = shard.within if kept is shard.rows and after == behind else None
                 out = Shard(axis, rows, shard.uniform, within)
