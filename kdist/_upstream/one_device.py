@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.autograph.core import ag_ctx
 from tensorflow.python.autograph.impl import api as autograph
+from tensorflow.python.eager import lift_to_graph
 from tensorflow.python.framework import ops
 from tensorflow.python.saved_model import save_context, save_options
 
@@ -25,6 +26,23 @@ def divides_step() -> bool:
     """Whether the step that this thread traces will be divided over several replicas."""
     strategy = traced_strategy()
     return strategy is not None and strategy.extended._num_replicas_in_sync > 1
+
+
+def _lifted(value: Any) -> Any:
+    """Compute a tensor of a traced step outside it."""
+
+    def compute() -> Any:
+        return lift_to_graph.lift_to_graph([value], ops.get_default_graph())[value]
+
+    try:
+        with tf.init_scope():
+            return tf.function(compute, autograph=False)()
+    except lift_to_graph.UnliftableError as error:
+        raise ValueError(
+            "A variable that a step makes has an initial value that depends on the step's data,"
+            " and exists on every replica before the step runs: make it with zeros, and assign the"
+            f" value of {value.name} in the first step"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -48,8 +66,7 @@ def one_device(strategy: Any) -> Iterator[None]:
         options = {k: v for k, v in kwargs.items() if k in _NEW_VARIABLE and v is not None}
         value = options.get("initial_value")
         if tf.is_tensor(value) and not isinstance(value, ops.EagerTensor):
-            constant = tf.get_static_value(value)  # the variable is made outside the step
-            options["initial_value"] = value if constant is None else constant
+            options["initial_value"] = _lifted(value)  # the variable is made outside the step
         try:
             with tf.init_scope(), strategy.scope():
                 return tf.Variable(**options)

@@ -135,10 +135,17 @@ class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
         iterators take half as long for a small model. Several replicas on CPUs get copies of their
         rows, so that no step can overwrite a NumPy array that backs the dataset.
         """
-        if device_type(self.devices[0]) == "CPU":
-            if self.num_replicas_in_sync == 1:
-                return dataset
-            if isinstance(dataset, tf.data.Dataset):
+        if device_type(self.devices[0]) == "CPU" and self.num_replicas_in_sync == 1:
+            return dataset
+        if isinstance(dataset, tf.data.Dataset):
+            for spec in tf.nest.flatten(dataset.element_spec):
+                if isinstance(spec, tf.TensorSpec) and spec.shape.rank == 0:
+                    raise UserError(
+                        "received a dataset whose elements have a scalar, expected rows that can be"
+                        " divided: call `batch`, or give what is one number for the whole batch to"
+                        " the step as another argument"
+                    )
+            if device_type(self.devices[0]) == "CPU":
                 dataset = _upstream.copy_batches(dataset)
         return super().experimental_distribute_dataset(dataset, options)
 

@@ -4,9 +4,9 @@ The step was traced as the program of one device that sees the global batch. The
 operations once, in order. The rule of an operation's type (`rules/`) says how it is divided. Where
 no rule is certain, all rows are gathered and every replica computes the whole operation.
 
-A planned step is a sequence of stages. Stage 2k+1 runs on every replica. Before it, stage 2k
-exchanges values between replicas, and runs once what must not run on each of them, such as
-`tf.print`.
+A planned step is a sequence of stages, each known by its time. Those of odd times run on every
+replica. Before the stage 2k+1, at the even time 2k, replicas exchange values, and what must not run
+on each of them, such as `tf.print`, runs once.
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ class Decision:
         want: For each input, the placement that it is wanted in.
         out: The placements of the results.
         emit: Called with the stage, the operation and its inputs; returns the results. `None`
-        copies
-            the operation.
+            copies the operation.
         alias: Whether the result has the values of the first input in another shape: if that is
             partial, it is reduced in the first input's place, once for all its shapes.
         inputs: The tensors that are wanted, if they are not the operation's inputs.
@@ -94,6 +93,16 @@ class Item:
     once: bool = False
     whole: bool = False
     """Whether rows were gathered, or a rule was missing: every replica computes all of it."""
+
+
+@dataclass
+class Merge:
+    """Two inputs of the step that an operation demands to have equally many rows."""
+
+    one: Space
+    other: Space
+    op: Any
+    undo: Callable[[], None]
 
 
 class Operation:
@@ -142,10 +151,11 @@ class Operation:
         """Whether any input is divided."""
         return any(isinstance(p, Shard) for p in self.placements)
 
-    def fits(self, placement: Placement, want: Shard) -> bool:
-        """Whether rows are divided as wanted; batches that must be of equal size are merged.
+    def align(self, placement: Placement, want: Shard) -> bool:
+        """Return whether rows are divided as wanted, once batches of equal size are merged.
 
-        Call this only where the operation is an error unless both axes have the same size.
+        Call this only where the operation is an error unless both axes have the same size, or one
+        is a single row.
         """
         if not isinstance(placement, Shard) or placement.axis != want.axis:
             return False
@@ -172,7 +182,7 @@ class Planner:
         self.layouts: list[Rows] = parent.layouts if parent else []  # of several segments
         self.reasons: dict[Any, str] = parent.reasons if parent else {}  # for what is whole
         self.elements: dict[Any, Placement] = parent.elements if parent else {}  # of lists
-        self.merges: list[tuple[Space, Space, Any]] = parent.merges if parent else []
+        self.merges: list[Merge] = parent.merges if parent else []
         self.reduced_axes: dict[int, Any] = {}
         self._placements: dict[int, Placement] = {}
         self._times: dict[int, int] = {}
@@ -286,9 +296,15 @@ class Planner:
             return False
         if one.total != other.total and None not in (one.total, other.total):
             return False
-        one.merge(other)
-        self.merges.append((one, other, op))
+        if one.parts != other.parts and None not in (one.parts, other.parts):
+            return False
+        self.merges.append(Merge(one, other, op, one.merge(other)))
         return True
+
+    def undo_merges(self, since: int) -> None:
+        """Take back all merges but the first ones: those of a plan that is given up."""
+        while len(self.merges) > since:
+            self.merges.pop().undo()
 
     def rows_of(self, size: AnySize) -> Rows | None:
         """Return how to divide an axis of this size, if it is a multiple of a batch's rows.

@@ -8,12 +8,13 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute import values
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import OptionalXlaContext
 
 from .._upstream.collective_keys import is_tracing_step
 from .._upstream.one_device import converted, one_device
 from .._upstream.row_counts import attached_counts
 from .collectives import Collectives
-from .explain import Explanation, described, explain
+from .explain import Explanation, described, explain, line_of
 from .placements import REPLICATE, Rows, Shard
 from .plan import ComputeWholeError, Planner, live_operations
 from .program import Input, Program
@@ -66,9 +67,11 @@ def partition(
                 parts = [tf.convert_to_tensor(part) for part in parts]
                 if parts[0].shape.rank is None:  # nothing can be said of its rows
                     return Leaf(collectives.gather(parts, 0), False)
+                if parts[0].shape.rank == 0:
+                    return Leaf(_only_value(parts, collectives), False)
                 return Leaf(
                     parts,
-                    bool(parts[0].shape.rank),
+                    True,
                     collectives.replicas if is_alike else None,
                     counts=attached_counts(value),
                 )
@@ -85,7 +88,13 @@ def partition(
     args, kwargs = tf.nest.map_structure(
         lambda value: _composite(strategy, value, collectives), (args, kwargs)
     )
-    traced = trace(strategy, converted(fn), args, kwargs, leaf_of)
+    step = converted(fn)
+
+    def compilable(*args: Any, **kwargs: Any) -> Any:
+        with OptionalXlaContext(jit_compile):  # makes loops and conditions that XLA compiles
+            return step(*args, **kwargs)
+
+    traced = trace(strategy, compilable, args, kwargs, leaf_of)
     operations = live_operations(traced.graph, [t for t in traced.outputs if t is not None])
     outputs = [t for t in traced.outputs if t is not None]
     keeps = [
@@ -101,7 +110,8 @@ def partition(
         for number, (placeholder, leaf) in enumerate(traced.inputs):
             total = placeholder.shape[0] if leaf.is_rows and placeholder.shape.rank else None
             if leaf.is_rows and total != 1:
-                space = Space(f"input {number}", total)
+                parts = _known_parts(leaf, collectives.replicas)
+                space = Space(f"input {number}", total, parts=parts)
                 spaces[space] = leaf
                 planner.set_input(placeholder, Shard(0, Rows(((space, 1),))))
             else:
@@ -145,6 +155,23 @@ def partition(
     return structure, explain(planner, program.rounds)
 
 
+def _only_value(parts: Sequence[Any], collectives: Collectives) -> list[Any]:
+    """Return the scalars of the replicas, all of which have to be the same."""
+    found = []
+    for part, device, stacked in zip(
+        parts, collectives.devices, collectives.stack(parts), strict=True
+    ):
+        message = (
+            "a step sees the global batch, but one of its arguments is a scalar with another value"
+            " on each replica: give it as a row of a batch, or the same to all. The values are"
+        )
+        with tf.device(device):
+            check = tf.debugging.Assert(tf.reduce_all(tf.equal(stacked, part)), [message, stacked])
+            with tf.control_dependencies([] if check is None else [check]):
+                found.append(tf.identity(part))
+    return found
+
+
 _COMPOSITES = (tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
 
 
@@ -168,13 +195,21 @@ def _composite(strategy: Any, value: Any, collectives: Collectives) -> Any:
             tf.concat([[tf.reduce_sum(shapes[:, 0])], tf.reduce_max(shapes[:, 1:], 0)], 0),
         )
     if isinstance(parts[0], tf.RaggedTensor):
-        flat = collectives.gather([part.flat_values for part in parts], 0)[0]
-        lengths = [
-            collectives.gather(list(level), 0)[0]
-            for level in zip(*(part.nested_row_lengths() for part in parts), strict=True)
-        ]
-        return tf.RaggedTensor.from_nested_row_lengths(flat, lengths, validate=False)
+        return _joined(parts, collectives)
     return value
+
+
+def _joined(parts: Sequence[Any], collectives: Collectives) -> Any:
+    """Join ragged parts, level by level; those whose rows are all of one length stay so."""
+    if not isinstance(parts[0], tf.RaggedTensor):
+        return collectives.gather(list(parts), 0)[0]
+    inner = _joined([part.values for part in parts], collectives)
+    length = parts[0].uniform_row_length
+    if length is not None:
+        rows = tf.reduce_sum(collectives.stack([part.nrows() for part in parts])[0])
+        return tf.RaggedTensor.from_uniform_row_length(inner, length, rows, validate=False)
+    lengths = collectives.gather([part.row_lengths() for part in parts], 0)[0]
+    return tf.RaggedTensor.from_row_lengths(inner, lengths, validate=False)
 
 
 def _keeps_rows(structure: Any) -> list[bool]:
@@ -213,6 +248,12 @@ def _split(value: Any, collectives: Collectives) -> list[Any]:
     return parts
 
 
+def _known_parts(leaf: Leaf, count: int) -> tuple[int, ...] | None:
+    """Return how many rows each replica has, if all are here and known."""
+    parts = tuple(part.shape[0] for part in leaf.parts)
+    return None if None in parts or len(parts) < count else parts
+
+
 def _counts(
     planner: Planner, spaces: dict[Space, Leaf], collectives: Collectives, digest: int | None
 ) -> dict[Space, Any]:
@@ -230,11 +271,12 @@ def _counts(
             known[root] = leaf.counts
         if root is space:
             continue
-        line = next((m[2] for m in planner.merges if m[1] is space), None)
-        name = "" if line is None else f", as {line.type} needs"
+        merge = next(merge for merge in planner.merges if merge.other is space)
         message = (
-            f"{root.name} and {space.name} of the step have to be divided alike over the replicas"
-            f"{name}: their parts have these numbers of rows"
+            f"{root.name} and {space.name} of the step meet in {line_of(merge.op)} "
+            f"({merge.op.type}), so that each replica needs equally many rows of both. If one is a "
+            "single row for all samples, give it a known first size of 1, as by "
+            "`drop_remainder=True`. The replicas have these numbers of rows"
         )
         equal = tf.reduce_all(tf.equal(own[root], own[space]))
         checks.append(tf.debugging.Assert(equal, [message, own[root], own[space]]))
@@ -278,7 +320,7 @@ def run_whole(
             parts = strategy.experimental_local_results(value)
             if tf.is_tensor(parts[0]) and parts[0].shape.rank:
                 return collectives.gather(list(parts), 0)[0]
-            return parts[0]
+            return _only_value(parts, collectives)[0] if tf.is_tensor(parts[0]) else parts[0]
         return value
 
     args, kwargs = tf.nest.map_structure(whole, (args, kwargs))

@@ -8,7 +8,7 @@ integer tensor (`Element`). Sizes that are known while the step is traced are pl
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 _orders = itertools.count()
@@ -31,14 +31,22 @@ class Space(Symbol):
     Args:
         name: For messages, such as `"input 2"`.
         total: The number of rows over all replicas, if it is known.
+        parts: The numbers of rows of all replicas, if they are known.
         source: The tensor and axis that have these rows, if a step makes them; `None` for rows
             that are an input of the step, whose numbers are known before it begins.
     """
 
-    def __init__(self, name: str, total: int | None = None, source: Any = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        total: int | None = None,
+        source: Any = None,
+        parts: tuple[int, ...] | None = None,
+    ) -> None:
         super().__init__()
         self.name = name
         self.total = total
+        self.parts = parts
         self.source = source
         self.merged: Space | None = None
 
@@ -46,12 +54,18 @@ class Space(Symbol):
         """Return the space that stands for this one, after `merge`."""
         return self if self.merged is None else self.merged.root()
 
-    def merge(self, other: Space) -> None:
-        """Declare that both are divided alike."""
+    def merge(self, other: Space) -> Callable[[], None]:
+        """Declare that both are divided alike; returns what takes it back."""
         mine, others = self.root(), other.root()
-        if mine is not others:
-            others.merged = mine
-            mine.total = others.total if mine.total is None else mine.total
+        total, parts = mine.total, mine.parts
+
+        def undo() -> None:
+            others.merged, mine.total, mine.parts = None, total, parts
+
+        others.merged = mine
+        mine.total = others.total if total is None else total
+        mine.parts = parts or others.parts
+        return undo
 
     def __repr__(self) -> str:
         return f"<{self.root().name}>"

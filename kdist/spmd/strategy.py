@@ -10,6 +10,7 @@ from typing import Any, cast
 import tensorflow as tf
 from tensorflow.python.distribute import distribute_lib, mirrored_strategy, values
 from tensorflow.python.eager import def_function
+from tensorflow.python.framework import type_spec
 
 from .. import _upstream
 from .collectives import Collectives
@@ -63,6 +64,19 @@ class GlobalViewExtended(GlobalVariables, mirrored_strategy.MirroredExtended):
 
 class GlobalRows(values.PerReplica):
     """A result of a step that stays divided: each replica's rows of a batch."""
+
+    @property
+    def _type_spec(self) -> GlobalRowsSpec:
+        return GlobalRowsSpec(*(type_spec.type_spec_from_value(part) for part in self.values))
+
+
+class GlobalRowsSpec(values.PerReplicaSpec):
+    """What a `tf.function` that returns such rows knows of them."""
+
+    value_type = property(lambda self: GlobalRows)
+
+    def _from_components(self, parts: Any) -> GlobalRows:
+        return GlobalRows(parts)
 
 
 class GlobalViewStrategy(tf.distribute.Strategy):

@@ -5,6 +5,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from kdist.errors import UserError
 
 X = np.random.default_rng(0).normal(size=(7, 6))
 WEIGHTS = np.random.default_rng(1).normal(size=(6, 3))
@@ -111,6 +112,122 @@ def test_what_only_xla_computes_is_computed_whole():
             model = keras.Sequential(layers)
             model.compile("sgd", "mse")
         model.fit(images, images[:, 1:4, 1:4], batch_size=4, shuffle=False, verbose=0)
+        weights.append(model.get_weights())
+    for one, other in zip(*weights, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
+
+
+def per_replica(strategy, parts):
+    return strategy.experimental_distribute_values_from_function(
+        lambda context: parts[context.replica_id_in_sync_group]
+    )
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_rows_are_reduced_inside_a_function_as_outside(inside):
+    strategy = kdist.MirroredStrategy(replicas=3)
+    batch = per_replica(strategy, [tf.constant(X[:3]), tf.constant(X[3:6]), tf.constant(X[6:])])
+
+    @tf.function
+    def run(x):
+        rows = strategy.run(lambda x: 2 * x, (x,))
+        return strategy.reduce("SUM", rows, axis=0) if inside else rows
+
+    found = run(batch)
+    if not inside:
+        found = strategy.reduce("SUM", found, axis=0)
+    np.testing.assert_allclose(found, 2 * X.sum(0), rtol=1e-12)
+
+
+def test_scalars_that_differ_between_replicas_are_refused():
+    strategy = kdist.MirroredStrategy(replicas=2)
+    run = tf.function(lambda x: strategy.run(lambda x: 2 * x, (x,)))
+    assert float(run(per_replica(strategy, [tf.constant(3.0)] * 2))) == 6
+    with pytest.raises(tf.errors.InvalidArgumentError, match="scalar with another value"):
+        run(per_replica(strategy, [tf.constant(3.0), tf.constant(4.0)]))
+
+
+def test_a_dataset_of_scalars_is_refused():
+    strategy = kdist.MirroredStrategy(replicas=2)
+    with pytest.raises(UserError, match="call `batch`"):
+        strategy.experimental_distribute_dataset(tf.data.Dataset.range(4))
+
+
+def test_batches_that_meet_are_divided_alike_or_whole():
+    strategy = kdist.MirroredStrategy(replicas=2)
+    one, other = (
+        per_replica(strategy, [tf.constant(X[:first]), tf.constant(X[first:])]) for first in (3, 4)
+    )
+    rows = tf.TensorSpec((None, 6), tf.float64)
+
+    def run(x, y):
+        return strategy.run(lambda x, y: tf.matmul(x, y, transpose_a=True), (x, y))
+
+    np.testing.assert_allclose(tf.function(run)(one, other), X.T @ X, rtol=1e-12, atol=1e-12)
+    spec = type(one._type_spec)(rows, rows)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="test_programs.py"):
+        tf.function(run, input_signature=(spec, spec))(one, other)
+
+
+def test_ragged_rows_of_one_length_stay_so():
+    strategy = kdist.MirroredStrategy(replicas=2)
+    values = np.arange(20.0).reshape(10, 2)
+    data = tf.data.Dataset.from_tensors(tf.RaggedTensor.from_uniform_row_length(values, 2))
+    (batch,) = strategy.experimental_distribute_dataset(data.unbatch().batch(5))
+
+    @tf.function
+    def step(x):
+        assert x.uniform_row_length is not None
+        return tf.reduce_sum(tf.reduce_max(x.to_tensor(), 0))
+
+    expected = values.reshape(5, 2, 2).max(0).sum()
+    np.testing.assert_allclose(strategy.run(step, (batch,)), expected, rtol=1e-12)
+
+
+def test_a_variable_made_in_the_step_starts_with_what_is_computed_there():
+    strategy = kdist.MirroredStrategy(replicas=2)
+    made = []
+
+    @tf.function
+    def run(x):
+        def step(x):
+            if not made:
+                made.append(tf.Variable(tf.ones(3) * 2))
+            return tf.reduce_sum(x) * made[0]
+
+        return strategy.run(step, (x,))
+
+    np.testing.assert_allclose(run(tf.constant([1.0, 2.0])), [6.0] * 3)
+    with pytest.raises(ValueError, match="depends on the step's data"):
+        strategy.run(tf.function(lambda x: tf.Variable(x[0])), (tf.constant([1.0, 2.0]),))
+
+
+def switching(features):
+    class Experts(keras.layers.Layer):
+        def build(self, shape):
+            self.kernel = self.add_weight(shape=(3, shape[-1]), initializer="ones")
+
+        def call(self, x):
+            return tf.switch_case(
+                tf.constant(1), [lambda i=i: x * self.kernel[i] for i in range(3)]
+            )
+
+    return [Experts(), keras.layers.Dense(features)]
+
+
+def recurrent(features):
+    return [keras.layers.Reshape((3, 2)), keras.layers.LSTM(features)]
+
+
+@pytest.mark.parametrize("layers", [switching, recurrent])
+def test_xla_compiles_conditions_and_loops(layers):
+    weights = []
+    for replicas, jit_compile in ((1, False), (2, True)):
+        keras.utils.set_random_seed(0)
+        with kdist.MirroredStrategy(replicas=replicas).scope():
+            model = keras.Sequential([keras.Input((6,)), *layers(3)])
+            model.compile("sgd", "mse", jit_compile=jit_compile)
+        model.fit(X, X[:, :3], batch_size=4, shuffle=False, verbose=0)
         weights.append(model.get_weights())
     for one, other in zip(*weights, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)

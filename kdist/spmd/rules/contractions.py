@@ -38,7 +38,7 @@ def contraction(op: Operation) -> Decision | None:
             may_broadcast = op.type.startswith("Batch") and axis < len(part) - 2
             if may_broadcast and op.inputs[index].shape[axis] == 1:
                 wants.append(REPLICATE)
-            elif op.fits(placement, want):
+            elif op.align(placement, want):
                 wants.append(placement)
             else:
                 wants.append(OwnRows(want) if may_broadcast else want)

@@ -41,6 +41,7 @@ def _plan(
 ) -> Planner:
     """Plan a body for inputs of these placements."""
     whole: set[Any] = set()
+    merges = len(op.planner.merges)
     while True:
         planner = Planner(op.planner, whole | op.planner.whole)
         for inner, outer, placement, size in zip(
@@ -56,6 +57,7 @@ def _plan(
             if mine != error.operations:
                 raise ComputeWholeError(error.operations - mine) from None
             whole |= mine
+            op.planner.undo_merges(merges)
             continue
         return planner
 
@@ -116,9 +118,11 @@ def loop(op: Operation) -> Decision | None:
 
 def _divided(op: Operation, divide: Any, placements: Sequence[Placement]) -> Decision | None:
     """Divide a loop or condition; if its body needs sums over replicas, they are made before."""
+    merges = len(op.planner.merges)
     try:
         return divide(op, placements)  # type: ignore[no-any-return]
     except NeedsCollectiveError as error:
+        op.planner.undo_merges(merges)
         reduced = [REPLICATE if isinstance(p, Partial) else p for p in placements]
         if reduced != list(placements):
             return _divided(op, divide, reduced)

@@ -194,7 +194,7 @@ def elementwise(op: Operation) -> Decision | None:
             wants.append(REPLICATE)
             continue
         want = main.at(axis)
-        if index == at or op.fits(placement, want):
+        if index == at or op.align(placement, want):
             wants.append(placement)
             uniform = uniform and isinstance(placement, Shard) and placement.uniform
             continue
@@ -272,9 +272,10 @@ def _of_partials(op: Operation) -> Decision | None:
         return Decision([PARTIAL], [PARTIAL])
     dtype, result = op.inputs[0].dtype, op.outputs[0].dtype
     if op.type == "Cast":
-        exact = (dtype.is_integer and (result.is_floating or result.is_integer)) or (
-            dtype.is_floating and result.is_floating and result.size >= dtype.size
-        )
+        if dtype.is_integer:  # small ones overflow, and small floats do not hold them
+            exact = dtype.size >= 4 and result.size >= 4 and not result.is_complex
+        else:
+            exact = dtype.is_floating and result.is_floating and result.size >= dtype.size
         return Decision([PARTIAL], [PARTIAL]) if exact else None
     if not (dtype.is_floating or dtype.is_integer) and op.type != "SelectV2":
         return None
@@ -308,7 +309,7 @@ def select(op: Operation) -> Decision | None:
     condition, rank = op.rank(0), op.rank(1)
     if condition is None or rank is None or (condition != rank and (main.axis or condition > 1)):
         return None
-    wants = [p if op.fits(p, main) else main.plain() for p in op.placements]
+    wants = [p if op.align(p, main) else main.plain() for p in op.placements]
     if condition == 0:
         wants[0] = REPLICATE
     return Decision(wants, [main.plain()])

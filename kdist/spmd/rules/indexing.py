@@ -30,7 +30,7 @@ def gather(op: Operation) -> Decision | None:
         if not isinstance(main, Shard) or main.axis >= batch:
             return None
         want = main.plain()
-        wants = [p if op.fits(p, want) else want for p in (table, index)]
+        wants = [p if op.align(p, want) else want for p in (table, index)]
         return Decision([*wants, *rest], [want])
     if isinstance(table, Shard) and isinstance(index, Shard):
         local = _within(op, table, index, axis, rest)
@@ -105,7 +105,7 @@ def segment_sum(op: Operation) -> Decision | None:
     if main.axis >= rank:  # every column on its own
         return Decision([AS_IS, REPLICATE, REPLICATE], [main.plain().at(main.axis - rank + 1)])
     want = main.plain()
-    wants: list[Any] = [p if op.fits(p, want) else want for p in op.placements[:2]]
+    wants: list[Any] = [p if op.align(p, want) else want for p in op.placements[:2]]
     return Decision([*wants, REPLICATE], [PARTIAL])
 
 
@@ -134,7 +134,7 @@ def bincount(op: Operation) -> Decision | None:
         return None
     if count == 0 and isinstance(weights, Replicate):
         wants: list[Any] = [AS_IS, REPLICATE, REPLICATE]
-    elif isinstance(weights, Shard) and op.rank(2) == rank and op.fits(weights, shard):
+    elif isinstance(weights, Shard) and op.rank(2) == rank and op.align(weights, shard):
         wants = [AS_IS, REPLICATE, AS_IS]
     else:
         return None
@@ -153,7 +153,7 @@ def scatter_nd(op: Operation) -> Decision | None:
     if not (dtype.is_floating or dtype.is_integer or dtype.is_complex):
         return None
     want = main.plain()
-    wants: list[Any] = [p if op.fits(p, want) else want for p in op.placements[:2]]
+    wants: list[Any] = [p if op.align(p, want) else want for p in op.placements[:2]]
     return Decision([*wants, REPLICATE], [PARTIAL])
 
 

@@ -32,7 +32,7 @@ def kernel_rule(name: str, rows: Sequence[int], out: Placement | str) -> None:
             return None
         wants: list[Any] = [REPLICATE] * len(op.inputs)
         for index in data:
-            fits = op.fits(op.placements[index], main)
+            fits = op.align(op.placements[index], main)
             wants[index] = op.placements[index] if fits else main.plain()
         result = Shard(0, main.rows) if isinstance(out, str) else out
 

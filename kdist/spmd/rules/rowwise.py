@@ -139,7 +139,7 @@ def samples(op: Operation) -> Decision | None:
     for index in dict.fromkeys((*data, *single)):
         if index in single and op.inputs[index].shape[0] == 1:
             continue
-        if op.fits(op.placements[index], shared):
+        if op.align(op.placements[index], shared):
             wants[index] = op.placements[index]
         else:
             wants[index] = OwnRows(shared) if index in single else shared
@@ -201,7 +201,7 @@ def sums_of_samples(op: Operation) -> Decision | None:
         return None
     wants: list[Any] = [REPLICATE] * len(op.inputs)
     for index in data:
-        fits = op.fits(op.placements[index], main)
+        fits = op.align(op.placements[index], main)
         wants[index] = op.placements[index] if fits else main.plain()
     emit = None
     if (op.rank(data[0]) or 0) > 2:  # leave their results as they find them without rows
@@ -229,7 +229,7 @@ def batches_of_matrices(op: Operation) -> Decision | None:
         return None
     wants: list[Any] = [AS_IS, *[REPLICATE] * (len(op.inputs) - 1)]
     if op.type == "CholeskyGrad":
-        wants = [p if op.fits(p, shard) else shard.plain() for p in op.placements]
+        wants = [p if op.align(p, shard) else shard.plain() for p in op.placements]
     return Decision(wants, [shard.plain()] * len(op.outputs))
 
 
@@ -250,7 +250,7 @@ def pairs_of_matrices(op: Operation) -> Decision | None:
         broadcasts = op.type == "MatrixTriangularSolve"
         if broadcasts and op.inputs[index].shape[main.axis] == 1:
             wants.append(REPLICATE)
-        elif op.fits(placement, main):
+        elif op.align(placement, main):
             wants.append(placement)
         else:
             wants.append(OwnRows(main.plain()) if broadcasts else main.plain())
@@ -263,5 +263,5 @@ def crops(op: Operation) -> Decision | None:
     main = op.shard(1) or op.shard(2)
     if main is None or main.axis:
         return None
-    wants = [p if op.fits(p, main) else main.plain() for p in op.placements[1:3]]
+    wants = [p if op.align(p, main) else main.plain() for p in op.placements[1:3]]
     return Decision([REPLICATE, *wants, REPLICATE], [main.plain()])

@@ -386,7 +386,7 @@ def _join(op: Operation, data: list[int], axis: int | None, rest: list[Any]) -> 
         return None
     main = next((s for s in shards if not s.uniform), shards[0]).plain()
     if main.axis != axis:
-        wants = [p if op.fits(p, main) else main for p in placements]
+        wants = [p if op.align(p, main) else main for p in placements]
         out = Shard(
             main.axis, main.rows, all(isinstance(p, Shard) and p.uniform for p in placements)
         )
