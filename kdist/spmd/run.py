@@ -110,8 +110,8 @@ def partition(
         for number, (placeholder, leaf) in enumerate(traced.inputs):
             total = placeholder.shape[0] if leaf.is_rows and placeholder.shape.rank else None
             if leaf.is_rows and total != 1:
-                parts = _known_parts(leaf, collectives.replicas)
-                space = Space(f"input {number}", total, parts=parts)
+                sizes = _known_parts(leaf, collectives.replicas)
+                space = Space(f"input {number}", total, parts=sizes)
                 spaces[space] = leaf
                 planner.set_input(placeholder, Shard(0, Rows(((space, 1),))))
             else:
