@@ -468,7 +468,7 @@ class Planner:
                 self.visit(one, base)
         self._calls.pop()
         self._inside[op] = [one for one in inner_ops if one.op_def.is_stateful]
-        for output, inner in zip(op.outputs, graph.outputs, strict=True):
+        for output, inner in zip(op.outputs, graph.outputs, strict=False):  # gradients add some
             self.set_alias(output, inner)
         self._op_times[op] = max([base, *(self._op_times.get(one, BEFORE) for one in inner_ops)])
 

@@ -1,0 +1,190 @@
+"""Runs random programs divided over replicas, and whole: several of them in one traced step."""
+
+from dataclasses import dataclass
+
+import kdist
+import numpy as np
+import tensorflow as tf
+from random_programs import BATCHES, INPUTS, VARIABLES
+from tensorflow.python.distribute import values
+
+_NOISE = 1e-13
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How many rows each replica has of the batch, and of the other batch."""
+
+    batch: tuple
+    other: tuple
+
+    def of(self, name):
+        """Return the numbers of rows of an input."""
+        return self.other if name == "other" else self.batch
+
+
+def as_divided(total, replicas):
+    """Return numbers of rows as TensorFlow divides a batch."""
+    each = -(-total // replicas)
+    return tuple(max(min(each, total - place * each), 0) for place in range(replicas))
+
+
+def constant(*shape):
+    """Return the same numbers for the same shape."""
+    return tf.constant(np.random.default_rng([*shape]).normal(size=shape) / 2)
+
+
+def gradients_of(tape, value, sources):
+    """Return dense gradients; zeros of what has none."""
+    found = tape.gradient(value, sources, unconnected_gradients="zero")
+    return [tf.convert_to_tensor(one) for one in found]
+
+
+def gradient(fn, value):
+    """Return a gradient inside a program."""
+    with tf.GradientTape() as tape:
+        tape.watch(value)
+        result = fn(value)
+    return tape.gradient(result, value, unconnected_gradients="zero")
+
+
+def _with_noise(value):
+    """Let a value have another rounding error."""
+    noise = tf.random.stateless_uniform(tf.shape(value), [1, 2], -1, 1, tf.float64)
+    return value * (1 + _NOISE * noise)
+
+
+def _function(program, rounded):
+    names = {
+        "tf": tf,
+        "rounded": rounded,
+        "constant": constant,
+        "gradient": gradient,
+        "gradients_of": gradients_of,
+    }
+    exec(program.source, names)
+    return names["program"]
+
+
+def _initial():
+    rng = np.random.default_rng(3)
+    return [rng.normal(size=INPUTS[name][0]) for name in VARIABLES]
+
+
+class Runs:
+    """Programs that are traced as one step, whole and divided.
+
+    Args:
+        programs: The programs.
+        replicas: How many replicas the divided one has.
+        rows: If given, the numbers of rows are known while the step is traced.
+    """
+
+    def __init__(self, programs, replicas, rows=None):
+        self.programs = programs
+        self.strategy = kdist.MirroredStrategy(replicas=replicas)
+        made = []
+        for scope in (tf.distribute.get_strategy(), tf.distribute.get_strategy(), self.strategy):
+            with scope.scope():
+                made.append([[tf.Variable(one) for one in _initial()] for _ in programs])
+        self.variables = made
+        plain, noisy, divided = (
+            self._step(rounded, own)
+            for rounded, own in zip((tf.identity, _with_noise, tf.identity), made, strict=True)
+        )
+
+        def run(*batches):
+            args = [values.PerReplica(tuple(parts)) for parts in batches]
+            return self.strategy.run(divided, args=args)
+
+        specs = [self._spec(name, rows and sum(rows.of(name))) for name in BATCHES]
+        self.whole = [
+            tf.function(step, autograph=False).get_concrete_function(*specs)
+            for step in (plain, noisy)
+        ]
+        specs = [
+            [self._spec(name, rows and rows.of(name)[place]) for place in range(replicas)]
+            for name in BATCHES
+        ]
+        self.divided = tf.function(run, autograph=False).get_concrete_function(*specs)
+
+    def _step(self, rounded, variables):
+        functions = [_function(program, rounded) for program in self.programs]
+
+        def step(*batches):
+            return [fn(*batches, *own) for fn, own in zip(functions, variables, strict=True)]
+
+        return step
+
+    @staticmethod
+    def _spec(name, rows):
+        (_, *rest), kind = INPUTS[name]
+        return tf.TensorSpec([rows, *rest], "int32" if kind == "int" else "float64")
+
+    def failures(self, rows):
+        """Return, for each program that is wrong with these numbers of rows, what differs.
+
+        Also returns how many numbers were compared, and how many could not be, as rounding alone
+        changes them.
+        """
+        rng = np.random.default_rng(5)
+        parts = {name: [_rows(rng, name, n) for n in rows.of(name)] for name in BATCHES}
+        for made in self.variables:
+            for own in made:
+                for variable, value in zip(own, _initial(), strict=True):
+                    variable.assign(value)
+        batches = [tf.concat(parts[name], 0) for name in BATCHES]
+        expected, noisy = (whole(*batches) for whole in self.whole)
+        found = self.divided(*([tf.constant(one) for one in parts[name]] for name in BATCHES))
+        failures, compared, unclear = [], 0, 0
+        for program, *results in zip(self.programs, expected, noisy, found, strict=True):
+            names = [*program.results, "loss", *(f"gradient of {n}" for n in _SOURCES), *VARIABLES]
+            for name, *pair in zip(names, *results, strict=True):
+                wrong, clear = _differs(*map(_numpy, pair))
+                compared, unclear = compared + clear.size, unclear + int((~clear).sum())
+                if wrong:
+                    failures.append((program, f"{name} with {rows}: {wrong}"))
+                    break
+        return failures, compared, unclear
+
+
+_SOURCES = ("x", "image", "other", *VARIABLES)
+
+
+def _rows(rng, name, count):
+    (_, *rest), kind = INPUTS[name]
+    if kind == "int":
+        return rng.integers(0, 4, [count, *rest]).astype("int32")
+    return rng.normal(size=[count, *rest])
+
+
+def _numpy(value):
+    if isinstance(value, values.DistributedValues):
+        return np.concatenate([part.numpy() for part in value.values])
+    return np.asarray(value.numpy())
+
+
+def _differs(expected, noisy, found):
+    """Return how results differ, if they do, and which numbers rounding alone does not change."""
+    if found.dtype != expected.dtype or found.shape != expected.shape:
+        return f"{found.dtype} of {found.shape}, not {expected.dtype} of {expected.shape}", _ALL
+    if noisy.shape != expected.shape:
+        return None, np.zeros(expected.shape, bool)
+    if expected.dtype.kind != "f":
+        clear = expected == noisy
+        wrong = (found != expected) & clear
+    else:
+        spread = np.abs(expected - noisy)
+        scale = np.maximum(np.abs(expected), 1)
+        clear = (spread < 1e-6 * scale) | ((expected == noisy) | np.isnan(expected) & np.isnan(noisy))
+        same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+        near = np.abs(found - expected) <= _TOLERANCE * scale + 1e3 * spread
+        wrong = clear & ~same & ~near
+    if not wrong.any():
+        return None, clear
+    place = tuple(np.argwhere(wrong)[0])
+    return f"{wrong.sum()} of {wrong.size}, such as {found[place]}, not {expected[place]}", clear
+
+
+_ALL = np.ones(1, bool)
