@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
+from .functions import graph_of
 
 # Operations that TensorFlow calls stateful, but that only read a state.
 READS = {
@@ -75,9 +75,4 @@ def _called_graphs(op: Any) -> Iterator[Any]:
             continue
         for reference in (value.func, *value.list.func):
             if reference.name:
-                function = op.graph._get_function(reference.name)
-                graph = getattr(function, "graph", None)
-                if graph is None:
-                    with op.graph.as_default():  # which has the functions that it calls
-                        graph = function_def_to_graph(function.cached_definition)
-                yield graph
+                yield graph_of(op, reference.name)

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import tensor_util
-from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from .effects import effects_of
+from .functions import Bodies, function_of
 from .placements import (
     AS_IS,
     REPLICATE,
@@ -168,13 +168,19 @@ class Planner:
     Args:
         parent: The planner of the graph that contains the body.
         whole: Operations that have to be computed whole.
-        shared: Resources that exist once, not on every replica, by tensor id.
+        bodies: The graphs of called functions, the same in each attempt to plan a step.
     """
 
-    def __init__(self, parent: Planner | None = None, whole: Iterable[Any] = ()) -> None:
+    def __init__(
+        self,
+        parent: Planner | None = None,
+        whole: Iterable[Any] = (),
+        bodies: Bodies | None = None,
+    ) -> None:
         self.parent = parent
         self.whole = set(whole)
-        self.shared: set[int] = parent.shared if parent else set()
+        self.bodies: Bodies = parent.bodies if parent else bodies or Bodies()
+        self.shared: set[int] = parent.shared if parent else set()  # resources that exist once
         self.items: list[Item] = []
         self.item_of: dict[int, Item] = {}
         self.exchanges: dict[int, dict[int, Any]] = {}  # time -> tensor id -> tensor
@@ -191,11 +197,9 @@ class Planner:
         self._constants: dict[int, Any] = {}
         self._sizes: dict[int, Any] = {}
         self._dims: dict[int, Any] = {}
-        self._called: set[str] = set()
         self._inside: dict[Any, list[Any]] = {}  # the operations of a call, in its place
         self._copies: dict[Any, list[Any]] = {}  # operations that copy states changed by another
         self._calls: list[Any] = []  # the calls that are being inlined
-        self._clones: list[Any] = []
         self.tensors: dict[int, Any] = {}  # keeps them alive, as ids are keys
 
     # Tensors
@@ -457,7 +461,7 @@ class Planner:
         return at
 
     def _inline(self, op: Any, base: int) -> None:
-        graph = self._body(op)
+        graph = self.bodies.of(op, op.get_attr("f").name, op.inputs)
         base = max([base, *(self._op_times.get(c, BEFORE) for c in op.control_inputs)])
         for inner, outer in zip(graph.inputs, op.inputs, strict=True):
             self.set_alias(inner, outer)
@@ -468,7 +472,7 @@ class Planner:
                 self.visit(one, base)
         self._calls.pop()
         self._inside[op] = [one for one in inner_ops if one.op_def.is_stateful]
-        for output, inner in zip(op.outputs, graph.outputs, strict=False):  # gradients add some
+        for output, inner in zip(op.outputs, graph.outputs, strict=True):
             self.set_alias(output, inner)
         self._op_times[op] = max([base, *(self._op_times.get(one, BEFORE) for one in inner_ops)])
 
@@ -486,21 +490,6 @@ class Planner:
             else:
                 result += [one, *self._copies.get(one, ())]
         return result
-
-    def _body(self, op: Any) -> Any:
-        """Return the graph of a called function, for each call another one, as tensors are keys."""
-        function = op.graph._get_function(op.get_attr("f").name)
-        graph = getattr(function, "graph", None)
-        if graph is not None and function.name not in self._called:
-            self._called.add(function.name)
-            return graph
-        shapes = [
-            t.shape if t.dtype.name not in ("resource", "variant") else None for t in op.inputs
-        ]
-        with op.graph.as_default():
-            clone = function_def_to_graph(function.cached_definition, input_shapes=shapes)
-        self._clones.append(clone)
-        return clone
 
 
 def is_never_used(tensor: Any) -> bool:
@@ -529,7 +518,7 @@ def _is_gathered(placement: Placement, want: Want) -> bool:
 def _is_plain_call(op: Any) -> bool:
     if op.type not in ("PartitionedCall", "StatefulPartitionedCall"):
         return False
-    attributes = op.graph._get_function(op.get_attr("f").name).cached_definition.attr
+    attributes = function_of(op, op.get_attr("f").name).cached_definition.attr
     # What only XLA can compute, as grouped convolutions on CPUs, stays a call.
     return not ("_implements" in attributes or "_XlaMustCompile" in attributes)
 

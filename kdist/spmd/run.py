@@ -15,6 +15,7 @@ from .._upstream.one_device import converted, one_device
 from .._upstream.row_counts import attached_counts
 from .collectives import Collectives
 from .explain import Explanation, described, explain, line_of
+from .functions import Bodies
 from .placements import REPLICATE, Rows, Shard
 from .plan import ComputeWholeError, Planner, live_operations
 from .program import Input, Program
@@ -104,8 +105,9 @@ def partition(
     ]
     keeps = [keep and keeps_rows for keep in keeps]
     whole: set[Any] = set()
+    bodies = Bodies()
     while True:
-        planner = Planner(whole=whole)
+        planner = Planner(whole=whole, bodies=bodies)
         spaces: dict[Space, Leaf] = {}
         for number, (placeholder, leaf) in enumerate(traced.inputs):
             total = placeholder.shape[0] if leaf.is_rows and placeholder.shape.rank else None

@@ -13,6 +13,7 @@ from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.ops import handle_data_util
 
 from .effects import READS
+from .functions import function_of
 from .placements import (
     AsIs,
     ListOf,
@@ -176,12 +177,12 @@ class Stage:
             if name not in ("_class", "Tshape", "Tdim", "Tpaddings")  # follow from the inputs
         }
         if op.graph._is_function(op.type) and not self.graph._is_function(op.type):
-            self.graph._add_function_recursive(op.graph._get_function(op.type))
+            self.graph._add_function_recursive(function_of(op, op.type))
         for name in _FUNCTION_ATTRIBUTES:
             if name in attributes:
                 for f in (attributes[name].func, *attributes[name].list.func):
                     if f.name and not self.graph._is_function(f.name):
-                        self.graph._add_function_recursive(op.graph._get_function(f.name))
+                        self.graph._add_function_recursive(function_of(op, f.name))
         dtypes = [output.dtype for output in op.outputs]
         with self.graph.as_default():
             made = self.graph._create_op_internal(
@@ -196,7 +197,7 @@ class Stage:
     def call_kernel(self, op: Any, inputs: Sequence[Any]) -> list[Any]:
         """Call a kernel; if XLA does not compile it, write its operations here."""
         name = op.get_attr("f").name
-        function = op.graph._get_function(name)
+        function = function_of(op, name)
         if function.cached_definition.attr["_XlaMustCompile"].b:
             with self.graph.as_default(), tf.device(self.kernel_device):
                 return self.copy(op, inputs)

@@ -177,7 +177,9 @@ def _differs(expected, noisy, found):
     else:
         spread = np.abs(expected - noisy)
         scale = np.maximum(np.abs(expected), 1)
-        clear = (spread < 1e-6 * scale) | ((expected == noisy) | np.isnan(expected) & np.isnan(noisy))
+        clear = (spread < 1e-6 * scale) | (
+            (expected == noisy) | np.isnan(expected) & np.isnan(noisy)
+        )
         same = (found == expected) | (np.isnan(found) & np.isnan(expected))
         near = np.abs(found - expected) <= _TOLERANCE * scale + 1e3 * spread
         wrong = clear & ~same & ~near

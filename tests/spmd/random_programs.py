@@ -121,7 +121,9 @@ class Writer:
 
     def sum_of(self, value, source, dims, axes, scale=1.0):
         """Add a line that computes a sum of values."""
-        count = math.prod(10 if not isinstance(d, int) else d for d in (value.dims[a] for a in axes))
+        count = math.prod(
+            10 if not isinstance(d, int) else d for d in (value.dims[a] for a in axes)
+        )
         self.add(source, dims, value.kind, value.bound * count * scale)
 
 
@@ -247,7 +249,9 @@ def cast(w):
 def integers(w):
     a = w.pick(kind="int")
     b = w.pick(lambda v: _broadcast(a.dims, v.dims) is not None, "int")
-    source = w.choose(["({} + {}) % 5", "tf.maximum({}, {})", "({} * {}) % 7", "({} - {}) // 2 % 9"])
+    source = w.choose(
+        ["({} + {}) % 5", "tf.maximum({}, {})", "({} * {}) % 7", "({} - {}) // 2 % 9"]
+    )
     w.add(source.format(a.name, b.name), _broadcast(a.dims, b.dims), "int")
 
 
@@ -349,7 +353,9 @@ def moments(w):
     axis = w.axis(a)
     w.lines.append(f"mean, variance = tf.nn.moments({a.name}, [{axis}], keepdims=True)")
     w.add(
-        f"tf.clip_by_value(({a.name} - mean) / tf.sqrt(variance + 0.1), -9.0, 9.0)", a.dims, bound=9.0
+        f"tf.clip_by_value(({a.name} - mean) / tf.sqrt(variance + 0.1), -9.0, 9.0)",
+        a.dims,
+        bound=9.0,
     )
 
 
@@ -384,7 +390,13 @@ def dense(w):
 @operation
 def batch_product(w):
     a = w.pick(lambda v: v.rank == 3)
-    w.sum_of(a, f"tf.matmul({a.name}, {a.name}, transpose_b=True)", (*a.dims[:2], a.dims[1]), [2], a.bound)
+    w.sum_of(
+        a,
+        f"tf.matmul({a.name}, {a.name}, transpose_b=True)",
+        (*a.dims[:2], a.dims[1]),
+        [2],
+        a.bound,
+    )
 
 
 @operation
@@ -407,7 +419,11 @@ def convolution(w):
     kind = w.choose(["conv", "depthwise", "max", "avg"])
     channels, same = a.dims[3], f"{a.name}, "
     if kind == "conv":
-        w.add(f"tf.nn.conv2d({same}constant(2, 2, {channels}, 2), 1, 'SAME')", (*a.dims[:3], 2), bound=16 * a.bound)
+        w.add(
+            f"tf.nn.conv2d({same}constant(2, 2, {channels}, 2), 1, 'SAME')",
+            (*a.dims[:3], 2),
+            bound=16 * a.bound,
+        )
     elif kind == "depthwise":
         w.add(
             f"tf.nn.depthwise_conv2d({same}constant(2, 2, {channels}, 1), [1, 1, 1, 1], 'SAME')",
@@ -734,7 +750,9 @@ def loop(w):
     if a.rank == 2 and isinstance(a.dims[1], int):
         body = w.choose([body, f"tf.tanh(tf.matmul(one, constant({a.dims[1]}, {a.dims[1]})))"])
     body = w.choose([body, "tf.tanh(one - tf.reduce_sum(one, 0, True))"])
-    source = f"tf.while_loop(lambda i, one: i < 3, lambda i, one: (i + 1, {body}), (0, {a.name}))[1]"
+    source = (
+        f"tf.while_loop(lambda i, one: i < 3, lambda i, one: (i + 1, {body}), (0, {a.name}))[1]"
+    )
     w.add(source, a.dims, bound=max(9.0, 4 * a.bound))
 
 

@@ -14,6 +14,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from ..functions import function_of
 from .registry import RULES, rule
 
 for _family in (
@@ -36,7 +37,7 @@ for _family in (
 def find_rule(op: Any) -> Callable[..., Any] | None:
     """Return the rule of an operation's type, or of the kernel that it calls."""
     if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
-        function = op.graph._get_function(op.get_attr("f").name)
+        function = function_of(op, op.get_attr("f").name)
         kernel = function.cached_definition.attr["_implements"].s.decode()
         return RULES.get(f"kernel:{kernel}")
     return RULES.get(op.type)

@@ -6,8 +6,6 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
-
 from ..placements import AS_IS, PARTIAL, REPLICATE, ListOf, Partial, Placement, Replicate, Shard
 from ..plan import (
     ComputeWholeError,
@@ -19,17 +17,6 @@ from ..plan import (
     live_operations,
 )
 from .registry import rule
-
-
-def _graph(op: Any, name: str, inputs: Sequence[Any]) -> Any:
-    """Return the graph of a function that a loop or condition calls."""
-    function = op.graph._get_function(name)
-    graph = getattr(function, "graph", None)
-    if graph is not None:
-        return graph
-    shapes = [None if t.dtype.name in ("resource", "variant") else t.shape for t in inputs]
-    with op.graph.as_default():
-        return function_def_to_graph(function.cached_definition, input_shapes=shapes)
 
 
 def _plan(
@@ -134,8 +121,8 @@ def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
         return None
     if op.planner.effects(op.op)[0]:
         return _whole(op, "its body has effects")
-    body = _graph(op.op, op.attr("body").name, op.op.outputs)
-    condition = _graph(op.op, op.attr("cond").name, op.op.outputs)
+    body = op.planner.bodies.of(op.op, op.attr("body").name, op.op.outputs)
+    condition = op.planner.bodies.of(op.op, op.attr("cond").name, op.op.outputs)
     kept = [_passes(o, i) for o, i in zip(body.outputs, body.inputs, strict=True)]
     placements = [_plain(p) for p in given]
     sizes = [op.sizes(i) if k else None for i, k in enumerate(kept)]
@@ -185,7 +172,7 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
         return _whole(op, "its body has effects")
     is_case = "Case" in op.type
     called = op.attr("branches") if is_case else [op.attr("then_branch"), op.attr("else_branch")]
-    graphs = [_graph(op.op, branch.name, inputs) for branch in called]
+    graphs = [op.planner.bodies.of(op.op, branch.name, inputs) for branch in called]
     placements = list(given[1:])
     sizes = [op.sizes(i + 1) for i in range(len(inputs))]
     planners = [_plan(op, graph, placements, sizes, inputs) for graph in graphs]

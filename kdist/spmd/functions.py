@@ -1,0 +1,66 @@
+"""The functions that operations of a graph call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
+
+
+def function_of(op: Any, name: str) -> Any:
+    """Return a function that an operation calls, by its name; graphs know those around them."""
+    graph = op.graph
+    while (function := graph._get_function(name)) is None:
+        graph = graph.outer_graph
+    return function
+
+
+def own_graph(function: Any) -> Any:
+    """Return the graph that a function was traced as; `None` if it is no longer that one.
+
+    TensorFlow adds inputs and results to a graph as gradients of gradients need them, and makes
+    another function of it each time.
+    """
+    graph = getattr(function, "graph", None)
+    if graph is None:
+        return None
+    definition = function.cached_definition
+    signature = definition.signature
+    results = [definition.ret[result.name].split(":")[0] for result in signature.output_arg]
+    is_same = len(signature.input_arg) == len(graph.inputs)
+    return graph if is_same and results == [t.op.name for t in graph.outputs] else None
+
+
+def _graph_of(op: Any, function: Any, inputs: Sequence[Any] | None = None) -> Any:
+    shapes = None
+    if inputs is not None:
+        shapes = [None if t.dtype.name in ("resource", "variant") else t.shape for t in inputs]
+    with op.graph.as_default():  # which has the functions that it calls
+        return function_def_to_graph(function.cached_definition, input_shapes=shapes)
+
+
+def graph_of(op: Any, name: str) -> Any:
+    """Return the graph of a function that an operation calls."""
+    function = function_of(op, name)
+    graph = own_graph(function)
+    return _graph_of(op, function) if graph is None else graph
+
+
+class Bodies:
+    """The graphs of called functions: for each call another one, as their tensors are keys."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[tuple[Any, str], Any] = {}
+        self._taken: set[int] = set()
+
+    def of(self, op: Any, name: str, inputs: Sequence[Any]) -> Any:
+        """Return the graph of a function that an operation calls with these inputs."""
+        if (op, name) not in self._graphs:
+            function = function_of(op, name)
+            graph = own_graph(function)
+            if graph is None or id(graph) in self._taken:
+                graph = _graph_of(op, function, inputs)
+            self._taken.add(id(graph))
+            self._graphs[op, name] = graph
+        return self._graphs[op, name]
