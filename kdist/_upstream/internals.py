@@ -134,15 +134,6 @@ def compute_loss(
     )
 
 
-def _flatten_metrics(metrics: Iterable[keras.metrics.Metric]) -> list[keras.metrics.Metric]:
-    """Return the metrics and those inside them."""
-    return [
-        one
-        for metric in metrics
-        for one in [metric, *_flatten_metrics([*getattr(metric, "metrics", []), *metric._metrics])]
-    ]
-
-
 def is_compiled_by_xla() -> bool:
     """Whether the graph that is being traced will be compiled with XLA."""
     graph = tf.compat.v1.get_default_graph()
@@ -179,6 +170,13 @@ def compile_arguments(model: keras.Model) -> dict[str, Any]:
     """Return what Keras's `compile` was called with, and keeps to describe the model."""
     kept = getattr(model, "_compile_config", None)
     return {} if kept is None else dict(kept.config)
+
+
+def metrics_of(model: keras.Model) -> list[keras.metrics.Metric]:
+    """Return the metrics of a model, also those that Keras adds when the first step is traced."""
+    arguments = compile_arguments(model)
+    compiled = tf.nest.flatten([arguments.get("metrics"), arguments.get("weighted_metrics")])
+    return [*model.metrics, *(one for one in compiled if isinstance(one, keras.metrics.Metric))]
 
 
 def distribute(variables: Iterable[keras.Variable], strategy: tf.distribute.Strategy) -> None:

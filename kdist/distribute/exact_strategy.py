@@ -205,7 +205,9 @@ class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
             state.is_jitted = True
         # Some may have been made outside the scope, as in a Sequential that was built there.
         variables = [*model.variables]
-        variables += [variable for metric in model.metrics for variable in metric.variables]
+        variables += [
+            variable for metric in _upstream.metrics_of(model) for variable in metric.variables
+        ]
         for optimizer in _upstream.optimizers_of(model):
             _upstream.set_strategy(optimizer, self)
             variables += optimizer.variables

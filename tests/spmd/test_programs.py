@@ -243,3 +243,17 @@ def test_xla_compiles_conditions_and_loops(layers):
         weights.append(model.get_weights())
     for one, other in zip(*weights, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
+
+
+def test_a_metric_made_outside_the_scope_counts_in_every_epoch():
+    found = []
+    for strategy in (tf.distribute.get_strategy(), kdist.MirroredStrategy(replicas=2)):
+        keras.utils.set_random_seed(0)
+        with strategy.scope():
+            model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
+        metrics = [keras.metrics.MeanAbsoluteError(name="error")]
+        model.compile("sgd", "mse", metrics=metrics)
+        data = (X, X[:, :3])
+        fit = model.fit(*data, epochs=3, validation_data=data, batch_size=4, verbose=0)
+        found.append([fit.history["error"], fit.history["val_error"]])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)

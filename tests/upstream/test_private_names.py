@@ -37,7 +37,7 @@ CANARIES = {
     " _make_function _maybe_symbolic_build _symbolic_build",
     "model_in_fit": "_eval_epoch_iterator",
     "variable": "_initialize _value overwrite_with_gradient",
-    "metric": "_fn_kwargs _metrics",
+    "metric": "_fn_kwargs",
     "optimizer": "_distribution_strategy _get_variable_index _iterations _learning_rate"
     " _model_variables_moving_average _trainable_variables"
     " _update_model_variables_moving_average",
