@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import kdist
 import numpy as np
 import tensorflow as tf
-from random_programs import BATCHES, INPUTS, VARIABLES
+from hypothesis import strategies as st
+from random_programs import BATCHES, INPUTS, VARIABLES, programs
 from tensorflow.python.distribute import values
 
 _NOISE = 1e-13
@@ -98,13 +99,13 @@ class Runs:
             args = [values.PerReplica(tuple(parts)) for parts in batches]
             return self.strategy.run(divided, args=args)
 
-        specs = [self._spec(name, rows and sum(rows.of(name))) for name in BATCHES]
+        specs = [self.spec(name, rows and sum(rows.of(name))) for name in BATCHES]
         self.whole = [
             tf.function(step, autograph=False).get_concrete_function(*specs)
             for step in (plain, noisy)
         ]
         specs = [
-            [self._spec(name, rows and rows.of(name)[place]) for place in range(replicas)]
+            [self.spec(name, rows and rows.of(name)[place]) for place in range(replicas)]
             for name in BATCHES
         ]
         self.divided = tf.function(run, autograph=False).get_concrete_function(*specs)
@@ -118,7 +119,8 @@ class Runs:
         return step
 
     @staticmethod
-    def _spec(name, rows):
+    def spec(name, rows):
+        """Return what is known of an input with this many rows."""
         (_, *rest), kind = INPUTS[name]
         return tf.TensorSpec([rows, *rest], "int32" if kind == "int" else "float64")
 
@@ -150,6 +152,80 @@ class Runs:
 
 
 _SOURCES = ("x", "image", "other", *VARIABLES)
+
+
+def row_numbers(replicas):
+    """Return a strategy of Hypothesis that draws how many rows each replica has."""
+    any_numbers = st.lists(st.integers(0, 4), min_size=replicas, max_size=replicas).map(tuple)
+    divided = st.integers(0, 9).map(lambda total: as_divided(total, replicas))
+    return st.builds(Rows, divided | any_numbers, divided | any_numbers)
+
+
+@st.composite
+def cases(draw, count=6):
+    """Draw programs, a number of replicas, numbers of rows, and whether these are known."""
+    replicas = draw(st.sampled_from([2, 3, 4]))
+    is_static = draw(st.sampled_from([False, False, False, True]))
+    chosen = draw(st.lists(programs(), min_size=1, max_size=count))
+    numbers = draw(st.lists(row_numbers(replicas), min_size=1, max_size=1 if is_static else 3))
+    return chosen, replicas, numbers, is_static
+
+
+def failures_of(chosen, replicas, numbers, is_static, counts):
+    """Return what is wrong with programs, each alone if together they do not run.
+
+    Args:
+        chosen: The programs.
+        replicas: How many replicas there are.
+        numbers: Numbers of rows, each tried.
+        is_static: Whether the first of them is known while the step is traced.
+        counts: A counter of `programs`; of those that are `invalid`, as they do not run whole; of
+            results that were `compared`; and of those that rounding alone changes (`unclear`).
+    """
+    counts["programs"] += len(chosen)
+    rows = numbers[0] if is_static else None
+    try:
+        return _failures(chosen, replicas, numbers, rows, counts)
+    except Exception:  # of which one, is found out
+        return [f for one in chosen for f in _failures_alone(one, replicas, numbers, rows, counts)]
+
+
+def _failures(chosen, replicas, numbers, rows, counts):
+    runs = Runs(chosen, replicas, rows)
+    found = []
+    for one in numbers:
+        failures, compared, unclear = runs.failures(one)
+        counts["compared"] += compared
+        counts["unclear"] += unclear
+        found += failures
+    return found
+
+
+def _failures_alone(program, replicas, numbers, rows, counts):
+    found = []
+    for one in numbers:
+        try:
+            found += _failures([program], replicas, [one], rows, counts)
+        except Exception as error:
+            if _runs_whole(program, one, rows):
+                found.append((program, f"{one}: {type(error).__name__}: {error}"))
+            else:
+                counts["invalid"] += 1
+    return found
+
+
+def _runs_whole(program, numbers, rows):
+    variables = [tf.Variable(one) for one in _initial()]
+    fn = _function(program, tf.identity)
+    specs = [Runs.spec(name, rows and sum(rows.of(name))) for name in BATCHES]
+    rng = np.random.default_rng(5)
+    batches = [tf.constant(_rows(rng, name, sum(numbers.of(name)))) for name in BATCHES]
+    try:
+        step = tf.function(lambda *args: fn(*args, *variables), autograph=False)
+        step.get_concrete_function(*specs)(*batches)
+    except Exception:  # such as sizes that cannot be computed without any row
+        return False
+    return True
 
 
 def _rows(rng, name, count):

@@ -855,7 +855,8 @@ class Program:
             yield f"    gradients = gradients_of(tape, loss, {sources})"
         yield "    for variable, change in zip([w, v, s], gradients[3:]):"
         yield "        variable.assign_sub(0.1 * tf.tanh(change))"
-        yield f"    return [{', '.join([*self.results, 'loss', '*gradients', 'w + 0', 'v + 0', 's + 0'])}]"
+        results = [*self.results, "loss", "*gradients", "w + 0", "v + 0", "s + 0"]
+        yield f"    return [{', '.join(results)}]"
 
     def __repr__(self):
         return self.source

@@ -1,0 +1,24 @@
+"""Random programs divided over replicas are those of the whole batch."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from program_runs import cases, failures_of
+
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_random_programs(part):
+    counts = Counter()
+
+    @settings(max_examples=25, derandomize=False, suppress_health_check=list(HealthCheck))
+    @given(cases())
+    def check(case):
+        failures = failures_of(*case, counts)
+        assert not failures, "\n\n".join(f"{message}\n{program}" for program, message in failures)
+
+    check()
+    assert counts["invalid"] < 0.1 * counts["programs"]
+    assert counts["unclear"] < 0.1 * counts["compared"]
