@@ -329,7 +329,8 @@ class Stage:
         axis, rank = shard.axis, tensor.shape.rank
         size = tf.shape(tensor)[axis]
         total = self.size(shard.rows.total, tf.int32)
-        right = tf.equal(size, total)
+        # Without any row, TensorFlow may compute with another size where a shape has a -1.
+        right = tf.logical_or(tf.equal(size, total), tf.equal(total, 0))
         if broadcasts:
             single = tf.equal(size, 1)
             right = tf.logical_or(right, single)
