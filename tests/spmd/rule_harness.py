@@ -347,6 +347,13 @@ class Program:
 
     def failures(self):
         """Return what is wrong with which case."""
+        found = self.wrong_values()
+        for row in self.rows:
+            found += self._undivided(row)
+        return found
+
+    def wrong_values(self):
+        """Return which results of which case differ from those of the whole batch."""
         found = []
         for counts, (expected, made) in zip(self.counts, self.computed.result(), strict=True):
             for case, *pair in zip(self.cases, expected, made, strict=True):
@@ -354,8 +361,6 @@ class Program:
                     error = _difference(_numpy(one), _numpy(other), case.row.tolerance)
                     if error:
                         found.append(f"{case}: result {number} with {counts} rows: {error}")
-        for row in self.rows:
-            found += self._undivided(row)
         return found
 
     def _undivided(self, row):

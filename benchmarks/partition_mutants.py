@@ -1,0 +1,131 @@
+"""Break every sharding rule on purpose, and see whether the tests of rules find it.
+
+    python -m benchmarks.partition_mutants                  # all rules: about an hour on two cores
+    python -m benchmarks.partition_mutants --rules Sum Mean
+
+A mutant is one rule, whose decisions are changed in one way: what is divided, or has to be added
+up, is said to be whole on every replica; an input is taken as it is where it has to be gathered; or
+a shape that names the rows of a replica gets those of the batch. The rows of `tests/spmd` that test
+the rule compute with it. A mutant survives if all their results are right. Prints the survivors,
+and how many mutants there were; those that change no decision do not count.
+"""
+
+import argparse
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main() -> int:
+    """Print the survivors; return 1 if there are any."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rules", nargs="+", help="only the rules of these operations")
+    options = parser.parse_args()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.path.insert(0, str(ROOT / "tests" / "spmd"))
+    import logging
+
+    import kdist
+    import tensorflow as tf
+    import test_rules
+    from kdist.spmd.rules import RULES
+
+    logging.getLogger("kdist").setLevel("ERROR")  # what is computed whole is not the question
+    kdist.MirroredStrategy(replicas=3)  # makes logical CPUs, before TensorFlow starts
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    unknown = sorted(set(options.rules or ()) - set(RULES))
+    if unknown:
+        parser.error(f"no rule for {', '.join(unknown)}")
+    rows = [row for make in test_rules.FAMILIES.values() for row in make()]
+    killed, survivors = 0, []
+    for name in options.rules or sorted(RULES):
+        own = [row for row in rows if name in row.types.split()]
+        for kind, change in mutations().items():
+            found = _outcome(RULES, name, change, own)
+            if found is False:
+                survivors.append(f"{name}: {kind}")
+                print(f"survived: {survivors[-1]}", flush=True)
+            killed += found is True
+    print(f"{killed + len(survivors)} mutants, {len(survivors)} survived")
+    return 1 if survivors else 0
+
+
+def mutations() -> dict[str, Callable[[Any, Any], Any]]:
+    """Return the ways to change a decision, each a function of the operation and the decision."""
+    from kdist.spmd.placements import AS_IS, REPLICATE, Local, Partial, Shard
+
+    def results(kind: type) -> Callable[[Any, Any], Any]:
+        def change(_: Any, decision: Any) -> Any:
+            out = [REPLICATE if isinstance(p, kind) else p for p in decision.out]
+            return dataclasses.replace(decision, out=out)
+
+        return change
+
+    def ungathered(op: Any, decision: Any) -> Any:
+        inputs = op.inputs if decision.inputs is None else decision.inputs
+        placements = [op.planner.placement(op.planner.canonical(t)) for t in inputs]
+        want = [
+            AS_IS if w == REPLICATE and isinstance(p, Shard | Partial) else w
+            for p, w in zip(placements, decision.want, strict=True)
+        ]
+        return dataclasses.replace(decision, want=want)
+
+    def global_sizes(_: Any, decision: Any) -> Any:
+        want = [REPLICATE if isinstance(w, Local) else w for w in decision.want]
+        return dataclasses.replace(decision, want=want)
+
+    return {
+        "sums are not added up": results(Partial),
+        "rows are taken for the whole": results(Shard),
+        "what is not whole is taken as it is": ungathered,
+        "a shape has the rows of the batch": global_sizes,
+    }
+
+
+def _outcome(
+    rules: dict[str, Any], name: str, change: Callable[[Any, Any], Any], rows: Sequence[Any]
+) -> bool | None:
+    """Return whether a mutant is found; `None` if it changes nothing."""
+    original = rules[name]
+    changed = False
+
+    def mutant(op: Any) -> Any:
+        nonlocal changed
+        decision = original(op)
+        if decision is None:
+            return None
+        other = change(op, decision)
+        changed |= (other.out, other.want) != (decision.out, decision.want)
+        return other
+
+    with mock.patch.dict(rules, {name: mutant}):
+        for row in rows:
+            if not _is_right(row):
+                return True
+    return False if changed else None
+
+
+def _is_right(row: Any) -> bool:
+    from rule_harness import COUNTS, STATIC, Program
+
+    for is_static in (False, True):
+        if is_static and not row.static:
+            continue
+        counts = [STATIC] if is_static else COUNTS if row.empty else COUNTS[:-1]
+        try:
+            program = Program([row], counts, is_static)
+            if program.wrong_values():
+                return False
+        except Exception:  # a step that fails is found, too
+            return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())
