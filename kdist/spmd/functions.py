@@ -28,8 +28,10 @@ def own_graph(function: Any) -> Any:
     definition = function.cached_definition
     signature = definition.signature
     results = [definition.ret[result.name].split(":")[0] for result in signature.output_arg]
-    is_same = len(signature.input_arg) == len(graph.inputs)
-    return graph if is_same and results == [t.op.name for t in graph.outputs] else None
+    if (len(signature.input_arg), len(results)) != (len(graph.inputs), len(graph.outputs)):
+        return None
+    names = {id(t): arg.name for t, arg in zip(graph.inputs, signature.input_arg, strict=True)}
+    return graph if results == [names.get(id(t), t.op.name) for t in graph.outputs] else None
 
 
 def _graph_of(op: Any, function: Any, inputs: Sequence[Any] | None = None) -> Any:

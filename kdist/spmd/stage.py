@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -163,7 +164,23 @@ class Stage:
         ):
             if made.shape.rank is None and output.shape.rank is not None:
                 made.set_shape(local_shape(output, placement))
+            if os.environ.get("KDIST_VERIFY") == "1":
+                made = self._verified(made, placement, item.op)
             self.values[id(output)] = made
+
+    def _verified(self, made: Any, placement: Placement, op: Any) -> Any:
+        """Let the step fail if this replica has other rows of a result than the plan says."""
+        if not isinstance(placement, Shard) or made.dtype.name in ("resource", "variant"):
+            return made
+        if any(space.root().source is not None for space, _ in placement.rows.segments):
+            return made  # as many as it has
+        message = f"{op.type} {op.name} has another number of rows on a replica than {placement}"
+        with self.graph.as_default():
+            own = tf.shape(made)[placement.axis]
+            planned = self.local(placement.rows, tf.int32)
+            check = tf.debugging.Assert(tf.equal(own, planned), [message, own, planned])
+            with tf.control_dependencies([check]):
+                return tf.identity(made)
 
     def controls(self, item: Item) -> list[Any]:
         """Return the operations of this function that have to run before one."""

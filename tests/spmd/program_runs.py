@@ -139,7 +139,7 @@ class Runs:
         batches = [tf.concat(parts[name], 0) for name in BATCHES]
         expected, noisy = (whole(*batches) for whole in self.whole)
         found = self.divided(*([tf.constant(one) for one in parts[name]] for name in BATCHES))
-        failures, compared, unclear = [], 0, 0
+        failures, compared, unclear = self._unequal_copies(rows), 0, 0
         for program, *results in zip(self.programs, expected, noisy, found, strict=True):
             names = [*program.results, "loss", *(f"gradient of {n}" for n in _SOURCES), *VARIABLES]
             for name, *pair in zip(names, *results, strict=True):
@@ -149,6 +149,15 @@ class Runs:
                     failures.append((program, f"{name} with {rows}: {wrong}"))
                     break
         return failures, compared, unclear
+
+    def _unequal_copies(self, rows):
+        """Return which programs have left other values of a variable on each replica."""
+        return [
+            (program, f"copies of {name} differ with {rows}")
+            for program, own in zip(self.programs, self.variables[2], strict=True)
+            for name, variable in zip(VARIABLES, own, strict=True)
+            if len({copy.numpy().tobytes() for copy in variable.values}) > 1
+        ]
 
 
 _SOURCES = ("x", "image", "other", *VARIABLES)

@@ -10,7 +10,8 @@ pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_random_programs(part):
+def test_random_programs(part, monkeypatch):
+    monkeypatch.setenv("KDIST_VERIFY", "1")
     counts = Counter()
 
     @settings(max_examples=25, derandomize=False, suppress_health_check=list(HealthCheck))

@@ -54,7 +54,8 @@ WITHOUT_ROW = {  # the kernels have tests of their own
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_rules(family):
+def test_rules(family, monkeypatch):
+    monkeypatch.setenv("KDIST_VERIFY", "1")
     failures = failures_of(FAMILIES[family]())
     assert not failures, "\n\n".join(failures)
 
