@@ -3,8 +3,12 @@
 Importing it changes nothing. `patches.install` does, when the first strategy is made.
 """
 
-import keras
+import logging
 
+import keras
+import tensorflow as tf
+
+from ..versions import untested
 from . import patches, worker_keys
 from .batch_memory import copy_batches
 from .build_for_fit import build_for_fit
@@ -52,7 +56,6 @@ from .internals import (
 )
 from .iterators import release_in_background
 from .kept_seeds import kept_seeds
-from .keras_version import warn_of_unknown_keras
 from .one_device import divides_step, one_device, traced_strategy, unconverted
 from .optimizer_steps import has_schedule, largest_rate, step_counters, steps_taken
 from .patches.worker_callbacks import is_of_the_chief
@@ -170,11 +173,11 @@ __all__ = [
     "trained_variables",
     "unconverted",
     "warm_up_average",
-    "warn_of_unknown_keras",
     "with_global_seed",
     "worker_addresses",
     "worker_counts",
     "worker_keys",
 ]
 
-warn_of_unknown_keras(keras.__version__)
+if line := untested({"Keras": keras.__version__, "TensorFlow": tf.__version__}):
+    logging.getLogger("kdist").warning(line)

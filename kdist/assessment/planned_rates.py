@@ -49,7 +49,8 @@ def schedule_peak(model: keras.Model, steps: int) -> float | None:
 
 def _choose_optimizers(model: keras.Model) -> None:
     """Have a `MultiOptimizer` ask its function which optimizers there are, as a first step does."""
-    if model.built and isinstance(model.optimizer, keras.optimizers.MultiOptimizer):
+    kind = getattr(keras.optimizers, "MultiOptimizer", ())  # new in Keras 3.15
+    if model.built and isinstance(model.optimizer, kind):
         with model.distribute_strategy.scope():
             model.optimizer.build(model.trainable_variables)
 

@@ -4,6 +4,7 @@ import importlib.metadata
 import platform
 from collections.abc import Callable, Sequence
 
+from ..versions import untested
 from .finding import Finding
 
 _SEPARATE = ("tensorflow", "keras")  # which have lines of their own, as they are imported
@@ -37,7 +38,7 @@ def find_packages(
     """Are the packages that kdist needs installed, in versions that it was tested with?
 
     Args:
-        requires: The requirements, such as `keras>=3.15,<3.16`; by default those of the installed
+        requires: The requirements, such as `keras>=3.14,<4`; by default those of the installed
             kdist.
         version_of: Returns the installed version of a package.
 
@@ -69,7 +70,7 @@ def find_packages(
             findings.append(Finding(title, "broken", wrong.pop(name), _install([by_name[name]])))
         elif name in found:
             known = f"{found[name]}, which this version of kdist was tested with"
-            findings.append(Finding(title, "good", known))
+            findings.append(Finding(title, "good", untested({title: found[name]}) or known))
     others = [by_name[name] for name in wrong]
     if others:
         text = "; ".join(wrong.values())

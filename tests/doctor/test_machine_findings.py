@@ -42,8 +42,8 @@ def test_python():
 
 
 REQUIRES = [
-    "tensorflow>=2.21,<2.22",
-    "keras<3.16,>=3.15",
+    "tensorflow>=2.20,<2.22",
+    "keras<4,>=3.14",
     "numpy>=2.4",
     "rich>=15",
     "torch>=2.13; extra == 'peers'",
@@ -66,11 +66,17 @@ def test_packages_that_are_known():
     assert found["other packages"].text == "all 2 that kdist needs"
 
 
+def test_a_version_that_was_not_tested():
+    found = packages(tensorflow="2.21.0", keras="3.16.0", numpy="2.4.0", rich="15.0")["Keras"]
+    assert found.state == "good"
+    assert "tested with Keras 3.14 and 3.15, not with 3.16.0" in found.text
+
+
 def test_packages_that_are_not():
-    found = packages(tensorflow="2.20.0", numpy="2.3.0", rich="15.0")
+    found = packages(tensorflow="2.19.0", numpy="2.3.0", rich="15.0")
     assert found["TensorFlow"].state == found["Keras"].state == "broken"
-    assert "2.20.0, but kdist needs" in found["TensorFlow"].text
-    assert found["TensorFlow"].remedy == "pip install 'tensorflow<2.22,>=2.21'"
+    assert "2.19.0, but kdist needs" in found["TensorFlow"].text
+    assert found["TensorFlow"].remedy == "pip install 'tensorflow<2.22,>=2.20'"
     assert found["Keras"].text == "keras is not installed"
     assert found["other packages"].text == "numpy 2.3.0, but kdist needs >=2.4"
 

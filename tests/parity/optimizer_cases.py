@@ -31,10 +31,11 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "ScheduleFreeAdamW": lambda: optimizers.ScheduleFreeAdamW(0.01),
     "LARS": lambda: LARS(1.0, trust_coefficient=0.05, weight_decay_rate=0.1, clipnorm=0.5),
     "NovoGrad": lambda: NovoGrad(0.02, weight_decay_rate=0.1, clipnorm=0.5),
-    "MultiOptimizer": lambda: optimizers.MultiOptimizer(
-        optimizers.OptimizerMap(optimizers.SGD(0.1), {"classes/.*": optimizers.Adam(0.01)})
-    ),
 }
+if hasattr(optimizers, "MultiOptimizer"):  # new in Keras 3.15
+    OPTIMIZERS["MultiOptimizer"] = lambda: optimizers.MultiOptimizer(
+        optimizers.OptimizerMap(optimizers.SGD(0.1), {"classes/.*": optimizers.Adam(0.01)})
+    )
 
 
 def _excluding_biases(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:

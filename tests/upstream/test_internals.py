@@ -1,11 +1,14 @@
 """Private names that are read or called: what kdist relies on."""
 
+import importlib
+
 import kdist
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from kdist import _upstream
+from kdist.versions import untested
 from stock_models import linear
 
 
@@ -56,7 +59,18 @@ def test_collectives_fail_in_a_second_strategy():
     assert not isinstance(defaults.extended._cross_device_ops, tf.distribute.ReductionToOneDevice)
 
 
-def test_an_unknown_keras_is_warned_of_and_the_known_one_is_not():
-    with pytest.warns(UserWarning, match=r"tested with Keras 3\.15, not with 3\.99\.0"):
-        _upstream.warn_of_unknown_keras("3.99.0")
-    _upstream.warn_of_unknown_keras(keras.__version__)
+def test_versions_that_were_not_tested_are_told_in_one_line(monkeypatch, caplog):
+    monkeypatch.setattr(keras, "__version__", "3.99.0")
+    importlib.reload(_upstream)
+    (line,) = caplog.messages
+    assert "tested with Keras 3.14 and 3.15, not with 3.99.0: " in line
+    monkeypatch.undo()
+    importlib.reload(_upstream)
+    assert caplog.messages == [line]
+
+
+def test_every_version_that_was_not_tested_is_named():
+    line = untested({"Keras": "4.0.0", "TensorFlow": "2.200.1"})
+    assert line.count("\n") == 0
+    assert "Keras 3.14 and 3.15, not with 4.0.0, and with TensorFlow 2.20 and 2.21, not" in line
+    assert untested({"Keras": "3.15.0.dev1", "TensorFlow": "2.20.0"}) is None

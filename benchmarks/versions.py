@@ -1,0 +1,135 @@
+"""kdist on several versions of Keras and TensorFlow: is each pair of them exact?
+
+    python -m benchmarks.versions                                   # every pair, about half an hour
+    python -m benchmarks.versions --keras 3.16 --tensorflow 2.21    # one that is not allowed yet
+    python -m benchmarks.versions --folder environments             # keeps what it installs
+
+For each pair, makes a virtual environment with kdist's other dependencies, and runs three groups of
+tests in it: all parity cases on two replicas, the rules by which operations are divided, and the
+canaries of private names and patches. Prints a Markdown table of how many passed, then the names of
+those that did not. An environment takes 2.5 GB, and is removed after its tests without `--folder`.
+The exit code is 1 if anything failed.
+"""
+
+import argparse
+import contextlib
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+from kdist.performance.hardware import host
+from kdist.versions import TESTED
+
+ROOT = Path(__file__).resolve().parents[1]
+TIMEOUT_SECONDS = 3600
+GROUPS = {
+    "parity": ["tests/parity/test_parity.py", "-k", "test_two_replicas_give_what_one_gives"],
+    "rules": ["tests/spmd"],
+    "canaries": ["tests/upstream"],
+}
+
+
+def main() -> int:
+    """Run all pairs; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    for option, name in (("--keras", "Keras"), ("--tensorflow", "TensorFlow")):
+        text = f"versions of {name}, such as {TESTED[name][-1]} (default {' '.join(TESTED[name])})"
+        parser.add_argument(option, nargs="+", default=TESTED[name], help=text)
+    parser.add_argument("--folder", type=Path, help="where environments are made, and kept")
+    options = parser.parse_args()
+    print("{date}, {cpu}, {cores} cores, Python {python}\n".format(**host()))
+    print(f"| Keras | TensorFlow | {' | '.join(GROUPS)} |")
+    print(f"| --- | --- |{' --- |' * len(GROUPS)}", flush=True)
+    failed: list[str] = []
+    for keras, tensorflow in itertools.product(options.keras, options.tensorflow):
+        with _environment(options.folder, f"keras-{keras}-tensorflow-{tensorflow}") as folder:
+            try:
+                installed = _install(folder, keras, tensorflow)
+            except RuntimeError as error:
+                print(f"| {keras} | {tensorflow} |{' not installed |' * len(GROUPS)}", flush=True)
+                failed.append(f"Keras {keras}, TensorFlow {tensorflow}: {error}")
+                continue
+            print(f"| {' | '.join(installed)} |", end="", flush=True)
+            for group, arguments in GROUPS.items():
+                count, wrong = _run_tests(folder, arguments)
+                print(f" {count - len(wrong)} of {count} |", end="", flush=True)
+                pair = "Keras {}, TensorFlow {}".format(*installed)
+                failed += [f"{pair}, {group}: {one}" for one in wrong]
+            print(flush=True)
+    print("".join(f"\n- {line}" for line in failed))
+    return int(bool(failed))
+
+
+@contextlib.contextmanager
+def _environment(parent: Path | None, name: str) -> Iterator[Path]:
+    """Make a virtual environment, or take one that is there; remove it unless it has a parent."""
+    folder = (parent or Path(tempfile.mkdtemp(prefix="kdist-versions-"))) / name
+    try:
+        if not (folder / "bin" / "python").exists():
+            venv.create(folder, with_pip=True)
+        yield folder.absolute()
+    finally:
+        if parent is None:
+            shutil.rmtree(folder.parent)
+
+
+def _install(folder: Path, keras: str, tensorflow: str) -> list[str]:
+    """Install a pair and what kdist and its tests need; return the installed versions."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [one for one in project["dependencies"] if _name(one) not in ("keras", "tensorflow")]
+    wanted += [
+        one
+        for one in project["optional-dependencies"]["dev"]
+        if _name(one) in ("pytest", "hypothesis")
+    ]
+    wanted += [f"keras=={keras}.*", f"tensorflow=={tensorflow}.*"]
+    _run(folder, "pip", "install", "--quiet", "--disable-pip-version-check", *wanted)
+    ask = "import importlib.metadata as m; print(m.version('keras'), m.version('tensorflow'))"
+    return _run(folder, "python", "-c", ask).split()
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[^\w-]", requirement)[0]
+
+
+def _run(folder: Path, program: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [folder / "bin" / program, *arguments], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError((done.stderr.strip().splitlines() or ["no reason was given"])[-1])
+    return done.stdout
+
+
+def _run_tests(folder: Path, arguments: list[str]) -> tuple[int, list[str]]:
+    """Return how many tests were run, and the names of those that failed."""
+    options = ["-q", "--tb=no", "-rpfE", "-p", "no:cacheprovider"]
+    try:
+        done = subprocess.run(
+            [folder / "bin" / "python", "-m", "pytest", *options, *arguments],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return 1, [f"no end within {TIMEOUT_SECONDS} s"]
+    results = re.findall(r"^(PASSED|FAILED|ERROR) (.*?)(?: - .*)?$", done.stdout, re.MULTILINE)
+    if not results:
+        last = (done.stdout + done.stderr).strip().splitlines()[-1:]
+        return 1, [f"no test was run, exit code {done.returncode}: {''.join(last)}"]
+    return len(results), [name for result, name in results if result != "PASSED"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
