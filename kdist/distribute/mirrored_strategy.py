@@ -33,7 +33,8 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
     Raises:
         UserError: Devices are unknown, repeated or too few; the environment variable `TF_CONFIG`
             is invalid; Keras uses a backend other than TensorFlow; or the CPU would
-            have to be split after TensorFlow has started.
+            have to be split after TensorFlow has started; or TensorFlow's
+            `HierarchicalCopyAllReduce` would leave out one of an odd number of replicas.
 
     Example:
         ```python
@@ -59,6 +60,16 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
         names = first_devices(replicas) if devices is None else known_devices(devices)
         if cross_device_ops is None and all(device_type(name) == "CPU" for name in names):
             cross_device_ops = tf.distribute.ReductionToOneDevice()
+        if (
+            isinstance(cross_device_ops, tf.distribute.HierarchicalCopyAllReduce)
+            and len(names) > 1
+            and len(names) % 2
+        ):
+            raise UserError(
+                "received cross_device_ops=HierarchicalCopyAllReduce, with which TensorFlow leaves"
+                f" one of {len(names)} replicas out of every sum: take an even number of replicas,"
+                " or ReductionToOneDevice"
+            )
         extended = GlobalViewExtended(self, devices=names, cross_device_ops=cross_device_ops)
         tf.distribute.Strategy.__init__(self, extended)
         self._start()

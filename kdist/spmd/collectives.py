@@ -53,21 +53,26 @@ class Collectives:
 
     def gather(self, parts: Sequence[Any], axis: int) -> list[Any]:
         """Return the concatenation of the replicas' tensors on every device."""
-        with tf.device(self.devices[0]):
+        with tf.device(device_for(parts[0], self.devices[0])):
             return self.copies(tf.concat(list(parts), axis))
 
     def stack(self, parts: Sequence[Any]) -> list[Any]:
         """Return the stack of the replicas' tensors on every device."""
-        with tf.device(self.devices[0]):
+        with tf.device(device_for(parts[0], self.devices[0])):
             return self.copies(tf.stack(list(parts)))
 
     def copies(self, tensor: Any) -> list[Any]:
-        """Return a tensor on every device."""
+        """Return a tensor on every device; strings stay on the host."""
         made = [tensor]
         for device in self.devices[1:]:
-            with tf.device(device):
+            with tf.device(device_for(tensor, device)):
                 made.append(tf.identity(tensor))
         return made
+
+
+def device_for(tensor: Any, device: str) -> str:
+    """Return where to compute with a tensor: on the host with strings, which no GPU can."""
+    return "/device:CPU:0" if tensor.dtype == tf.string else device
 
 
 def _in_a_function(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -136,14 +141,14 @@ class WorkerCollectives(Collectives):
         sizes = self.stack([tf.shape(part)[axis] for part in parts])
         padded = []
         for part, device, each in zip(parts, self.devices, sizes, strict=True):
-            with tf.device(device):
+            with tf.device(device_for(part, device)):
                 here = tf.range(tf.rank(part)) == axis
                 missing = tf.where(here, tf.reduce_max(each) - tf.shape(part)[axis], 0)
                 padded.append(tf.pad(part, tf.stack([tf.zeros_like(missing), missing], 1)))
         gathered = []
         stacks = self.stack(padded)
         for part, device, each, stacked in zip(parts, self.devices, sizes, stacks, strict=True):
-            with tf.device(device):
+            with tf.device(device_for(part, device)):
                 here = tf.range(tf.rank(part)) == axis
                 blocks = [
                     tf.slice(block, tf.zeros_like(tf.shape(block)), tf.where(here, size, -1))

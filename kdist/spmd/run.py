@@ -13,7 +13,7 @@ from tensorflow.python.eager.polymorphic_function.polymorphic_function import Op
 from .._upstream.collective_keys import is_tracing_step
 from .._upstream.one_device import converted, one_device
 from .._upstream.row_counts import attached_counts
-from .collectives import Collectives
+from .collectives import Collectives, device_for
 from .explain import Explanation, described, explain, line_of
 from .functions import Bodies
 from .placements import REPLICATE, Rows, Shard
@@ -167,10 +167,12 @@ def _only_value(parts: Sequence[Any], collectives: Collectives) -> list[Any]:
             "a step sees the global batch, but one of its arguments is a scalar with another value"
             " on each replica: give it as a row of a batch, or the same to all. The values are"
         )
-        with tf.device(device):
-            check = tf.debugging.Assert(tf.reduce_all(tf.equal(stacked, part)), [message, stacked])
-            with tf.control_dependencies([] if check is None else [check]):
-                found.append(tf.identity(part))
+        check = tf.debugging.Assert(tf.reduce_all(tf.equal(stacked, part)), [message, stacked])
+        with (
+            tf.device(device_for(part, device)),
+            tf.control_dependencies([] if check is None else [check]),
+        ):
+            found.append(tf.identity(part))
     return found
 
 
@@ -240,7 +242,7 @@ def _split(value: Any, collectives: Collectives) -> list[Any]:
     parts = []
     for place, device in zip(collectives.places, collectives.devices, strict=True):
         begin, end = tf.minimum(most * place, total), tf.minimum(most * (place + 1), total)
-        with tf.device(device):
+        with tf.device(device_for(value, device)):
             part = value[begin:end]
             if known is not None:
                 each = -(-known // count)
