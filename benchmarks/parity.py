@@ -3,12 +3,14 @@
     python -m benchmarks.parity                 # the cases of the README's table, two replicas
     python -m benchmarks.parity --all --replicas 3
     python -m benchmarks.parity --case bn_uneven clipnorm
+    python -m benchmarks.parity --all --jit     # kdist alone, all of it compiled by XLA
 
 Each case of `tests/parity/cases.py` trains a small model in float64, on one replica of stock Keras
 and on several logical CPUs, with the same global batches, and compares all results of training.
 Each runs in a separate process, so that a crash is a result, too. Prints a Markdown table: `equal`
 up to rounding (1e-9 in weights and predictions, 1e-6 in metrics), otherwise the largest difference
-of a weight or prediction, or of a metric if the weights are equal.
+of a weight or prediction, or of a metric if the weights are equal. With `--jit`, one replica is
+compiled by XLA, too; what stock Keras cannot train that way does not count.
 """
 
 import argparse
@@ -25,6 +27,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_SECONDS = 300
+NOT_COMPILED = "not by stock Keras on one replica"
 
 README_CASES = (
     "even",
@@ -93,37 +96,41 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, default=2, help="number of replicas (default 2)")
     parser.add_argument("--all", action="store_true", help="every case, not only the README's")
     parser.add_argument("--case", nargs="+", help="only these cases")
+    parser.add_argument("--jit", action="store_true", help="compile with XLA; only kdist")
     parser.add_argument("--run", choices=("stock", "kdist"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
-        print(json.dumps(_run(options.case[0], options.run, options.replicas)))
+        print(json.dumps(_run(options.case[0], options.run, options.replicas, options.jit)))
         return
     known = _case_names()
     names = options.case or (known if options.all else README_CASES)
     unknown = sorted(set(names) - set(known))
     if unknown:
         parser.error(f"unknown case {', '.join(unknown)}: known are {', '.join(known)}")
-    _print_table(names, options.replicas)
+    _print_table(names, options.replicas, options.jit)
 
 
-def _print_table(names: Sequence[str], replicas: int) -> None:
-    kept = {"stock": 0, "kdist": 0}
-    print(f"| case, {replicas} replicas | stock Keras | kdist |")
-    print("| --- | --- | --- |", flush=True)
+def _print_table(names: Sequence[str], replicas: int, jit: bool) -> None:
+    kinds = {"kdist": "kdist"} if jit else {"stock": "stock Keras", "kdist": "kdist"}
+    results: dict[str, list[str]] = {kind: [] for kind in kinds}
+    print(f"| case, {replicas} replicas{', XLA' * jit} | {' | '.join(kinds.values())} |")
+    print(f"| --- |{' --- |' * len(kinds)}", flush=True)
     for name in names:
-        outcomes = {kind: _result_of(name, kind, replicas) for kind in kept}
-        for kind in kept:
-            kept[kind] += outcomes[kind] == "equal"
-        row = (name.replace("_", " "), outcomes["stock"], outcomes["kdist"])
+        for kind in kinds:
+            results[kind].append(_result_of(name, kind, replicas, jit))
+        row = [name.replace("_", " "), *(results[kind][-1] for kind in kinds)]
         print(f"| {' | '.join(row)} |", flush=True)
-    total = len(names)
-    print(f"| **equal** | **{kept['stock']} of {total}** | **{kept['kdist']} of {total}** |")
+    equal = [
+        f"**{found.count('equal')} of {len(found) - found.count(NOT_COMPILED)}**"
+        for found in results.values()
+    ]
+    print(f"| **equal** | {' | '.join(equal)} |")
 
 
-def _result_of(name: str, kind: str, replicas: int) -> str:
+def _result_of(name: str, kind: str, replicas: int, jit: bool) -> str:
     """Run one case in a separate process, and describe its result."""
     command = [sys.executable, "-m", "benchmarks.parity", "--run", kind]
-    command += ["--case", name, "--replicas", str(replicas)]
+    command += ["--case", name, "--replicas", str(replicas), *(["--jit"] if jit else [])]
     try:
         done = subprocess.run(
             command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
@@ -138,6 +145,8 @@ def _result_of(name: str, kind: str, replicas: int) -> str:
 
 
 def _describe(outcome: dict[str, Any]) -> str:
+    if outcome.get("alone"):
+        return NOT_COMPILED
     if "crash" in outcome:
         return f"crash: {outcome['crash']}"
     wrong = outcome["wrong"]
@@ -162,7 +171,7 @@ def _case_names() -> list[str]:
     return [name for name in _import_cases()[0].CASES if not name.startswith("kdist_bn")]
 
 
-def _run(name: str, kind: str, replicas: int) -> dict[str, Any]:
+def _run(name: str, kind: str, replicas: int, jit: bool) -> dict[str, Any]:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     import tensorflow as tf
 
@@ -175,7 +184,13 @@ def _run(name: str, kind: str, replicas: int) -> dict[str, Any]:
     )
     cases, harness = _import_cases()
     case = cases.CASES[name]
-    expected = harness.train(case)
+    options = {"jit_compile": True} if jit else {}
+    try:
+        expected = harness.train(case, **options)
+    except Exception as error:
+        if not jit:
+            raise
+        return {"alone": type(error).__name__}
     devices = [f"/cpu:{index}" for index in range(replicas)]
     try:
         if kind == "stock":
@@ -184,7 +199,7 @@ def _run(name: str, kind: str, replicas: int) -> dict[str, Any]:
             import kdist
 
             strategy = kdist.MirroredStrategy(devices)
-        got = harness.train(case, strategy)
+        got = harness.train(case, strategy, **options)
     except Exception as error:
         return {"crash": type(error).__name__}
     return {"wrong": harness.too_large(case, harness.differences(expected, got))}

@@ -69,6 +69,7 @@ class Decision:
         inputs: The tensors that are wanted, if they are not the operation's inputs.
         spaces: Batches whose numbers of rows `emit` needs.
         gathers: Whether the operation needs the rows of all replicas by its nature.
+        once: Whether it runs once, not on every replica.
     """
 
     want: Sequence[Want]
@@ -78,6 +79,7 @@ class Decision:
     inputs: Sequence[Any] | None = None
     spaces: Iterable[Space] = ()
     gathers: bool = False
+    once: bool = False
 
 
 @dataclass(eq=False)
@@ -357,11 +359,12 @@ class Planner:
         if op not in self.whole:
             found = find_rule(op)
             decision = found(view) if found else None
-        whole = once = False
+        whole = False
         changed: list[Any] = []
         if decision is None:
             once, changed = self.effects(op)
-            decision = Decision([REPLICATE] * len(view.inputs), [REPLICATE] * len(op.outputs))
+            wants, out = [REPLICATE] * len(view.inputs), [REPLICATE] * len(op.outputs)
+            decision = Decision(wants, out, once=once)
             whole = view.any_shard
         inputs = view.inputs
         if decision.inputs is not None:
@@ -373,6 +376,7 @@ class Planner:
             whole |= _is_gathered(placement, want) and not decision.gathers
         for space in decision.spaces:
             time = max(time, self.need_counts(symbolic(space)))
+        once = decision.once
         time = _round_up(time, even=once)
         if op.type == "Const":
             time = BEFORE

@@ -61,7 +61,7 @@ class Run:
     case: Case
     strategy: tf.distribute.Strategy
     model: keras.Model
-    run_eagerly: bool = False
+    options: dict[str, Any]  # of `compile`, before those of the case
     history: dict[str, Any] = dataclasses.field(default_factory=dict)
     scores: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -82,9 +82,7 @@ class Run:
 
     def compile(self) -> None:
         options = {"loss": "sparse_categorical_crossentropy", "metrics": ["accuracy"]}
-        options |= self.case.compile()
-        if self.run_eagerly:
-            options["run_eagerly"] = True
+        options |= self.options | self.case.compile()
         scope = self.strategy.scope() if self.case.compiled_in_scope else contextlib.nullcontext()
         with scope:
             self.model.compile(self.case.optimizer(), **options)
@@ -105,10 +103,11 @@ class Run:
         return keras.tree.flatten(outputs)
 
 
-def train(
-    case: Case, strategy: tf.distribute.Strategy | None = None, *, run_eagerly: bool = False
-) -> Outcome:
-    """Train under the strategy; without one, on the one replica of stock Keras."""
+def train(case: Case, strategy: tf.distribute.Strategy | None = None, **options: Any) -> Outcome:
+    """Train under the strategy; without one, on the one replica of stock Keras.
+
+    Options are those of `compile`, such as `jit_compile`, where the case has none of its own.
+    """
     strategy = strategy or tf.distribute.get_strategy()
     with policy(case.policy):
         keras.utils.set_random_seed(0)
@@ -117,7 +116,7 @@ def train(
         else:
             with strategy.scope():
                 model = case.model()
-        run = Run(case=case, strategy=strategy, model=model, run_eagerly=run_eagerly)
+        run = Run(case=case, strategy=strategy, model=model, options=options)
         run.compile()
         with strategy.scope() if case.fitted_in_scope else contextlib.nullcontext():
             if case.procedure:

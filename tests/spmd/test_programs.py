@@ -233,6 +233,19 @@ def recurrent(features):
 
 @pytest.mark.parametrize("layers", [switching, recurrent])
 def test_xla_compiles_conditions_and_loops(layers):
+    check_with_xla(layers)
+
+
+def test_xla_reads_a_variable_of_another_device():
+    factor = tf.Variable(0.5)  # made outside the scope: it is on one device
+
+    def scaled(features):
+        return [keras.layers.Dense(features), keras.layers.Lambda(lambda x: x * factor)]
+
+    check_with_xla(scaled)
+
+
+def check_with_xla(layers):
     weights = []
     for replicas, jit_compile in ((1, False), (2, True)):
         keras.utils.set_random_seed(0)

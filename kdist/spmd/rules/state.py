@@ -9,10 +9,18 @@ from ..plan import Decision, Operation
 from .registry import rule
 
 
-@rule("ReadVariableOp", "VariableShape", "VarIsInitializedOp", "LookupTableSizeV2")
-def read(op: Operation) -> Decision | None:
-    """Read a replica's own copy, or the only one."""
+@rule("VariableShape", "VarIsInitializedOp", "LookupTableSizeV2")
+def describe(op: Operation) -> Decision | None:
+    """Describe a replica's own copy, or the only one."""
     return Decision([AS_IS], [REPLICATE])
+
+
+@rule("ReadVariableOp")
+def read(op: Operation) -> Decision | None:
+    """Read a replica's own copy; the only one once, as XLA reads none of another device."""
+    planner = op.planner
+    once = planner.parent is None and id(op.inputs[0]) in planner.shared
+    return Decision([AS_IS], [REPLICATE], once=once)
 
 
 @rule("LookupTableFindV2")
