@@ -18,6 +18,19 @@ READS = {
     "VarIsInitializedOp",
     "VariableShape",
 }
+# Those that draw, as often as they are told.
+DRAWS = {
+    "StatelessRandomNormal",
+    "StatelessRandomNormalV2",
+    "StatelessRandomUniform",
+    "StatelessRandomUniformFullInt",
+    "StatelessRandomUniformFullIntV2",
+    "StatelessRandomUniformInt",
+    "StatelessRandomUniformIntV2",
+    "StatelessRandomUniformV2",
+    "StatelessTruncatedNormal",
+    "StatelessTruncatedNormalV2",
+}
 # Those that have no state, or one that every replica may have.
 _HARMLESS = {
     "Assert",

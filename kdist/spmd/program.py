@@ -36,7 +36,7 @@ class Program:
         inputs: What each replica has, by the id of the traced input.
         collectives: How values are exchanged.
         counts: The numbers of rows of all replicas, by space.
-        jit_compile: Whether XLA compiles the stages.
+        jit_compile: Whether XLA compiles the stages, as far as it can.
     """
 
     def __init__(
@@ -161,7 +161,10 @@ class Program:
         outer: Any,
     ) -> list[Any]:
         attributes = {}
-        if self.jit_compile and not stage.runs_once:
+        # XLA can neither take nor return lists, as loops keep for their gradients.
+        passed = [*stage.inputs.values(), *stage.outputs]
+        has_lists = any(tensor.dtype == tf.variant for tensor in passed)
+        if self.jit_compile and not stage.runs_once and not has_lists:
             attributes["_XlaMustCompile"] = True
         stage.graph.inputs = list(stage.inputs.values())
         function = end_function(stage, stage.outputs, outer, **attributes)
@@ -288,6 +291,7 @@ class ProgramStage(Stage):
             # XLA compiles a kernel once for every device, and these are the same processor.
             self.kernel_device = program.devices[0]
         self.runs_once = time % 2 == 0
+        self.jit_compile = program.jit_compile
         self.outputs: list[Any] = []
         self.calls: list[Any] = []
         self.after: set[int] = set()

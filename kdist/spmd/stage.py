@@ -13,7 +13,7 @@ from tensorflow.python.eager.polymorphic_function import atomic_function
 from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.ops import handle_data_util
 
-from .effects import READS
+from .effects import DRAWS, READS
 from .functions import function_of
 from .placements import (
     AsIs,
@@ -43,6 +43,7 @@ class Stage:
 
     # Where kernels run that XLA compiles; `None` is the replica's own device.
     kernel_device: str | None = None
+    jit_compile = False  # whether XLA compiles the step
 
     def __init__(self, planner: Planner, name: str) -> None:
         self.planner = planner
@@ -201,10 +202,19 @@ class Stage:
                     if f.name and not self.graph._is_function(f.name):
                         self.graph._add_function_recursive(function_of(op, f.name))
         dtypes = [output.dtype for output in op.outputs]
-        with self.graph.as_default():
-            made = self.graph._create_op_internal(
-                op.type, list(inputs), dtypes, name=op.type, attrs=attributes, op_def=op.op_def
+
+        def create(*given: Any) -> Any:
+            return tf.compat.v1.get_default_graph()._create_op_internal(
+                op.type, list(given), dtypes, name=op.type, attrs=attributes, op_def=op.op_def
             )
+
+        if self.jit_compile and op.type in DRAWS:
+            # XLA draws other numbers than TensorFlow, also in a stage that it does not compile.
+            draw = tf.function(lambda *g: create(*g).outputs, autograph=False, jit_compile=True)
+            with self.graph.as_default(), tf.device(self.kernel_device):
+                return list(draw(*inputs))
+        with self.graph.as_default():
+            made = create(*inputs)
         self.operations[op] = made
         for output, new in zip(op.outputs, made.outputs, strict=True):
             if output.dtype.name == "resource":  # elements of a list may have other local shapes
@@ -454,6 +464,7 @@ class Body(Stage):
         super().__init__(planner, "body")
         self.graph.outer_graph = parent.graph
         self.parent, self.traced = parent, graph
+        self.kernel_device, self.jit_compile = parent.kernel_device, parent.jit_compile
         self.extras: dict[Any, Any] = {}
         self.outputs: list[Any] = []
         self.reference: Any = None

@@ -245,6 +245,34 @@ def test_xla_reads_a_variable_of_another_device():
     check_with_xla(scaled)
 
 
+def draws(x):
+    rows, results = tf.shape(x)[0], []
+    for number, columns in enumerate((3, 4)):
+        shape = (rows, columns, 1)
+        for dtype in (tf.float32, tf.float64):
+            for draw in (
+                tf.random.stateless_normal,
+                tf.random.stateless_uniform,
+                tf.random.stateless_truncated_normal,
+            ):
+                results.append(draw(shape, (1, number), dtype=dtype))
+        results.append(tf.random.stateless_uniform(shape, (1, 2), 0, 9, tf.int64))
+        results.append(tf.random.stateless_uniform(shape, (1, 2), None, None, tf.int32))
+    return results
+
+
+def test_xla_draws_for_each_row_what_it_draws_on_one_device():
+    strategy = kdist.MirroredStrategy(replicas=2)
+    for x, first in ((X, 4), (X[:6], 1)):
+        batch = per_replica(strategy, [tf.constant(x[:first]), tf.constant(x[first:])])
+        run = tf.function(
+            lambda batch: strategy.run_step(draws, (batch,), jit_compile=True), autograph=False
+        )
+        compiled = tf.function(draws, jit_compile=True, autograph=False)
+        for one, several in zip(compiled(tf.constant(x)), run(batch), strict=True):
+            np.testing.assert_array_equal(strategy.gather(several, 0), one)
+
+
 def check_with_xla(layers):
     weights = []
     for replicas, jit_compile in ((1, False), (2, True)):

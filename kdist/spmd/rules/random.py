@@ -7,7 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..placements import AS_IS, REPLICATE, Local, Replicate, Shard
+from ..effects import DRAWS
+from ..placements import REPLICATE, Local, Replicate, Shard
 from ..plan import Decision, Operation
 from ..sizes import Size, product
 from .registry import rule
@@ -22,17 +23,9 @@ _SKIPPING = {
     "StatelessRandomUniformIntV2",
     "StatelessRandomUniformV2",
 }
-_OTHERS = {
-    "StatelessRandomNormal",
-    "StatelessRandomUniform",
-    "StatelessRandomUniformFullInt",
-    "StatelessRandomUniformInt",
-    "StatelessTruncatedNormal",
-    "StatelessTruncatedNormalV2",
-}
 
 
-@rule(*_SKIPPING, *_OTHERS)
+@rule(*DRAWS)
 def draw(op: Operation) -> Decision | None:
     """Draw a replica's rows of what one device would draw."""
     found = _counted(op, 0)
@@ -48,17 +41,20 @@ def draw(op: Operation) -> Decision | None:
     group = 16 // max(dtype.size, 4)
     spaces = [space for space, _ in rows.segments]
     out = Shard(0, rows)
+    wants: list[Any] = [Local(()), *[REPLICATE] * (len(op.inputs) - 1)]
+
+    def emit_whole(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        whole = stage.size_vector(shape.tolist(), op.inputs[0].dtype)
+        (drawn,) = stage.copy(op, [whole, *inputs[1:]])
+        return [stage.own_rows(drawn, out)]
+
     if op.type not in _SKIPPING or dtype.size not in (2, 4, 8) or inner == 0:
-
-        def emit_whole(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-            whole = stage.size_vector(shape.tolist(), inputs[0].dtype)
-            (drawn,) = stage.copy(op, [whole, *inputs[1:]])
-            return [stage.own_rows(drawn, out)]
-
-        wants: list[Any] = [AS_IS, *[REPLICATE] * (len(op.inputs) - 1)]
         return Decision(wants, [out], emit_whole, spaces=spaces)
 
     def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        if stage.jit_compile and op.type == "StatelessRandomNormalV2":
+            # XLA computes normals two at a time, along any axis of the whole that is even.
+            return emit_whole(stage, op, inputs)
         _, key, counter, *rest = inputs
         each = stage.size(inner, tf.int64)
         aligned = isinstance(inner, int) and inner % group == 0
@@ -75,7 +71,6 @@ def draw(op: Operation) -> Decision | None:
         drawn = parts[0] if len(parts) == 1 else tf.concat(parts, 0)
         return [tf.reshape(drawn, stage.size_vector(shape.tolist(), tf.int32, {0: rows}))]
 
-    wants = [Local(()), *[REPLICATE] * (len(op.inputs) - 1)]
     if isinstance(inner, Size) and inner.spaces():
         return None
     return Decision(wants, [out], emit, spaces=spaces)
