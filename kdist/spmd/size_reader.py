@@ -145,6 +145,16 @@ def _split(op: Any, tensor: Any, inputs: list[Any]) -> Any:
     return np.split(inputs[1], len(op.outputs))[tensor.value_index]
 
 
+@_reads("SplitV")
+def _split_by_sizes(op: Any, tensor: Any, inputs: list[Any]) -> Any:
+    vector, sizes, _ = inputs
+    if vector is None or vector.ndim != 1 or not _is_plain(sizes):
+        return None
+    rest = len(vector) - sum(size for size in sizes if size != -1)
+    ends = np.cumsum([rest if size == -1 else size for size in sizes])
+    return np.split(vector, ends[:-1])[tensor.value_index]
+
+
 @_reads("StridedSlice")
 def _strided_slice(op: Any, tensor: Any, inputs: list[Any]) -> Any:
     vector, begin, end, strides = inputs
@@ -272,6 +282,22 @@ def _broadcast(op: Any, tensor: Any, inputs: list[Any]) -> Any:
     if inputs[0] is None or not _is_plain(inputs[1]):
         return None
     return np.broadcast_to(inputs[0], [int(n) for n in inputs[1]])
+
+
+@_reads("BroadcastArgs")
+def _broadcast_args(op: Any, tensor: Any, inputs: list[Any]) -> Any:
+    if any(i is None for i in inputs):
+        return None
+    longest = max(map(len, inputs))
+    one, other = ([1] * (longest - len(i)) + i.tolist() for i in inputs)
+    result = []
+    for index, (a, b) in enumerate(zip(one, other, strict=True)):
+        known = [size for size in (a, b) if isinstance(size, int) and size != 1]
+        if a == b or b == 1 or a == 1:
+            result.append(b if a == 1 else a)
+        else:  # which of two unknown sizes may be 1
+            result.append(known[0] if known else symbolic(Element(tensor, index)))
+    return result
 
 
 @_reads("Range")

@@ -39,6 +39,17 @@ def control():
         gradients=True,
     )
 
+    def sliced_weights(x, w):
+        def body(t, state):
+            state = tf.tanh(x @ w[:2] + tf.slice(w, [2, 0], [1, 2]) + state)
+            return t + 1, state
+
+        return tf.while_loop(lambda t, _: t < 3, body, (0, tf.zeros_like(x)))[1]
+
+    # Whose gradients are partial sums of a slice.
+    types = "StatelessWhile StridedSliceGrad Pad"
+    rows.add(types, sliced_weights, [(B, 2), (3, 2)], gradients=True)
+
     def scanned(x, w):
         columns = tf.transpose(x, [1, 0, 2])
         return tf.scan(

@@ -138,6 +138,27 @@ def shapes():
         static=True,
     )
     rows.add(
+        "BroadcastTo",
+        lambda x, y: [
+            tf.broadcast_to(x[:, None], tf.shape(y)),
+            tf.broadcast_to(
+                x[:, None], tf.broadcast_dynamic_shape(tf.shape(x[:, None]), [3, 1, 4])
+            ),
+        ],
+        [(B,), twin(B, 4)],
+        gradients=True,
+        replicated=False,
+    )
+    rows.add(
+        "Reshape",
+        lambda x: [
+            tf.reshape(x, tf.concat([tf.split(tf.shape(x), [1, -1])[0], [3, 4]], 0)),
+            tf.reshape(x, tf.concat([tf.split(tf.shape(x), [1, 2], num=2)[0], [-1]], 0)),
+        ],
+        [(B, 4, 3)],
+        batches=True,
+    )
+    rows.add(
         "Tile",
         lambda x: [
             tf.tile(x, [1, 2]),

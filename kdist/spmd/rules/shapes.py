@@ -239,7 +239,9 @@ def broadcast_to(op: Operation) -> Decision | None:
         return None
     if shard is not None:
         axis = shard.axis + len(sizes) - rank
-        if not shard.rows.is_total(sizes[axis]):
+        rows = op.planner.rows_of(sizes[axis])
+        is_whole = shard.rows.is_total(sizes[axis])
+        if not is_whole and (rows is None or not op.align(shard, Shard(shard.axis, rows))):
             return None
         _set_result_dims(op, 1)
         return Decision([AS_IS, local(axis, shard.rows)], [shard.at(axis)])
@@ -307,6 +309,8 @@ def batch_to_space(op: Operation) -> Decision | None:
 @rule("Pad", "PadV2", "MirrorPad")
 def pad(op: Operation) -> Decision | None:
     """Pad other axes than that of the rows."""
+    if op.is_partial(0, "add") and op.type != "PadV2" and op.planner.parent is not None:
+        return Decision([PARTIAL, REPLICATE], [PARTIAL])
     shard, paddings = op.shard(0), _paddings(op)
     if shard is None or paddings is None or any(p[shard.axis] != 0 for p in paddings):
         return None

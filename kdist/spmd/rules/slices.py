@@ -105,6 +105,9 @@ def strided_slice(op: Operation) -> Decision | None:
 @rule("StridedSliceGrad")
 def strided_slice_gradient(op: Operation) -> Decision | None:
     """The gradient of a strided slice, from shape, begin, end, strides and gradient."""
+    if op.is_partial(4, "add") and op.planner.parent is not None:
+        # Elsewhere it is reduced before, as it has fewer elements.
+        return Decision([REPLICATE, REPLICATE, REPLICATE, REPLICATE, PARTIAL], [PARTIAL])
     gradient, shape = op.shard(4), op.sizes(0)
     if gradient is None or shape is None:
         return None
