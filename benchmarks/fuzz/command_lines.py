@@ -25,7 +25,7 @@ COMMANDS = tuple(name for name in app if not name.startswith("-"))
 def cases(draw: st.DrawFn) -> Case:
     """A command line of any command, with the files that it names."""
     kinds = (train, train, sweep, sweep, tune, tune, report, report, report, bench, small)
-    kinds += (launch, check, checkpoints, evaluate, assess, find, nonsense)
+    kinds += (launch, check, checkpoints, evaluate, find, nonsense)
     case = draw(draw(st.sampled_from(kinds))())
     arguments = list(case.arguments)
     if draw(st.integers(0, 19)) == 0:
@@ -43,7 +43,6 @@ def ordinary_cases() -> list[tuple[Case, str]]:
         "checkpoints": (Case(["checkpoints", "--help"]), "exit code 0"),
         "check": (Case(["check", "mine.py:build"], {"mine.py": b"pass\n"}), begins),
         "evaluate": (Case(["evaluate", "my.keras"], {"my.keras": b"PK"}), begins),
-        "assess": (Case(["assess", "my.py"], {"my.py": b"pass\n"}), begins),
         "launch": (Case(["launch", "--workers=2", "-m", "kdist", "devices"]), begins),
         "sweep": (Case(["sweep", "throughput", *small]), begins),
         "tune": (Case(["tune", *small]), begins),
@@ -109,20 +108,6 @@ def evaluate(draw: st.DrawFn) -> Case:
     }
     path = draw(READ_PATHS | st.just("run"))
     return Case(["evaluate", path, *draw(plain_options(options))], draw(result_files(("run",))))
-
-
-@st.composite
-def assess(draw: st.DrawFn) -> Case:
-    """`kdist assess`."""
-    options = {
-        "--generation": ODD_NUMBERS | st.just("2"),
-        "--replicas": ODD_NUMBERS,
-        "--dataset": ODD_TEXTS | st.just("sample"),
-        "--data-dir": ODD_PATHS,
-        "--seed": ODD_NUMBERS,
-    }
-    script = draw(READ_PATHS.map(lambda path: [path]) | st.sampled_from([["my.py"], []]))
-    return Case(["assess", *script, *draw(plain_options(options))], {"my.py": b"pass\n"})
 
 
 @st.composite

@@ -20,7 +20,6 @@ from ..errors import ReportedError, TrainingError, UserError, handle_failure
 from ..signals import Received
 from ..training.config import TrainConfig
 from ..training.fields import field_names
-from .assess import assess
 from .bench import bench
 from .check import check
 from .checkpoints import checkpoints
@@ -55,7 +54,6 @@ for command in (
     find_app,
     tune,
     bench,
-    assess,
     report,
     dashboard,
     devices,

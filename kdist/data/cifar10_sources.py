@@ -53,11 +53,6 @@ def cifar10(
     return find_cifar10(data_dir=data_dir, announce=announce, cache=keras_datasets(), url=URL)
 
 
-def is_found() -> bool:
-    """Whether the set is in the Keras cache, so that `cifar10` downloads nothing."""
-    return any(map(cifar10_files.find, _in_cache(keras_datasets(), cifar10_files.VERSIONS)))
-
-
 def find_cifar10(
     *,
     data_dir: str | os.PathLike[str] | None,

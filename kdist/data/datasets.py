@@ -1,7 +1,6 @@
 """The data sets of `kdist train --dataset`. To add one, add its entry here.
 
-Its name as a setting, the help, the largest batch, and how `kdist assess` judges a training on it
-follow from the entry.
+Its name as a setting, the help and the largest batch follow from the entry.
 """
 
 import dataclasses
@@ -10,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import UserError
-from .course_targets import CourseTargets
 
 if TYPE_CHECKING:
     from .image_data import ImageData
@@ -32,10 +30,6 @@ class Dataset:
         load: Returns the images, from a folder or, if that is `None`, from where it finds them; it
             calls its second argument with a line that names their source.
         is_embedded: Whether it comes with kdist. Then it has no folder, and is loaded at once.
-        targets: What the course's assessment asks for, by its generation; without them, what it
-            asks for on the first data set.
-        recipe: Options of `kdist train` that meet them, for `kdist assess` without a script;
-            without them, `kdist assess` asks for a script.
         note: What the help text adds about its name, if that does not say enough.
         files_note: What the help says of its files in `data_dir`.
     """
@@ -45,8 +39,6 @@ class Dataset:
     test_images: int
     load: Callable[[Folder | None, Announce], "ImageData"]
     is_embedded: bool = False
-    targets: Mapping[int, CourseTargets] = dataclasses.field(default_factory=dict)
-    recipe: tuple[str, ...] = ()
     note: str = ""
     files_note: str = ""
 
@@ -69,21 +61,12 @@ def _sample(_: Folder | None, announce: Announce) -> "ImageData":
     return fashion_mnist(sample=True, announce=announce)
 
 
-# Easier than CIFAR-10: as far from the best as the course's targets are from CIFAR-10's.
-_OF_FASHION_MNIST = {
-    1: CourseTargets(training=0.8, validation=0.8, is_strict=True, seconds=120),
-    2: CourseTargets(validation=0.85, seconds=120),
-}
-_FAST = ("--recipe", "fast", "--epochs", "4")  # the first epoch is below the targets
-
 DATASETS: Mapping[str, Dataset] = {
     "fashion_mnist": Dataset(
         title="Fashion-MNIST",
         training_images=60_000,
         test_images=10_000,
         load=_fashion_mnist,
-        targets=_OF_FASHION_MNIST,
-        recipe=_FAST,
         note="falls back to the embedded sample if unavailable",
         files_note="has four files",
     ),
@@ -92,11 +75,6 @@ DATASETS: Mapping[str, Dataset] = {
         training_images=50_000,
         test_images=10_000,
         load=_cifar10,
-        targets={  # the course's own
-            1: CourseTargets(training=0.75, validation=0.25, is_strict=True, seconds=240),
-            2: CourseTargets(validation=0.75, seconds=300),
-        },
-        recipe=("--recipe", "cifar10-fast"),
         files_note="has six, or an archive of them",
     ),
     "sample": Dataset(
@@ -105,8 +83,6 @@ DATASETS: Mapping[str, Dataset] = {
         test_images=2_000,
         load=_sample,
         is_embedded=True,
-        targets=_OF_FASHION_MNIST,
-        recipe=_FAST,
     ),
 }
 MOST_IMAGES = max(one.training_images for one in DATASETS.values())

@@ -9,7 +9,6 @@ COMMANDS = (
     "train",
     "check",
     "evaluate",
-    "assess",
     "checkpoints",
     "launch",
     "sweep",

@@ -1,1 +1,0 @@
-"""`kdist assess`: the course's assessment, judged by what a script did."""
