@@ -21,8 +21,8 @@ lint: $(INSTALLED)  ## Format, lint, type and import checks.
 docs: $(INSTALLED)  ## Build the documentation into site/, warnings as errors.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-bench: $(INSTALLED)  ## Compare with stock Keras and PyTorch: 17 to 55 minutes, QUICK=1 under five.
-	$(BIN)/kdist bench $(if $(QUICK),--quick)
+bench: $(INSTALLED)  ## Compare with stock Keras, and with PyTorch if it is installed: ten minutes.
+	$(BIN)/python benchmarks/speed.py
 
 clean:
 	rm -rf .venv build runs site *.egg-info

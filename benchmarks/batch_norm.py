@@ -10,6 +10,7 @@ are logical CPUs that share the machine's cores.
 
 import argparse
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -21,8 +22,7 @@ import kdist
 import keras
 import tensorflow as tf
 import training_steps
-from kdist.bench import worker
-from kdist.bench.workload import timed
+from interleaved import timed
 from kdist.layers import SyncBatchNormalization
 from kdist.models import WideResNet
 
@@ -98,7 +98,7 @@ def peak_mib(name):
 one = kdist.MirroredStrategy(replicas=1)
 if args.memory_of:
     training(one, plain if args.memory_of == "keras" else kdist_layer)()
-    print(worker.peak_mib())
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     sys.exit()
 two = kdist.MirroredStrategy(replicas=2)
 

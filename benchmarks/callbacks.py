@@ -17,7 +17,7 @@ import kdist
 import keras
 import tensorflow as tf
 import training_steps
-from kdist.bench.workload import timed
+from interleaved import timed
 from kdist.callbacks import BatchNormMonitor, GradientNoiseScale, StopAtNonFinite
 from kdist.models import WideResNet
 

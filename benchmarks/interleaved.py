@@ -1,6 +1,7 @@
 """Time several candidates in turn, so that fluctuations of the machine affect all equally."""
 
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -20,6 +21,17 @@ def rounds(candidates: Mapping[str, Callable[[], Result]], count: int) -> dict[s
         for name in list(candidates)[:: -1 if index % 2 else 1]:
             results[name].append(candidates[name]())
     return results
+
+
+def timed(work: Callable[[], object]) -> Callable[[], float]:
+    """Return a function that calls `work` and returns the seconds that it took."""
+
+    def turn() -> float:
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+
+    return turn
 
 
 def ratio(times: Times, name: str, base: str) -> str:

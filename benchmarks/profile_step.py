@@ -27,19 +27,24 @@ args = parser.parse_args()
 if args.stock:
     import tensorflow as tf  # before kdist, to use TensorFlow's defaults
 
-from kdist.bench.workloads import WORKLOADS
+import turns
 
 if not args.stock:
     import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-settings = {"depth": args.depth, "width": args.width, "batch": args.batch, "steps": args.steps}
-workload = WORKLOADS["keras" if args.stock else "kdist"](**settings, replicas=args.replicas)
-workload.work()  # traces the step
-workload.work()
+turn, _ = turns.keras_turn(
+    turns.network("wide_resnet", depth=args.depth, width=args.width),
+    is_stock=args.stock,
+    replicas=args.replicas,
+    batch=args.batch,
+    steps=args.steps,
+)
+turn()  # traces the step
+turn()
 with tempfile.TemporaryDirectory() as folder:
     tf.profiler.experimental.start(folder)
-    seconds = workload.work()
+    seconds = turn()
     tf.profiler.experimental.stop()
     space = xplane_pb2.XSpace()
     space.ParseFromString(next(Path(folder).rglob("*.xplane.pb")).read_bytes())

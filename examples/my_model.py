@@ -4,7 +4,6 @@
     kdist tune examples/my_model.py:build --epochs 3 --replicas 2 --max-trials 4
     kdist sweep scaling examples/my_model.py:build --replicas 1,2
     kdist check examples/my_model.py:build
-    kdist bench examples/my_model.py:build
     kdist find rate examples/my_model.py:build
 
 The data are made here, so that it runs anywhere: points on two spirals, which the model learns to

@@ -1,7 +1,6 @@
 """Command lines: those that a user could type, with odd values, in odd combinations."""
 
 from hypothesis import strategies as st
-from kdist.bench.prediction import Prediction
 from kdist.cli.app import app
 from kdist.training.fields import fields_of
 from kdist.tuning.search import Search
@@ -17,14 +16,13 @@ _SEARCH = {
     field.name: field for field in fields_of(Search) if field.name not in ("config", "model")
 }
 _OWN_MODELS = st.sampled_from([[], [], ["mine.py:build"]]) | ODD_PATHS.map(lambda path: [path])
-_PREDICTION = {field.name: field for field in fields_of(Prediction)}
 COMMANDS = tuple(name for name in app if not name.startswith("-"))
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     """A command line of any command, with the files that it names."""
-    kinds = (train, train, sweep, sweep, tune, tune, report, report, report, bench, small)
+    kinds = (train, train, sweep, sweep, tune, tune, report, report, report, small)
     kinds += (launch, check, checkpoints, evaluate, find, nonsense)
     case = draw(draw(st.sampled_from(kinds))())
     arguments = list(case.arguments)
@@ -47,7 +45,6 @@ def ordinary_cases() -> list[tuple[Case, str]]:
         "sweep": (Case(["sweep", "throughput", *small]), begins),
         "tune": (Case(["tune", *small]), begins),
         "report": (Case(["report", "run"], whole("run")), "exit code 0"),
-        "bench": (Case(["bench", "--quick"]), begins),
         "find": (Case(["find", "batch", "mine.py:build"], {"mine.py": b"pass\n"}), begins),
         "devices": (Case(["devices"]), begins),
         "doctor": (Case(["doctor"]), begins),
@@ -170,24 +167,6 @@ def report(draw: st.DrawFn) -> Case:
         paths = places or paths
     options = draw(plain_options({"--output": ODD_PATHS, "--baseline": ODD_TEXTS}, most=1))
     return Case(["report", *paths, *options], found)
-
-
-@st.composite
-def bench(draw: st.DrawFn) -> Case:
-    """`kdist bench`."""
-    own = draw(
-        plain_options(
-            {
-                "--quick": None,
-                "--rounds": ODD_NUMBERS,
-                "--output": ODD_PATHS,
-                "--predict": LISTS,
-                "--show": READ_PATHS,
-            }
-        )
-    )
-    arguments = ["bench", *own, *draw(setting_options(_PREDICTION, most=2))]
-    return draw(with_file(arguments, "--show", settings()))
 
 
 @st.composite

@@ -10,10 +10,10 @@ import kdist  # first, as for its users
 import keras
 import numpy as np
 import tensorflow as tf
-from kdist.bench.workload import random_images
 from kdist.distribute.multi_worker_strategy import BUCKET_BYTES
 from kdist.models import WideResNet
 
+from ..training_steps import random_images
 from .bare_collectives import bare, recording, without_collectives
 
 Turns = dict[str, Callable[[], dict[str, float]]]

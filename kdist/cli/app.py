@@ -20,7 +20,6 @@ from ..errors import ReportedError, TrainingError, UserError, handle_failure
 from ..signals import Received
 from ..training.config import TrainConfig
 from ..training.fields import field_names
-from .bench import bench
 from .check import check
 from .checkpoints import checkpoints
 from .dashboard import dashboard
@@ -53,7 +52,6 @@ for command in (
     sweep_app,
     find_app,
     tune,
-    bench,
     report,
     dashboard,
     devices,

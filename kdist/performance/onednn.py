@@ -25,7 +25,7 @@ def enable_onednn(cpuinfo: Path = CPUINFO) -> None:
 
     TensorFlow decides when it is imported, see `is_on_by_default`. Its other kernels are compiled
     for AVX without FMA: on an AVX2 machine a training step of a convolutional network takes twice
-    as long with them (`kdist bench`). GPUs are not affected.
+    as long with them (docs/results/speed.md). GPUs are not affected.
 
     Set `TF_ENABLE_ONEDNN_OPTS=0` to keep TensorFlow's choice.
 

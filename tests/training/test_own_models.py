@@ -9,7 +9,6 @@ import keras_tuner
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.bench.own_model_runs import kdist_model
 from kdist.cli.options import with_model
 from kdist.distribute.mirrored_strategy import MirroredStrategy
 from kdist.errors import UserError
@@ -429,8 +428,6 @@ def test_functions_need_no_name_of_their_own(run, path):
     assert found.loss == pytest.approx(result.history["val_loss"][-1], rel=1e-6)
     options = EvaluateOptions(replicas=1, data=f"{path}:signs")  # in place of the run's
     assert evaluate(result.run_dir, options, announce=lambda _: None) == [found]
-    workload = kdist_model(replicas=1, model=f"{path}:partly", data="called", batch=8, steps=1)
-    assert workload.facts == {"samples": 8}
 
 
 def test_a_checkpoint_of_a_run_is_evaluated(run, tmp_path):

@@ -1,1 +1,0 @@
-"""`kdist bench`: compare the speed of kdist, stock Keras and PyTorch."""
