@@ -30,16 +30,6 @@ def check_weight_decay(value: float) -> None:
         raise UserError(f"weight_decay={value!r} is not a number ≥ 0: pass 0 for none.")
 
 
-def check_logit_scale(value: float) -> None:
-    """Reject a factor of the logits that is not a number above 0.
-
-    Raises:
-        UserError: It is not.
-    """
-    if not is_real_within(value, least=0) or not value:
-        raise UserError(f"logit_scale={value!r} is not a number > 0: pass 1 for none.")
-
-
 def check_shape(
     shape: Sequence[int | None], data_format: str, *, halved: int, known: bool = False
 ) -> None:

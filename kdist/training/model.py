@@ -14,7 +14,7 @@ from ..user_model.code_errors import reason_of
 from .config import TrainConfig
 from .networks import NETWORKS
 from .plan import TrainPlan
-from .preprocessing import preprocessing, seen_shape
+from .preprocessing import seen_shape
 
 if TYPE_CHECKING:
     import keras
@@ -38,7 +38,6 @@ def make_model(
     model = strategy.build(
         lambda: NETWORKS[config.network].build(
             config.to_dict(),
-            lambda: preprocessing(config, data).some_training_images(),
             input_shape=seen_shape(config, data.image_shape),
             classes=data.classes,
             weight_decay=l2_factor(config.optimizer, config.wd),

@@ -16,8 +16,8 @@ def model_name(settings: Mapping[str, Any]) -> str:
         settings: As in `config.json`; what is missing has its default.
 
     Example:
-        >>> model_name({"depth": 10, "width": 1}), model_name({"network": "resnet9"})
-        ('WRN-10-1', 'ResNet9-64')
+        >>> model_name({"depth": 10, "width": 1}), model_name({"network": "cifar10_net"})
+        ('WRN-10-1', 'Cifar10Net')
         >>> model_name({"model": "/home/me/my_model.py:build"})
         'my_model:build'
     """

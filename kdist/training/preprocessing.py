@@ -4,18 +4,15 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..data import ImageData
 from .config import TrainConfig
 
 # Of height and width: 24 of CIFAR-10's 32 pixels.
 _TOWERS_CROP = 3 / 4
 _CROP_PADDING = 4
-# Of height and width, as airbench has it: 12 of CIFAR-10's 32 pixels.
+# Of height and width, as Jordan 2024 has it: 12 of CIFAR-10's 32 pixels.
 _CUTOUT = 3 / 8
 _COLORED = 3
-_FIRST = 5000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,17 +23,11 @@ class Preprocessing:
         image_shape: Height, width and channels of what the network sees.
         augment: As `training_batches` takes it.
         standardization: As `training_batches` and `evaluation_batches` take it.
-        first: The first training images, as they are in the data set.
     """
 
     image_shape: tuple[int, int, int]
     augment: Any
     standardization: Callable[[Any], Any]
-    first: Any
-
-    def some_training_images(self) -> Any:
-        """Return the first training images as the network sees them without augmentation."""
-        return np.asarray(self.standardization(self.evaluated(self.first.astype(np.float32))))
 
     def evaluated(self, images: Any) -> Any:
         """Return images as they are evaluated, not yet standardized: their middle, if cropped."""
@@ -73,7 +64,6 @@ def preprocessing(config: TrainConfig, data: ImageData) -> Preprocessing:
         image_shape=shape,
         augment=_augment(config, shape, data),
         standardization=_standardization(config, data),
-        first=data.train_images[:_FIRST],
     )
 
 

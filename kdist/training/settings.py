@@ -29,7 +29,7 @@ from .fields import (
     listed,
     notes,
 )
-from .networks import NETWORKS, STAGE_DEPTH, NetworkName
+from .networks import NETWORKS, NetworkName
 from .precision import Precision
 
 # No run has a million epochs, steps between two lines, or trials: a mistyped number is refused at
@@ -42,8 +42,6 @@ BatchSize = Annotated[int, Ge(1), Le(MOST_IMAGES)]
 # in He et al. 2016, "Identity Mappings". 16 layers of width 200 have 7 billion weights.
 Depth = Annotated[int, Ge(10), Le(1000)]
 Width = Annotated[int, Ge(1), Le(200)]
-Channels = Annotated[int, Ge(1), Le(1024)]
-StageDepth = Annotated[int, Ge(2), Le(100)]
 Share = Annotated[float, Ge(0), Lt(1)]
 Augmentation = Literal["shift", "crop", "cutout", "towers", "course"]
 # Why a search does not vary a setting.
@@ -93,10 +91,6 @@ class Model:
         network: The network.
         depth: Layers of the WideResNet, 6n + 4.
         width: Widening factor of the WideResNet.
-        channels: Channels of the first convolution of `resnet9`, or the first stage of
-            `whitened_net`.
-        stage_depth: Convolutions of each stage of `whitened_net`; in stages of more than two, a
-            shortcut skips all but the first.
         stem_pool: Halve the images' height and width after the first convolution of the WideResNet.
         dropout: Fraction of the activations to drop inside each block of the WideResNet.
         wd: Factor of the L2 penalty on every kernel (for `cifar10_net`, on its two dense layers).
@@ -105,8 +99,6 @@ class Model:
     network: Annotated[NetworkName, HelpEnd(notes(NETWORKS)), _ONE_NETWORK] = "wide_resnet"
     depth: Depth = 16
     width: Width = 10
-    channels: Channels = 64
-    stage_depth: StageDepth = STAGE_DEPTH
     stem_pool: bool = False
     dropout: Share = 0.01
     wd: Annotated[float, Ge(0), HelpEnd(f"weight decay with {listed(WITH_WEIGHT_DECAY)}")] = 5e-6

@@ -31,17 +31,7 @@ pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
             + (384 + 1) * 192
             + (192 + 1) * 10,
         ),
-        ({"network": "resnet9", "channels": 1, "augmentation": "crop"}, "ResNet9-1", None),
-        (
-            {
-                "network": "whitened_net",
-                "channels": 2,
-                "stage_depth": 3,
-                "augmentation": "cutout",
-            },
-            "WhitenedNet-2x3",
-            None,
-        ),
+        ({"depth": 10, "width": 1, "augmentation": "cutout"}, "WRN-10-1", 78_378),
     ],
 )
 def test_a_run_is_evaluated_as_it_was_validated(settings, model, parameters, tmp_path, monkeypatch):

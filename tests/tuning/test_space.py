@@ -131,13 +131,13 @@ def test_settings_that_do_not_go_together_are_refused():
 
 
 def test_a_network_is_searched_in_the_settings_that_it_has():
-    space = Search(config=TrainConfig(network="resnet9")).space
+    space = Search(config=TrainConfig(network="cifar10_net")).space
     assert "dropout" not in space
     assert set(space) == set(DEFAULT_SPACE) - {"dropout"}
     with pytest.raises(UserError, match="network cannot be tuned: each network has settings"):
-        Search(space={"network": ["resnet9"]})
+        Search(space={"network": ["cifar10_net"]})
     with pytest.raises(UserError, match="depth contains 10: depth=10 does nothing with network"):
-        Search(space={"depth": [10]}, config=TrainConfig(network="resnet9"))
+        Search(space={"depth": [10]}, config=TrainConfig(network="cifar10_net"))
 
 
 def test_what_stops_a_run_stops_its_trials_or_is_refused():
