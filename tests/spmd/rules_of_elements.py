@@ -231,6 +231,7 @@ def partials():
         tolerance=1e-5,
     )
     rows.add("Cast", with_constants("Cast", DstT="float64"), [partial(2, dtype="int32")])
+    rows.add("SquaredDifference", tf.math.squared_difference, [(B, 3), partial(3)], divided=NONE)
     rows.add("AddV2 Sub AddN", lambda x, y: (x + y, x - y, tf.add_n([x, y])), [p, p])
     rows.add(
         "AddV2 Sub",
