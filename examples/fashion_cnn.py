@@ -1,9 +1,7 @@
-"""A small convolutional network for Fashion-MNIST, to find its batch, rate and memory.
+"""A small convolutional network for Fashion-MNIST, to find its batch size and learning rate.
 
 kdist find rate examples/fashion_cnn.py:build
-kdist find memory examples/fashion_cnn.py:build --batch-size 256 --measure
 kdist find batch examples/fashion_cnn.py:build --most 512
-kdist find plan examples/fashion_cnn.py:build --replicas 8
 """
 
 import kdist

@@ -22,8 +22,6 @@ from .distribute.multi_worker_strategy import (
 from .distribute.saved_models import load_model as load_model
 from .finders.batch_size import find_batch_size as find_batch_size
 from .finders.learning_rate import find_learning_rate as find_learning_rate
-from .finders.memory import estimate_memory as estimate_memory
-from .finders.plan import plan_replicas as plan_replicas
 from .optimizers.scaling import scale_learning_rate as scale_learning_rate
 
 __version__: str

@@ -62,10 +62,4 @@ FIND: dict[str, Mapping[str, Any]] = {
         "--optimizer": ODD_TEXTS,
         "--output": ODD_PATHS,
     },
-    "memory": {"--batch-size": ODD_NUMBERS, "--measure": None},
-    "plan": {
-        "--replicas": ODD_NUMBERS,
-        "--link": ODD_TEXTS | st.just("nvlink"),
-        "--lr-rule": ODD_TEXTS | st.just("auto"),
-    },
 }

@@ -7,18 +7,14 @@ from cyclopts import App, Parameter
 
 from ..arguments import path_text, positive_integer, positive_number
 from ..atomic_files import folder_for_files, writable_folder
-from ..errors import UserError
 from ..finders.rate_curve import LEAST_RATE, MOST_RATE, check_range
-from ..optimizers.scaling import Rule
-from ..performance.links import LinkName
 from ..training.config import TrainConfig
 from ..user_model.names import data_name
 from .integers import parse_integer
 
 app = App(
     name="find",
-    help="Find batch size, learning rate and memory for your own model, and a plan for more"
-    " replicas.",
+    help="Find batch size and learning rate for your own model.",
 )
 
 Model = Annotated[
@@ -133,80 +129,6 @@ def rate(
         )
         paths = write_curve(curve, folder, of=model.rpartition(":")[2])
     print("\n".join([*rate_lines(curve), *(f"curve: {path}" for path in paths)]))
-
-
-@app.command
-def memory(
-    model: Model,
-    /,
-    *,
-    data: Data = "data",
-    batch_size: BatchSize = None,
-    measure: Annotated[
-        bool, Parameter(help="Also train a few steps, and compare with the estimate.", negative=())
-    ] = False,
-) -> None:
-    """Estimate the memory that training needs per replica, before it runs."""
-    _check(model, data, None, batch_size)
-    if measure and batch_size == 1:
-        raise UserError("--measure compares two batch sizes: pass a --batch-size of 2 or more")
-    from ..finders.measure_memory import measure_memory
-    from ..finders.memory import estimate_memory
-    from ..finders.report import measured_lines, memory_lines
-
-    print("\n".join(memory_lines(estimate_memory(model, data, batch_size=batch_size))), flush=True)
-    if measure:
-        print("\n".join(measured_lines(*measure_memory(model, data, batch_size=batch_size))))
-
-
-@app.command
-def plan(
-    model: Model,
-    /,
-    *,
-    replicas: Annotated[
-        int,
-        Parameter(
-            help="Number of replicas to plan for; one is enough here.", converter=parse_integer
-        ),
-    ],
-    data: Data = "data",
-    batch_size: Annotated[
-        int | None,
-        Parameter(
-            help="Samples per step and replica; by default the best of those that fit.",
-            converter=parse_integer,
-        ),
-    ] = None,
-    link: Annotated[LinkName, Parameter(help="Link between replicas.")] = "pcie",
-    lr_rule: Annotated[Rule, Parameter(help="Rule that scales the learning rate.")] = "auto",
-    steps: Annotated[
-        int, Parameter(help="Steps of the learning rate range test.", converter=parse_integer)
-    ] = 200,
-    monitor: Monitor = "loss",
-    optimizer: Optimizer = None,
-    seed: Seed = 0,
-) -> None:
-    """Plan batch size, learning rate and warm-up for more replicas, and predict the speed-up."""
-    _check(model, data, None, batch_size)
-    positive_integer("--replicas", replicas, hint="pass how many there will be")
-    check_range(steps=steps)
-    from ..finders.plan import plan_replicas
-
-    found = plan_replicas(
-        model,
-        data,
-        replicas=replicas,
-        batch_size=batch_size,
-        link=link,
-        rule=lr_rule,
-        steps=steps,
-        monitor=monitor,
-        optimizer=optimizer,
-        seed=seed,
-        announce=lambda line: print(line, flush=True),
-    )
-    print("\n".join(["", *found.lines()]))
 
 
 def _check(model: str, data: str, replicas: int | None, batch_size: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""`kdist find`: batch size, learning rate, memory, and a plan for more replicas."""
+"""`kdist find`: batch size and learning rate, by trial."""
 
 import lazy_loader
 

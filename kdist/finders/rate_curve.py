@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..arguments import as_integer, as_real, positive_number
 from ..errors import UserError
 
-#: From far too small to diverging: the default range of a test, and that of a plan's.
+#: From far too small to diverging: the default range of a test.
 LEAST_RATE, MOST_RATE = 1e-6, 10.0
 
 # The first tenth of the steps is not looked at: the average has not settled.

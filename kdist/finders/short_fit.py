@@ -1,6 +1,5 @@
 """`fit_steps`: train a user's model for a number of steps, one at a time."""
 
-import dataclasses
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -90,22 +89,6 @@ def full_batches(data: UserData, global_batch: int) -> UserData:
     )
 
 
-def batched_anew(functions: UserFunctions) -> UserFunctions:
-    """Return functions whose data have any batch size: those of a `tf.data.Dataset` are made anew.
-
-    Raises:
-        UserError: When the data are loaded, if they have batches of another kind.
-    """
-    if functions.takes_batch:
-        return functions
-
-    def data(batch_size: int) -> UserData:
-        loaded = functions.load_data(batch_size)
-        return loaded if loaded.has_arrays else full_batches(loaded, batch_size)
-
-    return dataclasses.replace(functions, make_data=data, takes_batch=True)
-
-
 def has_full_batch(data: UserData, global_batch: int) -> bool:
     """Whether the training data have as many samples as a batch."""
     if data.has_arrays:
@@ -114,38 +97,3 @@ def has_full_batch(data: UserData, global_batch: int) -> bool:
         return False
     batch = next(iter(data.training), None)
     return batch is not None and int(keras.tree.flatten(batch)[0].shape[0]) >= global_batch
-
-
-def batch_specs(data: UserData, batch: int) -> tuple[Any, ...]:
-    """Return `tf.TensorSpec`s of a batch of the training data: inputs, targets, weights.
-
-    Raises:
-        UserError: The data are of a kind that does not say.
-    """
-    import tensorflow as tf
-
-    training = data.training
-    if isinstance(training, keras.utils.PyDataset):
-        training = training[0]
-    elif isinstance(training, tf.data.Dataset):
-        training = training.element_spec
-    if not isinstance(training, tuple):
-        training = (training,)
-
-    def spec(one: Any) -> Any:
-        if one is None:  # no targets
-            return None
-        if hasattr(one, "to_numpy"):  # pandas
-            one = one.to_numpy()
-        dtype = tf.as_dtype(one.dtype)
-        if dtype.is_floating:  # as Keras converts it
-            dtype = tf.as_dtype(keras.config.floatx())
-        return tf.TensorSpec((batch, *one.shape[1:]), dtype)
-
-    try:
-        return tuple(keras.tree.map_structure(spec, one) for one in training[:3])
-    except (AttributeError, TypeError, ValueError) as error:
-        raise UserError(
-            "the shape of the data is not known before they are read: return arrays or a"
-            " tf.data.Dataset"
-        ) from error

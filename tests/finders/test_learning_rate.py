@@ -5,11 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import TrainingError, UserError
-from kdist.finders import plan
 from kdist.finders.functions import as_functions
 from kdist.finders.learning_rate import find_learning_rate
-from kdist.finders.one_try import TryResult
-from kdist.finders.plan import plan_replicas
 from kdist.finders.rate_curve import LEAST_RATE, MOST_RATE, rates_of
 
 STEPS = 24
@@ -145,19 +142,6 @@ def test_a_step_of_the_users_own_with_two_losses_and_two_optimizers():
     plain = find_learning_rate(model_with(0.1), data, **options)
     np.testing.assert_allclose(slow.losses, plain.losses, rtol=1e-5)
     assert fast.losses[5] < slow.losses[5]
-
-
-@pytest.mark.filterwarnings("ignore:Two has its own train_step")
-def test_a_plan_for_one_of_two_optimizers(monkeypatch):
-    monkeypatch.setattr(plan, "run_in_process", lambda _: TryResult(works=True, seconds=1.0))
-    monkeypatch.setattr(plan, "_NOISE_STEPS", 2)
-    options = {"replicas": 2, "batch_size": 20, "steps": STEPS}
-    with pytest.raises(UserError, match="3 optimizers, in the attributes .*slow, fast"):
-        plan_replicas(compiled_two, data, monitor="slow", **options)
-    found = plan_replicas(compiled_two, data, monitor="slow", optimizer="slow", **options)
-    assert found.measurements.optimizer == "SGD"
-    assert found.measurements.rate == found.curve.suggestion
-    assert found.measurements.gradient_bytes == 4 * 2 * 12  # of two layers
 
 
 def test_a_loss_that_is_no_number():
