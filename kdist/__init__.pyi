@@ -14,7 +14,8 @@ from . import training as training
 from . import tuning as tuning
 from .batch_norm.convert import convert_batch_norm as convert_batch_norm
 from .batch_norm.recalibrate import recalibrate_batch_norm as recalibrate_batch_norm
-from .check.run import check_model as check_model
+from .check.explain import explain as explain
+from .check.training import check_model as check_model
 from .distribute.mirrored_strategy import MirroredStrategy as MirroredStrategy
 from .distribute.multi_worker_strategy import (
     MultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy,

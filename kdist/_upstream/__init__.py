@@ -11,7 +11,7 @@ import tensorflow as tf
 from ..versions import untested
 from . import patches, worker_keys
 from .batch_memory import copy_batches
-from .build_for_fit import build_for_fit
+from .build_for_fit import build_for_fit, build_for_step
 from .callback_attributes import (
     STATEFUL,
     STATELESS,
@@ -108,6 +108,7 @@ __all__ = [
     "averaging_optimizers",
     "batch_size_of",
     "build_for_fit",
+    "build_for_step",
     "call_model",
     "compile_arguments",
     "compute_loss",

@@ -6,6 +6,7 @@ import keras
 
 from .data_spec import batch_spec_of
 from .fits import running_fit
+from .hooks import hooks_of
 from .internals import has_call, overridden_steps
 
 
@@ -31,3 +32,12 @@ def build_alone(model: keras.Model, batch: Any) -> None:
     if batch is not None:
         with model.distribute_strategy.scope():
             model._symbolic_build(data_batch=batch)
+
+
+def build_for_step(model: keras.Model, batch: Any) -> None:
+    """Prepare a model made under a strategy of kdist for a step on batches of this spec."""
+    hooks = hooks_of(model)
+    if hooks is not None:
+        hooks.prepare(model)
+    if model.built and has_call(model) and not overridden_steps(model):
+        build_alone(model, batch)

@@ -1,1 +1,1 @@
-"""`kdist check`: is a user's model the same on several replicas, and if not, why?"""
+"""`kdist check` and `kdist.explain`: what of a step is divided, and is the model the same?"""

@@ -1,199 +1,148 @@
-"""`Batches`: the same samples for every training, taken once from the user's data."""
+"""`Batches`: the same samples for every training run, read once from the user's data."""
 
 import dataclasses
-import math
-from collections.abc import Callable, Iterable, Sequence
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from ..errors import UserError
-from ..user_model.functions import has_parameter
-from .arrays import as_array, floats_in, joined_arrays, samples_in, shape_of_sample
-from .options import CheckOptions
-
-_LEAST_BATCH = 8
-# Numbers of replicas whose common multiple is larger get a batch that is uneven from the first on.
-_MOST_BATCH = 64
+from ..user_model.data import UserData
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Batches:
-    """Samples of a few batches, the last of an epoch smaller where the data allow it.
+    """The first batches of training data.
 
     Attributes:
-        arrays: What a batch consists of, as `fit` passes it to a step: `x`, `(x, y)` or
-            `(x, y, sample_weight)`, or what the data themselves give; all samples along the first
-            axes.
-        samples: Their number.
-        batch_size: Samples per global batch.
-        is_fixed: Whether every batch has this size, so that none is smaller.
+        parts: Each as a step gets it: `x`, `(x, y)`, …, in tensors.
     """
 
-    arrays: Any
-    samples: int
-    batch_size: int
-    is_fixed: bool = False
+    parts: Sequence[Any]
 
     @property
-    def steps(self) -> int:
-        """Batches of an epoch."""
-        return -(-self.samples // self.batch_size)
-
-    @property
-    def last(self) -> int:
-        """Samples of the last batch of an epoch."""
-        return self.samples - (self.steps - 1) * self.batch_size
+    def sizes(self) -> list[int]:
+        """Their numbers of samples."""
+        return [rows_of(one) for one in self.parts]
 
     def dataset(self) -> tf.data.Dataset:
-        """The batches of an epoch, in order."""
-        rows = tf.data.Dataset.from_tensor_slices(self.arrays)
-        return rows.batch(self.batch_size, drop_remainder=self.is_fixed)
+        """Return them as a dataset."""
+        return _joined(self.parts)
 
     def inputs(self) -> tf.data.Dataset:
-        """The batches without targets, for `predict`."""
-        x, _, _ = keras.utils.unpack_x_y_sample_weight(self.arrays)
-        rows = tf.data.Dataset.from_tensor_slices((x,))
-        return rows.batch(self.batch_size, drop_remainder=self.is_fixed)
-
-    def rows(self, start: int, stop: int) -> Any:
-        """Some of the samples, as one batch of tensors."""
-        return keras.tree.map_structure(lambda array: _tensor(array[start:stop]), self.arrays)
+        """Return them without targets, for `predict`."""
+        return _joined([(keras.utils.unpack_x_y_sample_weight(one)[0],) for one in self.parts])
 
     def in_float64(self) -> "Batches":
-        """The same samples, their floats in float64."""
-        wide = keras.tree.map_structure(lambda a: floats_in(a, "float64"), self.arrays)
-        return dataclasses.replace(self, arrays=wide)
+        """Return the same samples, their floats in float64."""
+        return Batches([keras.tree.map_structure(_wide, one) for one in self.parts])
+
+    def cut(self) -> "Batches":
+        """Return them with half of the last one, and one sample, as the last one of an epoch."""
+        *parts, last = self.parts
+        rows = rows_of(last)
+        shorter = keras.tree.map_structure(lambda leaf: leaf[: rows // 2 + 1], last)
+        return Batches([*parts, shorter]) if rows > 1 else self
 
 
-def _tensor(array: Any) -> Any:
-    return array if isinstance(array, tf.RaggedTensor) else tf.convert_to_tensor(array)
-
-
-def batches_of(data: Any, options: CheckOptions) -> Batches:
-    """Take the samples of a few steps from training data.
+def read_batches(data: UserData, count: int, batch_size: int | None) -> tuple[Batches, bool]:
+    """Return the first batches, and whether the data allow them to have any number of samples.
 
     Args:
-        data: The training data of `UserData`: arrays in a tuple, or what gives batches.
-        options: How many steps, and how large the batches of arrays are.
+        data: The user's.
+        count: How many batches, if there are so many.
+        batch_size: Samples per batch of arrays.
 
     Raises:
-        UserError: There are too few samples, or they are no arrays.
+        UserError: There are fewer than two samples, or they are no arrays.
     """
-    if not isinstance(data, tuple):
-        arrays, size, fixed = _joined(data, options.steps_per_epoch)
-        if options.batch_size not in (None, size):
-            raise UserError(
-                f"received batch_size={options.batch_size}, but the data have batches of their own,"
-                f" of {size} samples: remove it, or write def data(batch_size):"
-            )
+    training = data.training
+    if data.has_arrays:
+        arrays = tuple(part for part in training if part is not None)
+        arrays = keras.tree.map_structure(as_fit_does, arrays)
+        rows = rows_of(arrays)
+        size = min(batch_size or rows, max(1, rows // 2))
+        starts = range(0, min(rows, count * size), size)
+        found = [
+            keras.tree.map_structure(lambda leaf, at=at: leaf[at : at + size], arrays)
+            for at in starts
+        ]
+        # One array alone reaches a step without a tuple around it.
+        parts = [one if len(one) > 1 or isinstance(one[0], tuple) else one[0] for one in found]
+        is_flexible = True
     else:
-        arrays, size, fixed = _as_passed(_as_arrays(data)), 0, False
-    samples = _count(arrays)
-    size = size or options.batch_size or _chosen_size(options.replicas)
-    size = min(size, max(1, samples // 2))
-    wanted = options.steps_per_epoch * size
-    if not fixed:
-        wanted -= size - (size // 2 + 1)  # the last batch: not half, and divisible by few
-    if samples < 2:
-        raise UserError(f"the data have {samples} sample: check needs at least 2")
-    used = min(samples, wanted)
-    if not fixed and used % size == 0 and size > 1:
-        used -= size - (size // 2 + 1)
-    return Batches(
-        arrays=keras.tree.map_structure(lambda array: array[:used], arrays),
-        samples=used,
-        batch_size=size,
-        is_fixed=fixed,
-    )
-
-
-def first_batches(data: Any, count: int) -> list[Any]:
-    """Return the first batches of data that give batches, in NumPy arrays."""
-    if isinstance(data, keras.utils.PyDataset):
-        source: Iterable[Any] = (data[index] for index in range(min(count, _length(data, count))))
-    else:
-        source = data
-    found = []
-    for batch in source:
-        # `fit` packs the arrays of a `PyDataset` into tuples, and leaves what other data give.
-        is_alone = isinstance(data, keras.utils.PyDataset) and hasattr(batch, "shape")
-        found.append(_as_arrays((batch,) if is_alone else batch))
-        if len(found) == count:
-            break
-    return found
-
-
-def _length(data: keras.utils.PyDataset, count: int) -> int:
-    length = data.num_batches
-    return count if length is None else int(length)
-
-
-def _joined(data: Any, count: int) -> tuple[Any, int, bool]:
-    found = first_batches(data, count)
-    if not found:
-        raise UserError("the data gave no batch: return some")
-    shapes = [_sample_shapes(batch) for batch in found]
-    alike = [batch for batch, shape in zip(found, shapes, strict=True) if shape == shapes[0]]
-    arrays = keras.tree.map_structure(joined_arrays, *alike)
-    fixed = False
-    if isinstance(data, tf.data.Dataset):
-        spec = keras.tree.flatten(data.element_spec)
-        fixed = all(one.shape.rank and one.shape[0] is not None for one in spec)
-    return arrays, _count(found[0]), fixed
-
-
-def _sample_shapes(batch: Any) -> Sequence[Any]:
-    return [shape_of_sample(leaf) for leaf in keras.tree.flatten(batch)]
-
-
-def _as_arrays(data: Any) -> Any:
-    data = tuple(data) if isinstance(data, list) and _is_batch(data) else data
-    if isinstance(data, tuple):
-        data = tuple(part for part in data if part is not None)
-    # As Keras does: TensorFlow would stack the arrays of a list.
-    return keras.tree.lists_to_tuples(keras.tree.map_structure(as_array, data))
-
-
-def _as_passed(arrays: Any) -> Any:
-    """Arrays as `fit` passes them on: in Keras's floats, and one alone without a tuple around."""
-    arrays = keras.tree.map_structure(lambda a: floats_in(a, keras.config.floatx()), arrays)
-    is_alone = isinstance(arrays, tuple) and len(arrays) == 1
-    return arrays[0] if is_alone and not isinstance(arrays[0], tuple) else arrays
-
-
-def _is_batch(data: list[Any]) -> bool:
-    return all(hasattr(part, "shape") or isinstance(part, (dict, tuple)) for part in data)
-
-
-def _count(arrays: Any) -> int:
-    counts = {samples_in(leaf) for leaf in keras.tree.flatten(arrays)}
-    if len(counts) != 1:
-        numbers = " and ".join(map(str, sorted(counts)))
-        raise UserError(
-            f"the data have arrays with {numbers or 'no'} samples: pass as many of each"
+        parts = [
+            keras.tree.lists_to_tuples(keras.tree.map_structure(_tensor, one))
+            for one in itertools.islice(_batches(training), count)
+        ]
+        is_flexible = not _is_fixed(training) and not any(
+            isinstance(leaf, tf.SparseTensor) for leaf in keras.tree.flatten(parts)
         )
-    return counts.pop()
+    if not parts or sum(map(rows_of, parts)) < 2:
+        raise UserError("the data have fewer than 2 samples: check needs at least 2")
+    return Batches(parts), is_flexible
 
 
-def _chosen_size(replicas: Sequence[int]) -> int:
-    """Choose a batch that can be divided by the numbers of replicas, but for the last one."""
-    step = math.lcm(*replicas)
-    if step > _MOST_BATCH:
-        step = max(replicas)
-    return step * -(-_LEAST_BATCH // step)
+def rows_of(batch: Any) -> int:
+    """Return the number of samples in a batch."""
+    leaf = keras.tree.flatten(batch)[0]
+    if isinstance(leaf, tf.RaggedTensor):
+        return int(leaf.nrows())
+    return int(leaf.shape[0])
 
 
-def call_data(data: Any, batch_size: int) -> Any:
-    """Return the data that a function makes, or those that were passed.
+def _joined(parts: Sequence[Any]) -> tf.data.Dataset:
+    datasets = [tf.data.Dataset.from_tensors(part) for part in parts]
+    return functools.reduce(lambda one, other: one.concatenate(other), datasets)
 
-    Args:
-        data: A function, which may take a `batch_size`; or data.
-        batch_size: For it.
-    """
-    if not callable(data) or isinstance(data, tf.data.Dataset | keras.utils.PyDataset):
-        return data
-    function: Callable[..., Any] = data
-    takes_batch = has_parameter(function, "batch_size")
-    return function(batch_size=batch_size) if takes_batch else function()
+
+def _batches(data: Any) -> Iterator[Any]:
+    if not isinstance(data, keras.utils.PyDataset):
+        iterable: Iterable[Any] = data
+        yield from iterable
+        return
+    places = itertools.count() if data.num_batches is None else range(data.num_batches)
+    for place in places:
+        batch = data[place]
+        yield batch if isinstance(batch, tuple | list) else (batch,)  # as `fit` packs it
+
+
+def _is_fixed(data: Any) -> bool:
+    if not isinstance(data, tf.data.Dataset):
+        return False
+    specs = keras.tree.flatten(data.element_spec)
+    return all(spec.shape.rank and spec.shape[0] is not None for spec in specs)
+
+
+def _tensor(leaf: Any) -> Any:
+    is_composite = isinstance(leaf, tf.RaggedTensor | tf.SparseTensor)
+    tensor = leaf if is_composite else tf.convert_to_tensor(_array(leaf))
+    if tensor.shape.rank == 0:
+        raise UserError("the dataset gives single samples: add .batch(8), as fit expects batches")
+    return tensor
+
+
+def _array(leaf: Any) -> Any:
+    if isinstance(leaf, tf.Tensor):
+        return leaf
+    array = np.asarray(leaf)
+    if array.dtype == object and not all(isinstance(one, str | bytes) for one in array.flat):
+        raise UserError(
+            f"the data have a {type(leaf).__name__} that is no array of samples: check takes arrays"
+            " and tensors with the samples along the first axis"
+        )
+    return array
+
+
+def as_fit_does(leaf: Any) -> Any:
+    """Return a part of arrays as `fit` passes it to a step."""
+    tensor = _tensor(leaf)
+    return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor
+
+
+def _wide(leaf: Any) -> Any:
+    return tf.cast(leaf, "float64") if leaf.dtype.is_floating else leaf

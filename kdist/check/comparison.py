@@ -1,191 +1,272 @@
-"""Compare two trainings: what differs by more than rounding, by how much, from which step on."""
+"""What training runs have computed, step by step, and where two of them differ first."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from .precision import Precision
-from .record import Item, Kind, Record
-
+Level = Literal["float64", "float32", "float16"]
+# In the order in which a step computes them: what comes first causes the others.
+Kind = Literal[
+    "initial weights", "loss", "state", "weights", "optimizer", "metric", "copies", "evaluate",
+    "predictions",
+]  # fmt: skip
+# The step, from 1; the kind; the name of a number, but of a variable its place among those of its
+# kind, as Keras numbers the names of layers in the order in which a program makes them.
+Item = tuple[int, Kind, str | int]
+_BY_NAME = ("loss", "metric", "evaluate")
+# Of larger variables a sample is compared, so that a large model's steps fit into memory.
+_MOST_VALUES = 2**16
 # What a change of the last digits of the initial weights may grow to is no difference, times this.
-_ROUNDING_FACTOR = 20.0
-AFTER_TRAINING: tuple[Kind, ...] = ("evaluate", "predictions")
+_GROWTH = 20.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Precision:
+    """The least precise numbers that a model computes in, and how far rounding may take values.
+
+    Attributes:
+        level: `"float16"` for bfloat16 too.
+        reason: Why it is not float64; empty if it is.
+    """
+
+    level: Level = "float64"
+    reason: str = ""
+
+    @property
+    def tolerance(self) -> float:
+        """For values up to 1, and relative for larger ones."""
+        return {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2}[self.level]
+
+    @property
+    def movement(self) -> float:
+        """For weights, relative to how far they have moved: a small rate moves them by little."""
+        return {"float64": math.inf, "float32": 1e-3, "float16": 0.1}[self.level]
+
+    @property
+    def rounding(self) -> float:
+        """The relative change of initial weights that stands for rounding."""
+        return {"float64": 2.0**-44, "float32": 2.0**-22, "float16": 2.0**-9}[self.level]
+
+    def __str__(self) -> str:
+        if self.level == "float64":
+            return "float64: equal is within 1e-09, metrics 1e-06"
+        return (
+            f"{self.level} ({self.reason}): equal is within {self.tolerance:g}, weights within"
+            f" {self.movement:g} of how far they moved, or what rounding grows to on one replica"
+        )
+
+
+@dataclasses.dataclass(kw_only=True)
+class Record:
+    """One training run.
+
+    Attributes:
+        name: What trained, such as `2 replicas`.
+        values: What was computed, in order.
+        names: Of variables, by their kind and place.
+        error: Why it failed, in a line; empty if it did not.
+    """
+
+    name: str
+    values: dict[Item, Any] = dataclasses.field(default_factory=dict)
+    names: dict[tuple[Kind, str | int], str] = dataclasses.field(default_factory=dict)
+    error: str = ""
+
+    def add(self, step: int, kind: Kind, named: dict[str, Any]) -> None:
+        """Add numbers and arrays by their names."""
+        for place, (name, value) in enumerate(named.items()):
+            key = name if kind in _BY_NAME else place
+            self.names[kind, key] = name
+            self.values[step, kind, key] = _kept(value)
+
+    def of_kind(self, kind: Kind) -> dict[str, Any]:
+        """Return values by their names; of several steps the last ones."""
+        return {self.names[k, key]: v for (_, k, key), v in self.values.items() if k == kind}
+
+
+def _kept(value: Any) -> Any:
+    """Return a copy of an array in float64; of a large one a sample and its mean."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
+        return array.copy()
+    array = array.astype("complex128" if array.dtype.kind == "c" else "float64")
+    if array.size <= _MOST_VALUES:
+        return array
+    flat = array.reshape(-1)
+    return np.append(flat[:: -(-flat.size // _MOST_VALUES)], flat.mean())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A quantity that is not that of one replica.
+    """A value that is not that of one replica.
 
     Attributes:
-        where: The training that differs, such as `2 replicas`.
-        replicas: Its number of replicas.
-        step: The first step at which it differs, from 1; 0 before the first.
-        kind: What differs: loss, weights, …
-        name: Its name, such as the path of a variable.
-        index: Among those of its kind.
-        layer: The layer of a variable; empty for others.
-        gap: The largest absolute difference at that step.
+        step: At which it differs first, from 1; 0 before the first.
+        kind: Loss, weights, …
+        name: Such as the path of a variable.
+        gap: The largest absolute difference at that step; infinite if shapes differ, or where only
+            one of them is finite.
+        largest: The largest at any step.
         tolerance: What rounding may make of it.
-        largest: The largest absolute difference at any step.
     """
 
-    where: str
-    replicas: int
     step: int
     kind: Kind
     name: str
-    index: int
-    layer: str
     gap: float
-    tolerance: float
     largest: float
+    tolerance: float
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Compared:
-    """One training, compared with that on one replica of stock Keras.
-
-    Attributes:
-        name: What trained, such as `2 replicas of kdist`.
-        differences: What differs, in the order in which it was computed.
-        error: Why the training failed, in a line; empty if it did not.
-        is_noted: Whether a note explains what differs, so that it is no fault.
-    """
-
-    name: str
-    differences: Sequence[Difference] = ()
-    error: str = ""
-    is_noted: bool = False
-
-    @property
-    def is_equal(self) -> bool:
-        """Whether it has trained, and nothing differs."""
-        return not self.differences and not self.error
+    def __str__(self) -> str:
+        kind = "" if self.kind == "loss" else f"{self.kind} "
+        size = f"off by {self.gap:.1g}" if math.isfinite(self.gap) else "NaN, or another shape"
+        return f"{kind}{self.name}: {size} (rounding: {self.tolerance:.0e})"
 
 
 def compare(
     expected: Record, received: Record, precision: Precision, rounded: Record | None = None
 ) -> list[Difference]:
-    """Return what differs by more than rounding, in the order in which it was computed.
+    """Return what differs by more than rounding, what was computed first before the others.
 
     Args:
-        expected: The training on one replica.
-        received: Another training.
-        precision: Says how much rounding may differ.
-        rounded: The training on one replica from initial weights that differ by rounding: what it
-            makes of them is no difference either.
+        expected: The run on one replica.
+        received: Another one.
+        precision: How far rounding may take values.
+        rounded: One on one replica, from initial weights that differ by rounding.
     """
-    found: dict[tuple[Kind, int], Difference] = {}
+    found: dict[tuple[Kind, str | int], Difference] = {}
+    start = expected.of_kind("initial weights")
     # Stock Keras leaves it to the first step to build a model that does not know its input's shape.
-    is_built = _initial_weights(expected) >= _initial_weights(received)
-    for item in sorted(expected.values.keys() | received.values.keys(), key=lambda i: i.order):
-        if item.step > received.last_step and received.error:
-            continue  # it ended before
-        if item.kind == "initial weights" and not is_built:
+    is_built = len(start) == len(received.of_kind("initial weights"))
+    for item, one in expected.values.items():
+        step, kind, key = item
+        other = received.values.get(item)
+        if (other is None and received.error) or (kind == "initial weights" and not is_built):
             continue
-        if item.kind in AFTER_TRAINING and not (expected.is_scored and received.is_scored):
-            continue
-        one, other = expected.values.get(item), received.values.get(item)
-        difference = gap(one, other)
-        limit = _limit(expected, received, item, precision, rounded)
-        known = found.get((item.kind, item.index))
+        name = expected.names[kind, key]
+        gap = gap_of(one, other)
+        limit = _limit(step, kind, one, start.get(name), precision)
+        if rounded is not None and kind != "initial weights":
+            limit = max(limit, _GROWTH * gap_of(one, rounded.values.get(item)))
+        known = found.get((kind, key))
         if known is not None:
-            if difference > known.largest:
-                found[item.kind, item.index] = dataclasses.replace(known, largest=difference)
-        elif not difference <= limit:
-            found[item.kind, item.index] = _difference(expected, received, item, difference, limit)
-    return sorted(found.values(), key=lambda d: Item(d.step, d.kind, d.index).order)
+            found[kind, key] = dataclasses.replace(known, largest=max(known.largest, gap))
+        elif not gap <= limit:
+            found[kind, key] = Difference(
+                step=step, kind=kind, name=name, gap=gap, largest=gap, tolerance=limit
+            )
+    return list(found.values())
 
 
-def _limit(
-    expected: Record, received: Record, item: Item, precision: Precision, rounded: Record | None
-) -> float:
+def _limit(step: int, kind: Kind, value: Any, start: Any, precision: Precision) -> float:
     """How far rounding may take a value."""
-    value: Any = expected.values.get(item)
-    limit = tolerance(value, item.kind, precision)
-    grown = 0.0
-    if rounded is not None and item in rounded.values:
-        grown = gap(value, rounded.values[item])
-    movement = _movement(expected, item, received)
-    if precision.level != "float64" and movement is not None:
-        # Each step rounds the sum of a weight and its update.
-        rounding = precision.weights_epsilon * float(np.max(np.abs(value), initial=0)) * item.step
-        moved = float(np.max(np.abs(movement), initial=0.0))
-        limit = min(limit, precision.movement_tolerance * moved + rounding)
-        other = None if rounded is None else _movement(rounded, item)
-        if other is not None:
-            grown = max(0.0, gap(movement, other) - rounding)
-    return max(limit, _ROUNDING_FACTOR * grown)
-
-
-def _movement(record: Record, item: Item, other: Record | None = None) -> Any:
-    """What training has added to a weight until a step; `None` for other items.
-
-    Args:
-        record: A training.
-        item: Of it.
-        other: Has the initial weights if stock Keras made those of `record` in the first step.
-    """
-    value = record.values.get(item)
-    if item.kind != "weights" or value is None or not np.all(np.isfinite(value)):
-        return None
-    name = record.name_of(item)
-    for one in (record, other):
-        names = [] if one is None else one.names.get("initial weights", [])
-        if one is not None and name in names:
-            start = one.values[Item(0, "initial weights", names.index(name))]
-            return value - start if start.shape == value.shape else None
-    return None
-
-
-def _initial_weights(record: Record) -> int:
-    return len(record.names.get("initial weights", ()))
-
-
-def _difference(
-    expected: Record, received: Record, item: Item, difference: float, limit: float
-) -> Difference:
-    name = (expected if item in expected.values else received).name_of(item)
-    return Difference(
-        where=received.name,
-        replicas=received.replicas,
-        step=item.step,
-        kind=item.kind,
-        name=name,
-        index=item.index,
-        layer=expected.layers.get(name, ""),
-        gap=difference,
-        tolerance=limit,
-        largest=difference,
-    )
-
-
-def tolerance(value: Any, kind: Kind, precision: Precision) -> float:
-    """Return how far rounding may take a value: absolute up to 1, relative above."""
-    array = np.asarray(value) if value is not None else np.zeros(1)
-    if array.dtype.kind not in "biufc" or not array.size:
+    if value.dtype.kind not in "fc":
         return 0.0
-    finite = np.abs(array[np.isfinite(array)])
-    scale = float(np.max(finite, initial=1.0))
-    is_metric = kind in ("loss", "metric", "evaluate")
-    return scale * (precision.metrics_tolerance if is_metric else precision.weights_tolerance)
+    size = _largest(value)
+    is_metric = kind in _BY_NAME  # Keras rounds constants to float32
+    limit = max(size, 1.0) * max(precision.tolerance, 1e-6 if is_metric else 0.0)
+    if kind == "weights" and precision.level != "float64" and start is not None:
+        moved = _largest(value - start) if start.shape == value.shape else math.inf
+        limit = min(limit, precision.movement * moved + precision.rounding * size * step)
+    return limit
 
 
-def gap(one: Any, other: Any) -> float:
-    """Return the largest absolute difference of two arrays.
+def _largest(value: Any) -> float:
+    return float(np.max(np.abs(value[np.isfinite(value)]), initial=0.0))
 
-    It is infinite if their shapes differ or a value is finite in only one of them.
-    """
-    if one is None or other is None:
-        return float("inf")
-    one, other = np.asarray(one), np.asarray(other)
-    if one.shape != other.shape:
-        return float("inf")
-    if one.dtype.kind not in "biufc":
-        return 0.0 if np.array_equal(one, other) else float("inf")
+
+def gap_of(one: Any, other: Any) -> float:
+    """Return the largest absolute difference of two arrays."""
+    if one is None or other is None or one.shape != other.shape:
+        return math.inf
+    if one.dtype.kind not in "fc":
+        return 0.0 if np.array_equal(one, other) else math.inf
     finite = np.isfinite(one)
     if not np.array_equal(finite, np.isfinite(other)):
-        return float("inf")
+        return math.inf
     return float(np.max(np.abs(one[finite] - other[finite]), initial=0.0))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckResult:
+    """What `kdist.check_model` returns; `print` shows it.
+
+    Attributes:
+        differences: For each run on several replicas, by its name, what differs from one replica,
+            each with `step`, `kind`, `name`, `gap` and `largest`.
+        errors: Why a run failed, by its name.
+        unrepeatable: Differences of two runs on one replica: there is nothing to compare with.
+        precision: The numbers that were computed in, and what counts as equal.
+        steps: Samples of each step of an epoch, and how many epochs, in words.
+        notes: What was not compared.
+    """
+
+    differences: dict[str, Sequence[Difference]]
+    errors: dict[str, str]
+    unrepeatable: Sequence[Difference]
+    precision: str
+    steps: str
+    notes: Sequence[str] = ()
+
+    @property
+    def equal(self) -> bool:
+        """Whether all runs are equal to that on one replica, but for rounding."""
+        return not (self.errors or self.unrepeatable or any(self.differences.values()))
+
+    def assert_equal(self) -> None:
+        """Raise `AssertionError` with the whole text, unless the runs are equal.
+
+        Raises:
+            AssertionError: They are not.
+        """
+        if not self.equal:
+            raise AssertionError(f"the model depends on the number of replicas\n{self}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result in values that JSON has; a gap that is no number is `None`."""
+        return {
+            "equal": self.equal,
+            "differences": {
+                name: [_plain(one) for one in found] for name, found in self.differences.items()
+            },
+            "errors": self.errors,
+            "unrepeatable": [_plain(one) for one in self.unrepeatable],
+            "precision": self.precision,
+            "steps": self.steps,
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{'equal' if self.equal else 'NOT EQUAL'} to one replica of stock Keras"]
+        lines += [f"  {self.steps}; {self.precision}"]
+        if self.unrepeatable:
+            what = "two runs on one replica, such as by a draw without a seed, differ"
+            lines += _lines(what, self.unrepeatable)
+        for name, found in self.differences.items():
+            if name in self.errors:
+                lines.append(f"  {name}: fails: {self.errors[name]}")
+            elif found and not self.unrepeatable:
+                lines += _lines(f"{name}: differs", found)
+            elif not found:
+                lines.append(f"  {name}: equal")
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+
+def _lines(what: str, found: Sequence[Difference]) -> list[str]:
+    first = [one for one in found if one.step == found[0].step][:3]
+    begin = f"step {found[0].step}" if found[0].step else "the start"
+    more = len(found) - len(first)
+    lines = [f"  {what} from {begin} on", *(f"    {one}" for one in first)]
+    if more:
+        lines.append(f"    and {more} more; by up to {max(one.largest for one in found):.1g}")
+    return lines
+
+
+def _plain(one: Difference) -> dict[str, Any]:
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in dataclasses.asdict(one).items()
+    }

@@ -1,16 +1,16 @@
 """`CheckOptions`: the arguments of a check, checked without TensorFlow."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from ..arguments import as_integer
 from ..errors import UserError
 
-LEAST_STEPS, MOST_STEPS = 2, 1000
 # More logical CPUs than this take minutes to trace.
-MOST_REPLICAS = 64
-_FALLBACK_BATCH = 8
+_MOST_REPLICAS = 64
+_LEAST_BATCH, _MOST_BATCH = 8, 64
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -18,15 +18,10 @@ class CheckOptions:
     """What is compared with one replica of stock Keras.
 
     Attributes:
-        replicas: Numbers of replicas, each a training of its own.
-        steps: Steps of each training, in two epochs where there are at least 4.
-        batch_size: Samples per global batch; `None` chooses one, or takes that of the data's own
-            batches.
-        seed: Given to `keras.utils.set_random_seed` before each training.
-        synchronize: Make the model with `strategy.build`, which synchronizes batch norms; otherwise
-            in `strategy.scope()`.
-        stock: Also train under `tf.distribute.MirroredStrategy`.
-        scored: Also compare `evaluate` and `predict`, after training.
+        replicas: Numbers of replicas, each a training run of its own.
+        steps: Steps of each run, in two epochs where there are at least 4.
+        batch_size: Samples per global batch of arrays; `None` chooses one.
+        seed: Given to `keras.utils.set_random_seed` before each run.
 
     Raises:
         UserError: An option is out of range.
@@ -36,40 +31,36 @@ class CheckOptions:
     steps: int = 6
     batch_size: int | None = None
     seed: int = 0
-    synchronize: bool = True
-    stock: bool = True
-    scored: bool = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.replicas, int):
-            object.__setattr__(self, "replicas", (self.replicas,))
-        if isinstance(self.replicas, str) or not isinstance(self.replicas, Sequence):
-            raise UserError(
-                f"replicas has to be numbers such as (2, 3), received {self.replicas!r}"
-            )
-        if not self.replicas:
-            raise UserError("received no numbers of replicas: pass one or several, such as (2, 3)")
-        for count in self.replicas:
-            _check("replicas", count, 2, MOST_REPLICAS)
-        _check("steps", self.steps, LEAST_STEPS, MOST_STEPS)
+        replicas = self.replicas
+        if isinstance(replicas, str) or not isinstance(replicas, Sequence) or not replicas:
+            raise UserError(f"replicas has to be numbers such as (2, 3), received {replicas!r}")
+        for count in replicas:
+            _check("replicas", count, 2, _MOST_REPLICAS)
+        _check("steps", self.steps, 2, 1000)
         _check("seed", self.seed, 0, 2**32 - 1)
         if self.batch_size is not None:
             _check("batch_size", self.batch_size, 2, 2**20)
 
     @property
-    def requested_batch_size(self) -> int:
-        """Samples per batch that a function is asked for, which makes the data."""
-        return self.batch_size or _FALLBACK_BATCH
-
-    @property
     def epochs(self) -> int:
-        """Epochs of a training: two, so that an uneven batch is followed by a full one."""
+        """Epochs of a run: two, so that an uneven batch is followed by a full one."""
         return 2 if self.steps >= 4 else 1
 
     @property
     def steps_per_epoch(self) -> int:
         """Steps of an epoch; the last one has fewer samples."""
         return -(-self.steps // self.epochs)
+
+    @property
+    def full_batch(self) -> int:
+        """Samples per batch of arrays: if not chosen, few that all numbers of replicas divide."""
+        if self.batch_size is not None:
+            return self.batch_size
+        common = math.lcm(*self.replicas)
+        step = common if common <= _MOST_BATCH else max(self.replicas)
+        return step * -(-_LEAST_BATCH // step)
 
 
 def _check(name: str, value: Any, least: int, most: int) -> None:

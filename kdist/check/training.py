@@ -1,10 +1,10 @@
-"""`train`: one training of the user's model, recorded step by step."""
+"""`check_model`: train a model on one replica of stock Keras and on several of kdist."""
 
 import contextlib
 import dataclasses
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import keras
@@ -12,55 +12,21 @@ import numpy as np
 import tensorflow as tf
 
 from .. import _upstream
+from ..distribute.exact_strategy import ExactStrategy
 from ..distribute.mirrored_strategy import MirroredStrategy
+from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
+from ..distribute.tensorflow_logging import quiet_stderr
 from ..errors import UserError
+from ..source_lines import line_of_error
 from ..user_model.code_errors import reason_of
-from .batches import Batches
-from .precision import Precision, keras_in
-from .record import Record
-from .record_steps import RecordSteps, copies_of, named_values
-from .source_lines import line_of_error
+from ..user_model.data import checked_data
+from ..user_model.functions import has_parameter, takes_hp
+from .batches import Batches, read_batches
+from .comparison import CheckResult, Difference, Precision, Record, compare
+from .options import CheckOptions
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What all trainings have in common.
-
-    Attributes:
-        build: Makes the compiled model.
-        batches: The samples.
-        epochs: How often they are passed over.
-        seed: Given to Keras before the model is made.
-        synchronize: Whether kdist makes the model with `strategy.build`.
-        asked: The floats that Keras is set to.
-        on_cpu: Whether GPUs are too few, so that all trainings are on the CPU.
-        evaluates: Whether the model can be evaluated, as far as is known.
-    """
-
-    build: Callable[[], keras.Model]
-    batches: Batches
-    epochs: int
-    seed: int
-    synchronize: bool = True
-    asked: Literal["float64", "float32"] = "float64"
-    on_cpu: bool = False
-    evaluates: bool = True
-
-
-@dataclasses.dataclass(kw_only=True)
-class Trained:
-    """A training that is over.
-
-    Attributes:
-        record: What it has computed.
-        model: Its model; `None` if none was made.
-    """
-
-    record: Record
-    model: Any = None
-
-
-class _StockKernels(MirroredStrategy):
+class _StockKernels(ExactStrategy):
     """Draws and rounds as stock Keras does, with which it is compared."""
 
     def fused_dropout(self, inputs: Any, rate: Any, noise_shape: Any) -> None:
@@ -70,67 +36,352 @@ class _StockKernels(MirroredStrategy):
         """Leave activations to Keras."""
 
 
-def kdist_strategy(replicas: int, *, on_cpu: bool) -> MirroredStrategy:
-    """Return kdist's strategy on as many replicas.
+class _Replicas(_StockKernels, MirroredStrategy):
+    """The replicas of one machine."""
+
+
+class _Workers(_StockKernels, MultiWorkerMirroredStrategy):
+    """The replicas of several workers."""
+
+
+def make_strategies(replicas: Sequence[int], workers: int = 1) -> list[ExactStrategy]:
+    """Return a strategy for each number of replicas; this fixes the number of logical CPUs.
 
     Args:
-        replicas: Their number.
-        on_cpu: Whether to leave the machine's GPUs alone, as they are too few.
+        replicas: The numbers; each of several workers has all its GPUs, or one CPU.
+        workers: Of the cluster in which this process is one.
+
+    Raises:
+        UserError: There are too few GPUs; or TensorFlow has started with fewer logical CPUs.
     """
-    if on_cpu:
-        return _StockKernels([f"CPU:{index}" for index in range(replicas)])
-    return _StockKernels(replicas=replicas)
+    if workers > 1:
+        return [_Workers()]
+    largest = _Replicas(replicas=max(replicas))  # first of all, as this splits the CPU
+    is_largest = [count == max(replicas) for count in replicas]
+    return [
+        largest if same else _Replicas(replicas=count)
+        for count, same in zip(replicas, is_largest, strict=True)
+    ]
+
+
+def check_model(
+    build: Callable[..., Any],
+    data: Any,
+    *,
+    replicas: Sequence[int] = (2, 3),
+    steps: int = 6,
+    batch_size: int | None = None,
+    seed: int = 0,
+) -> CheckResult:
+    """Train a model on one replica and on several, and say where they differ first.
+
+    It is trained on one replica of stock Keras and on each number of replicas of kdist, on logical
+    CPUs if there is no GPU. All runs have the same initial weights, samples and seed, use
+    float64 if the model allows it, and have an uneven last batch in each epoch. Weights, the
+    optimizer's state, losses and metrics after every step are compared, and `evaluate` and
+    `predict` after training. Afterwards, Keras's settings and the state of all random generators
+    of the program are restored.
+
+    Args:
+        build: A function that returns a compiled `keras.Model`; it may take KerasTuner's `hp`.
+        data: A function that returns the data, or the data itself: arrays `(x, y)` or `(x, y,
+            sample_weight)`, all with the samples along the first axis, or a `tf.data.Dataset` or
+            `keras.utils.PyDataset`; perhaps with validation data behind, which are not used.
+        replicas: Numbers of replicas of kdist.
+        steps: Training steps, in two epochs if there are at least 4.
+        batch_size: Samples per global batch of arrays; by default at least 8, divisible by all
+            numbers of replicas. Data in batches keep theirs.
+        seed: The seed of all training runs.
+
+    Returns:
+        The result: `equal`, `differences`, `assert_equal()`; `print` shows it.
+
+    Raises:
+        UserError: An argument is invalid, the model does not train on one replica, or TensorFlow
+            has already started with fewer logical CPUs.
+
+    Example:
+        ```python
+        def test_that_replicas_do_not_matter():
+            kdist.check_model(build, data, replicas=(2, 3)).assert_equal()
+        ```
+    """
+    options = CheckOptions(replicas=replicas, steps=steps, batch_size=batch_size, seed=seed)
+    if not callable(build) or isinstance(build, keras.Model):
+        raise UserError(
+            "build has to be a function that makes a compiled model, received"
+            f" {type(build).__name__}: pass check_model(build, data), without calling it"
+        )
+    strategies = make_strategies(options.replicas)
+    with _upstream.kept_seeds():
+        keras.utils.set_random_seed(options.seed)
+        return run_check(build, data, strategies, options)
+
+
+def run_check(
+    build: Callable[..., Any],
+    data: Any,
+    strategies: Sequence[ExactStrategy],
+    options: CheckOptions,
+    *,
+    float64: bool = True,
+) -> CheckResult:
+    """Compare the training on strategies with that on one replica; see `check_model`.
+
+    Args:
+        build: As there.
+        data: The same.
+        strategies: Of kdist.
+        options: Of the check.
+        float64: Whether to compute in float64 if the model allows it.
+    """
+    batches = _read(data, options)
+    plan = Plan(build=_without_hp(build), batches=batches, options=options)
+    with quiet_stderr():
+        plan, one, precision = _on_one(plan, float64)
+        runs = [train(plan, strategy, name=_name_of(strategy)) for strategy in strategies]
+        found, again, precision = _compared(plan, one.record, runs, precision)
+    return CheckResult(
+        differences=found,
+        errors={run.record.name: run.record.error for run in runs if run.record.error},
+        unrepeatable=again,
+        precision=str(precision),
+        steps=_steps_text(batches.sizes, options.epochs),
+        notes=one.notes,
+    )
+
+
+def _read(data: Any, options: CheckOptions) -> Batches:
+    """Read the batches of an epoch, the last one uneven if the data allow it."""
+    size = options.full_batch
+    made = checked_data(called(data, size))
+    if options.batch_size is not None and not made.has_arrays and not callable(data):
+        raise UserError(
+            f"received batch_size={size}, but the data have batches of their own: remove it, or"
+            " pass a function def data(batch_size):"
+        )
+    batches, is_flexible = read_batches(made, options.steps_per_epoch, size)
+    return batches.cut() if is_flexible else batches
+
+
+def called(data: Any, batch_size: int) -> Any:
+    """Return what a function that makes the data returns, or the data that were passed."""
+    if not callable(data) or isinstance(data, tf.data.Dataset | keras.utils.PyDataset):
+        return data
+    return data(batch_size=batch_size) if has_parameter(data, "batch_size") else data()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What all runs have in common.
+
+    Attributes:
+        build: Makes the compiled model.
+        batches: The samples of an epoch.
+        options: Of the check.
+        floats: What Keras is set to.
+        is_evaluated: Whether the model can be evaluated, as far as is known.
+    """
+
+    build: Callable[[], Any]
+    batches: Batches
+    options: CheckOptions
+    floats: Literal["float64", "float32"] = "float32"
+    is_evaluated: bool = True
+
+
+@dataclasses.dataclass(kw_only=True)
+class Run:
+    """A training run that is over.
+
+    Attributes:
+        record: What it has computed.
+        model: Its model; `None` if none was made.
+        notes: What could not be compared.
+    """
+
+    record: Record
+    model: Any = None
+    notes: list[str] = dataclasses.field(default_factory=list)
 
 
 def train(
     plan: Plan,
-    strategy: tf.distribute.Strategy | None = None,
+    strategy: Any = None,
     *,
     name: str,
-    change: Callable[[keras.Model], None] | None = None,
     start: Callable[[keras.Model], None] | None = None,
-    scored: bool = True,
-) -> Trained:
-    """Train the model, and record what it computes.
+) -> Run:
+    """Train the model, and record what it computes, or the error that it raises.
 
     Args:
         plan: The model and its data.
         strategy: `None` for stock Keras on one replica.
-        name: Of the training, for messages.
-        change: Called with the compiled model: what differs from the plan.
+        name: Of the run, for messages.
         start: Called with the model as its training begins, when it has its weights.
-        scored: Whether it is evaluated and asked for predictions after training.
-
-    Returns:
-        The training. An exception that it raised is in its record.
     """
-    replicas = strategy.num_replicas_in_sync if strategy else 1
-    record = Record(name=name, replicas=replicas, is_scored=scored)
-    trained = Trained(record=record)
-    with _quiet(record), keras_in(plan.asked):
-        keras.utils.set_random_seed(plan.seed)
+    run = Run(record=Record(name=name))
+    with _quiet(), _keras_in(plan.floats):
+        keras.utils.set_random_seed(plan.options.seed)
         try:
-            model = trained.model = make_model(plan, strategy)
-            if change is not None:
-                with strategy.scope() if strategy else contextlib.nullcontext():
-                    change(model)
-            _fit(plan, strategy, model, record, start)
-        except UserError as error:
-            record.error, record.is_refused = reason_of(error), True
-            record.line = line_of_error(error)
+            run.model = _make(plan, strategy)
+            _fit(plan, strategy, run, start)
         except Exception as error:
-            record.error, record.line = reason_of(error), line_of_error(error)
-    return trained
+            where = line_of_error(error)
+            run.record.error = f"{where}: " * bool(where) + reason_of(error)
+    return run
 
 
-def rounded_training(plan: Plan, precision: Precision, *, scored: bool = True) -> Record:
-    """Train on one replica from initial weights that were changed by a rounding error.
+def _make(plan: Plan, strategy: Any) -> keras.Model:
+    model = plan.build() if strategy is None else strategy.build(plan.build)
+    if not isinstance(model, keras.Model) or not model.compiled:
+        found = type(model).__name__ + " that is not compiled" * isinstance(model, keras.Model)
+        raise UserError(
+            f"build returned {found}, expected a compiled keras.Model: call model.compile(...), and"
+            " end the function with `return model`"
+        )
+    if strategy is None:
+        model.jit_compile = False  # the replicas have it if the model says so
+    if model.steps_per_execution == "auto":
+        model.steps_per_execution = 1
+    return model
 
-    Args:
-        plan: What all trainings have in common.
-        precision: Says how large such an error is.
-        scored: Whether it is evaluated after training.
-    """
+
+def _fit(plan: Plan, strategy: Any, run: Run, start: Callable[[keras.Model], None] | None) -> None:
+    model, record, batches = run.model, run.record, plan.batches
+    steps = _RecordSteps(record, len(batches.parts), start)
+    data, epochs = batches.dataset(), plan.options.epochs
+    model.fit(data, epochs=epochs, shuffle=False, verbose=0, callbacks=[steps])
+    after = epochs * len(batches.parts) + 1
+    names = dict.fromkeys(_by_path(model.weights), 0.0)
+    record.add(after, "copies", names if strategy is None else _spreads(model, strategy))
+    if plan.is_evaluated:
+        try:
+            scores = model.evaluate(batches.dataset(), verbose=0, return_dict=True)
+        except Exception as error:
+            if strategy is not None:
+                raise
+            # Such as a GAN, which has a `train_step`, but neither `call` nor `test_step`.
+            run.notes.append(f"evaluate fails on one replica, too: {reason_of(error)}")
+        else:
+            record.add(after, "evaluate", scores)
+    if _upstream.has_call(model):
+        outputs = keras.tree.flatten(model.predict(batches.inputs(), verbose=0))
+        named = {f"output {index}": output for index, output in enumerate(outputs)}
+        record.add(after, "predictions", named)
+
+
+class _RecordSteps(keras.callbacks.Callback):
+    """Records weights, optimizers and logs after every step."""
+
+    def __init__(
+        self, record: Record, steps: int, start: Callable[[keras.Model], None] | None
+    ) -> None:
+        super().__init__()
+        self._record, self._steps, self._start = record, steps, start
+        self._epoch = 0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        del logs
+        if self._start is not None:
+            _upstream.build_for_fit(self.model)  # without a strategy the first step would do it
+            self._start(self.model)
+        self._record.add(0, "initial weights", _numpy(self.model.weights))
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        del logs
+        self._epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        model, step = self.model, self._epoch * self._steps + batch + 1
+        numbers = {k: v for k, v in (logs or {}).items() if np.asarray(v).dtype.kind in "biufc"}
+        losses = {name: v for name, v in numbers.items() if name.endswith("loss")}
+        self._record.add(step, "loss", losses)
+        trained = {id(v) for v in model.trainable_weights}
+        self._record.add(step, "state", _numpy(v for v in model.weights if id(v) not in trained))
+        self._record.add(step, "weights", _numpy(model.trainable_weights))
+        optimizers = _upstream.optimizers_of(model)
+        self._record.add(step, "optimizer", _numpy(v for one in optimizers for v in one.variables))
+        metrics = {name: v for name, v in numbers.items() if name not in losses}
+        self._record.add(step, "metric", metrics)
+
+
+def _numpy(variables: Any) -> dict[str, Any]:
+    return {name: variable.numpy() for name, variable in _by_path(variables).items()}
+
+
+def _by_path(variables: Any) -> dict[str, keras.Variable]:
+    named: dict[str, keras.Variable] = {}
+    for variable in variables:
+        name, number = variable.path, 2
+        while name in named:
+            name, number = f"{variable.path} ({number})", number + 1
+        named[name] = variable
+    return named
+
+
+def _spreads(model: keras.Model, strategy: Any) -> dict[str, float]:
+    """By how much the replicas' copies of each weight differ at most."""
+    found = {}
+    for name, variable in _by_path(model.weights).items():
+        copies = strategy.experimental_local_results(variable.value)
+        first, *others = [np.nan_to_num(np.asarray(one, "float64")) for one in copies]
+        found[name] = max((float(np.max(np.abs(first - o), initial=0)) for o in others), default=0)
+    return found
+
+
+def _on_one(plan: Plan, float64: bool) -> tuple[Plan, Run, Precision]:
+    """Train on one replica, in float64 if the model allows."""
+    reason = "" if float64 else "as GPUs train"
+    wide = dataclasses.replace(plan, floats="float64", batches=plan.batches.in_float64())
+    for tried in (wide, plan) if float64 else (plan,):
+        one = train(tried, name="one replica")
+        if not one.record.error:
+            tried = dataclasses.replace(tried, is_evaluated=not one.notes)
+            return tried, one, _precision(one.model, tried, reason)
+        reason = reason or f"in float64 it fails: {one.record.error.rstrip('.')}"
+    raise UserError(f"the model does not train on one replica: {one.record.error}")
+
+
+def _precision(model: keras.Model, plan: Plan, reason: str) -> Precision:
+    layers = [model, *_upstream.flatten_layers(model)]
+    dtypes = {layer.compute_dtype for layer in layers}
+    if dtypes & {"float16", "bfloat16"}:
+        return Precision("float16", "its policy is mixed precision")
+    if plan.floats == "float64" and "float32" not in dtypes:
+        return Precision()
+    return Precision("float32", reason or "a layer of it computes in float32")
+
+
+def _compared(
+    plan: Plan, one: Record, runs: Sequence[Run], precision: Precision
+) -> tuple[dict[str, Sequence[Difference]], Sequence[Difference], Precision]:
+    """Compare, and if something differs, find out whether one replica repeats itself, too."""
+
+    def differences(
+        precision: Precision, rounded: Record | None = None
+    ) -> dict[str, Sequence[Difference]]:
+        return {run.record.name: compare(one, run.record, precision, rounded) for run in runs}
+
+    found = differences(precision)
+    if not any(found.values()):
+        return found, [], precision
+    again = compare(one, train(plan, name="again").record, precision)
+    if again:
+        return found, again, precision
+    levels = [precision]
+    if precision.level == "float64":
+        levels.append(Precision("float32", "some of it is computed in float32"))
+    for level in levels:
+        rounded = train(plan, name="rounded", start=_round(level)).record
+        beyond = differences(level, rounded)
+        if not any(beyond.values()):
+            return beyond, [], level
+    return found, [], precision
+
+
+def _round(precision: Precision) -> Callable[[keras.Model], None]:
+    """Return what changes initial weights by a rounding error."""
     draw = np.random.default_rng(0)
 
     def change(model: keras.Model) -> None:
@@ -139,98 +390,56 @@ def rounded_training(plan: Plan, precision: Precision, *, scored: bool = True) -
             factor = 1 + precision.rounding * draw.uniform(-1, 1, value.shape)
             weight.assign((value * factor).astype(value.dtype))
 
-    return train(plan, name="one, rounded", start=change, scored=scored).record
+    return change
 
 
-def make_model(plan: Plan, strategy: tf.distribute.Strategy | None = None) -> keras.Model:
-    """Make the model as a user would, without XLA, which rounds in its own way.
+def _without_hp(build: Callable[..., Any]) -> Callable[[], Any]:
+    if not takes_hp(build):
+        return build
 
-    Raises:
-        UserError: `build` returned something else than a compiled model.
-    """
-    if strategy is None:
-        with _one_device(plan):
-            model = plan.build()
-    elif plan.synchronize and isinstance(strategy, _upstream.StrategyHooks):
-        model = strategy.build(plan.build)  # type: ignore[attr-defined]
-    else:
-        with strategy.scope():
-            model = plan.build()
-    if not isinstance(model, keras.Model) or not model.compiled:
-        found = type(model).__name__
-        found += " that is not compiled" * isinstance(model, keras.Model)
-        raise UserError(
-            f"build returned {found}, expected a compiled keras.Model: call model.compile(...), and"
-            " end the function with `return model`"
-        )
-    model.jit_compile = False
-    if model.steps_per_execution == "auto":
-        model.steps_per_execution = 1
-    return model
+    def with_hyperparameters() -> Any:
+        import keras_tuner
+
+        return build(keras_tuner.HyperParameters())
+
+    return with_hyperparameters
 
 
-def _fit(
-    plan: Plan,
-    strategy: tf.distribute.Strategy | None,
-    model: keras.Model,
-    record: Record,
-    start: Callable[[keras.Model], None] | None,
-) -> None:
-    steps = RecordSteps(record, plan.batches.steps, start)
-    with _one_device(plan) if strategy is None else contextlib.nullcontext():
-        model.fit(
-            plan.batches.dataset(), epochs=plan.epochs, shuffle=False, verbose=0, callbacks=[steps]
-        )
-        after = steps.step + 1
-        copies = dict.fromkeys(named_values(model), 0.0)
-        record.add(after, "copies", copies if strategy is None else copies_of(model, strategy))
-        if not record.is_scored:
-            return
-        if plan.evaluates:
-            _evaluate(plan, strategy, model, record, after)
-        if _upstream.has_call(model):
-            outputs = keras.tree.flatten(model.predict(plan.batches.inputs(), verbose=0))
-            predicted = {f"output {index}": np.asarray(out) for index, out in enumerate(outputs)}
-            record.add(after, "predictions", predicted)
+def _name_of(strategy: ExactStrategy) -> str:
+    workers, replicas = strategy.workers, strategy.num_replicas_in_sync
+    return f"{replicas} replicas" + f" of {workers} workers" * (workers > 1)
 
 
-def _evaluate(
-    plan: Plan,
-    strategy: tf.distribute.Strategy | None,
-    model: keras.Model,
-    record: Record,
-    step: int,
-) -> None:
+def _steps_text(sizes: Sequence[int], epochs: int) -> str:
+    shown = ", ".join(map(str, sizes)) if len(sizes) <= 6 else f"{sizes[0]} … {sizes[-1]}"
+    return f"{epochs} epoch{'s' * (epochs > 1)} of batches of {shown} samples"
+
+
+@contextlib.contextmanager
+def _keras_in(floats: Literal["float64", "float32"]) -> Iterator[None]:
+    """Set Keras's floats, unless the program has chosen a policy such as mixed precision."""
+    floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
+    if floats == "float64" and policy.name == "float32":
+        keras.config.set_floatx("float64")
+        keras.config.set_dtype_policy("float64")
     try:
-        scores = model.evaluate(plan.batches.dataset(), verbose=0, return_dict=True)
-    except Exception as error:
-        if strategy is not None:
-            raise
-        # Such as a GAN, which has a `train_step`, but neither `call` nor `test_step`.
-        where = line_of_error(error)
-        record.unevaluated = f"{where}: " * bool(where) + reason_of(error)
-    else:
-        record.add(step, "evaluate", scores)
-
-
-@contextlib.contextmanager
-def _one_device(plan: Plan) -> Iterator[None]:
-    with tf.device("CPU:0") if plan.on_cpu else contextlib.nullcontext():
         yield
+    finally:
+        keras.config.set_floatx(floatx)
+        keras.config.set_dtype_policy(policy)
 
 
 @contextlib.contextmanager
-def _quiet(record: Record) -> Iterator[None]:
-    """Keep warnings off the console; those of kdist go into the record."""
-    logger = logging.getLogger("tensorflow")
-    level = logger.level
-    logger.setLevel(logging.ERROR)  # it tells how often functions are traced
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
+def _quiet() -> Iterator[None]:
+    """Keep warnings off the console, and what is logged of steps."""
+    loggers = [logging.getLogger(name) for name in ("tensorflow", "kdist")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             yield
-        finally:
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-            record.warnings += [
-                str(one.message) for one in caught if issubclass(one.category, UserWarning)
-            ]

@@ -15,7 +15,7 @@ from .. import _upstream
 from ..errors import UserError
 from ..launch.worker_settings import worker_settings
 from ..spmd.collectives import Collectives, WorkerCollectives
-from ..spmd.explain import described, line_of
+from ..spmd.explain import described, place_of
 from ..spmd.plan import Planner
 from ..spmd.strategy import GlobalVariables
 from .agreement import DEFAULT_SECONDS, Agreement
@@ -240,7 +240,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         def describe(at: int) -> str:
             if at == len(operations):
                 return "nothing more"
-            return f"{operations[at]} in {line_of(planner.items[at].op)}"
+            return f"{operations[at]} in {place_of(planner.items[at].op)}"
 
         event = "the first call of a step"
         with self._waiting(event):

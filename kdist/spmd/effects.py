@@ -58,7 +58,7 @@ def effects_of(op: Any, shared: Sequence[bool]) -> tuple[bool, set[int]]:
     if not op.op_def.is_stateful or op.type in _HARMLESS or op.type in READS:
         return False, set()
     once, changed = False, set()
-    called = list(_called_graphs(op)) if op.type in _CALLS else []
+    called = list(called_graphs(op)) if op.type in _CALLS else []
     for graph in called:
         offset = _BEFORE_ARGUMENTS.get(op.type, 0)
         place = {id(t): offset + i for i, t in enumerate(graph.inputs)}
@@ -81,7 +81,8 @@ def _source(tensor: Any) -> Any:
     return tensor
 
 
-def _called_graphs(op: Any) -> Iterator[Any]:
+def called_graphs(op: Any) -> Iterator[Any]:
+    """Yield the graphs of the functions that an operation calls."""
     for name in _FUNCTIONS:
         value = op.node_def.attr.get(name)
         if value is None:

@@ -1,65 +1,129 @@
-"""What of a step every replica computes for the whole batch, and where it was written."""
+"""What of a step is divided, what every replica computes for the whole batch, and where."""
 
 from __future__ import annotations
 
 import logging
-import math
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from .placements import Partial, Replicate, Shard
-from .plan import Item, Planner
-from .sizes import AnySize, Size
+from ..source_lines import user_line
+from .costs import Costs, Work
+from .placements import Partial, Shard
+from .plan import Planner
 
-_FREE = {"Const", "NoOp", "Placeholder", "ReadVariableOp"}
-_NOMINAL = 64  # for a size that only the data tell
-_CONTRACTIONS = ("MatMul", "BatchMatMul", "Einsum", "Conv", "DepthwiseConv")
+NOMINAL_ROWS = 64
+"""The rows of a batch, where a step is explained without one."""
 _FELT = 0.01  # a smaller share of the work is not worth a message
+_TRACE = "/kdist/spmd/trace.py"
 
 _logger = logging.getLogger("kdist")
+
+
+@dataclass
+class Place:
+    """A line of the user's program, or a layer, that needs the rows of all replicas.
+
+    Attributes:
+        name: Such as `my_model.py:31: x = tf.sort(x, axis=0)`.
+        types: Of its operations, as TensorFlow names them.
+        flops: Of what every replica computes for the whole batch.
+        gathered: Bytes of the tensors whose rows are gathered for it.
+    """
+
+    name: str
+    types: dict[str, None] = field(default_factory=dict)
+    flops: float = 0.0
+    gathered: float = 0.0
 
 
 @dataclass(frozen=True)
 class Explanation:
     """How a step was divided.
 
-    Args:
-        operations: The number of operations that compute something.
-        whole: Types and lines of the operations that needed rows of all replicas, and so are
-            computed whole by each; and how many they are.
-        share: The share of the work that every replica does for the whole batch, 0 to 1; counted
-            in multiplications and values, with 64 rows where their number is not fixed.
+    Attributes:
+        replicas: Their number.
+        rows: The rows of a batch that the numbers are for.
+        work: Of the step, as one device would do it.
+        places: What needs rows of all replicas, that with the most work first.
         rounds: The number of times that replicas wait for each other.
+        summed: Bytes of the tensors that are summed, or reduced otherwise, over the replicas.
+        gathered: Bytes of those whose rows are gathered.
     """
 
-    operations: int
-    whole: tuple[tuple[str, str, int], ...]
-    share: float
+    replicas: int
+    rows: int
+    work: Work
+    places: tuple[Place, ...]
     rounds: int
+    summed: float
+    gathered: float
+
+    @property
+    def divided_share(self) -> float:
+        """The share of the work on the batch that is divided, 0 to 1."""
+        on_batch = self.work.divided + self.work.whole
+        return self.work.divided / on_batch if on_batch else 1.0
+
+    @property
+    def most_speedup(self) -> float:
+        """How many times as fast as one replica they are at most, if all work takes as long."""
+        alone = self.work.whole + self.work.repeated
+        each = self.work.divided / self.replicas + alone
+        return self.work.total / each if each else 1.0
 
     def message(self) -> str | None:
         """Return a line about what is computed whole; `None` if that is not worth one."""
-        if not self.whole or self.share < _FELT:
+        whole = 1 - self.divided_share
+        places = [f"{one.name} ({', '.join(one.types)})" for one in self.places if one.flops]
+        if whole < _FELT or not places:
             return None
-        lines = list(dict.fromkeys(f"{line} ({kind})" for kind, line, _ in self.whole))
-        more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
+        more = f" and {len(places) - 3} more" if len(places) > 3 else ""
         return (
-            f"kdist: about {self.share:.0%} of this step cannot be divided, so that every replica"
-            f" computes it for the whole batch (right, but no faster): {', '.join(lines[:3])}{more}"
+            f"kdist: about {whole:.0%} of this step cannot be divided, so that every replica"
+            " computes it for the whole batch (right, but no faster; kdist.explain says more):"
+            f" {'; '.join(places[:3])}{more}"
         )
 
 
-def explain(planner: Planner, rounds: int) -> Explanation:
-    """Say how a planned step was divided."""
-    computing = [item for item in planner.items if item.op.type not in _FREE]
-    undivided = [item for item in computing if item.whole and not _is_divided(item)]
-    found = Counter((item.op.type, line_of(item.op)) for item in undivided)
-    work = [(_work(planner, item), _is_whole(planner, item)) for item in computing]
-    total = sum(amount for amount, _ in work)
-    whole = sum(amount for amount, is_whole in work if is_whole)
-    lines = tuple((kind, line, count) for (kind, line), count in found.items())
-    return Explanation(len(computing), lines, whole / max(total, 1), rounds)
+def explain(
+    planner: Planner, rounds: int, exchanged: list[Any], *, replicas: int, rows: int
+) -> Explanation:
+    """Say how a planned step was divided.
+
+    Args:
+        planner: The plan.
+        rounds: How often replicas exchange values.
+        exchanged: The tensors that they exchange.
+        replicas: Their number.
+        rows: The rows of a batch, where their number is not known.
+    """
+    costs = Costs(planner, rows)
+    work = Work()
+    places: dict[str, Place] = {}
+    names: dict[str, Any] = {}
+    seen: set[int] = set()
+    for item, cost in costs.each():
+        names[item.op.name] = item.op
+        work += cost.work
+        gathered = [t for t in cost.gathered if id(t) not in seen]
+        seen.update(map(id, gathered))
+        if not cost.work.whole and not gathered:
+            continue
+        name = place_of(item.op, names)
+        place = places.setdefault(name, Place(name))
+        place.types[item.op.type] = None
+        place.flops += cost.work.whole
+        place.gathered += sum(map(costs.bytes, gathered))
+    is_rows = {id(t): isinstance(planner.placement(t), Shard) for t in exchanged}
+    return Explanation(
+        replicas=replicas,
+        rows=max(costs.totals, default=rows),
+        work=work,
+        places=tuple(sorted(places.values(), key=lambda p: (-p.flops, -p.gathered))),
+        rounds=rounds,
+        summed=sum(costs.bytes(t) for t in exchanged if not is_rows[id(t)]),
+        gathered=sum(costs.bytes(t) for t in exchanged if is_rows[id(t)]),
+    )
 
 
 def described(planner: Planner) -> list[str]:
@@ -85,50 +149,22 @@ def say(explanation: Explanation, said: set[str]) -> None:
         _logger.warning(message)
 
 
-def _is_whole(planner: Planner, item: Item) -> bool:
-    """Whether every replica computes values whose number grows with the batch."""
-    return (item.whole and not _is_divided(item)) or any(
-        isinstance(placement, Replicate) and _depends_on_rows(planner.dims(output))
-        for output, placement in zip(item.op.outputs, item.decision.out, strict=True)
-    )
+def place_of(op: Any, names: dict[str, Any] | None = None) -> str:
+    """Return the line of the user's step that made an operation, or else the layer.
 
-
-def _is_divided(item: Item) -> bool:
-    """Whether each replica computes a part, although it needs rows of the others."""
-    return any(isinstance(placement, Shard | Partial) for placement in item.decision.out)
-
-
-def _depends_on_rows(dims: list[AnySize] | None) -> bool:
-    return any(isinstance(size, Size) and size.spaces() for size in dims or ())
-
-
-def _work(planner: Planner, item: Item) -> float:
-    made = sum(_elements(planner, output) for output in item.op.outputs)
-    if not item.op.type.startswith(_CONTRACTIONS) or len(item.inputs) < 2:
-        return made
-    # Of a matrix product (m, k) x (k, n): m * k * n.
-    return math.sqrt(made * math.prod(_elements(planner, t) for t in item.inputs[:2]))
-
-
-def _elements(planner: Planner, tensor: Any) -> float:
-    return math.prod(map(_nominal, planner.dims(tensor) or ()))
-
-
-def _nominal(size: AnySize) -> float:
-    if isinstance(size, int):
-        return size
-    return float(
-        abs(sum(factor * _NOMINAL ** len(symbols) for symbols, factor in size.terms.items()))
-    )
-
-
-def line_of(op: Any) -> str:
-    """Return the user's line that made an operation, or else that of Keras."""
-    frames = list(reversed(op.traceback or []))
-    for frame in frames:
-        if "site-packages" not in frame.filename and "/kdist/" not in frame.filename:
-            return f"{frame.filename}:{frame.lineno}"
-    for frame in frames:
-        if "/keras/" in frame.filename:
-            return f"{frame.filename}:{frame.lineno}"
-    return "unknown"
+    Args:
+        op: The operation.
+        names: Operations of the step by their names: a gradient is of theirs.
+    """
+    prefix, _, path = op.name.rpartition("gradient_tape/")
+    if path != op.name:
+        forward = path
+        while forward and names is not None:
+            if prefix + forward in names:
+                return place_of(names[prefix + forward])
+            forward = forward.rpartition("/")[0]
+    frames = [(frame.filename, frame.lineno) for frame in op.traceback or ()]
+    begins = max((at for at, (path, _) in enumerate(frames) if path.endswith(_TRACE)), default=-1)
+    line = user_line(frames[begins + 1 :])
+    scope = op.name.rpartition("/")[0]
+    return line or scope or "gradients"

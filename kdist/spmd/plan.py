@@ -70,6 +70,7 @@ class Decision:
         spaces: Batches whose numbers of rows `emit` needs.
         gathers: Whether the operation needs the rows of all replicas by its nature.
         once: Whether it runs once, not on every replica.
+        bodies: The plans of a loop's body or of a condition's branches.
     """
 
     want: Sequence[Want]
@@ -80,6 +81,7 @@ class Decision:
     spaces: Iterable[Space] = ()
     gathers: bool = False
     once: bool = False
+    bodies: Sequence[Planner] = ()
 
 
 @dataclass(eq=False)
@@ -373,7 +375,7 @@ class Planner:
         time = max([base, *(self._op_times.get(c, BEFORE) for c in op.control_inputs)])
         for tensor, placement, want in zip(inputs, placements, decision.want, strict=True):
             time = max(time, self.demand(tensor, placement, want))
-            whole |= _is_gathered(placement, want) and not decision.gathers
+            whole |= is_gathered(placement, want) and not decision.gathers
         for space in decision.spaces:
             time = max(time, self.need_counts(symbolic(space)))
         once = decision.once
@@ -510,7 +512,8 @@ def _next_exchange(time: int) -> int:
     return time + 1 if time % 2 else time + 2 if time >= 0 else 0
 
 
-def _is_gathered(placement: Placement, want: Want) -> bool:
+def is_gathered(placement: Placement, want: Want) -> bool:
+    """Whether an input is wanted otherwise than it is divided, so that its rows are gathered."""
     if not isinstance(placement, Shard):
         return False
     if isinstance(want, AsIs | Local):

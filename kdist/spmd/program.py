@@ -117,6 +117,15 @@ class Program:
                 for place, member in enumerate(members):
                     self.bucket_of[id(member)] = (bucket, place)
 
+    def exchanged(self) -> list[Any]:
+        """Return the tensors that are exchanged; those that nothing needs are not."""
+        return [
+            tensor
+            for tensors in self.planner.exchanges.values()
+            for key, tensor in tensors.items()
+            if (self.bucket_of[key][0] if key in self.bucket_of else key) in self.used
+        ]
+
     # Calls
 
     def _call(self, final: ProgramStage, kept: Sequence[tuple[bool, Any]]) -> list[Any]:

@@ -14,7 +14,7 @@ from .._upstream.collective_keys import is_tracing_step
 from .._upstream.one_device import converted, one_device
 from .._upstream.row_counts import attached_counts
 from .collectives import Collectives, device_for
-from .explain import Explanation, described, explain, line_of
+from .explain import NOMINAL_ROWS, Explanation, described, explain, place_of
 from .functions import Bodies
 from .placements import REPLICATE, Rows, Shard
 from .plan import ComputeWholeError, Planner, live_operations
@@ -34,6 +34,7 @@ def partition(
     splits: bool = False,
     keeps_rows: bool = True,
     jit_compile: bool = False,
+    nominal_rows: int = NOMINAL_ROWS,
     make_rows: Callable[..., Any] = values.PerReplica,
 ) -> tuple[Any, Explanation]:
     """Write a step into the current graph, divided over the replicas.
@@ -49,6 +50,7 @@ def partition(
         splits: Whether whole tensors among the arguments are batches, to be divided here.
         keeps_rows: Whether results divided along their first axis stay so.
         jit_compile: Whether XLA compiles what lies between two exchanges.
+        nominal_rows: The rows of a batch for which its work is counted, if they are not known.
         make_rows: Makes the value of a result that stays divided.
 
     Returns:
@@ -154,7 +156,14 @@ def partition(
         result = next(results)
         flat.append(make_rows(tuple(result)) if isinstance(result, list) else result)
     structure = tf.nest.pack_sequence_as(traced.structure, flat, expand_composites=True)
-    return structure, explain(planner, program.rounds)
+    explanation = explain(
+        planner,
+        program.rounds,
+        program.exchanged(),
+        replicas=collectives.replicas,
+        rows=nominal_rows,
+    )
+    return structure, explanation
 
 
 def _only_value(parts: Sequence[Any], collectives: Collectives) -> list[Any]:
@@ -277,7 +286,7 @@ def _counts(
             continue
         merge = next(merge for merge in planner.merges if merge.other is space)
         message = (
-            f"{root.name} and {space.name} of the step meet in {line_of(merge.op)} "
+            f"{root.name} and {space.name} of the step meet in {place_of(merge.op)} "
             f"({merge.op.type}), so that each replica needs equally many rows of both. If one is a "
             "single row for all samples, give it a known first size of 1, as by "
             "`drop_remainder=True`. The replicas have these numbers of rows"

@@ -14,7 +14,7 @@ from tensorflow.python.framework import type_spec
 
 from .. import _upstream
 from .collectives import Collectives
-from .explain import Explanation, say
+from .explain import NOMINAL_ROWS, Explanation, say
 from .plan import Planner
 from .run import partition, run_whole
 
@@ -88,6 +88,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
     """
 
     explanations: list[Explanation]
+    explained_rows: int | None = None  # of a batch, while a step is explained
 
     def start_global_view(self) -> None:
         """Make what the strategy stores of its steps."""
@@ -135,10 +136,12 @@ class GlobalViewStrategy(tf.distribute.Strategy):
             splits=splits,
             keeps_rows=keeps_rows,
             jit_compile=jit_compile,
+            nominal_rows=self.explained_rows or NOMINAL_ROWS,
             make_rows=GlobalRows,
         )
         self.explanations = [*self.explanations[-7:], explanation]
-        say(explanation, self._said)
+        if self.explained_rows is None:
+            say(explanation, self._said)
         return result
 
     def _only_part(self, value: Any) -> Any:

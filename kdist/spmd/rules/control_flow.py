@@ -155,7 +155,7 @@ def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
     for output, size in zip(op.outputs, sizes, strict=True):
         if size is not None:
             op.planner.set_sizes(output, size)
-    return Decision(wants, placements, emit)
+    return Decision(wants, placements, emit, bodies=[planner])
 
 
 @rule("If", "StatelessIf", "Case", "StatelessCase")
@@ -194,7 +194,8 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
         ]
         return stage.call_condition(op, values, branches)  # type: ignore[no-any-return]
 
-    return Decision([REPLICATE, *[_as_is(p) for p in placements]], out, emit)
+    given_wants = [REPLICATE, *[_as_is(p) for p in placements]]
+    return Decision(given_wants, out, emit, bodies=planners)
 
 
 def _as_is(placement: Placement) -> Any:
