@@ -183,7 +183,7 @@ def _size(variables: Any) -> int:
 
 def _variable_size(variable: keras.Variable) -> int:
     each: int = tf.as_dtype(variable.dtype).size
-    return each * math.prod(variable.shape)
+    return int(each * math.prod(variable.shape))
 
 
 def _percent(share: float) -> str:
