@@ -147,17 +147,15 @@ def scaling_rows():
     """One, two and four replicas, weak scaling, each 10 % below the ideal of the one before."""
     return [
         {
-            "name": f"weak-r{count}-round{turn + 1}-{number}",
+            "name": f"weak-r{count}-round{turn + 1}",
             "batch_size": 32,
             "replicas": count,
             "global_batch": 32 * count,
             "mode": "weak",
-            "variant": variant,
             "round": turn + 1,
             "images_per_step": 32 * count,
         }
-        | speeds(100.0 * count * 0.9**at * (1 + 0.02 * turn) * (1 + 0.05 * number))
-        for number, variant in enumerate(("full", "without collectives"))
+        | speeds(100.0 * count * 0.9**at * (1 + 0.02 * turn))
         for turn in range(2)
         for at, count in enumerate((1, 2, 4))
     ]

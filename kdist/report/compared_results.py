@@ -129,7 +129,6 @@ def _of_sweep(sweep: SweepRecord) -> list[Result]:
             sweep, row, sweep.runs.get(row["name"]), f"{sweep.path} {sweep.experiment.group(row)}"
         )
         for row in sweep.done
-        if sweep.experiment.is_whole_step(row)  # a step without one of its parts is no training
     ]
 
 

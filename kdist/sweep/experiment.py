@@ -29,14 +29,12 @@ class Point:
         config: Settings of the run, as `TrainConfig` takes them.
         axes: The values that identify it, columns of its row.
         group: Equal for points that are repetitions of each other.
-        ablate: As in `kdist.training.train`.
     """
 
     name: str
     config: Mapping[str, Any]
     axes: Mapping[str, Any]
     group: str
-    ablate: tuple[str, ...] = ()
 
     @property
     def workers(self) -> int:
@@ -122,11 +120,6 @@ class Experiment(abc.ABC):
         """The setting of a point or row in words, such as `batch 8, replicas 2`."""
         words = {"batch_size": "batch ", "replicas": "replicas "}
         return ", ".join(f"{words.get(name, '')}{axes[name]}" for name in cls.setting)
-
-    @classmethod
-    def is_whole_step(cls, row: Row) -> bool:  # noqa: ARG003 - for experiments that skip parts
-        """Whether the point's steps skipped nothing, so that its speed is that of a training."""
-        return True
 
     @classmethod
     @abc.abstractmethod

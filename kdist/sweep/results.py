@@ -12,7 +12,7 @@ from .columns import invalid_value
 from .kinds import EXPERIMENTS
 
 SWEEP_FILE = "sweep.json"
-SWEEP_FORMAT = 1
+SWEEP_FORMAT = 2
 
 _STATUSES = ("done", "failed")
 # What earlier versions did not write, as there were no others.

@@ -99,7 +99,6 @@ def _run_process(point: Point, folder: Path, *, resume: bool) -> tuple[int, str]
     """
     order = {
         "config": run_config(folder, point.config),
-        "ablate": point.ablate,
         "parent": os.getpid(),
         "resume": resume,
         "workers": point.workers,

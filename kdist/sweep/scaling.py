@@ -1,4 +1,4 @@
-"""`kdist sweep scaling`: images per second on one to many replicas, and where the time goes."""
+"""`kdist sweep scaling`: images per second on one to many replicas."""
 
 import dataclasses
 import math
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from ..runs.run_record import RunRecord
 
 MODES = ("weak", "strong")
-FULL = "full"
-VARIANTS = {FULL: (), "without collectives": ("collectives",), "without input": ("input",)}
-"""The part of a step that each variant skips; the difference from the full step is its time."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,8 +32,7 @@ class ScalingSweep(Experiment):
 
     Args:
         train: Settings of every run, as `TrainConfig` takes them.
-        workers: Numbers of workers that train a point together. Parts of a step are skipped on one
-            worker alone.
+        workers: Numbers of workers that train a point together.
         batch_size: Weak: training images per batch and replica.
         global_batch: Strong: training images per batch, of all replicas.
         replicas: Numbers of replicas, of each worker; the others are compared with the smallest.
@@ -46,8 +42,8 @@ class ScalingSweep(Experiment):
     """
 
     kind: ClassVar[str] = "scaling"
-    axes: ClassVar[Columns] = {"round": is_positive, "mode": is_text, "variant": is_text}
-    setting: ClassVar[tuple[str, ...]] = ("mode", "batch_size", "replicas", "variant")
+    axes: ClassVar[Columns] = {"round": is_positive, "mode": is_text}
+    setting: ClassVar[tuple[str, ...]] = ("mode", "batch_size", "replicas")
     required: ClassVar[tuple[str, ...]] = TIMED
 
     batch_size: int
@@ -83,18 +79,13 @@ class ScalingSweep(Experiment):
 
     def round(self, turn: int) -> list[Point]:
         """See `Experiment`."""
-        return [
-            self._point(mode, place, variant, turn)
-            for mode in self.modes
-            for place in self._placements
-            for variant in _variants(place)
-        ]
+        return [self._point(mode, place, turn) for mode in self.modes for place in self._placements]
 
     @property
     def _placements(self) -> list[Placement]:
         return placements(self.workers, self.replicas)
 
-    def _point(self, mode: str, place: Placement, variant: str, turn: int) -> Point:
+    def _point(self, mode: str, place: Placement, turn: int) -> Point:
         batch = self.batch_size if mode == "weak" else self.global_batch // place.total
         axes: dict[str, Any] = {
             "batch_size": batch,
@@ -103,21 +94,14 @@ class ScalingSweep(Experiment):
             "global_batch": batch * place.total,
             "round": turn + 1,
             "mode": mode,
-            "variant": variant,
         }
         return Point(
-            name=f"{mode}-r{place.total}-{variant.replace(' ', '-')}-round{turn + 1}",
+            name=f"{mode}-r{place.total}-round{turn + 1}",
             config=timed_settings(self.train, self._placements, self.epochs)
             | {"batch_size": batch, "replicas": place.replicas},
             axes=axes,
             group=self.group(axes),
-            ablate=VARIANTS[variant],
         )
-
-    @classmethod
-    def is_whole_step(cls, row: Row) -> bool:
-        """See `Experiment`."""
-        return bool(row["variant"] == FULL)
 
     @classmethod
     def summarize(
@@ -130,7 +114,6 @@ class ScalingSweep(Experiment):
         points = [
             _point_summary(mode, replicas, group, _of(rows, mode, base))
             for (mode, replicas), group in grouped(rows, "mode", "replicas").items()
-            if any(row["variant"] == FULL for row in group)
         ]
         return {"base_replicas": base, "points": sorted(points, key=_by_mode)}
 
@@ -149,15 +132,10 @@ class ScalingSweep(Experiment):
                     "images/s",
                     "efficiency",
                     "step, ms",
-                    "compute, ms",
-                    "collectives, ms",
-                    "input, ms",
                 ),
                 rows=[_cells(one) for one in summary["points"]],
                 note="Batch: per replica. Median (min to max round). Efficiency: images/s per"
-                f" replica over those of {count(summary['base_replicas'], 'replica')}. Collectives"
-                " and input: what a step is shorter by without them (a range across 0 is noise);"
-                " compute: the rest.",
+                f" replica over those of {count(summary['base_replicas'], 'replica')}.",
             )
         ]
 
@@ -177,16 +155,7 @@ class ScalingSweep(Experiment):
         return scaling_figures(f"{prefix}{cls.kind}", name, summary)
 
 
-def _variants(place: Placement) -> list[str]:
-    if place.workers > 1:  # of which none may skip what the others wait for
-        return [FULL]
-    return [
-        name for name, parts in VARIANTS.items() if place.total > 1 or "collectives" not in parts
-    ]
-
-
 def _cells(one: Mapping[str, Any]) -> list[str]:
-    collectives = format_spread(one["collectives_seconds"], ".1f", 1e3)
     return [
         one["mode"],
         f"{one['replicas']:.0f}{of_workers(one.get('workers'))}",
@@ -194,9 +163,6 @@ def _cells(one: Mapping[str, Any]) -> list[str]:
         format_spread(one["images_per_sec"], ",.0f"),
         format_spread(one["efficiency"], ".2f"),
         format_spread(one["step_seconds"], ".1f", 1e3),
-        "" if one["compute_seconds"] is None else format(1e3 * one["compute_seconds"], ".1f"),
-        "none" if one["replicas"] == 1 else collectives,
-        format_spread(one["input_seconds"], ".1f", 1e3),
     ]
 
 
@@ -204,46 +170,31 @@ def _of(rows: Sequence[Row], mode: str, replicas: int) -> list[Row]:
     return [row for row in rows if (row["mode"], row["replicas"]) == (mode, replicas)]
 
 
-def _by_round(rows: Sequence[Row], variant: str) -> dict[int, Row]:
-    return {row["round"]: row for row in rows if row["variant"] == variant}
+def _by_round(rows: Sequence[Row]) -> dict[int, Row]:
+    return {row["round"]: row for row in rows}
 
 
 def _point_summary(
     mode: str, replicas: int, rows: Sequence[Row], base: Sequence[Row]
 ) -> dict[str, Any]:
     """The summary of one mode and number of replicas, compared round by round."""
-    full, alone = _by_round(rows, FULL), _by_round(base, FULL)
-    # Ratios and differences within a round, whose runs are near each other in time.
+    alone = _by_round(base)
+    # Ratios within a round, whose runs are near each other in time.
     efficiencies = [
         (row["images_per_sec"] / replicas)
         / (alone[turn]["images_per_sec"] / alone[turn]["replicas"])
-        for turn, row in full.items()
+        for turn, row in _by_round(rows).items()
         if turn in alone
     ]
-    taken = {
-        part: spread(
-            _step(full[turn]) - _step(row)
-            for turn, row in _by_round(rows, f"without {part}").items()
-            if turn in full
-        )
-        for part in ("collectives", "input")
-    }
-    if replicas == 1:
-        taken["collectives"] = {"median": 0.0, "low": 0.0, "high": 0.0}
-    step = spread(_step(row) for row in full.values()) or {}
-    parts = [max(one["median"], 0.0) for one in taken.values() if one is not None]
     return {
         "mode": mode,
         "replicas": replicas,
         "workers": rows[0]["workers"],
         "batch_size": rows[0]["batch_size"],
         "global_batch": rows[0]["global_batch"],
-        "images_per_sec": spread(row["images_per_sec"] for row in full.values()),
+        "images_per_sec": spread(row["images_per_sec"] for row in rows),
         "efficiency": spread(efficiencies),
-        "step_seconds": step,
-        "compute_seconds": max(step["median"] - sum(parts), 0.0) if parts else None,
-        "collectives_seconds": taken["collectives"],
-        "input_seconds": taken["input"],
+        "step_seconds": spread(_step(row) for row in rows),
     }
 
 

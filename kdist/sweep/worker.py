@@ -18,7 +18,7 @@ REFUSED = "kdist sweep: the checkpoints are refused:"
 
 
 def main() -> None:
-    """Train as the file says, with `config`, `ablate`, `parent`, `resume` and `workers`."""
+    """Train as the file says, with `config`, `parent`, `resume` and `workers`."""
     file = Path(sys.argv[1])
     order: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     # A run that outlives the sweep would also write into a folder that is taken from it;
@@ -33,7 +33,6 @@ def main() -> None:
         result = train(
             TrainConfig.from_dict(order["config"]),
             verbose=2,
-            ablate=tuple(order["ablate"]),
             resume=order["resume"],
             load=functools.partial(load_same_images, earlier=earlier),
         )

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..data import ImageData
-from ..errors import UserError
-from ..user_model.data import ARRAYS
 from .config import TrainConfig
 from .model import make_model
 from .pipelines import make_pipelines
@@ -76,31 +74,3 @@ def image_parts(
         validation_images=len(data.test_images),
         arrays=(data.train_images, data.train_labels),
     )
-
-
-def without_input(parts: RunParts) -> RunParts:
-    """Repeat the first batch, to measure how long a step takes without the input.
-
-    Args:
-        parts: What a run trains.
-
-    Raises:
-        UserError: The data are neither arrays nor a `tf.data.Dataset` of known size.
-    """
-    from ..performance.ablation import repeat_first_batch, repeat_first_rows
-
-    fit = dict(parts.fit)
-    if "batch_size" in fit:
-        batch, arrays = fit.pop("batch_size"), [fit.pop(n) for n in ARRAYS if n in fit]
-        steps = parts.plan.steps_per_epoch(parts.training_images or 0)
-        batches = repeat_first_rows(tuple(arrays), batch=batch, steps=steps)
-    else:
-        batches = fit["x"]
-        if not hasattr(batches, "cardinality") or int(batches.cardinality()) < 0:
-            raise UserError(
-                f"the input cannot be removed from {type(batches).__name__}, but only from arrays"
-                " and from a tf.data.Dataset whose number of batches is known: return such data,"
-                " perhaps with dataset.apply(tf.data.experimental.assert_cardinality(...))"
-            )
-        batches = repeat_first_batch(batches)
-    return dataclasses.replace(parts, fit={**fit, "x": batches})

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from ..atomic_files import check_writable_folder
 from ..checkpoints.nonfinite import NonFiniteWeightsError
 from ..data import ImageData
 from ..distribute.xla import describe_xla
-from ..errors import TrainingError, UserError
+from ..errors import TrainingError
 from ..runs.run_folder import RunFolder
 from ..signals import Received, hold_signals
 from ..user_model.code_errors import explain_errors_of
@@ -45,7 +45,6 @@ def train(
     callbacks: Sequence["keras.callbacks.Callback"] = (),
     announce: Callable[[str], None] = print,
     verbose: int = 1,
-    ablate: Collection[str] = (),
     resume: bool = False,
     load: Callable[..., ImageData] | None = None,
 ) -> TrainResult:
@@ -58,9 +57,6 @@ def train(
         announce: Called with lines that describe the run: its settings, and at the end its result.
         verbose: 0 for no progress; 1 for Keras's progress bar on a terminal, and a line per epoch;
             2 for the line only, as without a terminal.
-        ablate: Parts of a training step to remove, in order to measure how long they take:
-            `"collectives"` or `"input"` (see `kdist.performance.ablation`). The trained model is
-            then useless.
         resume: Continue the run in `config.run_dir`, from its newest checkpoint. `resume_run` also
             compares the settings.
         load: Loads the images that `config` names, in place of `load_data`.
@@ -91,7 +87,6 @@ def train(
         ```
     """
     place = worker_place(os.environ)
-    _check_workers(place, ablate)
     if place.is_chief:
         folder = RunFolder(config.run_dir, resumed=resume)
         note_run(folder, os.environ)
@@ -103,13 +98,13 @@ def train(
         own = config.model is not None
         # The user's file may make tensors, before which a strategy has to be.
         data = None if own else (load or load_data)(config, announce=announce)
-        strategy = _make_strategy(config, ablate, place)
+        strategy = _make_strategy(config, place)
         with (
             explain_errors_of(*_own_files(config)),
             precision_scope(config.precision, strategy.devices),
             explain_out_of_memory(config, data),
         ):
-            return _train(config, data, folder, strategy, callbacks, announce, verbose, ablate)
+            return _train(config, data, folder, strategy, callbacks, announce, verbose)
     except NonFiniteWeightsError as error:  # where the loss was finite still
         folder.discard()
         raise TrainingError(str(error)) from error
@@ -122,34 +117,14 @@ def _say_nothing(_: str) -> None:
     """Leave the lines to the chief."""
 
 
-def _check_workers(place: WorkerPlace, ablate: Collection[str]) -> None:
-    """Reject what cannot be done on several workers.
-
-    Raises:
-        UserError: It is asked for.
-    """
-    if place.workers > 1 and ablate:
-        raise UserError(
-            f"received ablate, which is for one worker, and TF_CONFIG has {place.workers}: remove"
-            " it, or train on one worker"
-        )
-
-
-def _make_strategy(
-    config: TrainConfig, ablate: Collection[str], place: WorkerPlace
-) -> "ExactStrategy":
+def _make_strategy(config: TrainConfig, place: WorkerPlace) -> "ExactStrategy":
     if place.workers > 1:
         from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
 
         return MultiWorkerMirroredStrategy(replicas=config.replicas)
     from ..distribute.mirrored_strategy import MirroredStrategy
 
-    ops = None
-    if "collectives" in ablate:
-        from ..performance.ablation import SkipAllReduce
-
-        ops = SkipAllReduce()
-    return MirroredStrategy(replicas=config.replicas, cross_device_ops=ops)
+    return MirroredStrategy(replicas=config.replicas)
 
 
 def _own_files(config: TrainConfig) -> tuple[str, ...]:
@@ -200,19 +175,15 @@ def _train(
     callbacks: Sequence["keras.callbacks.Callback"],
     announce: Callable[[str], None],
     verbose: int,
-    ablate: Collection[str],
 ) -> TrainResult:
     import keras
 
     from .callbacks import make_callbacks
     from .checkpoints import make_checkpoint, write_settings
-    from .parts import without_input
 
     keras.utils.set_random_seed(config.seed)
     parts = _make_parts(config, data, folder, strategy, announce)
     announce(describe_xla(bool(parts.model.jit_compile), config.xla, strategy.devices))
-    if "input" in ablate:
-        parts = without_input(parts)
     made = make_callbacks(config, parts, folder, more=callbacks, verbose=verbose)
     more_signals = [Signals[config.preemption_signal]] if config.preemption_signal else []
     with hold_signals(*more_signals) as received:

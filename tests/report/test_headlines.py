@@ -102,9 +102,9 @@ def test_one_timed_epoch_has_no_spread(tmp_path):
     assert found["Images"].certainty == "A point of the sweep, 1 to 121."
 
 
-def test_a_step_without_one_of_its_parts_is_no_headline(tmp_path):
+def test_repetitions_are_one_headline(tmp_path):
     found = headlines_of(write_sweep(tmp_path / "s", "scaling", scaling_rows()))
-    assert found["Images"].of.startswith("2 runs like weak-r4-round1-0:")
+    assert found["Images"].of.startswith("2 runs like weak-r4-round1:")
 
 
 def test_typed_numbers(tmp_path):

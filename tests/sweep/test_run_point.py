@@ -230,7 +230,7 @@ def test_a_run_that_a_signal_cut_short_is_not_measured(tmp_path, monkeypatch, ca
     monkeypatch.setattr("kdist.training.run.train", lambda *_, **__: result)
     monkeypatch.setattr("kdist.sweep.worker.end_with_parent", lambda parent: None)
     order = tmp_path / "order.json"
-    order.write_text('{"config": {}, "ablate": [], "parent": 1, "resume": false, "workers": 1}')
+    order.write_text('{"config": {}, "parent": 1, "resume": false, "workers": 1}')
     monkeypatch.setattr("sys.argv", ["worker", str(order)])
     if number is None:
         assert worker.main() is None
@@ -257,9 +257,8 @@ def test_a_real_run(tmp_path):
             "epochs": 2,
             **TIMED_RUN,
         },
-        axes={"batch_size": 16, "replicas": 1, "variant": "without input", "mode": "weak"},
+        axes={"batch_size": 16, "replicas": 1, "mode": "weak"},
         group="",
-        ablate=("input",),
     )
     row = run_point(point, tmp_path, ScalingSweep)
     assert row["status"] == "done", row["error"]
@@ -347,7 +346,7 @@ def test_the_worker_tells_a_refusal_to_resume_from_other_mistakes(tmp_path, monk
 
     monkeypatch.setattr("kdist.sweep.worker.end_with_parent", lambda parent: None)
     order = tmp_path / "order.json"
-    order.write_text('{"config": {}, "ablate": [], "parent": 1, "resume": true, "workers": 1}')
+    order.write_text('{"config": {}, "parent": 1, "resume": true, "workers": 1}')
     monkeypatch.setattr("sys.argv", ["worker", str(order)])
     assert error_of(RefusedCheckpointsError("why")) == f"{worker.REFUSED}\nwhy\n"
     assert error_of(UserError("why")) == "why\n"

@@ -73,7 +73,7 @@ def test_folders_that_hold_no_row_are_listed_and_skipped(tmp_path):
 @pytest.mark.parametrize(
     ("about", "words"),
     [
-        ({"format": 99}, "has format 99, this kdist reads 1"),
+        ({"format": 99}, "has format 99, this kdist reads 2"),
         ({"kind": "speed"}, "lacks a sweep's kind"),
         ({"kind": []}, "lacks a sweep's kind"),
         ({"settings": None}, "lacks a sweep's kind, settings or machine"),

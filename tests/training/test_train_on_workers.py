@@ -158,9 +158,6 @@ def test_an_invalid_cluster_is_left_to_the_strategy(text):
 
 def test_what_is_for_one_worker_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", tf_config("worker", 1, worker=["a:1", "b:1"]))
-    config = TrainConfig(**SETTINGS, run_dir=str(tmp_path / "run"))
-    with pytest.raises(UserError, match=r"ablate, which is for one worker, .* has 2"):
-        train(config, ablate=["input"])
     with pytest.raises(UserError, match="kdist sweep starts its own trainings.* TF_CONFIG has 2"):
         sweep(lambda _: None)
     with pytest.raises(UserError, match="kdist tune starts its own .* --workers N trains N trials"):

@@ -226,8 +226,7 @@ def short_run(tmp_path_factory):
         noise_scale=True,
         telemetry=1,
     )
-    parts = ["collectives", "input"]
-    return train(settings, announce=silent, verbose=0, ablate=parts)
+    return train(settings, announce=silent, verbose=0)
 
 
 def test_lars_trains_the_network(short_run):

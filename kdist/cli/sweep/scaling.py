@@ -52,7 +52,7 @@ def scaling(
     recipe: Recipe = None,
     settings: Timed = TIMED,
 ) -> int:
-    """Measure the efficiency of 1 to N replicas, and the time that collectives and input take."""
+    """Measure the efficiency of 1 to N replicas."""
     train = train_settings(recipe, config, settings, decided=NOT_TIMED, model=model)
     asked = None if replicas is None else parse_whole_numbers("--replicas", replicas)
     from ...sweep.checks import check_experiment
