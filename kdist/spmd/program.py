@@ -423,7 +423,7 @@ class ProgramStage(Stage):
         blocks = tf.split(gathered, tf.stack(sizes), placement.axis, num=len(sizes))
         step = len(placement.rows.segments)
         order = [blocks[r * step + s] for s in range(step) for r in range(count)]
-        return tf.concat(order, placement.axis)
+        return tf.ensure_shape(tf.concat(order, placement.axis), gathered.shape)
 
 
 def _reduce(op: str, stacked: Any) -> Any:

@@ -151,6 +151,22 @@ def test_rows_are_reduced_inside_a_function_as_outside(inside):
     np.testing.assert_allclose(found, 2 * X.sum(0), rtol=1e-12)
 
 
+def test_gathered_rows_of_two_batches_keep_their_known_number():
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            square = tf.linalg.diag(tf.concat([x, 2 * x], 0), k=1)
+            loss = tf.reduce_sum(square**2)
+        return square, tape.gradient(loss, x)
+
+    strategy = kdist.MirroredStrategy(replicas=3)
+    x = X[:, 0]
+    batch = per_replica(strategy, [tf.constant(x[:3]), tf.constant(x[3:4]), tf.constant(x[4:])])
+    square, gradient = tf.function(lambda x: strategy.run(step, (x,)))(batch)
+    np.testing.assert_array_equal(square, np.diag(np.concatenate([x, 2 * x]), 1))
+    np.testing.assert_allclose(strategy.gather(gradient, 0), 10 * x, rtol=1e-12)
+
+
 def test_scalars_that_differ_between_replicas_are_refused():
     strategy = kdist.MirroredStrategy(replicas=2)
     run = tf.function(lambda x: strategy.run(lambda x: 2 * x, (x,)))
