@@ -42,15 +42,15 @@ class Batches:
         return Batches([keras.tree.map_structure(_wide, one) for one in self.parts])
 
     def cut(self) -> "Batches":
-        """Return them with half of the last one, and one sample, as the last one of an epoch."""
+        """Return them with half of the last one and one sample, as the last one of an epoch."""
         *parts, last = self.parts
         rows = rows_of(last)
         shorter = keras.tree.map_structure(lambda leaf: leaf[: rows // 2 + 1], last)
         return Batches([*parts, shorter]) if rows > 1 else self
 
 
-def read_batches(data: UserData, count: int, batch_size: int | None) -> tuple[Batches, bool]:
-    """Return the first batches, and whether the data allow them to have any number of samples.
+def read_batches(data: UserData, count: int, batch_size: int) -> Batches:
+    """Return the first batches, the last one uneven if the data allow it.
 
     Args:
         data: The user's.
@@ -65,7 +65,7 @@ def read_batches(data: UserData, count: int, batch_size: int | None) -> tuple[Ba
         arrays = tuple(part for part in training if part is not None)
         arrays = keras.tree.map_structure(as_fit_does, arrays)
         rows = rows_of(arrays)
-        size = min(batch_size or rows, max(1, rows // 2))
+        size = min(batch_size, max(1, rows // 2))
         starts = range(0, min(rows, count * size), size)
         found = [
             keras.tree.map_structure(lambda leaf, at=at: leaf[at : at + size], arrays)
@@ -77,14 +77,15 @@ def read_batches(data: UserData, count: int, batch_size: int | None) -> tuple[Ba
     else:
         parts = [
             keras.tree.lists_to_tuples(keras.tree.map_structure(_tensor, one))
-            for one in itertools.islice(_batches(training), count)
+            for one in itertools.islice(batches_in(training), count)
         ]
         is_flexible = not _is_fixed(training) and not any(
             isinstance(leaf, tf.SparseTensor) for leaf in keras.tree.flatten(parts)
         )
     if not parts or sum(map(rows_of, parts)) < 2:
         raise UserError("the data have fewer than 2 samples: check needs at least 2")
-    return Batches(parts), is_flexible
+    batches = Batches(parts)
+    return batches.cut() if is_flexible else batches
 
 
 def rows_of(batch: Any) -> int:
@@ -100,7 +101,8 @@ def _joined(parts: Sequence[Any]) -> tf.data.Dataset:
     return functools.reduce(lambda one, other: one.concatenate(other), datasets)
 
 
-def _batches(data: Any) -> Iterator[Any]:
+def batches_in(data: Any) -> Iterator[Any]:
+    """Yield the batches of data that are no arrays."""
     if not isinstance(data, keras.utils.PyDataset):
         iterable: Iterable[Any] = data
         yield from iterable

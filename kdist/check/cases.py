@@ -8,6 +8,8 @@ import numpy as np
 import tensorflow as tf
 from keras import layers, ops
 
+from ..user_model.functions import UserFunctions
+
 _FEATURES, _CLASSES, _WORDS, _LENGTH = 12, 4, 20, 6
 
 
@@ -81,20 +83,23 @@ def _own_step() -> keras.Model:
     return model
 
 
-CASES: dict[str, tuple[Callable[[], keras.Model], Callable[[], Any]]] = {
-    "convolution and batch norm": (_batch_norm, _images),
-    "dropout": (lambda: _dense(layers.Dropout(0.3)), _numbers),
-    "clipped gradients": (
-        lambda: _dense(optimizer=keras.optimizers.Adam(0.01, clipnorm=0.05)),
-        _numbers,
+def _case(build: Callable[[], keras.Model], data: Callable[[], Any]) -> UserFunctions:
+    return UserFunctions(files=(), build=build, make_data=data, takes_hp=False, takes_batch=False)
+
+
+CASES = {
+    "convolution and batch norm": _case(_batch_norm, _images),
+    "dropout": _case(lambda: _dense(layers.Dropout(0.3)), _numbers),
+    "clipped gradients": _case(
+        lambda: _dense(optimizer=keras.optimizers.Adam(0.01, clipnorm=0.05)), _numbers
     ),
-    "LSTM with a mask": (_lstm, _words),
-    "embedding": (_embedding, _words),
-    "a step of its own": (_own_step, _numbers),
-    "accumulated gradients": (
+    "LSTM with a mask": _case(_lstm, _words),
+    "embedding": _case(_embedding, _words),
+    "a step of its own": _case(_own_step, _numbers),
+    "accumulated gradients": _case(
         lambda: _dense(optimizer=keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)),
         _numbers,
     ),
-    "XLA": (lambda: _dense(jit_compile=True), _numbers),
+    "XLA": _case(lambda: _dense(jit_compile=True), _numbers),
 }
 """What makes a compiled model and its data, by name."""

@@ -16,6 +16,7 @@ from ..errors import UserError
 from ..launch.shares import visible_gpus
 from ..training.workers import worker_place
 from ..user_model.code_errors import explain_errors_of
+from ..user_model.data import first_samples
 from ..user_model.names import data_name, files_of, split_name
 from .options import CheckOptions
 
@@ -65,7 +66,7 @@ def check_file(
             print(explained, *([""] * run), sep="\n", flush=True)
             found["step"] = explained.to_dict()
         if run:
-            result = run_check(functions.build, functions.make_data, strategies, options)
+            result = run_check(functions, strategies, options)
             found |= result.to_dict()
     if place.is_chief:
         _write(json_file, found)
@@ -78,17 +79,17 @@ def _explained(functions: Any, strategy: Any, options: CheckOptions) -> Any:
     """Explain the step of the model on a batch as `fit` would have it."""
     import tensorflow as tf
 
-    from .batches import read_batches
+    from .batches import batches_in
     from .explain import explain
 
     size = options.batch_size or _FIT_BATCH
     data = functions.load_data(size)
     functions.check_batch(data, options.batch_size)
     model = strategy.build(functions.make_model)
-    if isinstance(data.training, tf.data.Dataset):  # has the shapes that `fit` sees
-        return explain(model, data.training)
-    batches, _ = read_batches(data, 1, size)
-    return explain(model, batches.parts[0])
+    if data.has_arrays:
+        return explain(model, first_samples(data.training, size))
+    is_dataset = isinstance(data.training, tf.data.Dataset)
+    return explain(model, data.training if is_dataset else next(batches_in(data.training)))
 
 
 def check_devices(replicas: Sequence[int] | None, *, json_file: str | None = None) -> bool:
@@ -123,8 +124,8 @@ def check_devices(replicas: Sequence[int] | None, *, json_file: str | None = Non
     tf.config.experimental.enable_tensor_float_32_execution(False)
     results: dict[str, Any] = {}
     devices = max((strategy.devices for strategy in strategies), key=len)
-    for name, (build, data) in CASES.items():
-        result = run_check(build, data, strategies, options, float64=on_cpus)
+    for name, functions in CASES.items():
+        result = run_check(functions, strategies, options, float64=on_cpus)
         if not results:
             print(f"{', '.join(devices)}; {result.precision}")
         print(f"  {name:28} {'equal' if result.equal else 'NOT EQUAL'}", flush=True)

@@ -68,12 +68,16 @@ class Record:
         values: What was computed, in order.
         names: Of variables, by their kind and place.
         error: Why it failed, in a line; empty if it did not.
+        model: What was trained; `None` if none was made.
+        notes: What could not be compared.
     """
 
     name: str
     values: dict[Item, Any] = dataclasses.field(default_factory=dict)
     names: dict[tuple[Kind, str | int], str] = dataclasses.field(default_factory=dict)
     error: str = ""
+    model: Any = None
+    notes: list[str] = dataclasses.field(default_factory=list)
 
     def add(self, step: int, kind: Kind, named: dict[str, Any]) -> None:
         """Add numbers and arrays by their names."""

@@ -156,6 +156,7 @@ def _dataset(batch: Any) -> tuple[tf.data.Dataset, int]:
     batch = keras.tree.lists_to_tuples(batch)
     if isinstance(batch, tuple):
         batch = tuple(part for part in batch if part is not None)
+        batch = batch[0] if len(batch) == 1 else batch  # as `fit` passes it
     leaves = keras.tree.flatten(batch)
     if not leaves or any(len(getattr(leaf, "shape", ())) == 0 for leaf in leaves):
         raise UserError(
@@ -182,8 +183,7 @@ def _size(variables: Any) -> int:
 
 
 def _variable_size(variable: keras.Variable) -> int:
-    each: int = tf.as_dtype(variable.dtype).size
-    return int(each * math.prod(variable.shape))
+    return int(tf.as_dtype(variable.dtype).size) * math.prod(map(int, variable.shape))
 
 
 def _percent(share: float) -> str:

@@ -19,8 +19,7 @@ from ..distribute.tensorflow_logging import quiet_stderr
 from ..errors import UserError
 from ..source_lines import line_of_error
 from ..user_model.code_errors import reason_of
-from ..user_model.data import checked_data
-from ..user_model.functions import has_parameter, takes_hp
+from ..user_model.functions import UserFunctions, has_parameter, takes_hp
 from .batches import Batches, read_batches
 from .comparison import CheckResult, Difference, Precision, Record, compare
 from .options import CheckOptions
@@ -56,12 +55,8 @@ def make_strategies(replicas: Sequence[int], workers: int = 1) -> list[ExactStra
     """
     if workers > 1:
         return [_Workers()]
-    largest = _Replicas(replicas=max(replicas))  # first of all, as this splits the CPU
-    is_largest = [count == max(replicas) for count in replicas]
-    return [
-        largest if same else _Replicas(replicas=count)
-        for count, same in zip(replicas, is_largest, strict=True)
-    ]
+    _Replicas(replicas=max(replicas))  # first of all, as this splits the CPU
+    return [_Replicas(replicas=count) for count in replicas]
 
 
 def check_model(
@@ -113,14 +108,21 @@ def check_model(
             f" {type(build).__name__}: pass check_model(build, data), without calling it"
         )
     strategies = make_strategies(options.replicas)
+    is_data = not callable(data) or isinstance(data, tf.data.Dataset | keras.utils.PyDataset)
+    functions = UserFunctions(
+        files=(),
+        build=build,
+        make_data=(lambda: data) if is_data else data,
+        takes_hp=takes_hp(build),
+        takes_batch=not is_data and has_parameter(data, "batch_size"),
+    )
     with _upstream.kept_seeds():
         keras.utils.set_random_seed(options.seed)
-        return run_check(build, data, strategies, options)
+        return run_check(functions, strategies, options)
 
 
 def run_check(
-    build: Callable[..., Any],
-    data: Any,
+    functions: UserFunctions,
     strategies: Sequence[ExactStrategy],
     options: CheckOptions,
     *,
@@ -129,46 +131,31 @@ def run_check(
     """Compare the training on strategies with that on one replica; see `check_model`.
 
     Args:
-        build: As there.
-        data: The same.
+        functions: Make the model and its data.
         strategies: Of kdist.
         options: Of the check.
         float64: Whether to compute in float64 if the model allows it.
     """
-    batches = _read(data, options)
-    plan = Plan(build=_without_hp(build), batches=batches, options=options)
+    data = functions.load_data(options.full_batch)
+    if options.batch_size is not None and not data.has_arrays and not functions.takes_batch:
+        raise UserError(
+            f"received batch_size={options.batch_size}, but the data have batches of their own:"
+            " remove it, or write def data(batch_size):"
+        )
+    batches = read_batches(data, options.steps_per_epoch, options.full_batch)
+    plan = Plan(build=functions.make_model, batches=batches, options=options)
     with quiet_stderr():
         plan, one, precision = _on_one(plan, float64)
         runs = [train(plan, strategy, name=_name_of(strategy)) for strategy in strategies]
-        found, again, precision = _compared(plan, one.record, runs, precision)
+        found, again, precision = _compared(plan, one, runs, precision)
     return CheckResult(
         differences=found,
-        errors={run.record.name: run.record.error for run in runs if run.record.error},
+        errors={run.name: run.error for run in runs if run.error},
         unrepeatable=again,
         precision=str(precision),
         steps=_steps_text(batches.sizes, options.epochs),
         notes=one.notes,
     )
-
-
-def _read(data: Any, options: CheckOptions) -> Batches:
-    """Read the batches of an epoch, the last one uneven if the data allow it."""
-    size = options.full_batch
-    made = checked_data(called(data, size))
-    if options.batch_size is not None and not made.has_arrays and not callable(data):
-        raise UserError(
-            f"received batch_size={size}, but the data have batches of their own: remove it, or"
-            " pass a function def data(batch_size):"
-        )
-    batches, is_flexible = read_batches(made, options.steps_per_epoch, size)
-    return batches.cut() if is_flexible else batches
-
-
-def called(data: Any, batch_size: int) -> Any:
-    """Return what a function that makes the data returns, or the data that were passed."""
-    if not callable(data) or isinstance(data, tf.data.Dataset | keras.utils.PyDataset):
-        return data
-    return data(batch_size=batch_size) if has_parameter(data, "batch_size") else data()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -190,28 +177,13 @@ class Plan:
     is_evaluated: bool = True
 
 
-@dataclasses.dataclass(kw_only=True)
-class Run:
-    """A training run that is over.
-
-    Attributes:
-        record: What it has computed.
-        model: Its model; `None` if none was made.
-        notes: What could not be compared.
-    """
-
-    record: Record
-    model: Any = None
-    notes: list[str] = dataclasses.field(default_factory=list)
-
-
 def train(
     plan: Plan,
-    strategy: Any = None,
+    strategy: ExactStrategy | None = None,
     *,
     name: str,
     start: Callable[[keras.Model], None] | None = None,
-) -> Run:
+) -> Record:
     """Train the model, and record what it computes, or the error that it raises.
 
     Args:
@@ -220,19 +192,21 @@ def train(
         name: Of the run, for messages.
         start: Called with the model as its training begins, when it has its weights.
     """
-    run = Run(record=Record(name=name))
+    record = Record(name=name)
     with _quiet(), _keras_in(plan.floats):
         keras.utils.set_random_seed(plan.options.seed)
         try:
-            run.model = _make(plan, strategy)
-            _fit(plan, strategy, run, start)
+            record.model = _make(plan, strategy)
+            _fit(plan, strategy, record, start)
+        except UserError as error:
+            record.error = reason_of(error)
         except Exception as error:
             where = line_of_error(error)
-            run.record.error = f"{where}: " * bool(where) + reason_of(error)
-    return run
+            record.error = f"{where}: " * bool(where) + reason_of(error)
+    return record
 
 
-def _make(plan: Plan, strategy: Any) -> keras.Model:
+def _make(plan: Plan, strategy: ExactStrategy | None) -> keras.Model:
     model = plan.build() if strategy is None else strategy.build(plan.build)
     if not isinstance(model, keras.Model) or not model.compiled:
         found = type(model).__name__ + " that is not compiled" * isinstance(model, keras.Model)
@@ -247,8 +221,13 @@ def _make(plan: Plan, strategy: Any) -> keras.Model:
     return model
 
 
-def _fit(plan: Plan, strategy: Any, run: Run, start: Callable[[keras.Model], None] | None) -> None:
-    model, record, batches = run.model, run.record, plan.batches
+def _fit(
+    plan: Plan,
+    strategy: ExactStrategy | None,
+    record: Record,
+    start: Callable[[keras.Model], None] | None,
+) -> None:
+    model, batches = record.model, plan.batches
     steps = _RecordSteps(record, len(batches.parts), start)
     data, epochs = batches.dataset(), plan.options.epochs
     model.fit(data, epochs=epochs, shuffle=False, verbose=0, callbacks=[steps])
@@ -262,7 +241,7 @@ def _fit(plan: Plan, strategy: Any, run: Run, start: Callable[[keras.Model], Non
             if strategy is not None:
                 raise
             # Such as a GAN, which has a `train_step`, but neither `call` nor `test_step`.
-            run.notes.append(f"evaluate fails on one replica, too: {reason_of(error)}")
+            record.notes.append(f"evaluate fails on one replica, too: {reason_of(error)}")
         else:
             record.add(after, "evaluate", scores)
     if _upstream.has_call(model):
@@ -330,17 +309,17 @@ def _spreads(model: keras.Model, strategy: Any) -> dict[str, float]:
     return found
 
 
-def _on_one(plan: Plan, float64: bool) -> tuple[Plan, Run, Precision]:
+def _on_one(plan: Plan, float64: bool) -> tuple[Plan, Record, Precision]:
     """Train on one replica, in float64 if the model allows."""
     reason = "" if float64 else "as GPUs train"
     wide = dataclasses.replace(plan, floats="float64", batches=plan.batches.in_float64())
     for tried in (wide, plan) if float64 else (plan,):
         one = train(tried, name="one replica")
-        if not one.record.error:
+        if not one.error:
             tried = dataclasses.replace(tried, is_evaluated=not one.notes)
             return tried, one, _precision(one.model, tried, reason)
-        reason = reason or f"in float64 it fails: {one.record.error.rstrip('.')}"
-    raise UserError(f"the model does not train on one replica: {one.record.error}")
+        reason = reason or f"in float64 it fails: {one.error.rstrip('.')}"
+    raise UserError(f"the model does not train on one replica: {one.error}")
 
 
 def _precision(model: keras.Model, plan: Plan, reason: str) -> Precision:
@@ -354,26 +333,26 @@ def _precision(model: keras.Model, plan: Plan, reason: str) -> Precision:
 
 
 def _compared(
-    plan: Plan, one: Record, runs: Sequence[Run], precision: Precision
+    plan: Plan, one: Record, runs: Sequence[Record], precision: Precision
 ) -> tuple[dict[str, Sequence[Difference]], Sequence[Difference], Precision]:
     """Compare, and if something differs, find out whether one replica repeats itself, too."""
 
     def differences(
         precision: Precision, rounded: Record | None = None
     ) -> dict[str, Sequence[Difference]]:
-        return {run.record.name: compare(one, run.record, precision, rounded) for run in runs}
+        return {run.name: compare(one, run, precision, rounded) for run in runs}
 
     found = differences(precision)
     if not any(found.values()):
         return found, [], precision
-    again = compare(one, train(plan, name="again").record, precision)
+    again = compare(one, train(plan, name="again"), precision)
     if again:
         return found, again, precision
     levels = [precision]
     if precision.level == "float64":
         levels.append(Precision("float32", "some of it is computed in float32"))
     for level in levels:
-        rounded = train(plan, name="rounded", start=_round(level)).record
+        rounded = train(plan, name="rounded", start=_round(level))
         beyond = differences(level, rounded)
         if not any(beyond.values()):
             return beyond, [], level
@@ -391,18 +370,6 @@ def _round(precision: Precision) -> Callable[[keras.Model], None]:
             weight.assign((value * factor).astype(value.dtype))
 
     return change
-
-
-def _without_hp(build: Callable[..., Any]) -> Callable[[], Any]:
-    if not takes_hp(build):
-        return build
-
-    def with_hyperparameters() -> Any:
-        import keras_tuner
-
-        return build(keras_tuner.HyperParameters())
-
-    return with_hyperparameters
 
 
 def _name_of(strategy: ExactStrategy) -> str:

@@ -113,7 +113,10 @@ class Costs:
     def _body(self, item: Item, body: Planner) -> Work:
         given = item.inputs if "While" in item.op.type else item.inputs[1:]
         pairs = zip(body.tensors, given, strict=False)  # its inputs were planned first
-        return Costs(body, self._rows, [k for k, t in pairs if id(t) in self._of_batch]).total()
+        of_batch = [key for key, t in pairs if id(t) in self._of_batch]
+        work = Costs(body, self._rows, of_batch).total()
+        # Such as a loop over the rows, one at a time.
+        return work if work.divided or not of_batch else Work(whole=work.total)
 
     def total(self) -> Work:
         """Return the work of all operations."""

@@ -134,7 +134,13 @@ def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
         ]
         if all(map(_same, joined, placements)):
             break
-        placements = [_plain(p) for p in joined]
+        others = [not isinstance(p, ListOf) for p in placements]
+        settled = all(_same(a, b) for a, b, o in zip(joined, placements, others, strict=True) if o)
+        # What is put into a list follows from the other variables, so these are settled first.
+        placements = [
+            _plain(a) if settled or o else b
+            for a, b, o in zip(joined, placements, others, strict=True)
+        ]
     else:
         return _whole(op, "the placements of its variables change")
     wants = [_want(p) for p in placements]
