@@ -63,7 +63,7 @@ def read_batches(data: UserData, count: int, batch_size: int) -> Batches:
     training = data.training
     if data.has_arrays:
         arrays = tuple(part for part in training if part is not None)
-        arrays = keras.tree.map_structure(as_fit_does, arrays)
+        arrays = keras.tree.lists_to_tuples(keras.tree.map_structure(as_fit_does, arrays))
         rows = rows_of(arrays)
         size = min(batch_size, max(1, rows // 2))
         starts = range(0, min(rows, count * size), size)

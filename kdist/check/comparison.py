@@ -143,6 +143,7 @@ def compare(
     """
     found: dict[tuple[Kind, str | int], Difference] = {}
     start = expected.of_kind("initial weights")
+    rounded_start = {} if rounded is None else rounded.of_kind("initial weights")
     # Stock Keras leaves it to the first step to build a model that does not know its input's shape.
     is_built = len(start) == len(received.of_kind("initial weights"))
     for item, one in expected.values.items():
@@ -152,9 +153,10 @@ def compare(
             continue
         name = expected.names[kind, key]
         gap = gap_of(one, other)
-        limit = _limit(step, kind, one, start.get(name), precision)
+        moved = _moved(expected, item, start)
+        limit = _limit(step, kind, one, moved, precision)
         if rounded is not None and kind != "initial weights":
-            limit = max(limit, _GROWTH * gap_of(one, rounded.values.get(item)))
+            limit = max(limit, _GROWTH * gap_of(moved, _moved(rounded, item, rounded_start)))
         known = found.get((kind, key))
         if known is not None:
             found[kind, key] = dataclasses.replace(known, largest=max(known.largest, gap))
@@ -165,16 +167,24 @@ def compare(
     return list(found.values())
 
 
-def _limit(step: int, kind: Kind, value: Any, start: Any, precision: Precision) -> float:
+def _moved(record: Record, item: Item, start: dict[str, Any]) -> Any:
+    """Return what training has added to a weight, and other values as they are."""
+    _, kind, key = item
+    value = record.values.get(item)
+    first = start.get(record.names.get((kind, key), "")) if kind == "weights" else None
+    return value if first is None or gap_of(value, first) == math.inf else value - first
+
+
+def _limit(step: int, kind: Kind, value: Any, moved: Any, precision: Precision) -> float:
     """How far rounding may take a value."""
     if value.dtype.kind not in "fc":
         return 0.0
     size = _largest(value)
     is_metric = kind in _BY_NAME  # Keras rounds constants to float32
     limit = max(size, 1.0) * max(precision.tolerance, 1e-6 if is_metric else 0.0)
-    if kind == "weights" and precision.level != "float64" and start is not None:
-        moved = _largest(value - start) if start.shape == value.shape else math.inf
-        limit = min(limit, precision.movement * moved + precision.rounding * size * step)
+    if kind == "weights" and precision.level != "float64":
+        rounding = precision.rounding * size * step
+        limit = min(limit, precision.movement * _largest(moved) + rounding)
     return limit
 
 

@@ -113,13 +113,13 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
     """
     strategy = _strategy_of(model)
     dataset, rows = _dataset(batch)
-    strategy.explained_rows = rows
+    before, strategy.explained_rows = strategy.explanations, rows
     try:
         with _upstream.kept_seeds():
             _trace(model, strategy, dataset)
     finally:
         strategy.explained_rows = None
-    step = strategy.explanations.pop()
+    step, strategy.explanations = strategy.explanations[-1], before
     optimizers = _upstream.optimizers_of(model)
     return ModelExplanation(
         model=model.name,

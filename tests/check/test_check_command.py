@@ -1,0 +1,158 @@
+"""`kdist check`: a file, this machine's devices, workers; what it prints and its exit codes."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from kdist.check import cases, command
+from kdist.check.comparison import CheckResult
+from kdist.cli.app import app
+from kdist.errors import UserError
+
+MODEL = """
+import keras
+import numpy as np
+from keras import layers
+
+X = np.random.normal(size=(40, 6)).astype("float32")  # as the file is loaded, after the seed
+
+
+def make(*between):
+    model = keras.Sequential([keras.Input((6,)), *between, layers.Dense(1, name="last")])
+    model.compile("sgd", "mse")
+    return model
+
+
+def build():
+    return make(layers.Dense(4), layers.BatchNormalization())
+
+
+def unseeded():
+    return make(layers.Dense(4, kernel_initializer=lambda *_, **__: np.random.default_rng().normal(
+        size=(6, 4))))
+
+
+def fails():
+    return make(layers.Dense(4), layers.Reshape((3,)))
+
+
+def data():
+    return X, X.sum(axis=1)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_model.py").write_text(MODEL)
+    return tmp_path
+
+
+def check(*arguments):
+    return app(["check", *arguments], exit_on_error=False, print_error=False)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_step_is_explained_without_training(monkeypatch, capsys):
+    monkeypatch.setattr("kdist.check.training.run_check", None)
+    assert check("my_model.py:build", "--replicas", "2", "--batch-size", "20") == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.endswith(" on 2 replicas (CPU:0, CPU:1), a batch of 20 rows:")
+    assert second.startswith("100 % of the work on the batch is divided; ")
+
+
+@pytest.mark.parametrize(("build", "code"), [("build", 0), ("unseeded", 1)])
+def test_a_model_is_trained_with_run(build, code, folder, capsys):
+    options = ("--run", "--steps", "2", "--json", "found/r.json")
+    assert check(f"my_model.py:{build}", "--replicas", "2", *options) == code
+    printed = capsys.readouterr().out
+    assert f"\n\n{'NOT EQUAL' if code else 'equal'} to one replica of stock Keras\n" in printed
+    written = json.loads((folder / "found" / "r.json").read_text())
+    assert written["equal"] == (not code)
+    assert written["step"]["step"]["divided_share"] == 1
+    assert bool(written["unrepeatable"]) == bool(code)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_model_that_does_not_train_is_bad_input():
+    with pytest.raises(UserError, match=r"my_model.py, line \d+: "):
+        check("my_model.py:fails", "--replicas", "2", "--run")
+
+
+def test_workers_that_are_launched_train_one_model(folder):
+    program = ["-m", "kdist", "check", "my_model.py:build", "--run", "--steps", "2"]
+    launch = [sys.executable, "-m", "kdist", "launch", "--workers", "2", *program]
+    done = subprocess.run(launch, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("[0] equal to one replica of stock Keras\n")
+    assert done.stdout.endswith("[0]   2 replicas of 2 workers: equal\n")
+
+
+@pytest.mark.parametrize("names", [list(cases.CASES)[:1], ["XLA"]])
+def test_built_in_models_are_equal_on_logical_cpus(names, monkeypatch, capsys):
+    monkeypatch.setattr(cases, "CASES", {name: cases.CASES[name] for name in names})
+    assert check("--devices", "--replicas", "2") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("CPU:0, CPU:1; float64: equal is within 1e-09")
+    assert lines[1].split() == [*names[0].split(), "equal"]
+    assert lines[-1] == "1 of 1 are equal to one replica of stock Keras"
+
+
+def test_every_built_in_model_is_trained_and_one_that_differs_is_shown(
+    monkeypatch, capsys, tmp_path
+):
+    def run(functions, *_, **__):
+        errors = {"2 replicas": "NCCL is broken"} if functions is cases.CASES["dropout"] else {}
+        found = dict.fromkeys(["2 replicas"], ())
+        return CheckResult(
+            differences=found, errors=errors, unrepeatable=(), precision="float32", steps="1"
+        )
+
+    monkeypatch.setattr("kdist.check.training.run_check", run)
+    assert check("--devices", "--json", str(tmp_path / "r.json")) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert next(line for line in lines if "NOT EQUAL" in line).split()[0] == "dropout"
+    assert "    2 replicas: fails: NCCL is broken" in lines
+    assert lines[-1] == f"{len(cases.CASES) - 1} of {len(cases.CASES)} are equal to one replica" + (
+        " of stock Keras"
+    )
+    written = json.loads((tmp_path / "r.json").read_text())
+    assert [name for name, one in written["cases"].items() if not one["equal"]] == ["dropout"]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "either a model, FILE.py:FUNCTION, or --devices"),
+        (["my_model.py:build", "--devices"], "either a model"),
+        (["nosuch.py:build"], "there is no file nosuch.py"),
+        (["my_model.py"], "FILE.py:FUNCTION"),
+        (["my_model.py:build", "--replicas", "1"], "replicas has to be an integer from 2"),
+        (["my_model.py:build", "--steps", "1"], "steps has to be an integer from 2"),
+        (["my_model.py:build", "--batch-size", "1"], "batch_size has to be"),
+        (["my_model.py:build", "--data", "other.py:data"], "there is no file other.py"),
+        (["my_model.py:build", "--json", "."], "--json"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_is_refused_before_anything_is_made(arguments, message, monkeypatch):
+    monkeypatch.setattr("kdist.check.training.make_strategies", None)
+    with pytest.raises(UserError, match=message):
+        check(*arguments)
+
+
+def test_one_gpu_has_nothing_to_compare_with(monkeypatch):
+    monkeypatch.setattr(command, "visible_gpus", lambda _: ["0"])
+    with pytest.raises(UserError, match="there is one GPU"):
+        check("--devices")
+
+
+@pytest.mark.usefixtures("folder")
+def test_workers_do_not_explain(monkeypatch):
+    cluster = {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}
+    task = {"type": "worker", "index": 0}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
+    with pytest.raises(UserError, match="several workers without --run"):
+        check("my_model.py:build")
