@@ -5,16 +5,17 @@ import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from .._upstream import is_chief, steps_taken
+import keras
+import tensorflow as tf
+
+from .._upstream import is_chief, overridden_steps, steps_taken
 from ..arguments import positive_integer
+from ..errors import UserError
 from ..performance.flops import peak_flops_per_second, training_flops
-from .epoch_timing import EpochTiming
-from .image_count import count_images, counts_images, sum_losses
-from .step_intervals import StepIntervals, StepTotals, step_line
-from .throughput_meter import Clock
+from .resumable import Clock, ResumableCallback
 
 
-class PrintThroughput(EpochTiming):
+class PrintThroughput(ResumableCallback):
     """Prints the images per second of every epoch, as `Images/sec: 1332.0`.
 
     The time runs from the start of an epoch's first step to the end of its last step. Validation
@@ -32,16 +33,14 @@ class PrintThroughput(EpochTiming):
 
     With `every=10` it also prints a line every 10 steps, immediately, in the format of TensorFlow's
     CIFAR-10 tutorial: `step 120, loss = 1.83 (2140.3 examples/sec; 0.060 sec/batch)`. Steps are
-    counted from the first step of training, also in a resumed run. The loss is the mean over the
-    images of all replicas since the previous line, and the time is that of the training steps only.
-    With `total_images`, each step counts as an equal part of them; if the number of steps is
-    unknown and images cannot be counted, the line has the time only: `step 120, loss = 1.83 (0.060
-    sec/batch)`. Such a line interrupts Keras's progress bar; pass `verbose=0` or `2` to `fit` to
-    turn the bar off.
+    counted from the first step of training, also in a resumed run. Loss and time are those of the
+    steps since the previous line, or since the epoch or a resumed run began. Such a line interrupts
+    Keras's progress bar; pass `verbose=0` or `2` to `fit` to turn the bar off.
 
     Args:
         total_images: Images in one epoch. By default they are counted, which is not possible for a
-            model with its own `train_step`.
+            model with its own `train_step`. If given, the loss of a line is what `fit` reports, and
+            if the number of steps is unknown, it has no images per second.
         utilization: Also report model FLOPs utilization: the floating-point operations of training
             on one image (see `kdist.performance.flops.training_flops`) times images per second,
             divided by the float32 rate that a matrix multiplication reaches on these devices,
@@ -51,10 +50,6 @@ class PrintThroughput(EpochTiming):
             per execution, a line is printed after the execution that contains its step.
         verbose: 0 prints nothing and only fills `logs`.
         clock: Returns the time in seconds, from any origin.
-
-    Attributes:
-        meter: The `ThroughputMeter` with the images and seconds of all epochs so far.
-        warm_meter: The same, without the first epoch of every fit.
 
     Raises:
         UserError: If `total_images` or `every` is not an integer of at least 1, or, when training
@@ -68,12 +63,11 @@ class PrintThroughput(EpochTiming):
         ```
     """
 
-    _first_step: int | None
-
-    initial_state: ClassVar[Mapping[str, Any]] = {
-        **EpochTiming.initial_state,
-        "interval": list(StepTotals()),
-    }
+    # Of all epochs but the first of every fit.
+    initial_state: ClassVar[Mapping[str, Any]] = {"images": 0, "seconds": 0.0, "steps": 0}
+    images: int
+    seconds: float
+    steps: int
 
     def __init__(
         self,
@@ -84,80 +78,78 @@ class PrintThroughput(EpochTiming):
         verbose: int = 1,
         clock: Clock = time.perf_counter,
     ) -> None:
+        super().__init__(verbose=verbose)
+        if total_images is not None:
+            hint = "pass the number of images in one epoch, or omit it to have them counted"
+            total_images = positive_integer("total_images", total_images, hint=hint)
         if every is not None:
             every = positive_integer("every", every, hint="pass the steps between two lines")
-        self.every = every
-        self._loss = 0.0
-        super().__init__(total_images, verbose=verbose, clock=clock)
+        self.total_images = total_images
         self.utilization = utilization
-        self._flops = self._peak = math.nan
+        self.every = every
+        self.clock = clock
+        self._began: float | None = None  # the epoch
+        self._values: dict[str, float] = {}  # of its training part, once that has ended
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Measure the devices' peak rate, if `utilization` is set."""
+        """Reject a model whose images cannot be counted; measure the devices' peak rate."""
         super().on_train_begin(logs)
-        self._first_step = None
+        self._seen()
+        self._is_first_epoch = True
+        self._steps_before: int | None = None  # of the training, before the epoch
+        self._done = 0  # steps of the epoch
         if self.utilization:
             self._flops = training_flops(self.model)
             self._peak = peak_flops_per_second(self.model.distribute_strategy, clock=self.clock)
 
-    def get_state(self) -> dict[str, Any]:
-        """Return the state of `EpochTiming`, and the steps since the last line."""
-        return {**super().get_state(), "interval": list(self._intervals.so_far(self._totals()))}
-
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Begin to count the epoch's steps."""
-        if self._first_step is not None:
-            # Not the optimizer's, which has one more after data of an unknown length.
-            self._first_step += self.steps
         super().on_epoch_begin(epoch, logs)
+        if self._steps_before is not None:
+            self._steps_before += self._done
+        self._began, self._values, self._done = None, {}, 0
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Note the losses of an epoch that was resumed in the middle."""
-        starts = not self.meter.started
+        """Start the clock at the first step of an epoch, which may be resumed in the middle."""
         super().on_train_batch_begin(batch, logs)
-        if starts and self.every:
-            self._counts = self._counts_in_lines()
-            if self._counts:
-                self._counted_before = count_images(self.model), sum_losses(self.model)
+        if self._began is None:
+            self._first, self._seen_before = batch, self._seen()
+            self._began = self._ended = self.clock()
+            self._line = (batch, *self._seen_before, self._began)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Print a line if it is due."""
-        before = self.steps
+        """Note the time: Keras has read the step's `logs`, so the step has finished."""
         super().on_train_batch_end(batch, logs)
-        if not self.every:
-            return
-        self._loss = float((logs or {}).get("loss", math.nan))
-        if self._first_step is None:
-            before = self._steps_before
-            self._first_step = steps_taken(self.model.optimizer) - self.steps
-        first, step = self._first_step + before, self._first_step + self.steps
-        if step // self.every > first // self.every:
-            self._print_at_once(step_line(step, self._intervals.end(self._totals())))
+        self._ended = self.clock()
+        before, self._done = self._done or self._first, self.steps_done(batch)
+        if self.every and self._steps_before is None:
+            self._steps_before = steps_taken(self.model.optimizer) - self._done
+        if self.every and self._steps_before is not None:
+            step = self._steps_before + self._done
+            if step // self.every > (self._steps_before + before) // self.every:
+                self._print_step(step, (logs or {}).get("loss", math.nan))
+
+    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Count the images of the epoch before validation resets the count."""
+        super().on_test_begin(logs)
+        self._end_training()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Print the epoch's rate and add it to `logs`."""
         super().on_epoch_end(epoch, logs)
-        if self.rate is None:
-            return
-        self.print_line(f"Images/sec: {self.rate:.1f}")
-        values = {
-            "images_per_sec": self.rate,
-            "images_per_sec_per_replica": self.rate / self._replicas,
-            "seconds_per_step": self.epoch_seconds / (self.timed_steps or math.nan),
-        }
-        if self.utilization:
-            values["model_flops_per_sec"] = self.rate * self._flops
-            values["utilization"] = values["model_flops_per_sec"] / self._peak
+        self._end_training()
+        if self._values:
+            self.print_line(f"Images/sec: {self._values['images_per_sec']:.1f}")
         if logs is not None:
-            logs.update(values)
+            logs.update(self._values)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """Print the rate of all epochs except the first."""
-        if self.warm_steps:
-            rate = self.warm_meter.images_per_second
+        if self.steps:
+            rate = _ratio(self.images, self.seconds)
             self.print_line(
                 f"Images/sec after the first epoch: {rate:.1f} ({rate / self._replicas:.1f} per"
-                f" replica, {self.warm_meter.seconds / self.warm_steps:.4f} seconds per step)"
+                f" replica, {self.seconds / self.steps:.4f} seconds per step)"
             )
             if self.utilization:
                 flops = rate * self._flops
@@ -167,41 +159,109 @@ class PrintThroughput(EpochTiming):
                 )
         super().on_train_end(logs)
 
-    def _totals(self) -> StepTotals:
-        """Return the totals of the epoch so far, of its part in this process."""
-        if not self.every or not self.meter.started:
-            return StepTotals()
-        steps, seconds = self.timed_steps, self.meter.running_seconds
-        if self._counts:
-            before, loss_before = self._counted_before
-            images, losses = count_images(self.model) - before, sum_losses(self.model)
-            return StepTotals(steps, images, seconds, losses - loss_before, images)
-        share = steps / self._steps_of_epoch if self._steps_of_epoch else math.nan
-        given = (self.total_images or math.nan) * share
-        return StepTotals(steps, given, seconds, self._loss * steps, steps)
+    def _end_training(self) -> None:
+        """Compute the values of the epoch's training part; only once in an epoch."""
+        if self._began is None or self._values:
+            return
+        seconds, steps = self._ended - self._began, self._done - self._first
+        images = self._images(self._seen()[0] - self._seen_before[0], steps, of=self._done)
+        if not self._is_first_epoch:
+            self.images += 0 if math.isnan(images) else round(images)
+            self.seconds, self.steps = self.seconds + seconds, self.steps + steps
+        self._is_first_epoch = False
+        rate = _ratio(images, seconds)
+        self._values = {
+            "images_per_sec": rate,
+            "images_per_sec_per_replica": rate / self._replicas,
+            "seconds_per_step": _ratio(seconds, steps),
+        }
+        if self.utilization:
+            self._values["model_flops_per_sec"] = rate * self._flops
+            self._values["utilization"] = rate * self._flops / self._peak
 
-    def _counts_in_lines(self) -> bool:
-        """Whether images are counted; else steps have equal parts of `total_images`."""
+    def _print_step(self, step: int, loss: float) -> None:
+        """Print the line of some steps, which ends now."""
+        now = (self._done, *self._seen(), self._ended)
+        steps, counted, losses, seconds = (a - b for a, b in zip(now, self._line, strict=True))
+        self._line = now
         if self.total_images is None:
-            return True
-        return not self._steps_of_epoch and counts_images(self.model)
-
-    def _end_stretch(self) -> None:
-        if self.meter.started:
-            self._intervals.end_epoch(self._totals())
-        super()._end_stretch()
-
-    def _print_at_once(self, line: str) -> None:
+            loss = _ratio(losses, counted)
+        rate = _ratio(self._images(counted, steps), seconds)
+        shown = "" if math.isnan(rate) else f"{rate:.1f} examples/sec; "
+        line = f"step {step}, loss = {loss:.2f} ({shown}{_ratio(seconds, steps):.3f} sec/batch)"
         if self.verbose and is_chief(self.model):
             bar = self._bar_is_open and self.params.get("verbose") == 1
             print(f"\n{line}" if bar else line, flush=True)
 
-    def _assign(self, state: Mapping[str, Any]) -> None:
-        super()._assign(state)
-        self._intervals = StepIntervals(StepTotals(*state["interval"]))
-        self._first_step = None
-        self._counts, self._counted_before = False, (0, 0.0)
+    def _seen(self) -> tuple[int, float]:
+        """The images that Keras has counted, and the sum of their losses."""
+        return (0, 0.0) if self.total_images is not None else _images_and_losses(self.model)
+
+    def _images(self, counted: float, steps: float, *, of: int = 0) -> float:
+        """The images of some steps, of those of an epoch whose number `fit` may not know."""
+        if self.total_images is None:
+            return counted
+        return self.total_images * _ratio(steps, (self.params or {}).get("steps") or of)
 
     @property
     def _replicas(self) -> int:
         return int(self.model.distribute_strategy.num_replicas_in_sync)
+
+
+def _ratio(number: float, of: float) -> float:
+    return number / of if of else math.nan
+
+
+def count_images(model: Any) -> int:
+    """Return how many images a model has seen since its metrics were last reset.
+
+    Keras averages the loss of an epoch weighted by batch size, so the average's own `count` is the
+    number of images over all replicas. It is right with a smaller last batch, with any sample
+    weights and for a dataset of unknown size. Keras resets it when an epoch or a validation begins.
+    The count is a float32: exact up to 2**24 images per epoch.
+
+    Args:
+        model: A compiled `keras.Model`.
+
+    Raises:
+        UserError: If the model has its own `train_step` or `metrics`, which may not count, or
+            counts in half precision. The message says to pass `total_images`.
+
+    Example:
+        >>> model.fit(images, labels)
+        >>> count_images(model) == len(images)
+        True
+    """
+    return _images_and_losses(model)[0]
+
+
+def counts_images(model: Any) -> bool:
+    """Whether a compiled model counts the images that it trains on."""
+    try:
+        count_images(model)
+    except UserError:
+        return False
+    return True
+
+
+def _images_and_losses(model: Any) -> tuple[int, float]:
+    if "train_step" in overridden_steps(model):
+        raise _uncountable(model, "its own train_step")
+    if type(model).metrics is not keras.Model.metrics:
+        raise _uncountable(model, "its own metrics property")
+    mean = next((one for one in model.metrics if one.name == "loss"), None)
+    if not isinstance(mean, keras.metrics.Mean):
+        raise _uncountable(model, "no average of the loss")
+    if mean.count.dtype not in ("float32", "float64"):
+        raise _uncountable(model, f"metrics in {mean.count.dtype}")
+    # Keras's own conversions leave a variable of several replicas as it is; TensorFlow's sums it.
+    return int(tf.convert_to_tensor(mean.count.value)), float(
+        tf.convert_to_tensor(mean.total.value)
+    )
+
+
+def _uncountable(model: Any, reason: str) -> UserError:
+    return UserError(
+        f"The images that {type(model).__name__} trains on cannot be counted, because it has"
+        f" {reason}: pass total_images=<images in one epoch>."
+    )

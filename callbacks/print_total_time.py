@@ -4,8 +4,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from .resumable import ResumableCallback
-from .throughput_meter import Clock
+from .resumable import Clock, ResumableCallback
 
 
 class PrintTotalTime(ResumableCallback):

@@ -1,12 +1,15 @@
 """`ResumableCallback`: the base class of kdist's callbacks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import keras
 
 from .._upstream import is_chief
 from ..errors import UserError
+
+Clock = Callable[[], float]
+"""Returns the time in seconds, from any origin."""
 
 
 class ResumableCallback(keras.callbacks.Callback):

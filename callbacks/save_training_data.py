@@ -13,9 +13,8 @@ import tensorflow as tf
 from .._upstream import is_chief
 from ..atomic_files import atomic_path, explain_write_errors
 from ..errors import UserError
-from .epoch_timing import EpochTiming
-from .image_count import count_images
-from .throughput_meter import Clock
+from .print_throughput import count_images, counts_images
+from .resumable import Clock, ResumableCallback
 
 COLUMNS = (
     "epoch",
@@ -33,14 +32,15 @@ COLUMNS = (
 _FULL = "free some space, or pass another path"
 
 
-class SaveTrainingData(EpochTiming):
+class SaveTrainingData(ResumableCallback):
     """Writes a CSV file of a run, one row per epoch, as training proceeds.
 
     An interrupted run keeps the rows of its finished epochs. The columns are `epoch` (from 1),
-    `seconds` (wall clock since training began, validation included), `images_per_sec` (of the
-    epoch's training part), `loss`, `accuracy`, `val_loss`, `val_accuracy`, `learning_rate` (of the
-    next step), `replicas` and `global_batch` (images per step at the start of the epoch), then
-    every other value in `logs`, by name. Values that an epoch does not have are empty.
+    `seconds` (wall clock since training began, validation included), `images_per_sec` (of a
+    `PrintThroughput` before it in the list), `loss`, `accuracy`, `val_loss`, `val_accuracy`,
+    `learning_rate` (of the next step), `replicas` and `global_batch` (images per step at the start
+    of the epoch, if the model counts them), then every other value in `logs`, by name. Values that
+    an epoch does not have are empty.
 
     A fit that begins at epoch 0 overwrites the file. One that begins later (`initial_epoch`,
     `keras.callbacks.BackupAndRestore`) adds rows to the file: the rows of epochs that are trained
@@ -50,7 +50,6 @@ class SaveTrainingData(EpochTiming):
 
     Args:
         path: The file. Its folder has to exist.
-        total_images: Images in one epoch; counted by default.
         verbose: 1 prints the file's path at the end.
         clock: Returns the time in seconds, from any origin.
 
@@ -65,7 +64,6 @@ class SaveTrainingData(EpochTiming):
     """
 
     initial_state: ClassVar[Mapping[str, Any]] = {
-        **EpochTiming.initial_state,
         "total_seconds": 0.0,
         "rows": (),
         "global_batch": 0,
@@ -77,30 +75,27 @@ class SaveTrainingData(EpochTiming):
     def __init__(
         self,
         path: str | os.PathLike[str] = "training.csv",
-        total_images: int | None = None,
         *,
         verbose: int = 1,
         clock: Clock = time.perf_counter,
     ) -> None:
         self.path = os.fspath(path)
         self._columns: list[str] = []
-        self._begun = self._goes_on = False
+        self._begun = self._goes_on = self._counts = False
         self._began = 0.0
-        super().__init__(total_images, verbose=verbose, clock=clock)
+        self.clock = clock
+        super().__init__(verbose=verbose)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the state of `EpochTiming`, the wall-clock seconds, the rows and the batch."""
-        return super().get_state() | {
-            "total_seconds": self.total_seconds,
-            "rows": [dict(row) for row in self.rows],
-            "global_batch": self.global_batch,
-        }
+        """Return the wall-clock seconds, the rows and the batch."""
+        return super().get_state() | {"rows": [dict(row) for row in self.rows]}
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Reject a file that cannot be written, before the first epoch."""
         self._goes_on, self._begun = self._resumed, False
         super().on_train_begin(logs)
         self._began = self.clock() - self.total_seconds
+        self._counts = counts_images(self.model)
         if not is_chief(self.model):  # all workers count the images, and one writes
             return
         hint = "pass a path in a folder that exists"
@@ -129,18 +124,19 @@ class SaveTrainingData(EpochTiming):
         """Note the images per step, from the epoch's first execution, and the seconds."""
         super().on_train_batch_end(batch, logs)
         self.total_seconds = self.clock() - self._began
-        if not self.global_batch and self.total_images is None:
-            self.global_batch = math.ceil(count_images(self.model) / self.steps)
+        if not self.global_batch and self._counts:
+            self.global_batch = math.ceil(count_images(self.model) / self.steps_done(batch))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Write the epoch's row."""
         super().on_epoch_end(epoch, logs)
         self.total_seconds = self.clock() - self._began
         rate = tf.convert_to_tensor(self.model.optimizer.learning_rate)
-        values = (logs or {}) | {
+        logs = logs or {}
+        values = logs | {
             "epoch": epoch + 1,
             "seconds": f"{self.total_seconds:.3f}",
-            "images_per_sec": "" if self.rate is None else f"{self.rate:.1f}",
+            "images_per_sec": f"{logs['images_per_sec']:.1f}" if "images_per_sec" in logs else "",
             "learning_rate": float(rate),
             "replicas": self.model.distribute_strategy.num_replicas_in_sync,
             "global_batch": self.global_batch or "",
@@ -191,6 +187,4 @@ class SaveTrainingData(EpochTiming):
 
     def _assign(self, state: Mapping[str, Any]) -> None:
         super()._assign(state)
-        self.total_seconds = state["total_seconds"]
         self.rows = [dict(row) for row in state["rows"]]
-        self.global_batch = state["global_batch"]

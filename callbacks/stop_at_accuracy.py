@@ -10,8 +10,7 @@ import numpy as np
 from ..arguments import positive_integer, positive_number, real_number
 from ..errors import UserError
 from ..runs.target import Streak, beats
-from .resumable import ResumableCallback
-from .throughput_meter import Clock
+from .resumable import Clock, ResumableCallback
 
 
 class StopAtAccuracy(ResumableCallback):

@@ -15,7 +15,7 @@ from ..callbacks import (
     StopAtNonFinite,
     TrainingTelemetry,
 )
-from ..callbacks.image_count import counts_images
+from ..callbacks.print_throughput import counts_images
 from ..runs.run_folder import RunFolder
 from ..tracking.factory import tracking
 from ..tracking.tracker import Tracker
@@ -84,7 +84,7 @@ def make_callbacks(
         *more,
         *make_progress(verbose, total_time),  # it shows what those above measure
         history,  # after the callbacks above, to record what they add to `logs`
-        SaveTrainingData(folder.history, images, verbose=0),
+        SaveTrainingData(folder.history, verbose=0),
         # Last, to see all of `logs`.
         *(
             _trackers(config, parts, folder, telemetry, verbose=verbose)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from ..callbacks.image_count import counts_images
+from ..callbacks.print_throughput import counts_images
 from ..errors import UserError
 from ..user_model.compiled_model import (
     check_input,

@@ -6,8 +6,7 @@ from typing import Any
 import keras
 import keras_tuner
 
-from ..callbacks import PrintThroughput
-from ..callbacks.image_count import counts_images
+from ..callbacks.print_throughput import PrintThroughput, counts_images
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
 from ..training.config import TrainConfig

@@ -2,7 +2,7 @@ import csv
 
 import keras
 import pytest
-from kdist.callbacks import SaveTrainingData
+from kdist.callbacks import PrintThroughput, SaveTrainingData
 from kdist.callbacks.save_training_data import COLUMNS
 from kdist.errors import UserError
 from tiny_training import (
@@ -45,13 +45,21 @@ def test_a_line_an_epoch(replicas, tmp_path):
     assert tuple(rows[0]) == COLUMNS
     assert [row["epoch"] for row in rows] == ["1", "2", "3"]
     assert [float(row["seconds"]) for row in rows] == [EPOCH_SECONDS * n for n in (1, 2, 3)]
-    rate = f"{IMAGES / (STEPS * STEP_SECONDS):.1f}"
     for row in rows:
-        assert row["images_per_sec"] == rate
+        assert row["images_per_sec"] == ""
         assert float(row["accuracy"]) == float(row["val_accuracy"]) == 0.5
         assert float(row["loss"]) > 0 < float(row["val_loss"])
         assert float(row["learning_rate"]) == pytest.approx(0.01)
         assert (row["replicas"], row["global_batch"]) == (str(replicas), str(BATCH))
+
+
+def test_images_per_second_are_those_of_print_throughput(tmp_path):
+    path, clock = tmp_path / "run.csv", FakeClock()
+    savers = [PrintThroughput(clock=clock, verbose=0), SaveTrainingData(path, clock=clock)]
+    tiny_fit([Ticker(clock), *savers], epochs=1)
+    (row,) = table(path)
+    assert row["images_per_sec"] == f"{IMAGES / (STEPS * STEP_SECONDS):.1f}"
+    assert float(row["seconds_per_step"]) == STEP_SECONDS
 
 
 def test_other_values_follow_and_what_an_epoch_lacks_is_empty(tmp_path):
