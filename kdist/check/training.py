@@ -17,12 +17,15 @@ from ..distribute.mirrored_strategy import MirroredStrategy
 from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
 from ..distribute.tensorflow_logging import quiet_stderr
 from ..errors import UserError
-from ..source_lines import line_of_error
+from ..source_lines import line_of_error, user_line
 from ..user_model.code_errors import reason_of
 from ..user_model.functions import UserFunctions, has_parameter, takes_hp
 from .batches import Batches, read_batches
 from .comparison import CheckResult, Difference, Precision, Record, compare
 from .options import CheckOptions
+
+_THIS_FILE = "/kdist/check/training.py"
+_METRICS = "/keras/src/metrics/"
 
 
 class _StockKernels(ExactStrategy):
@@ -349,14 +352,44 @@ def _compared(
     if again:
         return found, again, precision
     levels = [precision]
-    if precision.level == "float64":
-        levels.append(Precision("float32", "some of it is computed in float32"))
+    line = _float32_line(plan, one.model) if precision.level == "float64" else ""
+    if line:
+        levels.append(Precision("float32", line))
     for level in levels:
         rounded = train(plan, name="rounded", start=_round(level))
         beyond = differences(level, rounded)
         if not any(beyond.values()):
             return beyond, [], level
     return found, [], precision
+
+
+def _float32_line(plan: Plan, model: keras.Model) -> str:
+    """Return the first line of a step that computes in float32 although Keras is in float64.
+
+    Keras's metrics do, and are no reason to take other values for equal that differ.
+    """
+    dataset = plan.batches.dataset()
+    with _quiet(), _keras_in(plan.floats):
+        step = tf.function(lambda batches: model.train_step(next(batches)), autograph=False)
+        graph = step.get_concrete_function(iter(dataset)).graph
+    for op in graph.get_operations():
+        if op.type == "Const" or tf.float32 not in {output.dtype for output in op.outputs}:
+            continue
+        places = [(frame.filename, frame.lineno) for frame in op.traceback]
+        if not any(_METRICS in path for path, _ in places):
+            begin = max(at for at, (path, _) in enumerate(places) if path.endswith(_THIS_FILE))
+            line = user_line(places[begin + 1 :]) or f"{places[-1][0]}:{places[-1][1]}"
+            return f"{line} computes in it"
+    bodies = graph.as_graph_def().library.function
+    if any(_is_float32(node) for body in bodies for node in body.node_def):
+        return "a function of it computes in it"
+    return ""
+
+
+def _is_float32(node: Any) -> bool:
+    return node.op != "Const" and any(
+        node.attr[name].type == tf.float32.as_datatype_enum for name in ("T", "DstT", "dtype")
+    )
 
 
 def _round(precision: Precision) -> Callable[[keras.Model], None]:

@@ -9,6 +9,7 @@ from kdist._upstream import kept_seeds
 from kdist.check.batches import read_batches
 from kdist.distribute.exact_strategy import ExactStrategy
 from kdist.errors import UserError
+from kdist.spmd.collectives import Collectives
 from kdist.user_model.data import checked_data
 from keras import layers, ops
 
@@ -104,6 +105,33 @@ def test_the_first_difference_is_named():
     assert first.gap > 1e-3
     assert not result.unrepeatable
     assert "2 replicas: differs from step 1 on\n    weights sequential" in str(result)
+
+
+def sums_off_by(monkeypatch, factor):
+    right = Collectives.sums
+
+    def wrong(self, values):
+        return [
+            [
+                one * tf.cast(1 + factor, one.dtype) if one.dtype.is_floating else one
+                for one in summed
+            ]
+            for summed in right(self, values)
+        ]
+
+    monkeypatch.setattr(Collectives, "sums", wrong)
+
+
+def test_a_sum_that_is_slightly_wrong_is_found(monkeypatch):
+    sums_off_by(monkeypatch, 1e-6)
+    assert not check(lambda: sequential(layers.Dense(4))).equal
+
+
+def test_what_a_line_computes_in_float32_is_compared_in_float32(monkeypatch):
+    sums_off_by(monkeypatch, 2e-5)
+    result = check(lambda: sequential(layers.Dense(4), Float32()))
+    assert result.equal
+    assert 'ops.cast(x, "float32")' in result.precision
 
 
 def test_what_no_seed_repeats_is_told_apart():
