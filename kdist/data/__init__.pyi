@@ -1,7 +1,7 @@
 from .augmentation import random_flip_and_shift as random_flip_and_shift
 from .batches import evaluation_batches as evaluation_batches
 from .batches import training_batches as training_batches
-from .cifar10_sources import cifar10 as cifar10
+from .cifar10_files import cifar10 as cifar10
 from .color_jitter import ColorJitter as ColorJitter
 from .color_jitter import RandomBrightness as RandomBrightness
 from .color_jitter import RandomContrast as RandomContrast

@@ -50,7 +50,7 @@ def _fashion_mnist(data_dir: Folder | None, announce: Announce) -> "ImageData":
 
 
 def _cifar10(data_dir: Folder | None, announce: Announce) -> "ImageData":
-    from .cifar10_sources import cifar10
+    from .cifar10_files import cifar10
 
     return cifar10(data_dir=data_dir, announce=announce)
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .download import download
 from .idx import read_idx
 from .image_data import ImageData
+from .sources import download
 
 NAME = "Fashion-MNIST"
 SAMPLE = "the embedded sample"

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..errors import UserError
-from .download import DownloadError
 from .fashion_mnist_files import (
     FILES,
     NAME,
@@ -16,7 +15,7 @@ from .fashion_mnist_files import (
     read_sample,
 )
 from .image_data import ImageData
-from .sources import announced, check_readable, keras_datasets
+from .sources import DownloadError, announced, check_readable, keras_datasets
 
 # Debian's package dataset-fashion-mnist.
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")

@@ -1,14 +1,22 @@
-"""What the sources of all data sets share: Keras's cache, checks of a folder, a line of text."""
+"""What the sources of all data sets share: Keras's cache, a download, checks, a line of text."""
 
+import contextlib
+import io
 import os
+import socket
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from ..errors import UserError
+from ..errors import UserError, error_text
 from .image_data import ImageData
 
 HINT = "Replace or delete the file, or name another folder as data_dir."
 """What to advise where a file is damaged."""
+
+
+class DownloadError(Exception):
+    """Why a file could not be downloaded, in a few words."""
 
 
 def keras_datasets() -> Path:
@@ -18,6 +26,56 @@ def keras_datasets() -> Path:
     base = home if os.access(home, os.W_OK) else "/tmp"  # noqa: S108
     keras_home = os.environ.get("KERAS_HOME") or os.path.join(base, ".keras")
     return Path(os.path.expanduser(keras_home), "datasets")
+
+
+def download(
+    url: str,
+    target: Path,
+    *,
+    sha256: str | None = None,
+    verify: Callable[[Path], object] | None = None,
+    timeout_s: float = 10.0,
+) -> None:
+    """Download `url` to `target`, which appears only when it is complete and verified.
+
+    Args:
+        url: The address.
+        target: The file to write; its folder is created if it is missing.
+        sha256: SHA-256 that the file must have, in hexadecimal.
+        verify: Called with the path of the downloaded file; a `UserError` of it is passed on.
+        timeout_s: Longest wait for the server, in seconds.
+
+    Raises:
+        DownloadError: There is no network, no such file, no space to write it, or another file
+            came.
+    """
+    import keras  # here, as a data set that is on this machine needs NumPy only
+
+    patience = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(timeout_s)  # Keras would wait for minutes
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Keras writes to the file's own name, where another worker would find half of it.
+        with tempfile.TemporaryDirectory(prefix=".download-", dir=target.parent) as folder:
+            with contextlib.redirect_stdout(io.StringIO()):  # lines of progress
+                path = keras.utils.get_file(
+                    target.name, url, file_hash=sha256, cache_dir=folder, cache_subdir=""
+                )
+            if verify is not None:
+                verify(Path(path))
+            os.replace(path, target)
+    except UserError:
+        raise
+    except OSError as error:
+        place = error.filename2 or error.filename
+        text = error_text(error)
+        raise DownloadError(
+            f"cannot write {place}: {text}" if place else f"{url}: {text}"
+        ) from error
+    except Exception as error:  # Keras raises no narrower one
+        raise DownloadError(str(error)) from error
+    finally:
+        socket.setdefaulttimeout(patience)
 
 
 def check_readable(folder: Path) -> None:

@@ -8,7 +8,7 @@ import tarfile
 from dataclasses import replace
 
 import numpy as np
-from kdist.data.cifar10_files import BINARY, PYTHON
+from kdist.data.cifar10_files import BINARY, PYTHON, find_cifar10
 
 IMAGES = 20  # in each file
 RANDOM = np.random.default_rng(3)
@@ -74,19 +74,17 @@ def made_of(version, contents):
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
     packed = file.getvalue()
-    digest = hashlib.new(version.archive.algorithm, packed).hexdigest()
     sums = {name: hashlib.md5(content).hexdigest() for name, content in contents.items()}
     small = replace(
         version,
-        files=sums if version.is_pickled else version.files,
-        archive=replace(version.archive, size=len(packed), checksum=digest),
+        files=version.files if version.files == BINARY.files else sums,
+        sha256=hashlib.sha256(packed).hexdigest(),
         images=IMAGES,
     )
     return small, contents, packed
 
 
 MADE = {"python": made(PYTHON, pickled), "binary": made(BINARY, binary)}
-VERSIONS = tuple(version for version, _, _ in MADE.values())
 
 
 def fill(folder, kind):
@@ -101,9 +99,20 @@ def pack(folder, kind):
     """Write the archive of a kind into a folder; return its path."""
     version, _, packed = MADE[kind]
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / version.archive.name
+    path = folder / version.archive
     path.write_bytes(packed)
     return path
+
+
+def find(data_dir, *, cache=None, server=None, lines=None, **versions):
+    """Load small files from a folder, or from a cache or a server."""
+    return find_cifar10(
+        data_dir=data_dir,
+        announce=[].append if lines is None else lines.append,
+        cache=cache or data_dir,
+        url="" if server is None else f"{server.as_uri()}/",
+        **{kind: version for kind, (version, _, _) in MADE.items()} | versions,
+    )
 
 
 def assert_is_made(data, source):

@@ -125,7 +125,7 @@ def test_without_a_network_the_sample_is_taken_and_said(places):
     assert len(data.train_images) == 10_000
     (line,) = lines
     assert line.startswith(
-        f"{SAMPLE}; the full set was not found and could not be downloaded (no network: "
+        f"{SAMPLE}; the full set was not found and could not be downloaded (URL fetch "
     )
     assert list(places[0].iterdir()) == []
 
