@@ -23,6 +23,12 @@ class Ended:
     code: int
     text: str
 
+    @property
+    def answer(self) -> str:
+        """The last line that is a JSON object; empty if there is none."""
+        # Libraries may print before it and as they end.
+        return next((line for line in self.text.splitlines()[::-1] if line.startswith("{")), "")
+
 
 def run_command(arguments: Sequence[str], *, seconds: float = _MOST_SECONDS) -> Ended | None:
     """Run a command; `None` if it is not installed.

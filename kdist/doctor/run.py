@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from ..errors import UserError
 from .finding import Finding, examine
+from .gpus import find_driver, find_gpus, find_peer_access
 from .machine import Machine
 from .memory import (
     find_disk,
@@ -12,7 +13,6 @@ from .memory import (
     find_shared_memory,
     find_temporary_folder,
 )
-from .nvidia import find_driver, find_gpus, find_peer_access
 from .processor import find_cores, find_onednn
 from .software import find_packages, find_python
 from .tensorflow_findings import (
@@ -68,7 +68,7 @@ def examine_machine(
         "GPUs in TensorFlow", lambda: find_tensorflow_gpus(found, driver, here.environment)
     )
     findings += examine("CUDA", lambda: find_libraries(found, driver))
-    findings += examine("peer access", lambda: find_peer_access(here, gpus))
+    findings += examine("peer access", lambda: find_peer_access(gpus))
     findings += examine("TF_CONFIG", lambda: find_tf_config(found, here.environment))
     findings += examine("all-reduce", lambda: find_all_reduce(found))
     findings += examine("oneDNN", lambda: find_onednn(here))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from .finding import Finding, State
-from .nvidia import Driver
+from .gpus import Driver
 from .tensorflow_facts import DRIVER, LIBRARIES
 from .tensorflow_process import TensorFlowFacts
 

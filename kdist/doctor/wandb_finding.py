@@ -24,11 +24,9 @@ def find_wandb(machine: Machine) -> Finding:
         # A wrong WANDB_MODE's text says itself what to do.
         remedy = "" if "UserError: " in last else _REINSTALL
         return Finding(_NAME, "broken", last.partition("Error: ")[2] or last, remedy)
-    # After the answer there may be what W&B says as it ends.
-    answer = next((line for line in reversed(lines) if line.startswith("{")), "")
-    if not answer:
+    if not ended.answer:
         return Finding(_NAME, "broken", lines[-1], _REINSTALL)
-    return judge_wandb(**json.loads(answer))
+    return judge_wandb(**json.loads(ended.answer))
 
 
 def judge_wandb(*, asked: str, mode: str, host: str, error: str = "") -> Finding:

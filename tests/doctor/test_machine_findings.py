@@ -221,21 +221,21 @@ def test_wandb(name, tmp_path):
     facts, state, text = ANSWERS[name]
     answer = json.dumps(facts | {"host": "api.wandb.ai"})
     printed = f"a word of wandb's\n{answer}\nits last word\n"
-    found = find_wandb(fake_machine(tmp_path, commands={"": (0, printed)}))
+    found = find_wandb(fake_machine(tmp_path, commands={"wandb": (0, printed)}))
     assert found.state == state == judge_wandb(**facts, host="api.wandb.ai").state
     assert text in found.text
 
 
 def test_wandb_that_hangs_or_fails(tmp_path):
-    hangs = fake_machine(tmp_path, commands={"": TimeoutError("20 seconds")})
+    hangs = fake_machine(tmp_path, commands={"wandb": TimeoutError("20 seconds")})
     assert find_wandb(hangs).state == "slow"
     error = "kdist.errors.UserError: WANDB_MODE has to be one of online\n"
-    found = find_wandb(fake_machine(tmp_path, commands={"": (1, f"Traceback\n{error}")}))
+    found = find_wandb(fake_machine(tmp_path, commands={"wandb": (1, f"Traceback\n{error}")}))
     assert (found.state, found.text) == ("broken", "WANDB_MODE has to be one of online")
     assert found.remedy == ""  # the text has it
-    found = find_wandb(fake_machine(tmp_path, commands={"": (1, "ImportError: no wandb\n")}))
+    found = find_wandb(fake_machine(tmp_path, commands={"wandb": (1, "ImportError: no wandb\n")}))
     assert (found.text, "--force-reinstall" in found.remedy) == ("no wandb", True)
-    found = find_wandb(fake_machine(tmp_path, commands={"": (0, "no answer\n")}))
+    found = find_wandb(fake_machine(tmp_path, commands={"wandb": (0, "no answer\n")}))
     assert (found.state, found.text) == ("broken", "no answer")
 
 

@@ -5,10 +5,10 @@ import signal
 import sys
 
 import pytest
-from fake_machine import smi
+from fake_machine import H100
 from kdist.doctor import tensorflow_findings
 from kdist.doctor.finding import Finding
-from kdist.doctor.nvidia import Driver, parse_gpus
+from kdist.doctor.gpus import Driver
 from kdist.doctor.tensorflow_facts import DRIVER, LIBRARIES, STAGES, load
 from kdist.doctor.tensorflow_findings import (
     find_all_reduce,
@@ -21,7 +21,7 @@ from kdist.doctor.tensorflow_process import TensorFlowFacts, read_facts
 
 BUILD = {"cuda_version": "12.5.1", "cudnn_version": "9", "is_cuda_build": True}
 WORKS = Finding("GPU driver", "good", "550.54.15")
-TWO_GPUS = Driver(WORKS, parse_gpus(smi()), present=True)
+TWO_GPUS = Driver(WORKS, [H100, H100], present=True)
 NO_GPU = Driver(Finding("GPU driver", "absent", ""), [], present=False)
 ALL = dict.fromkeys((DRIVER, *LIBRARIES), "found") | {
     "libcudnn.so.9": "9.3.0",

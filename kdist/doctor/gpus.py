@@ -1,35 +1,38 @@
-"""NVIDIA's GPUs and their driver, as `nvidia-smi` and Linux show them."""
+"""NVIDIA's GPUs and their driver, by NVML: also the program `python -m kdist.doctor.gpus`.
+
+NVML is asked in a process of its own, as a call into a driver that hangs cannot be interrupted.
+"""
 
 import dataclasses
+import json
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .finding import Finding
-from .machine import Ended, Machine
+from .machine import Machine
 from .memory import size
 
-_FIELDS = "index,name,driver_version,memory.total,memory.used,compute_cap"
-_QUERY = ("nvidia-smi", f"--query-gpu={_FIELDS}", "--format=csv,noheader,nounits")
-_PEERS = ("nvidia-smi", "topo", "-p2p", "r")
+_COMMAND = (sys.executable, "-m", "kdist.doctor.gpus")
+_LIBRARY = "libnvidia-ml.so.1"
 
 # NVIDIA, "CUDA Toolkit Release Notes", table "CUDA Toolkit and Minimum Required Driver Version for
 # CUDA Minor Version Compatibility".
 _LEAST_DRIVER = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580,)}
 
-# What `nvidia-smi` says where it fails, and how to fix it.
-_REMEDIES = (
-    (
-        "version mismatch",
-        "restart the machine: the driver was updated, and the one that runs is older",
-    ),
-    (
-        "communicate with the NVIDIA driver",
-        "load the driver with `sudo modprobe nvidia`, or install it again: a new kernel needs it"
-        " anew",
-    ),
-    ("Unknown Error", "start the container again: it has lost its devices"),
-    ("No devices were found", "see `sudo dmesg | grep -i nvrm` for the GPU's error"),
-)
+# By the name of NVML's error: how to fix it.
+_REMEDIES = {
+    "NVML_ERROR_LIB_RM_VERSION_MISMATCH": "restart the machine: the driver was updated, and the one"
+    " that runs is older",
+    "NVML_ERROR_DRIVER_NOT_LOADED": "load the driver with `sudo modprobe nvidia`, or install it"
+    " again: a new kernel needs it anew",
+    "NVML_ERROR_UNKNOWN": "start the container again: it has lost its devices",
+}
+_NO_LIBRARY = "NVML_ERROR_LIBRARY_NOT_FOUND"
+# How `nvidia-smi topo` writes the states of `nvmlDeviceGetP2PStatus`.
+_PEER_STATES = ("OK", "CNS", "GNS", "TNS", "DR", "NS")
+_READ = 0  # pynvml's NVML_P2P_CAPS_INDEX_READ is a tuple
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,36 +40,71 @@ class Gpu:
     """A GPU of the machine.
 
     Attributes:
-        index: `nvidia-smi`'s number of it.
+        index: The driver's number of it.
         name: The product.
-        driver: The version of the driver.
         total: Bytes of its memory; `None` if unknown.
         used: Bytes that programs use now; `None` if unknown.
-        capability: Its compute capability, such as `"9.0"`; empty if unknown.
+        capability: Its compute capability, such as `[9, 0]`; `None` if unknown.
+        peers: Whether it can read the memory of each GPU before it: `"OK"`, or why not.
     """
 
-    index: str
+    index: int
     name: str
-    driver: str
-    total: int | None
-    used: int | None
-    capability: str
+    total: int | None = None
+    used: int | None = None
+    capability: Sequence[int] | None = None
+    peers: Sequence[str] = ()
 
 
-def parse_gpus(text: str) -> list[Gpu]:
-    """Parse the answer to the query for all GPUs: a line for each."""
-    gpus = []
-    for line in text.splitlines():
-        parts = [part.strip() for part in line.split(",")]
-        if len(parts) == len(_FIELDS.split(",")) and parts[0].isdecimal():
-            index, name, driver, total, used, capability = parts
-            known = capability if re.fullmatch(r"\d+\.\d+", capability) else ""
-            gpus.append(Gpu(index, name, driver, _mebibytes(total), _mebibytes(used), known))
-    return gpus
+def main() -> None:
+    """Print what NVML says, as JSON."""
+    import pynvml
+
+    print(json.dumps(ask_nvml(pynvml)), flush=True)
 
 
-def _mebibytes(text: str) -> int | None:
-    return int(text) * 2**20 if text.isdecimal() else None
+def ask_nvml(nvml: Any) -> dict[str, Any]:
+    """Return the version of the driver and its GPUs.
+
+    Args:
+        nvml: The module `pynvml`.
+
+    Returns:
+        `driver` and `gpus`, the fields of a `Gpu` each; or the `error` that says why not, with its
+        `name`.
+    """
+    try:
+        nvml.nvmlInit()
+        gpus = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        return {
+            "driver": nvml.nvmlSystemGetDriverVersion(),
+            "gpus": [_ask_gpu(nvml, index, gpus) for index in range(len(gpus))],
+        }
+    except nvml.NVMLError as error:
+        known = (name for name in (*_REMEDIES, _NO_LIBRARY) if getattr(nvml, name) == error.value)
+        return {"error": str(error), "name": next(known, "")}
+
+
+def _ask_gpu(nvml: Any, index: int, gpus: Sequence[Any]) -> dict[str, Any]:
+    def ask(name: str, *arguments: Any) -> Any:
+        try:
+            return getattr(nvml, name)(*arguments)
+        except nvml.NVMLError:  # this GPU does not tell
+            return None
+
+    gpu = gpus[index]
+    # The second version does not count what the driver reserves as used; old drivers lack it.
+    memory = ask("nvmlDeviceGetMemoryInfo", gpu, nvml.nvmlMemory_v2)
+    memory = memory or ask("nvmlDeviceGetMemoryInfo", gpu)
+    peers = [ask("nvmlDeviceGetP2PStatus", other, gpu, _READ) for other in gpus[:index]]
+    return {
+        "index": index,
+        "name": nvml.nvmlDeviceGetName(gpu),
+        "total": memory and memory.total,
+        "used": memory and memory.used,
+        "capability": ask("nvmlDeviceGetCudaComputeCapability", gpu),
+        "peers": ["U" if one not in range(6) else _PEER_STATES[one] for one in peers],
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +113,7 @@ class Driver:
 
     Attributes:
         finding: How the driver is.
-        gpus: Those that `nvidia-smi` lists.
+        gpus: Those that NVML lists.
         present: Whether the machine has an NVIDIA GPU.
     """
 
@@ -92,15 +130,21 @@ def find_driver(machine: Machine, *, cuda: str = "") -> Driver:
         cuda: The version of CUDA that TensorFlow was built with; empty if unknown.
     """
     try:
-        ended = machine.run(_QUERY)
-    except TimeoutError as error:
-        hangs = Finding("GPU driver", "broken", str(error), "restart the machine")
+        ended = machine.run(_COMMAND)
+    except TimeoutError:
+        text = "NVML, the driver's library, has not answered in time"
+        hangs = Finding("GPU driver", "broken", text, "restart the machine")
         return Driver(hangs, [], present=True)
-    if ended is not None and ended.code == 0 and (gpus := parse_gpus(ended.text)):
-        return Driver(_judge_version(gpus[0].driver, cuda), gpus, present=True)
-    if ended is not None:
-        return _failed(machine, ended)
-    return _without_tool(machine)
+    if ended is None or ended.code != 0 or not ended.answer:
+        lines = ended.text.splitlines() if ended is not None else []
+        return _failed(machine, {"error": lines[-1] if lines else "no answer", "name": ""})
+    facts = json.loads(ended.answer)
+    if facts.get("name") == _NO_LIBRARY:
+        return _without_library(machine)
+    if "error" in facts or not facts["gpus"]:
+        return _failed(machine, {"error": "no GPU is listed", "name": ""} | facts)
+    gpus = [Gpu(**one) for one in facts["gpus"]]
+    return Driver(_judge_version(facts["driver"], cuda), gpus, present=True)
 
 
 def _judge_version(version: str, cuda: str) -> Finding:
@@ -118,23 +162,23 @@ def _judge_version(version: str, cuda: str) -> Finding:
     )
 
 
-def _failed(machine: Machine, ended: Ended) -> Driver:
-    line = next((line.strip() for line in ended.text.splitlines() if line.strip()), "no output")
-    remedy = next((fix for words, fix in _REMEDIES if words in ended.text), "")
-    if not remedy:
-        remedy = "run nvidia-smi yourself, and see `sudo dmesg | grep -i nvrm`"
+def _failed(machine: Machine, facts: Mapping[str, str]) -> Driver:
+    why = facts["error"]
     if not (_on_the_bus(machine) or _devices(machine) or _loaded(machine)):
-        text = f"nvidia-smi is installed, but finds no GPU: {line}"
+        text = f"NVIDIA's library is installed, but finds no GPU: {why}"
         return Driver(Finding("GPU driver", "absent", text), [], present=False)
-    return Driver(Finding("GPU driver", "broken", f"nvidia-smi: {line}", remedy), [], present=True)
+    remedy = _REMEDIES.get(
+        facts["name"], "run nvidia-smi yourself, and see `sudo dmesg | grep -i nvrm`"
+    )
+    return Driver(Finding("GPU driver", "broken", f"NVML: {why}", remedy), [], present=True)
 
 
-def _without_tool(machine: Machine) -> Driver:
+def _without_library(machine: Machine) -> Driver:
     devices, loaded = _devices(machine), _loaded(machine)
     if devices:
         version = re.search(r"\b\d{3}\.\d+(\.\d+)?\b", loaded)
         text = f"{version[0] if version else 'version unknown'}; {len(devices)} GPU"
-        text += "s" * (len(devices) > 1) + ", of which no more is known without nvidia-smi"
+        text += "s" * (len(devices) > 1) + f", of which no more is known without {_LIBRARY}"
         return Driver(Finding("GPU driver", "good", text), [], present=True)
     if loaded:
         return Driver(
@@ -185,7 +229,7 @@ def find_gpus(gpus: Sequence[Gpu], *, capabilities: Sequence[str] = ()) -> list[
     """How much memory has each GPU, is it in use, and is TensorFlow compiled for it?
 
     Args:
-        gpus: Those that `nvidia-smi` lists.
+        gpus: Those that NVML lists.
         capabilities: Of TensorFlow's build, such as `["sm_60", "compute_90"]`.
     """
     return [_judge_gpu(gpu, capabilities) for gpu in gpus]
@@ -197,10 +241,10 @@ def _judge_gpu(gpu: Gpu, capabilities: Sequence[str]) -> Finding:
     if gpu.total is not None and gpu.used is not None:
         text += f", {size(gpu.total - gpu.used)} free of {size(gpu.total)}"
     if gpu.capability:
-        text += f", compute capability {gpu.capability}"
+        text += f", compute capability {gpu.capability[0]}.{gpu.capability[1]}"
     # Such as `sm_80`, `compute_90`, and `sm_90a`, which only works on a GPU of just that.
     built = sorted(int(n) for part in capabilities for n in re.findall(r"_(\d+)", part))
-    own = int(gpu.capability.replace(".", "")) if gpu.capability else None
+    own = 10 * gpu.capability[0] + gpu.capability[1] if gpu.capability else None
     if built and own is not None and own < built[0]:
         least = f"{built[0] // 10}.{built[0] % 10}"
         text += f": TensorFlow needs {least} or newer"
@@ -219,46 +263,27 @@ def _judge_gpu(gpu: Gpu, capabilities: Sequence[str]) -> Finding:
     return Finding(name, "good", text)
 
 
-def find_peer_access(machine: Machine, gpus: Sequence[Gpu]) -> Finding:
+def find_peer_access(gpus: Sequence[Gpu]) -> Finding:
     """Can each GPU read the memory of each other one, without the CPU's memory between?"""
     name = "peer access"
     if len(gpus) < 2:
         return Finding(name, "absent", "needs two GPUs or more")
-    try:
-        ended = machine.run(_PEERS)
-    except TimeoutError as error:
-        return Finding(name, "broken", str(error), "restart the machine")
-    pairs = parse_peers(ended.text) if ended is not None and ended.code == 0 else {}
-    if not pairs:
-        return Finding(name, "absent", "unknown: nvidia-smi topo does not say")
+    pairs = {(i, gpu.index): state for gpu in gpus for i, state in enumerate(gpu.peers)}
+    if set(pairs.values()) == {"U"}:
+        return Finding(name, "absent", "unknown: the driver does not say")
     without = sorted(pair for pair, state in pairs.items() if state != "OK")
     if not without:
         return Finding(name, "good", f"between all {len(gpus)} GPUs")
     first = " and ".join(map(str, without[0]))
-    why = pairs[without[0]]
     return Finding(
         name,
         "slow",
-        f"{len(without)} of {len(pairs)} pairs of GPUs have none, such as {first} ({why})",
+        f"{len(without)} of {len(pairs)} pairs of GPUs have none, such as {first}"
+        f" ({pairs[without[0]]})",
         "sums go through the CPU's memory: for CNS or TNS turn off ACS and the IOMMU in the"
         " machine's BIOS, or use GPUs of one socket; consumer GPUs (GNS, NS) cannot",
     )
 
 
-def parse_peers(text: str) -> dict[tuple[int, int], str]:
-    """Parse the table of `nvidia-smi topo -p2p r`: the state of each pair of GPUs."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
-    pairs: dict[tuple[int, int], str] = {}
-    for line in plain.splitlines():
-        words = line.split()
-        if len(words) < 2 or not (row := re.fullmatch(r"GPU(\d+)", words[0])):
-            continue
-        if all(re.fullmatch(r"GPU\d+", word) for word in words):
-            continue  # the head of the table
-        for column, state in enumerate(words[1:]):
-            if column != int(row[1]) and state != "X":
-                pair = sorted((int(row[1]), column))
-                pairs.setdefault((pair[0], pair[1]), state)
-                if state != "OK":
-                    pairs[(pair[0], pair[1])] = state
-    return pairs
+if __name__ == "__main__":
+    main()
