@@ -1,10 +1,8 @@
 """Rank correlation of hyperparameters with the score."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 #: With fewer trials, a correlation is meaningless.
 LEAST_TRIALS = 4
@@ -37,33 +35,22 @@ def importance(
     return dict(sorted(correlations.items(), key=lambda item: -abs(item[1] or 0.0)))
 
 
-def ranks(values: Sequence[float]) -> npt.NDArray[np.float64]:
-    """Return ranks from 1; equal values get the mean of their ranks."""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    means = np.cumsum(counts) - (counts - 1) / 2
-    return np.asarray(means[places], dtype=np.float64)
-
-
 def _names(values: Sequence[Mapping[str, Any]]) -> list[str]:
     names = dict.fromkeys(name for trial in values for name in trial)
     return [name for name in names if not name.startswith("tuner/")]
 
 
 def _correlation(values: Sequence[Any], scores: Sequence[float]) -> float | None:
-    pairs = [(value, score) for value, score in zip(values, scores, strict=True)]
-    numeric = all(
-        isinstance(value, int | float) and not isinstance(value, bool) for value in values
-    )
-    score_ranks = ranks([score for _, score in pairs])
-    constant = len({str(value) for value in values}) < 2 or np.ptp(score_ranks) == 0
-    if len(pairs) < LEAST_TRIALS or constant:
+    names = [str(value) for value in values]
+    if len(scores) < LEAST_TRIALS or len(set(names)) < 2 or len(set(scores)) < 2:
         return None
-    if numeric:
-        return float(np.corrcoef(ranks([value for value, _ in pairs]), score_ranks)[0, 1])
+    from scipy import stats  # takes a second to import
+
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return float(stats.spearmanr(values, scores).statistic)
     groups = [
-        score_ranks[[str(value) == name for value in values]]
-        for name in dict.fromkeys(map(str, values))
+        [score for name, score in zip(names, scores, strict=True) if name == group]
+        for group in dict.fromkeys(names)
     ]
-    center = score_ranks.mean()
-    between = sum(len(group) * (group.mean() - center) ** 2 for group in groups)
-    return float(np.sqrt(between / ((score_ranks - center) ** 2).sum()))
+    # Kruskal and Wallis's statistic is this fraction times one less than the number of trials.
+    return math.sqrt(stats.kruskal(*groups).statistic / (len(scores) - 1))

@@ -4,29 +4,11 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Sequence
-
-import numpy as np
+from typing import Any
 
 from ..arguments import as_real
 from ..errors import UserError
 from .groups import Row
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class NotYetCurve:
-    """The fraction of runs that have not reached the target yet, a step function of time.
-
-    Args:
-        times: Times from 0; each fraction holds from its time to the next.
-        share_not_yet: The Kaplan-Meier estimate of the fraction.
-        low: Lower end of its confidence interval.
-        high: Upper end.
-    """
-
-    times: tuple[float, ...]
-    share_not_yet: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,7 +23,9 @@ class TimeToTarget:
         high: Upper end; `None` if unknown, as with few runs.
         reached: Number of runs that reached it.
         runs: Number of all runs.
-        curve: The fraction of runs that have not reached it yet, over time.
+        times: Times from 0, for `share_not_yet`.
+        share_not_yet: The Kaplan-Meier estimate of the fraction of runs that have not reached it
+            yet; each holds from its time to the next.
     """
 
     median: float | None
@@ -49,7 +33,8 @@ class TimeToTarget:
     high: float | None
     reached: int
     runs: int
-    curve: NotYetCurve
+    times: tuple[float, ...] = (0.0,)
+    share_not_yet: tuple[float, ...] = (1.0,)
 
 
 def time_to_target(
@@ -99,17 +84,34 @@ def time_to_target(
     ]
     if wrong:
         raise UserError(f"received a duration of {wrong[0]!r}: it has to be at least 0 and finite")
-    # Such a run was there to the end of all others.
+    runs, there = len(durations), sum(map(bool, reached))
+    if not runs:
+        return TimeToTarget(median=None, low=None, high=None, reached=there, runs=runs)
+    from scipy import stats  # takes a second to import
+
+    # A run that would never have reached it was there to the end of all others.
     end = max((time for time in durations if time < math.inf), default=0.0)
-    steps = _steps([min(time, end) for time in durations], reached, level)
+    stopped = [not one for one in reached]
+    censored = stats.CensoredData.right_censored([min(t, end) for t in durations], stopped)
+    survival = stats.ecdf(censored).sf
+    with warnings.catch_warnings():  # there is no interval where the fraction is 1 or 0
+        warnings.simplefilter("ignore", RuntimeWarning)
+        interval = survival.confidence_interval(level, method="log-log")
     return TimeToTarget(
-        median=_first_half_or_less(steps.times, steps.share_not_yet),
-        low=_first_half_or_less(steps.times, steps.low),
-        high=_first_half_or_less(steps.times, steps.high),
-        reached=sum(map(bool, reached)),
-        runs=len(durations),
-        curve=_one_step_per_time(steps),
+        median=_first_half_or_less(survival),
+        low=_first_half_or_less(interval.low),
+        high=_first_half_or_less(interval.high),
+        reached=there,
+        runs=runs,
+        times=(0.0, *map(float, survival.quantiles)),
+        share_not_yet=(1.0, *map(float, survival.probabilities)),
     )
+
+
+def _first_half_or_less(function: Any) -> float | None:
+    # Rounding of products such as 2/3 * 3/4 must not make a half larger than 0.5.
+    times = function.quantiles[function.probabilities <= 0.5 + 1e-9]
+    return float(times[0]) if len(times) else None
 
 
 def rows_to_target(rows: Sequence[Row], unit: str) -> TimeToTarget:
@@ -133,54 +135,3 @@ def row_to_target(row: Row, unit: str) -> tuple[float, bool]:
     time = row[f"{unit}_to_target"]
     reached = bool(row["reached_target"]) and time is not None
     return (time if reached else row[unit]), reached
-
-
-def _steps(durations: Sequence[float], reached: Sequence[bool], confidence: float) -> NotYetCurve:
-    """Return the curve with a step per run, also for equal durations; NaN if there is no interval.
-
-    If the last runs have equal durations, such as a number of epochs, the curve would fall to 0 in
-    one step, for which there is no interval. One after the other, only the very last step has none;
-    fraction and interval of the others are the same.
-    """
-    if not durations:
-        return NotYetCurve(times=(0.0,), share_not_yet=(1.0,), low=(1.0,), high=(1.0,))
-    # A run that stopped when another one reached the target had not reached it by then.
-    order = sorted(range(len(durations)), key=lambda run: (durations[run], not reached[run]))
-    from scipy import stats  # takes a second to import
-
-    ranks, stopped = np.arange(len(order)), [not reached[run] for run in order]
-    survival = stats.ecdf(stats.CensoredData.right_censored(ranks, stopped)).sf
-    with warnings.catch_warnings():  # there is no interval where the fraction is 1 or 0
-        warnings.simplefilter("ignore", RuntimeWarning)
-        interval = survival.confidence_interval(confidence, method="log-log")
-    times = [durations[order[int(rank)]] for rank in survival.quantiles]
-    return NotYetCurve(
-        times=(0.0, *map(float, times)),
-        share_not_yet=(1.0, *survival.probabilities.tolist()),
-        low=(1.0, *interval.low.probabilities.tolist()),
-        high=(1.0, *interval.high.probabilities.tolist()),
-    )
-
-
-def _one_step_per_time(steps: NotYetCurve) -> NotYetCurve:
-    """Return the curve with one step per time, and without NaN."""
-    low, high = list(steps.low), list(steps.high)
-    for index in range(1, len(low)):
-        if math.isnan(low[index]) or math.isnan(high[index]):
-            # No run has reached it yet, or all have: keep the previous interval.
-            low[index] = low[index - 1] if steps.share_not_yet[index] else 0.0
-            high[index] = high[index - 1]
-    after = (*steps.times[1:], math.inf)
-    last = [index for index, time in enumerate(steps.times) if time < after[index] or not index]
-    return NotYetCurve(
-        times=tuple(steps.times[index] for index in last),
-        share_not_yet=tuple(steps.share_not_yet[index] for index in last),
-        low=tuple(low[index] for index in last),
-        high=tuple(high[index] for index in last),
-    )
-
-
-def _first_half_or_less(times: Sequence[float], shares: Sequence[float]) -> float | None:
-    # Rounding of products such as 2/3 * 3/4 must not make a half larger than 0.5.
-    at = (time for time, share in zip(times, shares, strict=True) if share <= 0.5 + 1e-9)
-    return next(at, None)

@@ -162,7 +162,7 @@ def _times(ident: str, settings: Sequence[_Setting]) -> Data:
         both = [with_ends(unit, one.summary[f"{unit}_to_target"]) for unit in ("seconds", "epochs")]
         medians.append({**one.place, **both[0], **both[1]})
         if one.summary["reached"]:
-            curve = rows_to_target(one.rows, "seconds").curve
+            curve = rows_to_target(one.rows, "seconds")
             curves += [
                 {"series": one.label, "seconds": at, "share": 1 - share}
                 for at, share in zip(curve.times, curve.share_not_yet, strict=True)

@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..analysis.groups import Row, grouped
-from ..analysis.spread import format_spread, spread
+from ..analysis.groups import Row, format_spread, grouped, spread
 from ..analysis.time_to_target import TimeToTarget, rows_to_target
 from ..charts.results_table import ResultsTable
 from ..errors import UserError

@@ -5,8 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..analysis.groups import Row, grouped
-from ..analysis.spread import format_spread, spread
+from ..analysis.groups import Row, format_spread, grouped, spread
 from ..charts.results_table import ResultsTable
 from ..errors import UserError
 from ..runs.text import count, of_workers

@@ -1,5 +1,5 @@
 import pytest
-from kdist.analysis.spread import format_spread, spread
+from kdist.analysis.groups import format_spread, spread
 
 
 @pytest.mark.parametrize(
