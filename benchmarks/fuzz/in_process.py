@@ -60,11 +60,11 @@ def prepare(home: Path) -> None:
     for name in ("kdist.report.page", "scipy.stats", "wandb"):
         importlib.import_module(name)  # now, as a case has little time
     from kdist.charts.figure import Figure
-    from kdist.data import fashion_mnist_files, fashion_mnist_sources
+    from kdist.data import fashion_mnist_files
     from kdist.data.sources import DownloadError
 
     # They take a while, and are the same each time or drawn by the cases in processes.
-    fashion_mnist_sources.read_sample = functools.cache(fashion_mnist_sources.read_sample)
+    fashion_mnist_files.read_sample = functools.cache(fashion_mnist_files.read_sample)
     # Downloads import Keras.
     fashion_mnist_files.download = mock.Mock(side_effect=DownloadError("no network"))  # type: ignore[attr-defined]
     Figure.pngs = lambda *_, **__: {}  # type: ignore[method-assign]

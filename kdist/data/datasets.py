@@ -44,7 +44,7 @@ class Dataset:
 
 
 def _fashion_mnist(data_dir: Folder | None, announce: Announce) -> "ImageData":
-    from .fashion_mnist_sources import fashion_mnist
+    from .fashion_mnist_files import fashion_mnist
 
     return fashion_mnist(data_dir=data_dir, announce=announce)
 
@@ -56,7 +56,7 @@ def _cifar10(data_dir: Folder | None, announce: Announce) -> "ImageData":
 
 
 def _sample(_: Folder | None, announce: Announce) -> "ImageData":
-    from .fashion_mnist_sources import fashion_mnist
+    from .fashion_mnist_files import fashion_mnist
 
     return fashion_mnist(sample=True, announce=announce)
 

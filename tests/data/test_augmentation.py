@@ -1,9 +1,9 @@
-"""The augmentation against a loop over single pixels.
+"""Crops, flips, colors and affine maps against NumPy, SciPy and tf.image, one image at a time.
 
-Two channels of every image hold the coordinates of its pixels. What has become of them tells how
-the image was shifted and whether it was mirrored; the loop then does the same to the rest.
+An oracle takes the numbers that are drawn for each image, and changes it by other means.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -11,213 +11,407 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kdist.data import random_flip_and_shift
-from kdist.data.augmentation import RandomVariants
+from kdist.data import (
+    ColorJitter,
+    RandomAffine,
+    RandomBrightness,
+    RandomContrast,
+    RandomCrop,
+    RandomCutout,
+    RandomHorizontalFlip,
+    center_crop,
+    training_batches,
+)
 from kdist.errors import UserError
+from scipy import ndimage
+
+SEED = (2026, 7)
+SHAPES = st.tuples(st.integers(0, 4), st.integers(4, 9), st.integers(4, 9), st.integers(1, 4))
+SEEDS = st.tuples(st.integers(-(2**40), 2**40), st.integers(-(2**40), 2**40))
+ALL = [
+    RandomCrop(5),
+    RandomCrop((4, 6), padding=1, padding_mode="reflect"),
+    RandomHorizontalFlip(),
+    RandomBrightness(63),
+    RandomContrast(0.2, 1.8),
+    ColorJitter(brightness=0.2, contrast=0.2, saturation=0.2, hue=0.2),
+    RandomAffine(10, translate=0.1, scale=(0.8, 1.2), shear=10),
+    RandomCutout((3, 5), fill=128),
+]
 
 
-def with_coordinates(content):
-    count, height, width, _ = content.shape
-    rows, columns = np.mgrid[:height, :width]
-    coordinates = np.broadcast_to(np.stack([rows, columns], -1), (count, height, width, 2))
-    return np.concatenate([coordinates, content], -1).astype(np.float32)
+def random_images(shape):
+    return np.random.default_rng(0).uniform(0, 255, shape).astype(np.float32)
 
 
-def found_transforms(variants):
-    """(down, right, mirrored) of each variant, in pixels, for shifts of at most 0.2."""
-    height, width = variants.shape[1:3]
-    middle_row, middle_column = height // 2, width // 2
-    for variant in variants.astype(np.float64):
-        mirrored = bool(variant[0, 0, 1] > variant[0, -1, 1])
-        origin = width - 1 - middle_column if mirrored else middle_column
-        yield (
-            variant[middle_row, 0, 0] - middle_row,
-            variant[0, middle_column, 1] - origin,
-            mirrored,
-        )
+def draws(numbers, count, seed):
+    """The numbers from 0 to 1 of each image."""
+    return tf.random.stateless_uniform((numbers, count), seed, alg="philox").numpy().astype(float)
 
 
-def between(line, position):
-    """The value at a fractional position of a sequence, its ends continued."""
-    position = min(max(position, 0), len(line) - 1)
-    low = math.floor(position)
-    high = min(low + 1, len(line) - 1)
-    return line[low] * (1 - (position - low)) + line[high] * (position - low)
+def check(augmentation, images, seed, expected, atol=0.0):
+    changed = augmentation(images, seed=seed)
+    assert changed.dtype == tf.float32
+    assert len(changed) == len(images)
+    for image, one in zip(changed.numpy(), expected, strict=True):
+        np.testing.assert_allclose(image, one, rtol=0, atol=atol)
 
 
-def shifted_and_mirrored(image, down, right, mirrored):
-    height, width, channels = image.shape
-    result = np.empty(image.shape)
-    for row in range(height):
-        for column in range(width):
-            for channel in range(channels):
-                line = [between(image[:, at, channel], row + down) for at in range(width)]
-                to = width - 1 - column if mirrored else column
-                result[row, to, channel] = between(line, column + right)
-    return result
-
-
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=30)
 @given(
-    shape=st.tuples(st.integers(0, 4), st.integers(5, 9), st.integers(5, 9), st.integers(1, 3)),
-    shift=st.floats(0, 0.2),
-    whole_pixels=st.booleans(),
-    seed=st.tuples(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1)),
+    shape=SHAPES,
+    size=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    padding=st.integers(0, 3),
+    mode=st.sampled_from(["constant", "edge", "reflect", "symmetric"]),
+    seed=SEEDS,
 )
-def test_is_what_a_loop_over_pixels_gives(shape, shift, whole_pixels, seed):
-    content = np.random.default_rng(0).uniform(-3, 3, shape)
-    images = with_coordinates(content)
-    variants = random_flip_and_shift(images, seed=seed, shift=shift, whole_pixels=whole_pixels)
-    assert variants.dtype == tf.float32
-    assert variants.shape == images.shape
-    variants = variants.numpy()
-    for image, variant, transform in zip(images, variants, found_transforms(variants), strict=True):
-        expected = shifted_and_mirrored(image.astype(np.float64), *transform)
-        np.testing.assert_allclose(variant, expected, atol=2e-5)
+def test_crops_are_slices_of_padded_images(shape, size, padding, mode, seed):
+    images = random_images(shape)
+    around = ((0, 0), (padding, padding), (padding, padding), (0, 0))
+    padded = np.pad(images, around, mode)
+    down, right = draws(2, shape[0], seed)
+    tops = np.floor(down * (padded.shape[1] - size[0] + 1)).astype(int)
+    lefts = np.floor(right * (padded.shape[2] - size[1] + 1)).astype(int)
+    expected = [
+        one[top : top + size[0], left : left + size[1]]
+        for one, top, left in zip(padded, tops, lefts, strict=True)
+    ]
+    check(RandomCrop(size, padding=padding, padding_mode=mode), images, seed, expected)
 
 
-@settings(deadline=None, max_examples=25)
+def test_every_place_of_a_crop_is_as_likely():
+    count = 20_000
+    line = np.broadcast_to(np.arange(30.0, dtype=np.float32).reshape(5, 6, 1), (count, 5, 6, 1))
+    corners = RandomCrop((4, 3))(line, seed=SEED).numpy()[:, 0, 0, 0]
+    places, counts = np.unique(corners, return_counts=True)
+    assert places.tolist() == [6 * down + right for down in range(2) for right in range(4)]
+    assert np.abs(counts - count / 8).max() < 4.5 * math.sqrt(count / 8)
+
+
+@settings(deadline=None, max_examples=30)
 @given(
-    shape=st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(1, 9), st.integers(1, 3)),
-    indices=st.lists(st.integers(0, 3), max_size=6),
-    shift=st.floats(0, 1),
-    whole_pixels=st.booleans(),
-    seed=st.tuples(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1)),
+    shape=SHAPES,
+    size=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    seed=SEEDS,
+    each=st.booleans(),
 )
-def test_images_that_are_kept_vary_alike(shape, indices, shift, whole_pixels, seed):
-    images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-    indices = [index % len(images) for index in indices]
-    options = {"shift": shift, "whole_pixels": whole_pixels}
-    variants = RandomVariants(images, **options)(indices, seed=seed)
-    expected = random_flip_and_shift(images[indices].astype(np.float32), seed=seed, **options)
-    assert variants.dtype == tf.float32
-    np.testing.assert_allclose(variants, expected, atol=1e-3)
+def test_cutouts_cover_a_window_of_each_image(shape, size, seed, each):
+    images = random_images(shape)
+    fill = np.arange(shape[3]) - 1.5 if each else [-7]
+    down, right = draws(2, shape[0], seed)
+    expected = images.copy()
+    for image, top, left in zip(expected, down, right, strict=True):
+        top = math.floor(top * (shape[1] - size[0] + 1))
+        left = math.floor(left * (shape[2] - size[1] + 1))
+        image[top : top + size[0], left : left + size[1]] = fill
+    check(RandomCutout(size, fill=fill), images, seed, expected)
 
 
-@pytest.mark.parametrize(("shift", "size"), [(0.59, 50), (0.3, 95), (0.21, 150), (0.5, 5)])
-def test_longest_shifts_between_two_whole_numbers_are_rounded_alike(shift, size):
-    images = np.random.default_rng(0).integers(0, 256, (8, size, size, 1), np.uint8)
-    options = {"shift": shift, "whole_pixels": True}
-    kept = RandomVariants(images, **options)(range(8), seed=(1, 2))
-    expected = random_flip_and_shift(images.astype(np.float32), seed=(1, 2), **options)
-    np.testing.assert_array_equal(kept, expected)
+def test_every_place_of_a_cutout_is_as_likely():
+    count = 20_000
+    covered = RandomCutout((4, 3), fill=1)(tf.zeros((count, 5, 6, 1)), seed=SEED).numpy()[..., 0]
+    places, counts = np.unique(covered.reshape(count, -1).argmax(1), return_counts=True)
+    assert places.tolist() == [6 * down + right for down in range(2) for right in range(4)]
+    assert np.abs(counts - count / 8).max() < 4.5 * math.sqrt(count / 8)
 
 
-def test_runs_in_a_compiled_step_and_passes_gradients():
-    images = tf.random.stateless_uniform((3, 6, 7, 2), (1, 2))
-
-    def brightness_gradient(images):
-        with tf.GradientTape() as tape:
-            tape.watch(images)
-            brightness = tf.reduce_sum(random_flip_and_shift(images, seed=(1, 2)))
-        return tape.gradient(brightness, images)
-
-    gradient = brightness_gradient(images)
-    # Every pixel of a variant is a mean of pixels: their weights sum up to one.
-    np.testing.assert_allclose(tf.reduce_sum(gradient, (1, 2)), np.full((3, 2), 42.0), rtol=1e-5)
-    compiled = tf.function(brightness_gradient, jit_compile=True)
-    np.testing.assert_allclose(compiled(images), gradient, atol=1e-4)
+@settings(deadline=None, max_examples=20)
+@given(shape=SHAPES, seed=SEEDS)
+def test_flips_are_numpys(shape, seed):
+    images = random_images(shape)
+    (side,) = draws(1, shape[0], seed)
+    expected = [one[:, ::-1] if mirror else one for one, mirror in zip(images, side < 0.5)]  # noqa: B905
+    check(RandomHorizontalFlip(), images, seed, expected)
 
 
-def test_flips_and_shifts_are_distributed_as_promised():
-    count, height, width = 20_000, 10, 20
-    images = with_coordinates(np.zeros((count, height, width, 0)))
-    variants = random_flip_and_shift(images, seed=(3, 4)).numpy()
-    down, right, mirrored = np.array(list(found_transforms(variants))).T
-    for draws, bound in ((down, 0.2 * height), (right, 0.2 * width)):
-        assert np.abs(draws).max() <= bound + 1e-5
-        # Kolmogorov's distance to a uniform draw; 1.95 / sqrt(n) is exceeded once in 1000.
-        rank = (np.arange(count) + 0.5) / count
-        distance = np.abs((np.sort(draws) / bound + 1) / 2 - rank).max()
-        assert distance < 1.95 / math.sqrt(count)
-    assert abs(mirrored.mean() - 0.5) < 4 * 0.5 / math.sqrt(count)
-    correlation = np.corrcoef([down, right, mirrored]) - np.eye(3)
-    assert np.abs(correlation).max() < 4 / math.sqrt(count)
+def test_half_of_the_images_are_mirrored():
+    columns = np.broadcast_to(np.arange(4, dtype=np.float32).reshape(1, 1, 4, 1), (20_000, 1, 4, 1))
+    first = RandomHorizontalFlip()(columns, seed=SEED).numpy()[:, 0, 0, 0]
+    assert set(first) == {0.0, 3.0}
+    assert abs((first == 3).mean() - 0.5) < 4.5 * 0.5 / math.sqrt(20_000)
 
 
-def test_every_shift_by_whole_pixels_is_as_likely():
-    count, height, width = 20_000, 10, 20
-    images = with_coordinates(np.zeros((count, height, width, 0)))
-    variants = random_flip_and_shift(images, seed=(3, 4), whole_pixels=True).numpy()
-    down, right, _ = np.array(list(found_transforms(variants))).T
-    for draws, longest in ((down, 2), (right, 4)):
-        shifts, counts = np.unique(draws, return_counts=True)
-        np.testing.assert_array_equal(shifts, np.arange(-longest, longest + 1))
-        expected = count / len(shifts)
-        assert np.abs(counts - expected).max() < 4 * math.sqrt(expected)
+@settings(deadline=None, max_examples=20)
+@given(shape=SHAPES, delta=st.floats(0, 100), seed=SEEDS)
+def test_brightness_is_that_of_tf_image(shape, delta, seed):
+    images = random_images(shape)
+    (change,) = draws(1, shape[0], seed)
+    expected = [
+        tf.image.adjust_brightness(one, (2 * share - 1) * delta)
+        for one, share in zip(images, change, strict=True)
+    ]
+    check(RandomBrightness(delta), images, seed, expected, atol=1e-4)
 
 
-@pytest.mark.parametrize(("shift", "longest"), [(0.29, 3), (0.06, 1), (0.04, 0)])
-def test_the_longest_shift_is_the_nearest_whole_number(shift, longest):
-    line = tf.reshape(tf.range(100.0), (1, 10, 10, 1))
-    images = tf.tile(line, (500, 1, 1, 1))
-    variants = random_flip_and_shift(images, seed=(1, 2), shift=shift, whole_pixels=True).numpy()
-    rows = variants[:, 5].max((1, 2)) // 10
-    assert set(rows - 5) == set(range(-longest, longest + 1))
+@settings(deadline=None, max_examples=20)
+@given(shape=SHAPES, lower=st.floats(0, 1), more=st.floats(0, 2), seed=SEEDS)
+def test_contrast_is_that_of_tf_image(shape, lower, more, seed):
+    images = random_images(shape)
+    (change,) = draws(1, shape[0], seed)
+    expected = [
+        tf.image.adjust_contrast(one, lower + share * more)
+        for one, share in zip(images, change, strict=True)
+    ]
+    check(RandomContrast(lower, lower + more), images, seed, expected, atol=1e-3)
 
 
-def test_the_seed_decides():
-    images = tf.random.stateless_uniform((6, 8, 8, 1), (1, 2))
-    first, same, other = (
-        random_flip_and_shift(images, seed=seed) for seed in ((1, 2), (1, 2), (1, 3))
-    )
+AMOUNT = st.floats(0, 1.5)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    shape=SHAPES,
+    amounts=st.tuples(AMOUNT, AMOUNT, AMOUNT, st.floats(0, 0.5)),
+    seed=SEEDS,
+)
+def test_color_jitter_is_what_its_documentation_says(shape, amounts, seed):
+    images = random_images((*shape[:3], 3))
+    names = ("brightness", "contrast", "saturation", "hue")
+    luma = np.array([0.2989, 0.587, 0.114])
+
+    def changed(image, shares):
+        image = image.astype(float)
+        factors = [
+            low + share * (1 + amount - low)
+            for share, amount in zip(shares[:3], amounts[:3], strict=True)
+            for low in [max(0.0, 1 - amount)]
+        ]
+        image = np.clip(image * factors[0], 0, 255)
+        gray = (image @ luma).mean()
+        image = np.clip(image * factors[1] + gray * (1 - factors[1]), 0, 255)
+        gray = (image @ luma)[..., np.newaxis]
+        image = np.clip(image * factors[2] + gray * (1 - factors[2]), 0, 255)
+        turn = (2 * shares[3] - 1) * amounts[3]
+        return 255 * tf.image.adjust_hue((image / 255).astype(np.float32), turn).numpy()
+
+    of_each = draws(4, shape[0], seed).T
+    expected = [changed(one, shares) for one, shares in zip(images, of_each, strict=True)]
+    options = dict(zip(names, amounts, strict=True))
+    check(ColorJitter(**options), images, seed, expected, atol=0.05)
+
+
+def test_no_jitter_changes_nothing_and_white_may_be_1():
+    images = random_images((3, 4, 5, 3))
+    np.testing.assert_array_equal(ColorJitter()(images, seed=SEED), images)
+    options = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}
+    bytes_ = ColorJitter(**options)(images, seed=SEED)
+    fractions = ColorJitter(**options, most=1)(images / 255, seed=SEED)
+    np.testing.assert_allclose(bytes_ / 255, fractions, atol=1e-5)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    shape=SHAPES,
+    degrees=st.floats(0, 180),
+    translate=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+    scale=st.tuples(st.floats(0.5, 1), st.floats(0, 1)),
+    shear=st.floats(0, 45),
+    seed=SEEDS,
+)
+def test_affine_maps_are_scipys(shape, degrees, translate, scale, shear, seed):
+    count, height, width, channels = shape
+    images = random_images(shape)
+    scale = (scale[0], scale[0] + scale[1])
+    center = np.array([height - 1, width - 1]) / 2
+
+    def moved(image, shares):
+        angle, shear_by, factor, *shift = shares
+        angle, skew = ((2 * share - 1) for share in (angle, shear_by))
+        angle, skew = math.radians(angle * degrees), math.tan(math.radians(skew * shear))
+        factor = scale[0] + factor * (scale[1] - scale[0])
+        shift = (2 * np.array(shift) - 1) * translate * (height, width)
+        # In (y, x): sheared horizontally, scaled, then turned.
+        sheared = np.array([[1, 0], [skew, 1]])
+        turned = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
+        back = np.linalg.inv(turned @ (factor * sheared))
+        offset = center - back @ (center + shift)
+        planes = [
+            ndimage.affine_transform(
+                image[..., channel].astype(float),
+                back,
+                offset,
+                order=1,
+                mode="grid-constant",
+                cval=7,
+            )
+            for channel in range(channels)
+        ]
+        return np.stack(planes, -1)
+
+    expected = [moved(*pair) for pair in zip(images, draws(5, count, seed).T, strict=True)]
+    augmentation = RandomAffine(degrees, translate=translate, scale=scale, shear=shear, fill=7)
+    check(augmentation, images, seed, expected, atol=0.05)
+
+
+@pytest.mark.parametrize("size", [4, (5, 4), 9])
+def test_the_center_is_that_of_tf_image(size):
+    images = random_images((3, 9, 9, 2))
+    height, width = (size, size) if isinstance(size, int) else size
+    expected = tf.image.resize_with_crop_or_pad(images, height, width)
+    np.testing.assert_array_equal(center_crop(images, size), expected)
+    np.testing.assert_array_equal(center_crop(tf.constant(images), size), expected)
+    assert isinstance(center_crop(images, size), np.ndarray)
+
+
+@pytest.mark.parametrize("augmentation", ALL, ids=lambda one: type(one).__name__)
+def test_the_seed_decides_and_any_number_of_images_will_do(augmentation):
+    images = random_images((6, 8, 9, 3))
+    first, same, other = (augmentation(images, seed=seed) for seed in (SEED, SEED, (2026, 8)))
     np.testing.assert_array_equal(first, same)
-    assert (first.numpy() != other.numpy()).any((1, 2, 3)).all()
-    int64 = random_flip_and_shift(images, seed=tf.constant([1, 2], tf.int64))
-    np.testing.assert_array_equal(first, int64)
-
-
-def test_identical_images_become_different_variants():
-    images = tf.tile(tf.random.stateless_uniform((1, 8, 8, 1), (1, 2)), (9, 1, 1, 1))
-    variants = random_flip_and_shift(images, seed=(1, 2)).numpy()
-    assert len({variant.tobytes() for variant in variants}) == 9
-
-
-def test_no_shift_only_mirrors():
-    images = tf.random.stateless_uniform((40, 5, 6, 2), (1, 2)).numpy()
-    variants = random_flip_and_shift(images, seed=(1, 2), shift=0.0).numpy()
-    kept = (variants == images).all((1, 2, 3))
-    mirrored = (variants == images[:, :, ::-1]).all((1, 2, 3))
-    assert (kept ^ mirrored).all()
-    assert 8 < kept.sum() < 32
-
-
-def test_batches_and_images_of_unknown_size():
-    function = tf.function(
-        lambda images: random_flip_and_shift(images, seed=(1, 2)),
-        input_signature=[tf.TensorSpec((None, None, None, None))],
+    assert not np.array_equal(first, other)
+    alike = np.broadcast_to(images[:1], images.shape)
+    assert len({one.tobytes() for one in augmentation(alike, seed=SEED).numpy()}) > 1
+    graph = tf.function(
+        lambda batch: augmentation(batch, seed=tf.constant(SEED, tf.int64)),
+        input_signature=[tf.TensorSpec((None, 8, 9, 3))],
     )
-    for shape in ((4, 6, 7, 1), (0, 6, 7, 1), (2, 1, 1, 3)):
-        images = tf.random.stateless_uniform(shape, (1, 2))
-        np.testing.assert_array_equal(function(images), random_flip_and_shift(images, seed=(1, 2)))
-    known = tf.function(lambda images: random_flip_and_shift(images, seed=(1, 2)))
-    concrete = known.get_concrete_function(tf.TensorSpec((None, 28, 28, 1)))
-    assert concrete.output_shapes.as_list() == [None, 28, 28, 1]
+    np.testing.assert_allclose(graph(images), first, atol=1e-3)
+    assert graph.get_concrete_function().output_shapes[1:] == first.shape[1:]
+    assert len(augmentation(images[:0], seed=SEED)) == 0
 
 
-@pytest.mark.parametrize("shift", [-0.1, 1.5, math.nan])
-def test_a_shift_out_of_range_is_an_error(shift):
-    with pytest.raises(UserError, match="expected a fraction of height and width, from 0 to 1"):
-        random_flip_and_shift(tf.zeros((1, 4, 4, 1)), seed=(1, 2), shift=shift)
-
-
-def test_images_to_keep_without_channels_are_an_error():
-    with pytest.raises(UserError, match=r"\(10, 28, 28\); expected \(images, height, width, chan"):
-        RandomVariants(np.zeros((10, 28, 28), np.uint8))
-
-
-def test_images_to_keep_of_an_unknown_size_are_an_error():
-    @tf.function(input_signature=[tf.TensorSpec((None, 28, 28, 1))], autograph=False)
-    def keep(images):
-        RandomVariants(images)
-
-    with pytest.raises(UserError, match="all of them known"):
-        keep(tf.zeros((1, 28, 28, 1)))
+@pytest.mark.parametrize("augmentation", ALL, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "images", [np.zeros((1, 8, 8, 3), np.uint8), np.zeros((8, 8, 3), np.float32)]
+)
+def test_other_images_are_an_error(augmentation, images):
+    with pytest.raises(UserError, match="expected float32 of shape"):
+        augmentation(images, seed=SEED)
 
 
 @pytest.mark.parametrize(
-    "images", [np.zeros((1, 4, 4, 1), np.uint8), np.zeros((4, 4, 1), np.float32)]
+    ("make", "why"),
+    [
+        (lambda: RandomCrop(0), "size=0; expected height and width"),
+        (lambda: RandomCrop(np.array([3, 3, 3])), "expected height and width"),
+        (lambda: RandomCrop(3, padding=np.array([1, 2])), "expected an integer of at least 0"),
+        (lambda: RandomAffine(5, scale=1.2), r"scale=1\.2; expected the smallest and the largest"),
+        (lambda: RandomAffine(5, fill="black"), "fill='black'; expected a finite number"),
+        (lambda: RandomAffine(5, fill=math.nan), "fill=nan; expected a finite number"),
+        (lambda: center_crop(np.zeros((9, 9, 3)), 4), r"shape \(9, 9, 3\); expected an array or"),
+        (lambda: center_crop([[1]], 1), r"list of shape \(\); expected an array or a tensor"),
+        (lambda: RandomCrop((3, 4, 5)), "expected height and width"),
+        (lambda: RandomCrop(3.0), "size=3.0; expected"),
+        (lambda: RandomCrop(3, padding=-1), "padding=-1; expected an integer of at least 0"),
+        (lambda: RandomCrop(3, padding=True), "padding=True; expected"),
+        (lambda: RandomCrop(3, padding_mode="wrap"), "padding_mode='wrap'; expected one of"),
+        (
+            lambda: center_crop(np.zeros((1, 8, 8, 3)), 9),
+            "of 9x9 pixels was asked for of images",
+        ),
+        (lambda: RandomCutout(0), "size=0; expected height and width"),
+        (lambda: RandomCutout(2, fill="mean"), "fill='mean'; expected a finite number, or one for"),
+        (lambda: RandomCutout(2, fill=[0, math.inf]), "expected a finite number, or one for each"),
+        (lambda: RandomCutout(2, fill=[]), "expected a finite number, or one for each"),
+        (lambda: RandomBrightness(-1), "max_delta=-1; expected a number at least 0"),
+        (lambda: RandomContrast(1.2, 0.8), "received 1.2 and 0.8"),
+        (lambda: RandomContrast(-1, 1), "from a number of at least 0"),
+        (lambda: ColorJitter(hue=0.6), "hue=0.6; expected a number from 0 to 0.5"),
+        (lambda: ColorJitter(contrast=math.nan), "contrast=nan; expected"),
+        (lambda: RandomAffine(181), "degrees=181; expected a number from 0 to 180"),
+        (lambda: RandomAffine(shear=90), "shear=90; expected a number from 0 to 89"),
+        (lambda: RandomAffine(translate=(0, 1, 2)), "expected fractions of height and width"),
+        (lambda: RandomAffine(translate=2), "translate=2; expected a number from 0 to 1"),
+        (lambda: RandomAffine(scale=(0, 1)), "expected factors above 0"),
+        (lambda: RandomAffine(scale=(1, 0.5)), "received 1 and 0.5"),
+        (lambda: RandomAffine(scale=(1,)), "expected the smallest and the largest factor"),
+    ],
 )
-def test_other_images_are_an_error(images):
-    with pytest.raises(UserError, match="expected float32 of shape"):
-        random_flip_and_shift(images, seed=(1, 2))
+def test_an_argument_out_of_range_is_an_error(make, why):
+    with pytest.raises(UserError, match=why):
+        make()
+
+
+def test_images_that_do_not_fit_are_an_error():
+    with pytest.raises(UserError, match="9x9 pixels was asked for of images of 4x8 pixels and pad"):
+        RandomCrop(9, padding=2)(tf.zeros((1, 4, 8, 3)), seed=SEED)
+    with pytest.raises(UserError, match="5x2 pixels was asked for of images of 4x8 pixels: choose"):
+        RandomCutout((5, 2))(tf.zeros((1, 4, 8, 3)), seed=SEED)
+    with pytest.raises(UserError, match=r"fill has 2 values, but .* 3 channels: pass one for each"):
+        RandomCutout(2, fill=(0, 1))(tf.zeros((1, 4, 8, 3)), seed=SEED)
+    for mode, padding in (("reflect", 4), ("symmetric", 5)):
+        with pytest.raises(UserError, match=rf"padding={padding} of images of 4x8 pixels has no"):
+            RandomCrop(1, padding=padding, padding_mode=mode)(tf.zeros((1, 4, 8, 3)), seed=SEED)
+    with pytest.raises(UserError, match=r"\(1, 4, 8, 1\) have no colors; ColorJitter expects red"):
+        ColorJitter(hue=0.1)(tf.zeros((1, 4, 8, 1)), seed=SEED)
+
+
+# In the pipeline
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (21, 8, 9, 3), np.uint8)
+LABELS = np.arange(21)
+
+
+def batches(augment=None, **options):
+    changes = [RandomCrop((7, 6)), *ALL[2:]] if augment is None else augment
+    defaults = {"batch_size": 4, "seed": 5, "standardization": tf.image.per_image_standardization}
+    return training_batches(PIXELS, LABELS, augment=changes, **(defaults | options))
+
+
+def epoch(data):
+    images, labels = zip(*data.as_numpy_iterator(), strict=True)
+    return np.concatenate(images), np.concatenate(labels)
+
+
+def test_a_list_is_applied_in_its_order_with_seeds_of_their_own():
+    seen = []
+
+    def noting(images, *, seed):
+        assert images.dtype == tf.float32
+        seen.append(len(seen))
+        return tf.concat([images, tf.zeros_like(images) + tf.cast(seed[0], tf.float32)], -1)
+
+    data = batches([RandomCrop((7, 6)), noting, noting], standardization=lambda images: images)
+    assert data.element_spec[0].shape == (None, 7, 6, 12)
+    images, labels = next(data.as_numpy_iterator())
+    crops = RandomCrop((7, 6))(PIXELS[labels].astype(np.float32), seed=(5, 0))
+    np.testing.assert_array_equal(images[..., :3], crops)
+    seeds = images[..., 3:6].max(), images[..., 6:].max()
+    assert seeds == (float(5 + 2**32), float(5 + 2 * 2**32))
+
+
+def test_one_function_needs_no_list():
+    images, labels = epoch(batches(RandomHorizontalFlip(), standardization=lambda one: one))
+    mirrored = (images != PIXELS[labels]).any((1, 2, 3))
+    np.testing.assert_array_equal(images[mirrored], PIXELS[labels[mirrored]][:, :, ::-1])
+    assert 0 < mirrored.sum() < 21
+
+
+def test_batch_k_of_epoch_e_is_a_function_of_seed_e_and_k():
+    data, other = batches(), batches(seed=6)
+    epochs = [list(data.as_numpy_iterator()) for _ in range(3)]
+    again = batches()
+    for _ in range(2):
+        next(iter(again))  # an epoch that is not read to its end
+    for (images, labels), (same, as_well) in zip(epochs[2], again.as_numpy_iterator(), strict=True):
+        np.testing.assert_array_equal(images, same)
+        np.testing.assert_array_equal(labels, as_well)
+    for first, second in itertools.combinations([*epochs, list(other.as_numpy_iterator())], 2):
+        assert not np.array_equal(first[0][0], second[0][0])
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_replicas_share_what_one_would_get(replicas):
+    strategy = tf.distribute.MirroredStrategy(
+        [f"CPU:{i}" for i in range(replicas)],
+        cross_device_ops=tf.distribute.ReductionToOneDevice(),
+    )
+    shared = strategy.experimental_distribute_dataset(batches())
+    parts = [[strategy.experimental_local_results(part) for part in batch] for batch in shared]
+    for which, expected in enumerate(epoch(batches())):
+        rows = np.concatenate([part.numpy() for batch in parts for part in batch[which]])
+        np.testing.assert_array_equal(rows, expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"augment": "flip"}, "augment='flip'; expected True, False, or a list of RandomCrop"),
+        ({"augment": [RandomCrop(4), 3]}, "expected True, False, or a list"),
+        ({"shift": 0.1}, "shift=0.1 and whole_pixels=False are for augment=True"),
+        ({"whole_pixels": True}, "add RandomCrop"),
+    ],
+)
+def test_what_cannot_augment_is_an_error(options, why):
+    with pytest.raises(UserError, match=why):
+        batches(**options)

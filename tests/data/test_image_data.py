@@ -1,10 +1,11 @@
-"""ImageData: what fits together, and subsets of it."""
+"""Sets of images, and their standardization."""
 
 import dataclasses
 
 import numpy as np
 import pytest
-from kdist.data import ImageData
+import tensorflow as tf
+from kdist.data import ImageData, Standardization
 from kdist.errors import UserError
 
 
@@ -76,3 +77,52 @@ def test_a_subset_that_is_not_there_is_an_error(data, n):
 def test_what_does_not_fit_together_is_an_error(data, field, value, message):
     with pytest.raises(UserError, match=message):
         dataclasses.replace(data, **{field: value})
+
+
+@pytest.mark.parametrize("count", [1, 7, 1024, 2500])
+def test_measures_each_channel(count):
+    random = np.random.default_rng(count)
+    images = random.integers(0, 256, (count, 3, 4, 2), np.uint8)
+    images[..., 1] //= 16
+    measured = Standardization.of(images)
+    channels = images.astype(np.float64)
+    np.testing.assert_allclose(measured.mean, channels.mean((0, 1, 2)), rtol=1e-12)
+    np.testing.assert_allclose(measured.deviation, channels.std((0, 1, 2)), rtol=1e-12)
+
+
+def test_a_large_mean_does_not_swallow_the_deviation():
+    images = np.array([1e8, 1e8 + 1], np.float64).reshape(2, 1, 1, 1)
+    measured = Standardization.of(images)
+    assert measured.mean.tolist() == [1e8 + 0.5]
+    assert measured.deviation.tolist() == [0.5]
+
+
+def test_a_constant_channel_becomes_zero():
+    images = np.full((5, 2, 2, 2), 7, np.uint8)
+    images[0, 0, 0, 1] = 9
+    result = Standardization.of(images)(images)
+    assert not result[..., 0].any()
+    assert np.isfinite(result).all()
+    assert result[..., 1].std() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.float32, np.float64])
+def test_arrays_and_tensors_become_the_same_float32(dtype):
+    images = np.random.default_rng(0).integers(0, 256, (6, 3, 4, 3)).astype(dtype)
+    standardization = Standardization.of(images)
+    expected = (images - images.mean((0, 1, 2))) / images.std((0, 1, 2))
+    array = standardization(images)
+    assert type(array) is np.ndarray
+    assert array.dtype == np.float32
+    np.testing.assert_allclose(array, expected, rtol=1e-5, atol=1e-6)
+    tensor = standardization(tf.constant(images))
+    assert tensor.dtype == tf.float32
+    np.testing.assert_array_equal(tensor, array)
+    assert standardization(images[:0]).shape == (0, 3, 4, 3)
+    np.testing.assert_array_equal(tf.function(standardization)(images), tensor)
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 4, 1), (4, 4, 1), (3,)])
+def test_nothing_to_measure_is_an_error(shape):
+    with pytest.raises(UserError, match="cannot be measured; expected"):
+        Standardization.of(np.zeros(shape, np.uint8))

@@ -1,0 +1,223 @@
+"""The augmentation against a loop over single pixels.
+
+Two channels of every image hold the coordinates of its pixels. What has become of them tells how
+the image was shifted and whether it was mirrored; the loop then does the same to the rest.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kdist.data import random_flip_and_shift
+from kdist.data.flip_and_shift import RandomVariants
+from kdist.errors import UserError
+
+
+def with_coordinates(content):
+    count, height, width, _ = content.shape
+    rows, columns = np.mgrid[:height, :width]
+    coordinates = np.broadcast_to(np.stack([rows, columns], -1), (count, height, width, 2))
+    return np.concatenate([coordinates, content], -1).astype(np.float32)
+
+
+def found_transforms(variants):
+    """(down, right, mirrored) of each variant, in pixels, for shifts of at most 0.2."""
+    height, width = variants.shape[1:3]
+    middle_row, middle_column = height // 2, width // 2
+    for variant in variants.astype(np.float64):
+        mirrored = bool(variant[0, 0, 1] > variant[0, -1, 1])
+        origin = width - 1 - middle_column if mirrored else middle_column
+        yield (
+            variant[middle_row, 0, 0] - middle_row,
+            variant[0, middle_column, 1] - origin,
+            mirrored,
+        )
+
+
+def between(line, position):
+    """The value at a fractional position of a sequence, its ends continued."""
+    position = min(max(position, 0), len(line) - 1)
+    low = math.floor(position)
+    high = min(low + 1, len(line) - 1)
+    return line[low] * (1 - (position - low)) + line[high] * (position - low)
+
+
+def shifted_and_mirrored(image, down, right, mirrored):
+    height, width, channels = image.shape
+    result = np.empty(image.shape)
+    for row in range(height):
+        for column in range(width):
+            for channel in range(channels):
+                line = [between(image[:, at, channel], row + down) for at in range(width)]
+                to = width - 1 - column if mirrored else column
+                result[row, to, channel] = between(line, column + right)
+    return result
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    shape=st.tuples(st.integers(0, 4), st.integers(5, 9), st.integers(5, 9), st.integers(1, 3)),
+    shift=st.floats(0, 0.2),
+    whole_pixels=st.booleans(),
+    seed=st.tuples(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1)),
+)
+def test_is_what_a_loop_over_pixels_gives(shape, shift, whole_pixels, seed):
+    content = np.random.default_rng(0).uniform(-3, 3, shape)
+    images = with_coordinates(content)
+    variants = random_flip_and_shift(images, seed=seed, shift=shift, whole_pixels=whole_pixels)
+    assert variants.dtype == tf.float32
+    assert variants.shape == images.shape
+    variants = variants.numpy()
+    for image, variant, transform in zip(images, variants, found_transforms(variants), strict=True):
+        expected = shifted_and_mirrored(image.astype(np.float64), *transform)
+        np.testing.assert_allclose(variant, expected, atol=2e-5)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    shape=st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(1, 9), st.integers(1, 3)),
+    indices=st.lists(st.integers(0, 3), max_size=6),
+    shift=st.floats(0, 1),
+    whole_pixels=st.booleans(),
+    seed=st.tuples(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1)),
+)
+def test_images_that_are_kept_vary_alike(shape, indices, shift, whole_pixels, seed):
+    images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    indices = [index % len(images) for index in indices]
+    options = {"shift": shift, "whole_pixels": whole_pixels}
+    variants = RandomVariants(images, **options)(indices, seed=seed)
+    expected = random_flip_and_shift(images[indices].astype(np.float32), seed=seed, **options)
+    assert variants.dtype == tf.float32
+    np.testing.assert_allclose(variants, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(("shift", "size"), [(0.59, 50), (0.3, 95), (0.21, 150), (0.5, 5)])
+def test_longest_shifts_between_two_whole_numbers_are_rounded_alike(shift, size):
+    images = np.random.default_rng(0).integers(0, 256, (8, size, size, 1), np.uint8)
+    options = {"shift": shift, "whole_pixels": True}
+    kept = RandomVariants(images, **options)(range(8), seed=(1, 2))
+    expected = random_flip_and_shift(images.astype(np.float32), seed=(1, 2), **options)
+    np.testing.assert_array_equal(kept, expected)
+
+
+def test_runs_in_a_compiled_step_and_passes_gradients():
+    images = tf.random.stateless_uniform((3, 6, 7, 2), (1, 2))
+
+    def brightness_gradient(images):
+        with tf.GradientTape() as tape:
+            tape.watch(images)
+            brightness = tf.reduce_sum(random_flip_and_shift(images, seed=(1, 2)))
+        return tape.gradient(brightness, images)
+
+    gradient = brightness_gradient(images)
+    # Every pixel of a variant is a mean of pixels: their weights sum up to one.
+    np.testing.assert_allclose(tf.reduce_sum(gradient, (1, 2)), np.full((3, 2), 42.0), rtol=1e-5)
+    compiled = tf.function(brightness_gradient, jit_compile=True)
+    np.testing.assert_allclose(compiled(images), gradient, atol=1e-4)
+
+
+def test_flips_and_shifts_are_distributed_as_promised():
+    count, height, width = 20_000, 10, 20
+    images = with_coordinates(np.zeros((count, height, width, 0)))
+    variants = random_flip_and_shift(images, seed=(3, 4)).numpy()
+    down, right, mirrored = np.array(list(found_transforms(variants))).T
+    for draws, bound in ((down, 0.2 * height), (right, 0.2 * width)):
+        assert np.abs(draws).max() <= bound + 1e-5
+        # Kolmogorov's distance to a uniform draw; 1.95 / sqrt(n) is exceeded once in 1000.
+        rank = (np.arange(count) + 0.5) / count
+        distance = np.abs((np.sort(draws) / bound + 1) / 2 - rank).max()
+        assert distance < 1.95 / math.sqrt(count)
+    assert abs(mirrored.mean() - 0.5) < 4 * 0.5 / math.sqrt(count)
+    correlation = np.corrcoef([down, right, mirrored]) - np.eye(3)
+    assert np.abs(correlation).max() < 4 / math.sqrt(count)
+
+
+def test_every_shift_by_whole_pixels_is_as_likely():
+    count, height, width = 20_000, 10, 20
+    images = with_coordinates(np.zeros((count, height, width, 0)))
+    variants = random_flip_and_shift(images, seed=(3, 4), whole_pixels=True).numpy()
+    down, right, _ = np.array(list(found_transforms(variants))).T
+    for draws, longest in ((down, 2), (right, 4)):
+        shifts, counts = np.unique(draws, return_counts=True)
+        np.testing.assert_array_equal(shifts, np.arange(-longest, longest + 1))
+        expected = count / len(shifts)
+        assert np.abs(counts - expected).max() < 4 * math.sqrt(expected)
+
+
+@pytest.mark.parametrize(("shift", "longest"), [(0.29, 3), (0.06, 1), (0.04, 0)])
+def test_the_longest_shift_is_the_nearest_whole_number(shift, longest):
+    line = tf.reshape(tf.range(100.0), (1, 10, 10, 1))
+    images = tf.tile(line, (500, 1, 1, 1))
+    variants = random_flip_and_shift(images, seed=(1, 2), shift=shift, whole_pixels=True).numpy()
+    rows = variants[:, 5].max((1, 2)) // 10
+    assert set(rows - 5) == set(range(-longest, longest + 1))
+
+
+def test_the_seed_decides():
+    images = tf.random.stateless_uniform((6, 8, 8, 1), (1, 2))
+    first, same, other = (
+        random_flip_and_shift(images, seed=seed) for seed in ((1, 2), (1, 2), (1, 3))
+    )
+    np.testing.assert_array_equal(first, same)
+    assert (first.numpy() != other.numpy()).any((1, 2, 3)).all()
+    int64 = random_flip_and_shift(images, seed=tf.constant([1, 2], tf.int64))
+    np.testing.assert_array_equal(first, int64)
+
+
+def test_identical_images_become_different_variants():
+    images = tf.tile(tf.random.stateless_uniform((1, 8, 8, 1), (1, 2)), (9, 1, 1, 1))
+    variants = random_flip_and_shift(images, seed=(1, 2)).numpy()
+    assert len({variant.tobytes() for variant in variants}) == 9
+
+
+def test_no_shift_only_mirrors():
+    images = tf.random.stateless_uniform((40, 5, 6, 2), (1, 2)).numpy()
+    variants = random_flip_and_shift(images, seed=(1, 2), shift=0.0).numpy()
+    kept = (variants == images).all((1, 2, 3))
+    mirrored = (variants == images[:, :, ::-1]).all((1, 2, 3))
+    assert (kept ^ mirrored).all()
+    assert 8 < kept.sum() < 32
+
+
+def test_batches_and_images_of_unknown_size():
+    function = tf.function(
+        lambda images: random_flip_and_shift(images, seed=(1, 2)),
+        input_signature=[tf.TensorSpec((None, None, None, None))],
+    )
+    for shape in ((4, 6, 7, 1), (0, 6, 7, 1), (2, 1, 1, 3)):
+        images = tf.random.stateless_uniform(shape, (1, 2))
+        np.testing.assert_array_equal(function(images), random_flip_and_shift(images, seed=(1, 2)))
+    known = tf.function(lambda images: random_flip_and_shift(images, seed=(1, 2)))
+    concrete = known.get_concrete_function(tf.TensorSpec((None, 28, 28, 1)))
+    assert concrete.output_shapes.as_list() == [None, 28, 28, 1]
+
+
+@pytest.mark.parametrize("shift", [-0.1, 1.5, math.nan])
+def test_a_shift_out_of_range_is_an_error(shift):
+    with pytest.raises(UserError, match="expected a fraction of height and width, from 0 to 1"):
+        random_flip_and_shift(tf.zeros((1, 4, 4, 1)), seed=(1, 2), shift=shift)
+
+
+def test_images_to_keep_without_channels_are_an_error():
+    with pytest.raises(UserError, match=r"\(10, 28, 28\); expected \(images, height, width, chan"):
+        RandomVariants(np.zeros((10, 28, 28), np.uint8))
+
+
+def test_images_to_keep_of_an_unknown_size_are_an_error():
+    @tf.function(input_signature=[tf.TensorSpec((None, 28, 28, 1))], autograph=False)
+    def keep(images):
+        RandomVariants(images)
+
+    with pytest.raises(UserError, match="all of them known"):
+        keep(tf.zeros((1, 28, 28, 1)))
+
+
+@pytest.mark.parametrize(
+    "images", [np.zeros((1, 4, 4, 1), np.uint8), np.zeros((4, 4, 1), np.float32)]
+)
+def test_other_images_are_an_error(images):
+    with pytest.raises(UserError, match="expected float32 of shape"):
+        random_flip_and_shift(images, seed=(1, 2))
