@@ -29,8 +29,8 @@ def doctor(
     path_text("--run-dir", run_dir)
     from rich.console import Console
 
+    from ..doctor.finding import as_json, screen_lines
     from ..doctor.run import examine_machine
-    from ..doctor.screen import as_json, screen_lines
 
     findings = examine_machine(replicas=replicas, run_dir=run_dir)
     if json:

@@ -7,9 +7,12 @@ import socket
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import UserError, error_text
-from .image_data import ImageData
+
+if TYPE_CHECKING:
+    from .image_data import ImageData
 
 HINT = "Replace or delete the file, or name another folder as data_dir."
 """What to advise where a file is damaged."""
@@ -91,7 +94,7 @@ def check_readable(folder: Path) -> None:
         )
 
 
-def announced(data: ImageData, announce: Callable[[str], object]) -> ImageData:
+def announced(data: "ImageData", announce: Callable[[str], object]) -> "ImageData":
     """Return the images, after a line that names their source."""
     announce(
         f"{data.name}: {len(data.train_images):,} training and {len(data.test_images):,} test "

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .finding import Finding
-from .machine import Machine
-from .memory import size
+from .machine import Machine, size
 
 _COMMAND = (sys.executable, "-m", "kdist.doctor.gpus")
 _LIBRARY = "libnvidia-ml.so.1"

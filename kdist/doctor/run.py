@@ -5,16 +5,18 @@ from collections.abc import Callable
 from ..errors import UserError
 from .finding import Finding, examine
 from .gpus import find_driver, find_gpus, find_peer_access
-from .machine import Machine
-from .memory import (
+from .machine import (
+    Machine,
+    find_cores,
     find_disk,
     find_keras_folder,
     find_memory,
+    find_onednn,
     find_shared_memory,
     find_temporary_folder,
 )
-from .processor import find_cores, find_onednn
 from .software import find_packages, find_python
+from .tensorflow_facts import TensorFlowFacts, read_facts
 from .tensorflow_findings import (
     find_all_reduce,
     find_imports,
@@ -22,8 +24,7 @@ from .tensorflow_findings import (
     find_tensorflow_gpus,
     find_tf_config,
 )
-from .tensorflow_process import TensorFlowFacts, read_facts
-from .wandb_finding import find_wandb
+from .wandb_access import find_wandb
 
 
 def examine_machine(

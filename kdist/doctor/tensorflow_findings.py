@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 from .finding import Finding, State
 from .gpus import Driver
-from .tensorflow_facts import DRIVER, LIBRARIES
-from .tensorflow_process import TensorFlowFacts
+from .tensorflow_facts import DRIVER, LIBRARIES, TensorFlowFacts
 
 _INSTALL = "in a checkout of kdist, pip install '.[cuda]'"
 _UNKNOWN = "unknown, as TensorFlow cannot be imported"

@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 from fake_machine import fake_machine
-from kdist.doctor.finding import Finding
+from kdist.doctor.finding import (
+    Finding,
+    anonymous,
+    as_json,
+    count_line,
+    private_words,
+    screen_lines,
+)
 from kdist.doctor.run import examine_machine
-from kdist.doctor.screen import anonymous, as_json, count_line, private_words, screen_lines
-from kdist.doctor.tensorflow_process import TensorFlowFacts
+from kdist.doctor.tensorflow_facts import TensorFlowFacts
 from kdist.errors import UserError
 
 FINDINGS = [

@@ -8,19 +8,20 @@ import stat
 import pytest
 from fake_machine import fake_machine
 from kdist.doctor.finding import Finding, examine
-from kdist.doctor.machine import run_command
-from kdist.doctor.memory import (
+from kdist.doctor.machine import (
+    find_cores,
     find_disk,
     find_keras_folder,
     find_memory,
+    find_onednn,
     find_temporary_folder,
     judge_disk,
     judge_shared_memory,
+    run_command,
     size,
 )
-from kdist.doctor.processor import find_cores, find_onednn
 from kdist.doctor.software import find_packages, find_python
-from kdist.doctor.wandb_finding import find_wandb, judge_wandb
+from kdist.doctor.wandb_access import find_wandb, judge_wandb
 
 GIB = 2**30
 

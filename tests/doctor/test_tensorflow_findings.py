@@ -9,7 +9,14 @@ from fake_machine import H100
 from kdist.doctor import tensorflow_findings
 from kdist.doctor.finding import Finding
 from kdist.doctor.gpus import Driver
-from kdist.doctor.tensorflow_facts import DRIVER, LIBRARIES, STAGES, load
+from kdist.doctor.tensorflow_facts import (
+    DRIVER,
+    LIBRARIES,
+    STAGES,
+    TensorFlowFacts,
+    load,
+    read_facts,
+)
 from kdist.doctor.tensorflow_findings import (
     find_all_reduce,
     find_imports,
@@ -17,7 +24,6 @@ from kdist.doctor.tensorflow_findings import (
     find_tensorflow_gpus,
     find_tf_config,
 )
-from kdist.doctor.tensorflow_process import TensorFlowFacts, read_facts
 
 BUILD = {"cuda_version": "12.5.1", "cudnn_version": "9", "is_cuda_build": True}
 WORKS = Finding("GPU driver", "good", "550.54.15")
