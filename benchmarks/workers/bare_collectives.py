@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.distribute.cross_device_utils import CollectiveReplicaLauncher
+from kdist._upstream.launchers import Launcher
 from tensorflow.python.ops import collective_ops
 
 Shape = tuple[int, tf.DType]
@@ -15,12 +15,12 @@ Shape = tuple[int, tf.DType]
 
 @contextlib.contextmanager
 def _replaced(make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
-    original = CollectiveReplicaLauncher.all_reduce
-    CollectiveReplicaLauncher.all_reduce = make(original)
+    original = Launcher.all_reduce
+    Launcher.all_reduce = make(original)
     try:
         yield
     finally:
-        CollectiveReplicaLauncher.all_reduce = original
+        Launcher.all_reduce = original
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from tensorflow.python.distribute import (
 from tensorflow.python.eager import context
 
 from .hooks import StrategyHooks
+from .launchers import set_launchers
 
 _bases = itertools.count(step=1000)
 
@@ -50,6 +51,9 @@ class MultiWorkerExtended(collective_all_reduce_strategy.CollectiveAllReduceExte
         }
         self._before_variable = before_variable
         super().__init__(strategy, cluster_resolver=resolver, communication_options=options)
+        if self._num_workers > 1:
+            set_launchers(self._cross_device_ops)
+            set_launchers(self._host_cross_device_ops)
 
     @property
     def collective_ops(self) -> Any:

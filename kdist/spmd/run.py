@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.distribute import values
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import OptionalXlaContext
 
-from .._upstream.collective_keys import is_tracing_step
+from .._upstream.launchers import is_tracing_step
 from .._upstream.one_device import converted, one_device
 from .._upstream.row_counts import attached_counts
 from .collectives import Collectives, device_for

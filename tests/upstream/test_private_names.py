@@ -63,7 +63,8 @@ CANARIES = {
     " _get_variable_creator_initial_value _host_cross_device_ops _id_in_cluster _num_workers"
     " _update_config_proto",
     "collective_ops": "_launchers",
-    "collectives": "_all_gather _device _get_ordering_token _group_size _use_unique_instance_key",
+    "collectives": "_all_gather _collective_keys _device _get_ordering_token _group_key _group_size"
+    " _options _use_unique_instance_key",
     "distributed_iterator": "_replica_order _strategy",
     "input": "_calculate_replicas_with_values",
     "exit_functions": "_run_exitfuncs",

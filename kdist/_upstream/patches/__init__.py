@@ -17,7 +17,6 @@ from . import (
     sparse_rows,
     variables,
     worker_callbacks,
-    worker_collectives,
     worker_rows,
     worker_saving,
     workers,
@@ -39,7 +38,6 @@ ONE_MACHINE: tuple[Patch, ...] = (
 # What strategies of several workers need besides.
 WORKERS: tuple[Patch, ...] = (
     *workers.PATCHES,
-    *worker_collectives.PATCHES,
     *worker_rows.PATCHES,
     *worker_callbacks.PATCHES,
     *worker_saving.PATCHES,

@@ -14,6 +14,7 @@ from ..fit_start import first_epoch_of, makes_spares
 from ..fits import fit_of, innermost_fit
 from ..iterators import release_in_background
 from ..patching import Patch
+from ..worker_devices import uses_collectives
 from .fit_observers import observed_fit
 
 
@@ -65,6 +66,10 @@ def _steps_of_epoch(original: Callable[..., Any], epoch: Any) -> Iterator[Any]:
     for step in steps:
         if ours:
             release_in_background(step[-1])
+        if epoch._num_batches and uses_collectives(getattr(epoch, "_distribute_strategy", None)):
+            # Of several steps per execution, one beyond the last would count as an update.
+            read = epoch._steps_seen - epoch.steps_per_execution
+            step[-1]._kdist_batches_left = epoch._num_batches - read
         yield step
         is_over = epoch._num_batches and epoch._steps_seen >= epoch._num_batches
         if ours and is_over and epoch.steps_per_epoch is None:
@@ -99,8 +104,8 @@ PATCHES = (
         owner=EpochIterator,
         name="_enumerate_iterator",
         replacement=_steps_of_epoch,
-        why="Makes an unused iterator at the end of an epoch, and waits while the used one is"
-        " freed.",
+        why="Makes an unused iterator at the end of an epoch, waits while the used one is freed,"
+        " and does not say how many steps of an execution have a batch.",
         canary="test_an_epoch_ends_with_a_spare_iterator",
     ),
 )

@@ -1,6 +1,6 @@
 """Patch what Keras and TensorFlow do wrong with several workers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -8,12 +8,11 @@ import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochIterator
-from keras.src.trainers.epoch_iterator import EpochIterator
 
 from ..activity import activity, arguments, doing, reads_other_data
-from ..collective_keys import static_keys
 from ..drawn_seeds import seed_digest, seed_state, set_seed_state
 from ..hooks import StrategyHooks, hooks_of
+from ..launchers import static_keys
 from ..patching import Patch
 from ..worker_data import described_data, fit_arguments, is_dealt_out, plain
 from ..worker_devices import uses_collectives
@@ -63,15 +62,6 @@ def _make_function(original: Callable[..., Any], model: keras.Model, step: Any) 
         return outputs
 
     return function
-
-
-def _count_batches(original: Callable[..., Iterator[Any]], epoch: Any) -> Iterator[Any]:
-    """Tell an iterator how many batches are left: a step beyond the last counts as an update."""
-    for step in original(epoch):
-        if uses_collectives(getattr(epoch, "_distribute_strategy", None)) and epoch._num_batches:
-            read = epoch._steps_seen - epoch.steps_per_execution
-            step[-1]._kdist_batches_left = epoch._num_batches - read
-        yield step
 
 
 def _make_iterator(
@@ -153,13 +143,6 @@ PATCHES = (
         replacement=_make_function,
         why="With several workers, several steps per execution are a loop, in which TensorFlow's"
         " collectives have no keys.",
-        canary="test_collectives_take_their_keys_when_the_step_is_called",
-    ),
-    Patch(
-        owner=EpochIterator,
-        name="_enumerate_iterator",
-        replacement=_count_batches,
-        why="Does not say how many steps of an execution have a batch.",
         canary="test_collectives_take_their_keys_when_the_step_is_called",
     ),
     Patch(
