@@ -1,5 +1,6 @@
 """Runs random programs divided over replicas, and whole: several of them in one traced step."""
 
+import itertools
 from dataclasses import dataclass
 
 import kdist
@@ -85,37 +86,33 @@ class Runs:
     def __init__(self, programs, replicas, rows=None):
         self.programs = programs
         self.strategy = kdist.MirroredStrategy(replicas=replicas)
-        made = []
-        for scope in (tf.distribute.get_strategy(), tf.distribute.get_strategy(), self.strategy):
-            with scope.scope():
-                made.append([[tf.Variable(one) for one in _initial()] for _ in programs])
-        self.variables = made
-        plain, noisy, divided = (
-            self._step(rounded, own)
-            for rounded, own in zip((tf.identity, _with_noise, tf.identity), made, strict=True)
-        )
+        self.rows, self.noisy, self.variables = rows, None, []
+        self.whole = self._whole(tf.identity)
+        with self.strategy.scope():
+            divided = self._step(tf.identity)
 
         def run(*batches):
             args = [values.PerReplica(tuple(parts)) for parts in batches]
             return self.strategy.run(divided, args=args)
 
-        specs = [self.spec(name, rows and sum(rows.of(name))) for name in BATCHES]
-        self.whole = [
-            tf.function(step, autograph=False).get_concrete_function(*specs)
-            for step in (plain, noisy)
-        ]
         specs = [
             [self.spec(name, rows and rows.of(name)[place]) for place in range(replicas)]
             for name in BATCHES
         ]
         self.divided = tf.function(run, autograph=False).get_concrete_function(*specs)
 
-    def _step(self, rounded, variables):
+    def _whole(self, rounded):
+        specs = [self.spec(name, self.rows and sum(self.rows.of(name))) for name in BATCHES]
+        return tf.function(self._step(rounded), autograph=False).get_concrete_function(*specs)
+
+    def _step(self, rounded):
         functions = [_function(program, rounded) for program in self.programs]
+        made = [[tf.Variable(one) for one in _initial()] for _ in self.programs]
 
         def step(*batches):
-            return [fn(*batches, *own) for fn, own in zip(functions, variables, strict=True)]
+            return [fn(*batches, *own) for fn, own in zip(functions, made, strict=True)]
 
+        self.variables.append(made)
         return step
 
     @staticmethod
@@ -127,34 +124,48 @@ class Runs:
     def failures(self, rows):
         """Return, for each program that is wrong with these numbers of rows, what differs.
 
-        Also returns how many numbers were compared, and how many could not be, as rounding alone
-        changes them.
+        Also returns how many numbers were compared, and how many of those that differ could not be,
+        as rounding alone changes them.
         """
         rng = np.random.default_rng(5)
         parts = {name: [_rows(rng, name, n) for n in rows.of(name)] for name in BATCHES}
-        for made in self.variables:
-            for own in made:
-                for variable, value in zip(own, _initial(), strict=True):
-                    variable.assign(value)
         batches = [tf.concat(parts[name], 0) for name in BATCHES]
-        expected, noisy = (whole(*batches) for whole in self.whole)
+        self._reset()
+        expected = self.whole(*batches)
         found = self.divided(*([tf.constant(one) for one in parts[name]] for name in BATCHES))
         failures, compared, unclear = self._unequal_copies(rows), 0, 0
-        for program, *results in zip(self.programs, expected, noisy, found, strict=True):
+        noisy = None
+        for at, program in enumerate(self.programs):
             names = [*program.results, "loss", *(f"gradient of {n}" for n in _SOURCES), *VARIABLES]
-            for name, *pair in zip(names, *results, strict=True):
-                wrong, clear = _differs(*map(_numpy, pair))
-                compared, unclear = compared + clear.size, unclear + int((~clear).sum())
+            for place, name in enumerate(names):
+                pair = _numpy(expected[at][place]), _numpy(found[at][place])
+                compared += pair[0].size
+                wrong, _ = _differs(*pair, pair[0])
+                if wrong:
+                    noisy = noisy or self._with_noise(batches)
+                    wrong, clear = _differs(*pair, _numpy(noisy[at][place]))
+                    unclear += int((~clear).sum())
                 if wrong:
                     failures.append((program, f"{name} with {rows}: {wrong}"))
                     break
         return failures, compared, unclear
 
+    def _with_noise(self, batches):
+        """Run the whole programs with other rounding errors."""
+        self.noisy = self.noisy or self._whole(_with_noise)
+        self._reset()
+        return self.noisy(*batches)
+
+    def _reset(self):
+        for own in itertools.chain(*self.variables):
+            for variable, value in zip(own, _initial(), strict=True):
+                variable.assign(value)
+
     def _unequal_copies(self, rows):
         """Return which programs have left other values of a variable on each replica."""
         return [
             (program, f"copies of {name} differ with {rows}")
-            for program, own in zip(self.programs, self.variables[2], strict=True)
+            for program, own in zip(self.programs, self.variables[1], strict=True)
             for name, variable in zip(VARIABLES, own, strict=True)
             if len({copy.numpy().tobytes() for copy in variable.values}) > 1
         ]
@@ -250,7 +261,7 @@ def _numpy(value):
     return np.asarray(value.numpy())
 
 
-def _differs(expected, noisy, found):
+def _differs(expected, found, noisy):
     """Return how results differ, if they do, and which numbers rounding alone does not change."""
     if found.dtype != expected.dtype or found.shape != expected.shape:
         return f"{found.dtype} of {found.shape}, not {expected.dtype} of {expected.shape}", _ALL
