@@ -20,7 +20,7 @@ import keras
 import pytest
 import tensorflow as tf
 from kdist import _upstream
-from kdist._upstream.custom_gradients import forget_custom_gradients
+from kdist._upstream.internals import forget_custom_gradients
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 LOGICAL_CPUS = 8

@@ -10,8 +10,6 @@ import tensorflow as tf
 
 from ..versions import untested
 from . import patches, worker_keys
-from .batch_memory import copy_batches
-from .build_for_fit import build_for_fit, build_for_step
 from .callback_attributes import (
     STATEFUL,
     STATELESS,
@@ -21,15 +19,12 @@ from .callback_attributes import (
     has_attributes,
     has_swapped_averages,
 )
-from .choose_data_source import array_sizes
-from .data_spec import batch_size_of, samples_of
-from .drawn_seeds import seed_state, set_seed_state
-from .ema_warm_up import averaging_optimizers, is_average_warmed_up, warm_up_average
-from .fit_data import FitData, FitDataset, attach
-from .fit_start import pass_over_data, start_fit_at
+from .data_sources import array_sizes
+from .fit import build_for_fit, build_for_step, pass_over_data, set_resumed_logs, start_fit_at
+from .fit_data import FitData, FitDataset, attach, batch_size_of, samples_of
 from .hooks import AutoSteps, FitObserver, StrategyHooks, hooks_of, is_chief
-from .inner_graphs import inner_graphs
 from .internals import (
+    averaged_variables,
     call_model,
     compile_arguments,
     compute_loss,
@@ -38,57 +33,63 @@ from .internals import (
     flatten_layers,
     function_arguments,
     global_seed,
+    global_seed_state,
     has_call,
+    inner_graphs,
     inputs_of,
     is_compiled_by_xla,
     is_overwritten,
+    make_global_seed_state,
     metrics_of,
     onednn_is_on,
     optimization_barrier,
     optimizers_of,
     overridden_steps,
     random_seed,
+    replace_sublayers,
     schedule_name,
     set_strategy,
     stock_step,
     strategy_of,
+    trained_variables,
     with_global_seed,
 )
-from .iterators import release_in_background
-from .kept_seeds import kept_seeds
-from .one_device import divides_step, one_device, traced_strategy, unconverted
-from .optimizer_steps import has_schedule, largest_rate, step_counters, steps_taken
-from .patches.worker_callbacks import is_of_the_chief
-from .resumed_logs import set_resumed_logs
-from .saved_state import (
-    averaged_variables,
-    global_seed_state,
-    make_global_seed_state,
-    trained_variables,
+from .iterators import copy_batches, release_in_background
+from .optimizers import (
+    averaging_optimizers,
+    has_schedule,
+    is_average_warmed_up,
+    largest_rate,
+    step_counters,
+    steps_taken,
+    warm_up_average,
 )
-from .slurm import SlurmTasks
-from .step_observer import (
+from .seeds import kept_seeds, seed_state, set_seed_state
+from .steps import (
     attach_observers,
     detach_observers,
+    divides_step,
     observe_step,
+    one_device,
     own_weights,
+    traced_strategy,
+    unconverted,
 )
-from .sublayers import replace_sublayers
+from .worker_callbacks import is_of_the_chief
 from .worker_devices import (
     MultiWorkerExtended,
-    is_started,
-    worker_addresses,
-    worker_counts,
-)
-from .worker_failures import (
+    SlurmTasks,
     abort_collectives,
     failures,
     is_lost,
     is_lost_connection,
+    is_started,
     report_failure,
     run_exit_functions,
+    sum_over_workers,
+    worker_addresses,
+    worker_counts,
 )
-from .worker_sums import sum_over_workers
 
 __all__ = [
     "STATEFUL",

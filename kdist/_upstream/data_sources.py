@@ -1,12 +1,239 @@
 """The data of a fit by their kinds: how each is brought to a batch of an epoch."""
 
+import copy
+import itertools
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import keras
 import tensorflow as tf
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+from keras.src.utils.rng_utils import get_random_seed
+from tensorflow.python.framework import op_def_registry
 
-from .dataset_state import DatasetState
-from .fits import Fit, source_of
-from .iterators_made import IteratorsMade
+from .fit_data import Fit, fit_data_of, running_fit, source_of, walk
+
+# Each of their iterators makes one of every input as it begins, and keeps nothing for the next.
+_PLAIN = frozenset(
+    (
+        *(
+            "AssertCardinality",
+            "Batch",
+            "DenseToRagged",
+            "DenseToSparseBatch",
+            "DirectedInterleave",
+        ),
+        *("Filter", "FixedLengthRecord", "FlatMap", "GroupByWindow", "IgnoreErrors", "Interleave"),
+        *("Map", "Options", "PaddedBatch", "ParallelBatch", "ParallelInterleave", "ParallelMap"),
+        *("Prefetch", "Random", "Range", "Rebatch", "Restructured", "Scan", "Shard", "Shuffle"),
+        *("Skip", "SparseTensorSlice", "Take", "TakeWhile", "Tensor", "TensorSlice", "TextLine"),
+        *("TFRecord", "Unbatch", "Unique", "Window", "Zip"),
+    )
+)
+# They make the iterators of an input while the data are read: several, or one for all time.
+_LATER = frozenset(("Cache", "Concatenate", "Repeat"))
+_COUNTED = frozenset(("Random", "Shuffle"))
+_PYTHON = frozenset(("EagerPyFunc", "GeneratorDataset", "PyFunc", "PyFuncStateless"))
+_READ = frozenset(
+    ("LookupTableFindV2", "Placeholder", "ReadVariableOp", "ResourceGather", "ResourceGatherNd")
+)
+
+
+@dataclass(frozen=True)
+class DatasetState:
+    """How iterators of a data set differ.
+
+    Attributes:
+        is_counted: They may differ by how many were made before.
+        must_be_read: They may differ by what was read before.
+        changes: They may give something else in another epoch, for whatever reason.
+    """
+
+    is_counted: bool
+    must_be_read: bool
+    changes: bool
+
+
+def dataset_state(dataset: Any) -> DatasetState:
+    """Read from a data set's operations how its iterators differ."""
+    if fit_data_of(dataset) is not None:
+        return DatasetState(is_counted=False, must_be_read=False, changes=True)
+    if not isinstance(dataset, tf.data.Dataset):
+        return DatasetState(is_counted=True, must_be_read=True, changes=True)
+    inputs = [dataset_state(one) for one in dataset._inputs()]
+    kind = _kind(dataset)
+    change = any(one.changes for one in inputs)
+    is_counted = kind in _COUNTED or any(one.is_counted for one in inputs)
+    must_be_read = (
+        any(one.must_be_read for one in inputs)
+        or kind not in _PLAIN | _LATER
+        or (kind in _LATER and change)
+        or any(_writes(node) for node in _nodes(dataset))
+    )
+    return DatasetState(is_counted, must_be_read, change or is_counted or must_be_read)
+
+
+def inexact_part(dataset: Any) -> str | None:
+    """What in a data set makes its batches others in every run: the rest of "as …", or `None`."""
+    parts = [one for one in walk(dataset) if isinstance(one, tf.data.Dataset)]
+    nodes = [(part, node) for part in parts for node in _nodes(part)]
+    if any(_kind(part) in _COUNTED and _is_zero(part._seed, part._seed2) for part in parts) or any(
+        _is_unseeded(part, node) for part, node in nodes
+    ):
+        return "it draws random numbers without a seed"
+    if _options(dataset).deterministic is False or any(
+        getattr(part, "_deterministic", None) == "false" for part in parts
+    ):
+        return "it does not keep an order (deterministic=False)"
+    if any(_kind(part) == "ParallelMap" and _draws(node) for part, node in nodes):
+        return "it draws random numbers in a parallel map"
+    return None
+
+
+def has_unknown_parts(dataset: Any) -> bool:
+    """Whether a data set has parts that do not say what they depend on, such as Python code."""
+    return any(
+        not isinstance(part, tf.data.Dataset)
+        or _kind(part) not in _PLAIN | _LATER
+        or any(node.op in _PYTHON for node in _nodes(part))
+        for part in walk(dataset)
+        if fit_data_of(part) is None
+    )
+
+
+def _kind(dataset: Any) -> str:
+    """Such as `"Map"`."""
+    return re.sub(r"Dataset(V\d)?$", "", type(dataset).__name__.removeprefix("_"))
+
+
+def _options(dataset: Any) -> tf.data.Options:
+    return dataset.options() if isinstance(dataset, tf.data.Dataset) else tf.data.Options()
+
+
+def _nodes(dataset: Any) -> Iterator[Any]:
+    """The operations of a data set's own functions, and of those that they call."""
+    if fit_data_of(dataset) is not None:
+        return
+    for wrapper in dataset._functions():
+        graph = wrapper.function.graph.as_graph_def()
+        yield from graph.node
+        for function in graph.library.function:
+            yield from function.node_def
+
+
+def _writes(node: Any) -> bool:
+    """Whether an operation may leave something behind that another iterator finds."""
+    definition = op_def_registry.get(node.op)
+    is_stateful = definition is None or definition.is_stateful
+    is_of_dataset = re.search(r"Dataset(V\d)?$|SeedGenerator$", node.op)
+    return is_stateful and not is_of_dataset and node.op not in _READ and "seed2" not in node.attr
+
+
+def _draws(node: Any) -> bool:
+    return "seed2" in node.attr or node.op == "RngReadAndSkip"
+
+
+def _is_unseeded(dataset: Any, node: Any) -> bool:
+    """Whether an operation of a function draws by a seed of its own making."""
+    if "seed2" in node.attr:
+        return _is_zero(node.attr["seed"].i, node.attr["seed2"].i)
+    if not node.op.startswith(("ShuffleDataset", "RandomDataset")):
+        return False
+    values = {one.name: one.attr["value"].tensor for one in _nodes(dataset) if one.op == "Const"}
+    seeds = [values.get(name.partition(":")[0]) for name in node.input if "seed" in name]
+    known = [tf.make_ndarray(seed) for seed in seeds if seed is not None]
+    return len(known) == 2 and _is_zero(*known)
+
+
+def _is_zero(seed: Any, seed2: Any) -> bool:
+    return int(seed) == int(seed2) == 0
+
+
+@dataclass
+class MadeIterator:
+    """An iterator over the training data.
+
+    Attributes:
+        made_in: The epoch in which it is made, counted from the beginning of the fit.
+        read_from: The epoch that reads it first; `None` for one that no epoch reads.
+        batches: Batches read; `None` for all there are.
+    """
+
+    made_in: int
+    read_from: int | None = None
+    batches: int | None = 0
+
+
+class IteratorsMade:
+    """The iterators of a fit's first epochs.
+
+    Args:
+        epochs: Epochs that have ended.
+        batches: Batches of the data; `None` where that is not known, or without end.
+        steps_per_epoch: The argument of `fit`.
+        steps_per_execution: Batches that are read at a time.
+        spares: Whether an iterator is made at the end of an epoch, though the next makes its own.
+
+    Attributes:
+        made: All of them, in order.
+        current: The one among them that the next epoch reads on; `None` where it makes another.
+    """
+
+    def __init__(
+        self,
+        epochs: int,
+        *,
+        batches: int | None,
+        steps_per_epoch: int | None,
+        steps_per_execution: int,
+        spares: bool,
+    ) -> None:
+        self.made: list[MadeIterator] = []
+        self.current: MadeIterator | None = None
+        self._batches, self._steps_per_epoch = batches, steps_per_epoch
+        self._steps_per_execution, self._spares = steps_per_execution, spares
+        self._steps_seen = 0
+        for epoch in range(epochs):
+            self._read_epoch(epoch)
+        if steps_per_epoch is None:
+            self.current = None
+
+    def _read_epoch(self, epoch: int) -> None:
+        if not self._steps_per_epoch and not self._batches:
+            self.made.append(MadeIterator(epoch, epoch, None))
+            return
+        if self.current is None or self._steps_per_epoch is None:
+            self._make(epoch)
+        executions = self._executions()
+        if executions and self.current is not None and self.current.batches is not None:
+            read = executions * self._steps_per_execution
+            if self.current.read_from is None:
+                self.current.read_from = epoch
+            self.current.batches += read
+            self._steps_seen += read
+        if self._is_over() and (self._spares or self._steps_per_epoch):
+            self._make(epoch)
+
+    def _executions(self) -> int:
+        steps = self._steps_per_epoch or self._batches or 0
+        executions = -(-steps // self._steps_per_execution)
+        if self._batches:
+            left = -(-(self._batches - self._steps_seen) // self._steps_per_execution)
+            executions = min(executions, left)
+        return executions
+
+    def _is_over(self) -> bool:
+        return bool(self._batches) and self._steps_seen >= (self._batches or 0)
+
+    def _make(self, epoch: int) -> None:
+        self.current = MadeIterator(epoch)
+        self.made.append(self.current)
+        self._steps_seen = 0
 
 
 class DataSource:
@@ -112,3 +339,141 @@ def _read(iterator: Any, batches: int | None) -> None:
         except (StopIteration, tf.errors.OutOfRangeError):
             return
         read += 1
+
+
+class PyDatasetSource(DataSource):
+    """A `keras.utils.PyDataset`, of which no batch is computed that is not wanted."""
+
+    def __init__(self, fit: Fit) -> None:
+        whole, is_shuffled = fit.iterator.data_adapter.py_dataset, fit.iterator.data_adapter.shuffle
+        self._whole, self._is_shuffled = whole, is_shuffled and whole.num_batches is not None
+        is_unseeded = self._is_shuffled and get_random_seed() is None
+        super().__init__(fit, inexact=_UNSEEDED if is_unseeded else _BY_INDEX)
+        self._order_read_on: list[int] | None = None
+
+    def replay(self, history: IteratorsMade, epochs: int) -> None:
+        """Call the hooks of the epochs before, and shuffle as they did."""
+        for epoch in range(epochs):
+            self._whole.on_epoch_begin()
+            for made in history.made:
+                if made.read_from == epoch:
+                    order = self._order()
+                    self._order_read_on = order if made is history.current else None
+            self._whole.on_epoch_end()
+
+    def about_to_begin(self, batch: int) -> None:
+        """Have the workers compute what is wanted."""
+        enqueuer = self.adapter.enqueuer
+        if enqueuer is None:
+            return
+        if self._whole.num_batches is None:
+            enqueuer.indices = itertools.count(batch)
+        else:
+            enqueuer.py_dataset, enqueuer.shuffle = self._part_from(batch), False
+
+    def iterator_at(self, batch: int) -> Any:
+        """Make an iterator at a batch."""
+        adapter, enqueuer = copy.copy(self.adapter), self.adapter.enqueuer
+        if enqueuer is None:
+            adapter.py_dataset, adapter.shuffle = self._part_from(batch), False
+        else:
+            adapter.py_dataset = enqueuer.py_dataset
+        return self.iterate(adapter.get_tf_dataset())
+
+    def has_ended(self) -> None:
+        """Have the workers compute everything again."""
+        enqueuer = self.adapter.enqueuer
+        if enqueuer is not None:
+            enqueuer.py_dataset, enqueuer.shuffle = self._whole, self.adapter.shuffle
+
+    def _part_from(self, batch: int) -> "_Part":
+        return _Part(self._whole, self._order_read_on or self._order(), batch)
+
+    def _order(self) -> list[int] | None:
+        """The batches in the order of an epoch, drawn as Keras does; `None` without end."""
+        if self._whole.num_batches is None:
+            return None
+        order = list(range(self._whole.num_batches))
+        if self._is_shuffled:
+            random.shuffle(order)
+        return order
+
+
+class _Part(keras.utils.PyDataset):
+    """Batches of another one, from a place in an order on."""
+
+    def __init__(self, whole: keras.utils.PyDataset, order: list[int] | None, first: int) -> None:
+        super().__init__(whole.workers, whole.use_multiprocessing, whole.max_queue_size)
+        self._whole, self._first = whole, first
+        self._left = None if order is None else order[first:]
+
+    @property
+    def num_batches(self) -> int | None:
+        """Batches from there on; `None` without end."""
+        return None if self._left is None else len(self._left)
+
+    def __getitem__(self, index: int) -> Any:
+        """The batch at a place from there on."""
+        return self._whole[self._first + index if self._left is None else self._left[index]]
+
+
+_UNSEEDED = (
+    "This PyDataset is shuffled without a seed, so that its order is not that of the interrupted"
+    " training: call keras.utils.set_random_seed before fit, or pass shuffle=False"
+)
+_BY_INDEX = (
+    "The batches of this PyDataset are those of the interrupted training if they depend on nothing"
+    " but their index and what its hooks of epochs do"
+)
+
+
+def data_source_of(fit: Fit) -> DataSource:
+    """The training data of a fit, as they can be brought to a batch of an epoch."""
+    adapter, dataset = fit.iterator.data_adapter, source_of(fit.iterator)
+    if fit.data is not None and dataset is fit.data.dataset:
+        return EpochSource(fit)
+    if isinstance(adapter, PyDatasetAdapter):
+        return PyDatasetSource(fit)
+    if isinstance(adapter, GeneratorDataAdapter) or not isinstance(dataset, tf.data.Dataset):
+        return DataSource(fit, inexact=_DRAWN)
+    state = dataset_state(dataset)
+    if isinstance(adapter, ArrayDataAdapter):
+        inexact = _ARRAYS if inexact_part(dataset) else None
+    else:
+        inexact = _inexact(dataset)
+    return DatasetSource(fit, inexact=inexact, state=state)
+
+
+def array_sizes(model: keras.Model) -> dict[str, int] | None:
+    """Samples and batch size of the arrays that a fit trains on; `None` for other data."""
+    fit = running_fit(model)
+    adapter = None if fit is None or fit.iterator is None else fit.iterator.data_adapter
+    if not isinstance(adapter, ArrayDataAdapter):
+        return None
+    batch, last = adapter.batch_size, adapter.partial_batch_size or 0
+    whole = adapter.num_batches - bool(last)
+    return {"batch_size": int(batch), "samples": int(whole * batch + last)}
+
+
+def _inexact(dataset: tf.data.Dataset) -> str | None:
+    part = inexact_part(dataset)
+    if part is not None:
+        return (
+            "The batches of this tf.data.Dataset are not those of the interrupted training, as"
+            f" {part}"
+        )
+    return _UNKNOWN if has_unknown_parts(dataset) else None
+
+
+_ARRAYS = (
+    "These arrays are shuffled without a seed, so that their order is not that of the interrupted"
+    " training: call keras.utils.set_random_seed before fit, or pass shuffle=False"
+)
+_DRAWN = (
+    "The batches are those of the interrupted training if the data give the same in every run:"
+    " they are read again from the beginning"
+)
+_UNKNOWN = (
+    "The batches of this tf.data.Dataset are those of the interrupted training if its Python"
+    " functions, and what else is not of tf.data, give the same in every run"
+)

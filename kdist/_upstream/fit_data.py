@@ -1,10 +1,14 @@
-"""Training data that give any batch of any epoch: what the hooks of `fit` ask them."""
+"""The fits that are under way, and their data."""
 
 import abc
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import keras
 import tensorflow as tf
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 _NAME = "_kdist_fit_data"
 
@@ -70,3 +74,185 @@ def walk(dataset: Any) -> Iterator[Any]:
     if isinstance(dataset, tf.data.Dataset):
         for source in dataset._inputs():
             yield from walk(source)
+
+
+_thread = threading.local()
+
+
+class Fit:
+    """A `model.fit` under way.
+
+    Attributes:
+        model: The model that is trained.
+        initial_epoch: The argument of `fit`.
+        data: The data set of its own that the fit trains on, where it was given `FitData`.
+        iterator: Keras's `EpochIterator` over the training data.
+        start: Epoch and batch that the fit is to begin at, until it has begun.
+        counted: What counts its epochs itself, as one iterator gives several of them.
+    """
+
+    def __init__(self, model: keras.Model, initial_epoch: int) -> None:
+        self.model, self.initial_epoch = model, initial_epoch
+        self.data: FitDataset | None = None
+        self.iterator: Any = None
+        self.start: tuple[int, int] | None = None
+        self.counted: list[FitData] = []
+        self._held: list[FitData] = []
+        self._has_begun = False
+
+    def take(self, data: FitData) -> tf.data.Dataset:
+        """Train on a data set that nothing else iterates over."""
+        self.data = data.for_fit()
+        self.data.begin(self.initial_epoch)
+        self._held.append(data)
+        return self.data.dataset
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Say to the data which epoch is about to be trained."""
+        if not self._has_begun:
+            self._find_data()
+        if self.data is not None:
+            self.data.begin(epoch)
+        for data in self._held:
+            data.hold(epoch)
+        if not self._has_begun:
+            self.count_from(epoch)
+        self._has_begun = True
+
+    def count_from(self, epoch: int) -> None:
+        """Have what counts its epochs give this one next."""
+        for data in self.counted:
+            data.count_from(epoch)
+
+    def _find_data(self) -> None:
+        """Find the `FitData` that the training data are made from."""
+        parts = list(walk(source_of(self.iterator)))
+        found = [data for part in parts if (data := fit_data_of(part)) is not None]
+        others = [data for data in found if data not in self._held]
+        is_repeated = any("Repeat" in type(part).__name__ for part in parts)
+        if is_repeated or self.iterator.steps_per_epoch:
+            # One iterator gives several epochs, and begins them ahead of time.
+            self.counted += others
+        else:
+            self._held += others
+
+    def end(self) -> None:
+        """Let go of the data."""
+        if self.start is not None:  # no epoch was left to train
+            self.model._initial_epoch = None
+        if self.data is not None:
+            self.data.end()
+        for data in self._held:
+            data.release()
+
+
+@contextmanager
+def fit_of(model: keras.Model, initial_epoch: int) -> Iterator[Fit]:
+    """Keep a fit of this thread in mind while it is under way."""
+    fit = Fit(model, initial_epoch)
+    _fits().append(fit)
+    try:
+        yield fit
+    finally:
+        _fits().remove(fit)
+        fit.end()
+
+
+def innermost_fit() -> Fit | None:
+    """The fit that this thread is in."""
+    return _fits()[-1] if _fits() else None
+
+
+def running_fit(model: keras.Model) -> Fit | None:
+    """The fit of this model that this thread is in."""
+    return next((fit for fit in reversed(_fits()) if fit.model is model), None)
+
+
+def source_of(iterator: Any) -> Any:
+    """The data set that Keras's `EpochIterator` iterates over, before replicas divide it."""
+    dataset = iterator._distributed_dataset
+    return getattr(dataset, "_original_dataset", dataset)
+
+
+def _fits() -> list[Fit]:
+    fits: list[Fit] = vars(_thread).setdefault("fits", [])
+    return fits
+
+
+def global_batch_of(iterator: Any, data_batch: Any) -> int | None:
+    """Return the number of samples per full batch; `None` if unknown."""
+    if iterator is None:
+        return int(keras.tree.flatten(data_batch)[0].shape[0])
+    if isinstance(iterator.data_adapter, ArrayDataAdapter):
+        return int(iterator.data_adapter.batch_size)
+    peeked = getattr(iterator.data_adapter, "_first_batches", None)  # of a generator
+    if peeked:
+        return int(keras.tree.flatten(peeked[0])[0].shape[0])
+    dataset = getattr(iterator.data_adapter, "_dataset", None)
+    return batch_size_of(dataset) if isinstance(dataset, tf.data.Dataset) else None
+
+
+def batch_size_of(dataset: tf.data.Dataset) -> int | None:
+    """Return the argument of `batch`; `element_spec` has it only with `drop_remainder=True`."""
+    data = fit_data_of(dataset)
+    if data is not None:
+        return data.batch_size
+    if hasattr(dataset, "_batch_size"):
+        return int(dataset._batch_size)
+    kind = type(dataset).__name__.removeprefix("_").removesuffix("Dataset")
+    if kind not in _KEEP_BATCHES:
+        return None
+    # A dataset of scalars that is zipped with the batches, such as seeds, has no batch size.
+    sources = [s for s in dataset._inputs() if kind != "Zip" or not _has_scalars_only(s)]
+    sizes = {batch_size_of(source) for source in sources}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def samples_of(dataset: tf.data.Dataset) -> int | None:
+    """Return how many samples the batches of a dataset have in all; `None` if it is unknown."""
+    if hasattr(dataset, "_batch_size"):
+        size, (rows,) = int(dataset._batch_size), dataset._inputs()
+        samples = int(rows.cardinality())
+        if samples < 0:
+            return None
+        return samples // size * size if bool(dataset._drop_remainder) else samples
+    kind = type(dataset).__name__.removeprefix("_").removesuffix("Dataset")
+    return samples_of(dataset._inputs()[0]) if kind in _KEEP_SAMPLES else None
+
+
+def _has_scalars_only(dataset: tf.data.Dataset) -> bool:
+    shapes = (getattr(leaf, "shape", None) for leaf in keras.tree.flatten(dataset.element_spec))
+    return all(shape is not None and shape.rank == 0 for shape in shapes)
+
+
+_KEEP_BATCHES = (
+    *("AssertCardinality", "Cache", "Map", "Options", "ParallelMap", "Prefetch"),
+    *("Repeat", "Shuffle", "Skip", "Take", "Zip"),
+)
+
+_KEEP_SAMPLES = ("Cache", "Map", "Options", "ParallelMap", "Prefetch", "Shuffle")
+
+
+def batch_spec_of(iterator: Any, *, any_batch_size: bool) -> Any:
+    """Return the shapes and types of a replica's batch; `None` if they are unknown.
+
+    Args:
+        iterator: Keras's `EpochIterator`.
+        any_batch_size: Whether to make the batch size unknown. A model that was built for the
+            global batch may reject that of a replica.
+    """
+
+    def part(leaf: Any) -> Any:
+        one = getattr(leaf, "_value_specs", [leaf])[0]
+        if any_batch_size and isinstance(one, tf.TensorSpec) and one.shape.rank:
+            return tf.TensorSpec([None, *one.shape[1:]], one.dtype)
+        return one
+
+    spec = keras.tree.map_structure(part, iterator._distributed_dataset.element_spec)
+    known = all(
+        isinstance(leaf, tf.TensorSpec | tf.SparseTensorSpec)
+        and leaf.shape.rank is not None
+        and leaf.shape[1:].is_fully_defined()
+        for leaf in keras.tree.flatten(spec)
+    )
+    return spec if known else None

@@ -1,7 +1,8 @@
-"""Private names of Keras and TensorFlow that are read, called or set; none is replaced."""
+"""Private state of models, layers, metrics, optimizers and graphs."""
 
+import contextlib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import keras
@@ -16,10 +17,12 @@ from keras.src.random.seed_generator import (
 from keras.src.utils import rng_utils
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.eager import context
+from tensorflow.python.framework.ops import gradient_registry
 from tensorflow.python.ops import control_flow_util
 from tensorflow.python.util import _pywrap_util_port
 
-from .optimizer_steps import flatten_optimizers
+from .hooks import StrategyHooks
+from .optimizers import flatten_optimizers
 
 # An attribute of a global generator: those that continue it under each strategy.
 _OF_STRATEGIES = "_kdist_generators"
@@ -213,3 +216,111 @@ def schedule_name(optimizer: keras.optimizers.Optimizer) -> str | None:
 def function_arguments(loss_or_metric: Any) -> dict[str, Any]:
     """Return the arguments with which one of Keras's losses or metrics calls its function."""
     return dict(getattr(loss_or_metric, "_fn_kwargs", {}))
+
+
+Convert = Callable[[Any], Any]
+
+
+def replace_sublayers(owner: Any, convert: Convert) -> None:
+    """Replace the layers in a layer's attributes, including Keras's list of sublayers."""
+    for name, value in list(vars(owner).items()):
+        new = _replace(value, convert)
+        if new is not value:
+            # Not `setattr`: Keras rejects new sublayers in a built layer.
+            object.__setattr__(owner, name, new)
+
+
+def _replace(value: Any, convert: Convert) -> Any:
+    # Lists and dicts are changed in place, so that Keras still tracks them.
+    if isinstance(value, keras.Layer):
+        return convert(value)
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            list.__setitem__(value, index, _replace(item, convert))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            dict.__setitem__(value, key, _replace(item, convert))
+    elif isinstance(value, tuple) and any(isinstance(item, keras.Layer) for item in value):
+        items = (_replace(item, convert) for item in value)
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    return value
+
+
+_FUNCTIONS = {
+    "PartitionedCall": ("f",),
+    "StatefulPartitionedCall": ("f",),
+    "If": ("then_branch", "else_branch"),
+    "StatelessIf": ("then_branch", "else_branch"),
+}
+
+
+def inner_graphs(operation: Any) -> list[Any]:
+    """Return the graph that a function's call runs, or both graphs of a `tf.cond`.
+
+    A graph's inputs are in the order of the operation's, of which a condition's first is the
+    predicate; its outputs begin with the operation's. Empty for other operations.
+    """
+    names = [operation.get_attr(name).name for name in _FUNCTIONS.get(operation.type, ())]
+    return [operation.graph._get_function(name).graph for name in names]
+
+
+def custom_gradients() -> list[str]:
+    """Return the names under which TensorFlow keeps them."""
+    return [name for name in gradient_registry.list() if name.startswith("CustomGradient-")]
+
+
+def forget_custom_gradients(*, keep: Collection[str] = ()) -> None:
+    """Let go of the graphs that were traced so far.
+
+    What was traced can still be run, and its gradients are part of it. Only the gradient of a
+    function that had none when it was traced can no longer be taken.
+
+    Args:
+        keep: Names that are kept, as `custom_gradients` returned them before.
+    """
+    for name in {*custom_gradients()} - {*keep}:
+        gradient_registry._registry.pop(name, None)
+
+
+@contextlib.contextmanager
+def temporary_custom_gradients() -> Iterator[None]:
+    """Forget the custom gradients that are traced inside the `with` block when it ends."""
+    before = custom_gradients()
+    try:
+        yield
+    finally:
+        forget_custom_gradients(keep=before)
+
+
+def global_seed_state() -> keras.Variable | None:
+    """The state of the generator behind `seed=None`, where this thread has made one."""
+    generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
+    return None if generator is None else generator.state
+
+
+def make_global_seed_state(strategy: tf.distribute.Strategy) -> keras.Variable:
+    """The state of the generator behind `seed=None`, made where this thread has none."""
+    if isinstance(strategy, StrategyHooks):
+        return global_seed(strategy).state
+    return global_seed_generator().state
+
+
+def trained_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
+    """The variables that an optimizer was built for; none before that."""
+    return list(getattr(optimizer, "_trainable_variables", []))
+
+
+def averaged_variables(
+    optimizer: keras.optimizers.Optimizer,
+) -> list[tuple[keras.Variable, keras.Variable]]:
+    """Each trained variable with its moving average, where optimizers keep averages."""
+    return [
+        pair
+        for one in flatten_optimizers(optimizer)
+        if getattr(one, "use_ema", False)
+        for pair in zip(
+            trained_variables(one),
+            getattr(one, "_model_variables_moving_average", []),
+            strict=False,  # none before the optimizer is built
+        )
+    ]

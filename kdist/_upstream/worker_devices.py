@@ -1,18 +1,23 @@
-"""TensorFlow's strategy for several workers, on the devices that each is given."""
+"""The cluster of several workers: devices, failures, sums, Slurm."""
 
+import atexit
+import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.distribute import (
     collective_all_reduce_strategy,
+    collective_util,
     multi_worker_util,
 )
 from tensorflow.python.eager import context
 
 from .hooks import StrategyHooks
 from .launchers import set_launchers
+from .worker_keys import call, chief_answers, chief_is_lost, chief_is_silent
 
 _bases = itertools.count(step=1000)
 
@@ -112,3 +117,116 @@ def worker_addresses(resolver: Any) -> tuple[list[str], int]:
 def is_started() -> bool:
     """Whether TensorFlow has started, so that it can no longer be one of several workers."""
     return bool(context.context()._context_handle)
+
+
+_LONGEST = 500
+_SILENT = "it does not answer"
+_UNREACHED = "it cannot be reached"
+_ENDED = "it has ended, or cannot be reached"
+_LOST = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.UnavailableError,
+)
+
+
+def failures(strategy: tf.distribute.Strategy) -> list[str | None]:
+    """Return for each worker why it has failed, `None` for those that have not.
+
+    Nothing is returned while the chief, who keeps the states, does not answer, until it is lost.
+    """
+    if not chief_answers():  # TensorFlow would wait, and Python with it
+        return [_SILENT] if chief_is_lost() else []
+    spec = strategy.extended._cluster_spec
+    jobs = [(job, spec.num_tasks(job)) for job in ("chief", "worker") if job in spec.jobs]
+    try:
+        states = context.context().get_task_states(jobs)
+    except tf.errors.OpError:
+        return [_UNREACHED]  # the chief, who keeps the states
+    return [None if state is None else _reason(state) for state in states]
+
+
+def _reason(state: tf.errors.OpError) -> str:
+    if isinstance(state, tf.errors.UnavailableError):
+        return _ENDED
+    return str(state.message)
+
+
+def is_lost(reason: str) -> bool:
+    """Whether a worker has failed without saying why, according to `failures`."""
+    return reason in (_SILENT, _UNREACHED, _ENDED)
+
+
+def report_failure(message: str) -> None:
+    """Have all workers fail with a message."""
+    # They may know of a failure already, or nobody may be there.
+    with contextlib.suppress(tf.errors.OpError, ValueError):
+        if chief_is_silent() or not chief_answers():
+            return
+        call("TFE_ReportErrorToCluster", tf.errors.UNKNOWN, message[:_LONGEST].encode())
+
+
+def abort_collectives() -> None:
+    """Have the collectives of this worker that wait for others fail, and all that follow."""
+    with contextlib.suppress(tf.errors.OpError, ValueError):
+        context.context().abort_collective_ops(tf.errors.ABORTED, "no step has ended for long")
+
+
+def is_lost_connection(error: BaseException) -> bool:
+    """Whether an error is what TensorFlow raises on a worker that has lost another one."""
+    return isinstance(error, _LOST)
+
+
+def run_exit_functions() -> None:
+    """Do what the program has asked `atexit` for."""
+    atexit._run_exitfuncs()
+
+
+def sum_over_workers(strategy: tf.distribute.Strategy, values: np.ndarray) -> np.ndarray:
+    """Return the sum over all workers, each of which has to call it with as many values.
+
+    It runs on the hosts, whatever the replicas' devices are, as a step's collectives cannot: NCCL
+    sums no array that is not on a GPU.
+
+    Args:
+        strategy: A strategy of several workers.
+        values: Of the type int32, which sums bit patterns as they are where all others are 0.
+    """
+    extended = strategy.extended
+    options = collective_util.Options(
+        timeout_seconds=extended._communication_options.timeout_seconds,
+        implementation=collective_util.CommunicationImplementation.RING,
+    )
+    with tf.device("/device:CPU:0"):
+        tensor = tf.constant(values)
+        total = extended._host_cross_device_ops.reduce(
+            tf.distribute.ReduceOp.SUM, tensor, tensor, options=options
+        )
+    return np.asarray(total)
+
+
+class SlurmTasks(tf.distribute.cluster_resolver.SlurmClusterResolver):
+    """Each task of a job step is a worker, on the node that Slurm has started it on.
+
+    TensorFlow sorts the nodes by name, `n10` before `n2`, and so expects tasks on nodes that they
+    are not on.
+
+    Args:
+        tasks: Their number.
+        port: Of the first task on each node.
+    """
+
+    def __init__(self, *, tasks: int, port: int) -> None:
+        # Slurm gives each task its GPUs (--gpus-per-task); TensorFlow's resolver would do so again.
+        super().__init__(port_base=port, auto_set_gpu=False, gpus_per_node=tasks, gpus_per_task=1)
+
+    def cluster_spec(self) -> Any:
+        """Return the addresses of the workers, in the order of Slurm's tasks."""
+        self.task_type, self.task_id = "worker", self._rank
+        addresses = [
+            f"{node}:{self._port_base + local}"
+            for node, tasks in self._task_configuration.items()
+            for local in range(tasks)
+        ]
+        return tf.train.ClusterSpec({"worker": addresses})

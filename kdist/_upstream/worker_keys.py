@@ -1,17 +1,55 @@
-"""The values that workers share: the key-value store of TensorFlow's coordination service.
-
-The chief has it. If its process stands still, TensorFlow waits forever to store or delete a value,
-also after the chief has missed its heartbeats.
-"""
+"""What workers tell each other by TensorFlow's coordination service."""
 
 import contextlib
+import ctypes
+import functools
 import threading
 import time
+from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from .unlocked import call
+_LIBRARY = "libtensorflow_cc.so.2"
+
+
+def call(name: str, *arguments: bytes | int) -> None:
+    """Call a function that takes the context first, and a status last.
+
+    Args:
+        name: Such as `TFE_InsertConfigKeyValue`.
+        arguments: Between the two.
+
+    Raises:
+        tf.errors.OpError: It failed.
+    """
+    library = _library()
+    status = library.TF_NewStatus()
+    try:
+        getattr(library, name)(_context(), *arguments, ctypes.c_void_p(status))
+        code = library.TF_GetCode(ctypes.c_void_p(status))
+        message = library.TF_Message(ctypes.c_void_p(status)).decode(errors="replace")
+    finally:
+        library.TF_DeleteStatus(ctypes.c_void_p(status))
+    if code:
+        raise tf.compat.v1.errors.exception_type_from_error_code(code)(None, None, message)
+
+
+@functools.cache
+def _library() -> Any:
+    library = ctypes.CDLL(str(Path(tf.sysconfig.get_lib()) / _LIBRARY))  # loaded already
+    library.TF_NewStatus.restype = ctypes.c_void_p
+    library.TF_Message.restype = ctypes.c_char_p
+    return library
+
+
+def _context() -> Any:
+    context.ensure_initialized()
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return ctypes.c_void_p(get(context.context()._context_handle, None))
+
 
 _ALIVE = "kdist/alive"
 _ASK_MS = 500

@@ -11,8 +11,8 @@ from tensorflow.python.distribute import values
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import OptionalXlaContext
 
 from .._upstream.launchers import is_tracing_step
-from .._upstream.one_device import converted, one_device
-from .._upstream.row_counts import attached_counts
+from .._upstream.rows import attached_counts
+from .._upstream.steps import converted, one_device
 from .collectives import Collectives, device_for
 from .explain import NOMINAL_ROWS, Explanation, described, explain, place_of
 from .functions import Bodies

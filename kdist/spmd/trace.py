@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.framework import auto_control_deps
 from tensorflow.python.framework import func_graph as func_graphs
 
-from .._upstream.one_device import one_device
+from .._upstream.steps import one_device
 
 
 @dataclass

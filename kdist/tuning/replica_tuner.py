@@ -11,7 +11,7 @@ import keras
 import keras_tuner
 from rich.console import Console
 
-from .._upstream.custom_gradients import temporary_custom_gradients
+from .._upstream.internals import temporary_custom_gradients
 from .._upstream.keras_tuner import HookedTuner, oracle_file
 from ..atomic_files import atomic_write
 from ..callbacks import PrintThroughput, PrintTotalTime, StopAtNonFinite

@@ -10,7 +10,7 @@ import keras_tuner
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist._upstream.custom_gradients import custom_gradients
+from kdist._upstream.internals import custom_gradients
 from kdist.data import fashion_mnist
 from kdist.errors import UserError
 from kdist.signals import signal_of

@@ -2,7 +2,7 @@ import gc
 import weakref
 
 import tensorflow as tf
-from kdist._upstream.custom_gradients import (
+from kdist._upstream.internals import (
     custom_gradients,
     forget_custom_gradients,
     temporary_custom_gradients,

@@ -9,8 +9,7 @@ from pathlib import Path
 import keras
 import pytest
 from kdist._upstream import patching
-from kdist._upstream.patches import PATCHES, SECTIONS
-from kdist._upstream.patches.markdown import with_tables
+from kdist._upstream.patches import PATCHES, SECTIONS, with_tables
 from kdist.errors import UserError
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist._upstream.drawn_seeds import seed_state, set_seed_state
-from kdist._upstream.row_counts import attached_counts
+from kdist._upstream.rows import attached_counts
+from kdist._upstream.seeds import seed_state, set_seed_state
 from keras.src.backend.tensorflow import trainer
 from stock_models import linear
 from tensorflow.python.distribute import collective_util, cross_device_utils

@@ -10,7 +10,7 @@ import harness
 import keras
 from cases import CASES, IN_A_GRAPH
 from checkpoint_cases import CASES as CHECKPOINT_CASES
-from kdist._upstream.custom_gradients import forget_custom_gradients
+from kdist._upstream.internals import forget_custom_gradients
 
 
 def prepare(strategy, folder: Path) -> Callable[[str], str]:

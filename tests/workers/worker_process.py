@@ -13,7 +13,7 @@ from pathlib import Path
 import kdist  # first, as for its users
 import keras
 import tensorflow as tf
-from kdist._upstream.custom_gradients import forget_custom_gradients
+from kdist._upstream.internals import forget_custom_gradients
 
 
 def main(kind: str, folder: Path, replicas: int, case_seconds: int) -> None:

@@ -11,9 +11,9 @@ import keras
 from keras.src.legacy.saving import legacy_h5_format
 from keras.src.saving import saving_lib
 
-from ...errors import UserError
-from ..hooks import StrategyHooks, hooks_of
-from ..patching import Patch
+from ..errors import UserError
+from .hooks import StrategyHooks, hooks_of
+from .patching import Patch
 
 _WHOLE = ("tf_saved_model", "onnx", "litert")
 """Formats of `model.export` that write the file or folder that they are told to, and no other."""

@@ -6,11 +6,11 @@ from typing import Any
 import keras
 from keras.callbacks import CallbackList
 
-from ...errors import UserError
-from ..activity import reads_same_data
-from ..batch_count import batches_read
-from ..hooks import StrategyHooks, hooks_of
-from ..patching import Patch
+from ..errors import UserError
+from .hooks import StrategyHooks, hooks_of
+from .patching import Patch
+from .rows import batches_read
+from .worker_steps import reads_same_data
 
 _OF_THE_CHIEF = (
     keras.callbacks.CSVLogger,

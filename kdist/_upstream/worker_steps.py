@@ -1,6 +1,10 @@
-"""Patch what Keras and TensorFlow do wrong with several workers."""
+"""Several workers compare what they do, and run their steps one by one."""
 
-from collections.abc import Callable
+import contextlib
+import inspect
+import operator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -8,14 +12,125 @@ import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochIterator
+from keras.src.trainers import data_adapters
 
-from ..activity import activity, arguments, doing, reads_other_data
-from ..drawn_seeds import seed_digest, seed_state, set_seed_state
-from ..hooks import StrategyHooks, hooks_of
-from ..launchers import static_keys
-from ..patching import Patch
-from ..worker_data import described_data, fit_arguments, is_dealt_out, plain
-from ..worker_devices import uses_collectives
+from .hooks import StrategyHooks, hooks_of
+from .launchers import static_keys
+from .patching import Patch
+from .seeds import seed_digest, seed_state, set_seed_state
+from .worker_devices import uses_collectives
+
+_thread = threading.local()
+
+
+@contextlib.contextmanager
+def doing(name: str, arguments: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Inside the `with` block, the thread is in `fit`, `evaluate` or `predict`.
+
+    Args:
+        name: Of these.
+        arguments: That it was called with, to be compared between workers.
+    """
+    calls: list[_Call] = vars(_thread).setdefault("calls", [])
+    calls.append(_Call(name, arguments or {}))
+    try:
+        yield
+    finally:
+        calls.pop()
+
+
+def activity() -> str:
+    """Return what the thread is doing, such as `evaluate in fit`."""
+    names = [call.name for call in _calls()] or ["a step"]
+    return " in ".join(reversed(names))
+
+
+def arguments() -> Mapping[str, Any]:
+    """Return the arguments of the innermost call that the thread is in."""
+    return _calls()[-1].arguments if _calls() else {}
+
+
+def reads_other_data() -> None:
+    """Each worker reads data of its own, in all calls that the thread is in."""
+    for call in _calls():
+        call.has_other_data = True
+
+
+def reads_same_data() -> bool:
+    """Whether all workers read the same data in the call that the thread is in."""
+    return bool(_calls()) and not _calls()[-1].has_other_data
+
+
+class _Call:
+    def __init__(self, name: str, arguments: Mapping[str, Any]) -> None:
+        self.name, self.arguments, self.has_other_data = name, arguments, False
+
+
+def _calls() -> list[_Call]:
+    return vars(_thread).get("calls") or []
+
+
+_ARGUMENTS = ("epochs", "initial_epoch", "validation_freq")
+_OWN = (tf.data.experimental.AutoShardPolicy.OFF, tf.data.experimental.AutoShardPolicy.FILE)
+# The others take their own order, whatever `shuffle` is.
+_SHUFFLED = (data_adapters.ArrayDataAdapter, data_adapters.PyDatasetAdapter)
+
+
+def fit_arguments(fit: Callable[..., Any], *args: Any, **options: Any) -> dict[str, Any]:
+    """Return the arguments of a call of `fit` that have to be the same on all workers."""
+    try:
+        given = inspect.signature(fit).bind(*args, **options)
+    except TypeError:  # which the call will raise
+        return {}
+    given.apply_defaults()
+    found = given.arguments
+    is_validated = found.get("validation_data") is not None or bool(found.get("validation_split"))
+    return {
+        "validation_data": "given" if is_validated else "not given",
+        **{name: plain(found.get(name)) for name in _ARGUMENTS},
+    }
+
+
+def described_data(adapter: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe the data of an iterator where their shapes do not say it.
+
+    Args:
+        adapter: Keras's adapter of the data.
+        options: With which the iterator was made.
+    """
+    found: dict[str, Any] = {}
+    if not isinstance(adapter, data_adapters.TFDatasetAdapter):
+        found["the batch size"] = plain(adapter.batch_size)
+        found["the number of rows"] = _rows(adapter)
+    if isinstance(adapter, _SHUFFLED):
+        found["shuffle"] = plain(options.get("shuffle"))
+    weights = options.get("class_weight")
+    found["class_weight"] = weights and {str(name): float(one) for name, one in weights.items()}
+    return found
+
+
+def is_dealt_out(dataset: Any) -> bool:
+    """Whether every worker reads all of a dataset, and keeps its part of each batch."""
+    if not isinstance(dataset, tf.data.Dataset):
+        return False
+    return dataset.options().experimental_distribute.auto_shard_policy not in _OWN
+
+
+def plain(value: Any) -> Any:
+    """Return a value that JSON can hold."""
+    if value is None or isinstance(value, bool):
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:
+        return str(value)
+
+
+def _rows(adapter: Any) -> int | None:
+    batch, batches = adapter.batch_size, adapter.num_batches
+    if not batch or not batches:
+        return None
+    return int((batches - 1) * batch + (adapter.partial_batch_size or batch))
 
 
 def _with_workers(strategy: Any) -> bool:

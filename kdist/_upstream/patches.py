@@ -1,9 +1,60 @@
-"""The table of patches as Markdown, for `docs/design/keras-patches.md`."""
+"""The patches: all functions of Keras and TensorFlow that kdist replaces.
 
+`python -m kdist._upstream.patches [PAGE]` prints them as a Markdown table, or updates a page's.
+"""
+
+import functools
 import itertools
+import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
-from ..patching import Patch
+from . import fit, replicas, rows, steps, worker_callbacks, worker_saving, worker_steps
+from .patching import Patch
+
+# What every strategy needs.
+ONE_MACHINE: tuple[Patch, ...] = (
+    *fit.DATA_PATCHES,
+    *fit.HOOK_PATCHES,
+    *fit.OBSERVER_PATCHES,
+    *fit.OPTION_PATCHES,
+    *steps.PATCHES,
+    *replicas.PATCHES,
+    *rows.PATCHES,
+)
+
+# What strategies of several workers need besides.
+WORKERS: tuple[Patch, ...] = (
+    *worker_steps.PATCHES,
+    *rows.WORKER_PATCHES,
+    *worker_callbacks.PATCHES,
+    *worker_saving.PATCHES,
+)
+
+PATCHES = (*ONE_MACHINE, *WORKERS)
+SECTIONS = {"Of all strategies": ONE_MACHINE, "Of several workers": WORKERS}
+
+
+@functools.cache
+def install() -> None:
+    """Install the patches of all strategies, once per process, when the first one is made."""
+    for patch in ONE_MACHINE:
+        patch.install()
+
+
+@functools.cache
+def install_for_workers() -> None:
+    """Install those of strategies of several workers, when the first one is made."""
+    for patch in WORKERS:
+        patch.install()
+
+
+@functools.cache
+def install_for_data() -> None:
+    """Install the patches that tell training data their epoch, when the first data are made."""
+    for patch in fit.DATA_PATCHES:
+        patch.install()
+
 
 BEGIN = "<!-- begin: python -m kdist._upstream.patches -->"
 END = "<!-- end -->"
@@ -51,3 +102,10 @@ def _link(issue: str) -> str:
 
 
 _REPOSITORIES = {"keras": "keras-team/keras", "tensorflow": "tensorflow/tensorflow"}
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        path = Path(sys.argv[1])
+        path.write_text(with_tables(path.read_text(), SECTIONS))
+    else:
+        print(markdown(SECTIONS), end="")

@@ -1,0 +1,446 @@
+"""Fits that are told their epoch and where to begin, and what sees them."""
+
+import contextlib
+import inspect
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+from keras.callbacks import CallbackList
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+from keras.src.trainers.epoch_iterator import EpochIterator
+from keras.src.trainers.trainer import Trainer, model_supports_jit
+
+from .data_sources import DataSource, IteratorsMade, data_source_of
+from .fit_data import (
+    Fit,
+    batch_spec_of,
+    fit_data_of,
+    fit_of,
+    global_batch_of,
+    innermost_fit,
+    running_fit,
+)
+from .hooks import FitObserver, StrategyHooks, hooks_of
+from .internals import has_call, overridden_steps
+from .iterators import release_in_background
+from .patching import Patch
+from .worker_devices import uses_collectives
+
+_resumed: "weakref.WeakKeyDictionary[keras.Model, Any]" = weakref.WeakKeyDictionary()
+
+
+def set_resumed_logs(model: keras.Model, logs: Any) -> None:
+    """Have the epoch that begins end with these logs, unless it has a step."""
+    _resumed[model] = logs
+
+
+def take_resumed_logs(model: keras.Model, logs: Any) -> Any:
+    """The logs of the epoch's last step, or those that were set where it had none."""
+    resumed = _resumed.pop(model, None)
+    return resumed if resumed and not logs else logs
+
+
+def _choose_steps_per_execution(
+    hooks: StrategyHooks, model: keras.Model, iterator: Any, global_batch: int | None
+) -> None:
+    """Let the strategy choose the steps per execution, once the data are known."""
+    auto = hooks.auto_steps(model)
+    if auto.chosen is None or auto.is_evaluating:
+        return
+    if global_batch not in auto.chosen:
+        auto.chosen[global_batch] = hooks.steps_per_execution(model, global_batch)
+    chosen = auto.chosen[global_batch]
+    steps = min(chosen, iterator.num_batches or chosen)
+    if iterator.steps_per_epoch:  # Keras would otherwise train to the end of the last execution
+        steps = next(n for n in range(steps, 0, -1) if iterator.steps_per_epoch % n == 0)
+    iterator.steps_per_execution = steps
+    if steps != model.steps_per_execution:
+        model.steps_per_execution = steps
+        model.train_function = None
+
+
+def build_for_fit(model: keras.Model) -> None:
+    """Build the layers and metrics of a model whose fit is about to begin.
+
+    Without a strategy Keras leaves them to the first step. Nothing happens where the data do not
+    say their shapes, or the model has a `train_step` of its own, which may build anything.
+
+    Args:
+        model: The compiled model.
+    """
+    fit = running_fit(model)
+    if fit is None or fit.iterator is None or not has_call(model):
+        return
+    if "train_step" in overridden_steps(model):
+        return
+    build_alone(model, batch_spec_of(fit.iterator, any_batch_size=model.built))
+
+
+def build_alone(model: keras.Model, batch: Any) -> None:
+    """Build layers, metrics and optimizer for a batch; does nothing if that is `None`."""
+    if batch is not None:
+        with model.distribute_strategy.scope():
+            model._symbolic_build(data_batch=batch)
+
+
+def build_for_step(model: keras.Model, batch: Any) -> None:
+    """Prepare a model made under a strategy of kdist for a step on batches of this spec."""
+    hooks = hooks_of(model)
+    if hooks is not None:
+        hooks.prepare(model)
+    if model.built and has_call(model) and not overridden_steps(model):
+        build_alone(model, batch)
+
+
+class _FirstEpoch(int):
+    """An epoch's number that is true also where it is 0, which Keras takes for none."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def start_fit_at(model: keras.Model, *, epoch: int, batch: int) -> str | None:
+    """Have a fit under way begin at a batch of an epoch; see `kdist.checkpoints.data_position`."""
+    fit = running_fit(model)
+    if fit is None or fit.iterator is None:
+        raise RuntimeError(
+            "There is no fit of this model to be started elsewhere: call this in `on_train_begin`,"
+            " and `_upstream.patches.install()` before `fit`"
+        )
+    model._initial_epoch = _FirstEpoch(epoch)
+    fit.start = epoch, batch
+    return data_source_of(fit).inexact
+
+
+def first_epoch_of(fit: Fit, epoch: int, batch: int) -> Iterator[Any]:
+    """The steps of the epoch that a fit begins with, as `EpochIterator` gives them to Keras."""
+    fit.start = None
+    fit.model._initial_epoch = None  # the next fit is its own
+    history = _iterators_before(fit, epoch)
+    source = data_source_of(fit)
+    source.replay(history, epoch - fit.initial_epoch)
+    before = history.current.batches or 0 if history.current is not None else 0
+    return _steps(fit.iterator, source, batch, before)
+
+
+def pass_over_data(model: keras.Model, epoch: int) -> None:
+    """Leave the data of a fit that trains no more as its epochs before `epoch` have left them.
+
+    A later fit on the same data begins there.
+    """
+    fit = running_fit(model)
+    if fit is not None:
+        history = _iterators_before(fit, epoch)
+        history.current = None  # nothing reads on
+        data_source_of(fit).replay(history, epoch - fit.initial_epoch)
+
+
+def _iterators_before(fit: Fit, epoch: int) -> IteratorsMade:
+    keras_iterator = fit.iterator
+    return IteratorsMade(
+        epoch - fit.initial_epoch,
+        batches=keras_iterator._num_batches,
+        steps_per_epoch=keras_iterator.steps_per_epoch,
+        steps_per_execution=keras_iterator.steps_per_execution,
+        spares=makes_spares(keras_iterator),
+    )
+
+
+def makes_spares(keras_iterator: Any) -> bool:
+    """Whether Keras makes an iterator at the end of an epoch that the next one does not use."""
+    return not isinstance(getattr(keras_iterator, "_distribute_strategy", None), StrategyHooks)
+
+
+def _steps(epoch: Any, source: DataSource, first: int, before: int) -> Iterator[Any]:
+    """`EpochIterator._enumerate_iterator`, from a step on.
+
+    Args:
+        epoch: The `EpochIterator`.
+        source: Its data.
+        first: The step to begin at.
+        before: Batches that earlier epochs have read from the same iterator.
+    """
+    size, steps = epoch.steps_per_execution, epoch.steps_per_epoch or epoch._num_batches
+    first = min(first, steps or first)
+    source.about_to_begin(before + first)
+    epoch.data_adapter.on_epoch_begin()
+    iterator = source.iterator_at(before + first)
+    if steps:
+        epoch._current_iterator, epoch._steps_seen = iterator, before + first
+    if epoch.steps_per_epoch and epoch._num_batches and before + first >= epoch._num_batches:
+        next(iterator, None)  # begins it, which data that count their epochs have to see
+    for step in range(first, steps, size) if steps else itertools.count(first, size):
+        if steps and epoch._num_batches and epoch._steps_seen >= epoch._num_batches:
+            if epoch.steps_per_epoch:
+                epoch._interrupted_warning()
+            break
+        epoch._steps_seen = (epoch._steps_seen if steps else step) + size
+        yield step, step + size - 1, iterator
+    is_over = epoch._num_batches and epoch._steps_seen >= epoch._num_batches
+    if is_over and (epoch.steps_per_epoch or makes_spares(epoch)):
+        epoch._current_iterator, epoch._steps_seen = iter(epoch._get_iterator()), 0
+    epoch.data_adapter.on_epoch_end()
+    source.has_ended()
+
+
+_thread = threading.local()
+
+
+@contextlib.contextmanager
+def observed_fit() -> Iterator[None]:
+    """Tell those that observe the fit in the `with` block of its end, whatever ends it."""
+    fits: list[list[FitObserver]] = vars(_thread).setdefault("fits", [])
+    fits.append([])
+    try:
+        yield
+    finally:
+        for observer in fits.pop():
+            observer.fit_ended()
+
+
+def _begin(original: Callable[..., Any], callbacks: Any, logs: Any = None) -> None:
+    """Puts the observers last, behind Keras's own, and tells them of the others."""
+    observers = [one for one in callbacks.callbacks if isinstance(one, FitObserver)]
+    hooks = hooks_of(callbacks.model)
+    if hooks is not None:
+        # One that resumes alone would wait for the others, which train.
+        names = ", ".join(type(one).__name__ for one in observers)
+        hooks.compare_workers("the start of fit", {"the callback that resumes it": names or None})
+    callbacks.callbacks.sort(key=lambda one: isinstance(one, FitObserver))
+    fits = vars(_thread).get("fits")
+    for observer in observers:
+        if fits:
+            fits[-1].append(observer)
+        observer.fit_begins([one for one in callbacks.callbacks if one is not observer])
+    original(callbacks, logs)
+
+
+OBSERVER_PATCHES = (
+    Patch(
+        owner=CallbackList,
+        name="on_train_begin",
+        replacement=_begin,
+        why="Calls History and the progress bar after a callback that has to see their values, and"
+        " tells no callback about the others.",
+        canary="test_history_is_called_after_a_users_callbacks",
+    ),
+)
+
+
+def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
+    """Gives data that know their epochs a data set of the fit's own."""
+    try:
+        call = inspect.signature(original).bind(model, *args, **options)
+    except TypeError:  # Keras says what is wrong
+        return original(model, *args, **options)
+    asked = call.arguments
+    with observed_fit(), fit_of(model, asked.get("initial_epoch", 0)) as fit:
+        data = fit_data_of(asked.get("x"))
+        is_continued = asked.get("steps_per_epoch") or keras.config.max_steps_per_epoch()
+        if data is not None and not is_continued:
+            asked["x"] = fit.take(data)
+        return original(*call.args, **call.kwargs)
+
+
+def _make(original: Callable[..., Any], iterator: Any, *args: Any, **options: Any) -> None:
+    """Knows the first iterator of a fit for that of its training data."""
+    fit = innermost_fit()
+    if fit is not None and fit.iterator is None:
+        fit.iterator = iterator
+    original(iterator, *args, **options)
+
+
+def _begin_epoch(
+    original: Callable[..., Any], callbacks: Any, epoch: int, logs: Any = None
+) -> None:
+    """Tells the data the number of the epoch."""
+    fit = innermost_fit()
+    if fit is not None:
+        fit.begin_epoch(epoch)
+    original(callbacks, epoch, logs)
+
+
+def _steps_of_epoch(original: Callable[..., Any], epoch: Any) -> Iterator[Any]:
+    """Begins amid the data, and keeps Keras from making an iterator that no epoch uses.
+
+    On several replicas such an iterator takes a tenth of a second, and starts to read ahead. Nor
+    does Keras wait for the end of the one it has used.
+    """
+    fit = innermost_fit()
+    if fit is not None and fit.iterator is epoch and fit.start is not None:
+        steps = first_epoch_of(fit, *fit.start)
+    else:
+        steps = original(epoch)
+    ours = not makes_spares(epoch)
+    for step in steps:
+        if ours:
+            release_in_background(step[-1])
+        if epoch._num_batches and uses_collectives(getattr(epoch, "_distribute_strategy", None)):
+            # Of several steps per execution, one beyond the last would count as an update.
+            read = epoch._steps_seen - epoch.steps_per_execution
+            step[-1]._kdist_batches_left = epoch._num_batches - read
+        yield step
+        is_over = epoch._num_batches and epoch._steps_seen >= epoch._num_batches
+        if ours and is_over and epoch.steps_per_epoch is None:
+            epoch._steps_seen = 0  # as Keras leaves it
+
+
+_NO_EPOCH = "Does not tell the data the epoch: their order depends on earlier iterators."
+
+DATA_PATCHES = (
+    Patch(
+        owner=TensorFlowTrainer,
+        name="fit",
+        replacement=_fit,
+        why=_NO_EPOCH,
+        canary="test_the_order_of_seeded_data_depends_on_the_iterators_made",
+    ),
+    Patch(
+        owner=CallbackList,
+        name="on_epoch_begin",
+        replacement=_begin_epoch,
+        why=_NO_EPOCH,
+        canary="test_the_order_of_seeded_data_depends_on_the_iterators_made",
+    ),
+    Patch(
+        owner=EpochIterator,
+        name="__init__",
+        replacement=_make,
+        why="Starts every epoch at its first batch, and gives no access to the iterator.",
+        canary="test_the_iterator_over_the_training_data_is_out_of_reach",
+    ),
+    Patch(
+        owner=EpochIterator,
+        name="_enumerate_iterator",
+        replacement=_steps_of_epoch,
+        why="Makes an unused iterator at the end of an epoch, waits while the used one is freed,"
+        " and does not say how many steps of an execution have a batch.",
+        canary="test_an_epoch_ends_with_a_spare_iterator",
+    ),
+)
+
+
+def _prepare(
+    original: Callable[..., Any], model: keras.Model, iterator: Any = None, data_batch: Any = None
+) -> Any:
+    """Let the strategy prepare a model before Keras builds its optimizer and functions."""
+    hooks = hooks_of(model)
+    if hooks is None:
+        return original(model, iterator, data_batch)
+    global_batch = global_batch_of(iterator, data_batch)
+    hooks.prepare(model)
+    if iterator is not None:
+        _choose_steps_per_execution(hooks, model, iterator, global_batch)
+    # What a step makes is made as without a strategy. TensorFlow then traces it twice, which takes
+    # long, so Keras makes what it can before.
+    if model.built and has_call(model) and not overridden_steps(model):
+        build_alone(model, data_batch or batch_spec_of(iterator, any_batch_size=True))
+    return None
+
+
+def _end_epoch(original: Callable[..., Any], model: keras.Model, logs: Any) -> Any:
+    """Return the logs of an epoch that was resumed at its end."""
+    return original(model, take_resumed_logs(model, logs))
+
+
+HOOK_PATCHES = (
+    Patch(
+        owner=TensorFlowTrainer,
+        name="_maybe_symbolic_build",
+        replacement=_prepare,
+        why="Does not copy an optimizer made outside the scope to every replica, and loses"
+        " the batches that a temporary iterator has prefetched.",
+        canary="test_a_generator_loses_batches_to_a_throw_away_iterator",
+    ),
+    Patch(
+        owner=Trainer,
+        name="_get_metrics_result_or_logs",
+        replacement=_end_epoch,
+        why="Cannot be told the logs of an epoch that is resumed at its end.",
+        canary="test_the_logs_of_an_epoch_are_those_of_its_metrics",
+    ),
+)
+
+
+def _compile(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
+    """Accept `steps_per_execution="auto"`, and turn on XLA automatically on a single GPU.
+
+    Until the batches are known, there is one step per execution. A saved model keeps the requested
+    value, so that a model saved on one GPU can be trained on any devices.
+    """
+    hooks = hooks_of(model)
+    if hooks is None:
+        return original(model, *args, **options)
+    call = inspect.signature(original).bind(model, *args, **options)
+    call.apply_defaults()
+    requested = call.arguments
+    hooks.reset(model)
+    if requested["steps_per_execution"] == "auto":
+        hooks.auto_steps(model).chosen = {}
+        requested["steps_per_execution"] = 1
+    xla_is_automatic = (
+        requested["jit_compile"] == "auto" and hooks.automatic_xla and not requested["run_eagerly"]
+    )
+    if xla_is_automatic:
+        requested["jit_compile"] = bool(model_supports_jit(model))
+    result = original(*call.args, **call.kwargs)
+    if xla_is_automatic:
+        model._compile_config.config["jit_compile"] = "auto"
+    return result
+
+
+def _with_single_steps(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
+    """Evaluate or predict with one step per execution, and restore the value of `fit`."""
+    hooks = hooks_of(model)
+    auto = hooks.auto_steps(model) if hooks else None
+    if auto is None or auto.chosen is None or auto.is_evaluating:
+        return original(model, *args, **options)
+    steps = model.steps_per_execution
+    model.steps_per_execution = 1
+    validation = getattr(model, "_eval_epoch_iterator", None)
+    if validation is not None:
+        validation.steps_per_execution = 1
+    auto.is_evaluating = True
+    try:
+        return original(model, *args, **options)
+    finally:
+        auto.is_evaluating = False
+        model.steps_per_execution = steps
+
+
+def _predict(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
+    """Predict with one step per execution, and with XLA on a single GPU if not compiled."""
+    hooks = hooks_of(model)
+    if hooks is not None and hooks.automatic_xla and model._jit_compile is None:
+        model.jit_compile = bool(model_supports_jit(model))
+    return _with_single_steps(original, model, *args, **options)
+
+
+OPTION_PATCHES = (
+    Patch(
+        owner=Trainer,
+        name="compile",
+        replacement=_compile,
+        why='Does not support `steps_per_execution="auto"`. `jit_compile="auto"` does not turn on'
+        " XLA under a strategy, even on a single GPU.",
+        canary="test_keras_leaves_xla_off_under_a_strategy_of_one_gpu",
+    ),
+    Patch(
+        owner=TensorFlowTrainer,
+        name="evaluate",
+        replacement=_with_single_steps,
+        why="Evaluates more steps than requested, up to the end of an execution.",
+        canary="test_several_steps_per_execution_evaluate_more_than_requested",
+    ),
+    Patch(
+        owner=TensorFlowTrainer,
+        name="predict",
+        replacement=_predict,
+        why="The graph contains a copy of the model for each step of an execution.",
+        canary="test_several_steps_per_execution_copy_the_model_for_prediction",
+    ),
+)

@@ -1,0 +1,94 @@
+"""What optimizers count, and the averages that they keep."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+
+def flatten_optimizers(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
+    """Return the optimizer and those inside it."""
+    inner = [*getattr(optimizer, "_inner_optimizers", [])]  # MultiOptimizer
+    if hasattr(optimizer, "inner_optimizer"):  # LossScaleOptimizer
+        inner.append(optimizer.inner_optimizer)
+    return [optimizer, *(one for part in inner for one in flatten_optimizers(part))]
+
+
+def step_counters(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
+    """Return the variables by which an optimizer, and each inside it, counts its steps.
+
+    Unlike `iterations`, they count the steps that only accumulate gradients, too, and can be
+    assigned to: schedules are called with them.
+    """
+    return [one._iterations for one in flatten_optimizers(optimizer)]
+
+
+def steps_taken(optimizer: keras.optimizers.Optimizer) -> int:
+    """Return the number of an optimizer's steps, also of those that only accumulate gradients."""
+    return max(int(counter.numpy()) for counter in step_counters(optimizer))
+
+
+def has_schedule(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Whether a schedule sets the learning rate of the optimizer, or of one inside it."""
+    schedule = keras.optimizers.schedules.LearningRateSchedule
+    return any(
+        isinstance(getattr(one, "_learning_rate", None), schedule)
+        for one in flatten_optimizers(optimizer)
+    )
+
+
+def largest_rate(optimizer: keras.optimizers.Optimizer) -> float | None:
+    """Return the learning rate of an optimizer, the largest of several; `None` if it has none."""
+    rates = []
+    for one in flatten_optimizers(optimizer):
+        try:
+            rate = one.learning_rate
+        except AttributeError:  # a `MultiOptimizer`, whose rates are those of the ones inside
+            continue
+        rates.append(float(rate.numpy() if hasattr(rate, "numpy") else rate))
+    return max(rates, default=None)
+
+
+def averaging_optimizers(
+    optimizer: keras.optimizers.Optimizer,
+) -> list[keras.optimizers.Optimizer]:
+    """Return the optimizer, or those inside it, that keep averages of weights."""
+    return [one for one in flatten_optimizers(optimizer) if getattr(one, "use_ema", False)]
+
+
+def warm_up_average(optimizer: keras.optimizers.Optimizer) -> None:
+    """Limit the momentum of an optimizer's average to (1 + t) / (10 + t) at its step t."""
+    optimizer._update_model_variables_moving_average = _Averaging(optimizer)
+
+
+def is_average_warmed_up(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Whether `warm_up_average` was called for the optimizer, or one inside it."""
+    return any(
+        isinstance(one._update_model_variables_moving_average, _Averaging)
+        for one in averaging_optimizers(optimizer)
+    )
+
+
+class _Averaging:
+    """Keras's update of the averages, with another momentum.
+
+    In place of the method of one optimizer: to change `ema_momentum` for the time of an update
+    would be a race between the threads of replicas.
+    """
+
+    def __init__(self, optimizer: keras.optimizers.Optimizer) -> None:
+        self._optimizer = optimizer
+
+    def __call__(self, trainable_variables: Any) -> None:
+        optimizer = self._optimizer
+        step = ops.cast(optimizer.iterations, "float64")
+        momentum = ops.minimum(
+            ops.cast(optimizer.ema_momentum, "float64"), (1.0 + step) / (10.0 + step)
+        )
+        # As Keras does: the average begins with the weights after the first step.
+        momentum = ops.where(ops.equal(step, 0.0), ops.zeros_like(momentum), momentum)
+        averages = optimizer._model_variables_moving_average
+        for variable, average in zip(trainable_variables, averages, strict=False):
+            if average is not None:
+                kept = ops.cast(momentum, variable.dtype)
+                average.assign(kept * average + (1 - kept) * variable)

@@ -1,0 +1,222 @@
+"""The rows of a batch: how many each replica and worker has."""
+
+import contextlib
+import contextvars
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+from tensorflow.python.distribute import input_lib
+from tensorflow.python.ops import resource_variable_ops
+
+from .hooks import StrategyHooks
+from .patching import TENSORFLOW, Patch
+from .worker_devices import uses_collectives
+
+_thread = threading.local()
+
+
+@contextlib.contextmanager
+def counting() -> Iterator[list[Any]]:
+    """Collect in a list what `count` counts in the `with` block: one tensor, or nothing."""
+    counts: list[Any] = []
+    _thread.counts = counts
+    try:
+        yield counts
+    finally:
+        _thread.counts = None
+
+
+def count(strategy: Any, input_workers: Any, optionals: list[list[Any]]) -> Any | None:
+    """Return the number of replicas with data, of all workers; `None` if rows cannot be counted.
+
+    Args:
+        strategy: A `MultiWorkerMirroredStrategy` of kdist.
+        input_workers: TensorFlow's `InputWorkers`.
+        optionals: For each replica of this worker, the data that it may have.
+    """
+    counts = getattr(_thread, "counts", None)
+    (local,) = optionals
+    if counts is None or _first_component(local[0].element_spec) is None:
+        return None
+    devices = input_workers.compute_devices_for_worker(0)
+    rows, has_values = [], []
+    for optional, device in zip(local, devices, strict=True):
+        with tf.device(device):
+            rows.append(_rows(optional))
+            has_values.append(tf.cast(optional.has_value(), tf.int64))
+    # Replica r of a worker has part r * workers + worker, see `worker_devices.replica_place`.
+    places = [[0] * strategy.workers for _ in rows]
+    for parts, number in zip(places, rows, strict=True):
+        parts[strategy.worker] = number
+    row = tf.stack([one for parts in places for one in parts] + [tf.add_n(has_values)])
+    total = tf.reshape(sum_of_workers(strategy, row), [-1])
+    counts.append(total[:-1])
+    return total[-1]
+
+
+def sum_of_workers(strategy: Any, value: Any) -> Any:
+    """Return the sum of a tensor over workers, whatever `reduce` of their strategy does."""
+    return tf.distribute.Strategy.reduce(strategy, tf.distribute.ReduceOp.SUM, value, axis=None)
+
+
+def attach_counts(data: Any, counts: Any) -> None:
+    """Attach the counts of all replicas to the first part of a batch, whose rows they are."""
+    leaf = _first(data)
+    if isinstance(leaf, tf.distribute.DistributedValues):
+        leaf._kdist_row_counts = counts
+
+
+def attached_counts(leaf: Any) -> Any | None:
+    """Return the counts that are attached to a part of a batch, an int64 tensor."""
+    return getattr(leaf, "_kdist_row_counts", None)
+
+
+def _rows(optional: Any) -> Any:
+    def count_rows() -> Any:
+        return tf.shape(_first(optional.get_value()), out_type=tf.int64)[0]
+
+    return tf.cond(optional.has_value(), count_rows, lambda: tf.constant(0, tf.int64))
+
+
+def _first_component(spec: Any) -> Any | None:
+    """Return the first part of the data if it is a dense tensor with any number of rows."""
+    first = _first(spec)
+    is_dense = isinstance(first, tf.TensorSpec) and first.shape.rank
+    return first if is_dense and first.shape[0] is None else None
+
+
+def _first(data: Any) -> Any:
+    return next((leaf for leaf in keras.tree.flatten(data) if leaf is not None), None)
+
+
+def count_batch(optionals: list[list[Any]]) -> None:
+    """Count a batch as it is read, unless this worker's data are at their end.
+
+    Args:
+        optionals: For each replica of this worker, the data that it may have.
+    """
+    (local,) = optionals
+    with tf.device("/cpu:0"):
+        _counter().assign_add(tf.cast(local[0].has_value(), tf.int64))
+
+
+def batches_read() -> int:
+    """Return how many batches this worker has read since it was started."""
+    return int(_counter().numpy())
+
+
+@functools.cache
+def _counter() -> Any:
+    """A variable of this worker, not of its strategy, that steps can count with."""
+    with tf.init_scope(), tf.device("/cpu:0"):
+        return resource_variable_ops.ResourceVariable(
+            tf.zeros((), tf.int64), trainable=False, name="kdist_batches_read"
+        )
+
+
+_divided = contextvars.ContextVar("divided", default=False)
+
+
+def _next(original: Callable[..., Any], iterator: Any, *args: Any, **options: Any) -> Any:
+    """Say that a batch is divided over replicas of kdist."""
+    token = _divided.set(isinstance(iterator._strategy, StrategyHooks))
+    try:
+        return original(iterator, *args, **options)
+    finally:
+        _divided.reset(token)
+
+
+def _from_tensors(original: Callable[..., Any], spec: Any, tensors: Any) -> Any:
+    """Deserialize no rows as a tensor without rows."""
+    if not _divided.get() or not spec.shape.rank:
+        return original(spec, tensors)
+    (serialized,) = tensors
+
+    def no_rows() -> Any:
+        # As in TensorFlow's own tensors without rows, a size that is not known is 0.
+        shape = [0, *(size or 0 for size in spec.shape[1:])]
+        return tf.raw_ops.SerializeSparse(
+            sparse_indices=tf.zeros((0, len(shape)), tf.int64),
+            sparse_values=tf.zeros((0,), spec.dtype),
+            sparse_shape=tf.constant(shape, tf.int64),
+            out_type=tf.variant,
+        )
+
+    return original(spec, [tf.cond(tf.size(serialized) > 0, lambda: serialized, no_rows)])
+
+
+_WHY = "Crashes if a replica gets no rows of a sparse batch."
+PATCHES = (
+    *(
+        Patch(
+            owner=input_lib.DistributedIteratorBase,
+            name=name,
+            replacement=_next,
+            why=_WHY,
+            canary="test_a_replica_without_sparse_rows_crashes",
+            seen_in=TENSORFLOW,
+        )
+        for name in ("get_next", "get_next_as_optional")
+    ),
+    Patch(
+        owner=tf.SparseTensorSpec,
+        name="_from_compatible_tensor_list",
+        replacement=_from_tensors,
+        why=_WHY,
+        canary="test_a_replica_without_sparse_rows_crashes",
+        seen_in=TENSORFLOW,
+    ),
+)
+
+
+def _get_next(original: Callable[..., Any], iterator: Any, name: Any = None) -> Any:
+    """Attach the number of rows of each replica to a step's batch."""
+    strategy = iterator._strategy
+    is_counted = uses_collectives(strategy) and strategy.workers > 1 and not iterator._replica_order
+    if tf.executing_eagerly() or not is_counted:
+        return original(iterator, name)
+    with counting() as counts:
+        data = original(iterator, name)
+    if counts:
+        attach_counts(data, counts[0])
+    return data
+
+
+def _replicas_with_values(
+    original: Callable[..., Any], strategy: Any, input_workers: Any, optional_list: Any
+) -> Any:
+    """Count the rows of each replica in the same collective, and this worker's batches."""
+    if not (uses_collectives(strategy) and strategy.workers > 1):
+        return original(strategy, input_workers, optional_list)
+    count_batch(optional_list)
+    counted = count(strategy, input_workers, optional_list)
+    if counted is not None:
+        return counted
+    has_values = [tf.cast(one.has_value(), tf.int64) for one in optional_list[0]]
+    return tf.reshape(sum_of_workers(strategy, tf.add_n(has_values)), [])
+
+
+_ROW_CANARY = "test_an_iterator_asks_for_data_but_not_for_rows"
+
+WORKER_PATCHES = (
+    Patch(
+        owner=input_lib.DistributedIteratorBase,
+        name="get_next",
+        replacement=_get_next,
+        why="Asks all workers whether there is data, but not how many rows.",
+        canary=_ROW_CANARY,
+        seen_in=TENSORFLOW,
+    ),
+    Patch(
+        owner=input_lib,
+        name="_calculate_replicas_with_values",
+        replacement=_replicas_with_values,
+        why="Asks all workers whether there is data, but not how many rows.",
+        canary=_ROW_CANARY,
+        seen_in=TENSORFLOW,
+    ),
+)
