@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from .. import _upstream
 from ..arguments import as_real, positive_integer
-from ..distribute import gradient_norms
+from ..distribute import telemetry
 from ..distribute.exact_strategy import ExactStrategy
 from ..errors import UserError
 from ..runs.text import count
@@ -57,7 +57,7 @@ class GradientNoiseScale(ResumableCallback):
     """
 
     initial_state: ClassVar[Mapping[str, Any]] = {
-        "sums": [0.0] * len(gradient_norms.FIELDS),
+        "sums": [0.0] * len(telemetry.FIELDS),
         "first_step": None,
     }
     sums: Sequence[float]
@@ -74,7 +74,7 @@ class GradientNoiseScale(ResumableCallback):
         self.smoothing = fraction
         self.every = positive_integer("every", every, hint="pass steps between measurements")
         self.noise_scale = math.nan
-        self._norms: gradient_norms.GradientNorms | None = None
+        self._norms: telemetry.GradientNorms | None = None
         self._has_trained = False  # a step of this fit
 
     def get_state(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class GradientNoiseScale(ResumableCallback):
                 f"{type(self.model).__name__} has its own train_step, whose gradients"
                 " GradientNoiseScale cannot read: remove the callback."
             )
-        self._norms = gradient_norms.GradientNorms(
+        self._norms = telemetry.GradientNorms(
             self.model, smoothing=self.smoothing, every=self.every, first_step=self.first_step
         )
         self._norms.restore(self.sums)
@@ -151,7 +151,7 @@ class GradientNoiseScale(ResumableCallback):
 
     @property
     def _named_sums(self) -> dict[str, float]:
-        return dict(zip(gradient_norms.FIELDS, self.sums, strict=True))
+        return dict(zip(telemetry.FIELDS, self.sums, strict=True))
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_norms": None}
@@ -172,7 +172,7 @@ def noise_scale(
     gradient and tr(Σ) the variance of one sample's gradient, summed over weights. Measurements with
     two values of b, a small and a large batch, give two equations for the two unknowns.
 
-    The arguments are the sums that `kdist.distribute.gradient_norms.FIELDS` lists.
+    The arguments are the sums that `kdist.distribute.telemetry.FIELDS` lists.
 
     Args:
         small_squared_norms: Sum of the squared norms of the small batches' gradients.

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from ..analysis.histogram import Histogram
-from ..distribute.step_telemetry import RawMeasurement, StepTelemetry
+from ..distribute.telemetry import RawMeasurement, StepTelemetry
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

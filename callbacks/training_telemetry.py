@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from .. import _upstream
 from ..arguments import positive_integer
 from ..distribute.exact_strategy import ExactStrategy
-from ..distribute.step_telemetry import StepTelemetry
+from ..distribute.telemetry import StepTelemetry
 from ..errors import UserError
 from .resumable import ResumableCallback
 from .step_measurement import LayerNames, NonFiniteLayer, StepMeasurement

@@ -16,13 +16,9 @@ from ..ops.fused_activation import fused_activation, fusible
 from ..ops.fused_dropout import fused_dropout_of
 from ..performance import steps_per_execution
 from ..spmd.strategy import GlobalViewStrategy
-from .devices import device_type, short_name
-from .gradient_norms import measure_halves, measure_parts
+from .devices import device_type, short_name, xla_is_automatic
 from .made_outside import remake
-from .model_state import ModelState
-from .optimizer_calls import rounded_gradients
-from .traced_step import observed_step
-from .xla import xla_is_automatic
+from .telemetry import ModelState, measure_halves, measure_parts, observed_step, rounded_gradients
 
 
 class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):

@@ -18,15 +18,11 @@ from ..spmd.collectives import Collectives, WorkerCollectives
 from ..spmd.explain import described, place_of
 from ..spmd.plan import Planner
 from ..spmd.strategy import GlobalVariables
-from .agreement import DEFAULT_SECONDS, Agreement
-from .cluster import find_cluster
+from .agreement import DEFAULT_SECONDS, Agreement, fingerprint, settings
+from .cluster import deal_out, find_cluster
 from .devices import device_type, first_devices
 from .exact_strategy import ExactStrategy
-from .hang_watch import HangWatch
-from .model_fingerprint import fingerprint, settings
-from .start_wait import limit_start
-from .worker_data import deal_out
-from .worker_end import end_together
+from .worker_watch import HangWatch, end_together, limit_start
 
 BUCKET_BYTES = 4 * 1024 * 1024
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..atomic_files import check_writable_folder
 from ..checkpoints.nonfinite import NonFiniteWeightsError
 from ..data import ImageData
-from ..distribute.xla import describe_xla
+from ..distribute.devices import describe_xla
 from ..errors import TrainingError
 from ..runs.run_folder import RunFolder
 from ..signals import Received, hold_signals

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kdist.callbacks import GradientNoiseScale, PrintThroughput, gradient_noise_scale
 from kdist.callbacks.gradient_noise_scale import noise_scale
-from kdist.distribute import gradient_norms
+from kdist.distribute import telemetry
 from kdist.errors import UserError
 
 DIMENSION, BATCH = 3, 8
@@ -246,7 +246,7 @@ def test_the_estimate_solves_its_two_equations(noise, signal, small, factor):
 
 
 def test_nothing_measured_is_not_a_number():
-    assert math.isnan(noise_scale(**dict.fromkeys(gradient_norms.FIELDS, 0)))
+    assert math.isnan(noise_scale(**dict.fromkeys(telemetry.FIELDS, 0)))
 
 
 def test_the_example_in_the_docstring():

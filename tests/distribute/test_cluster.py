@@ -5,8 +5,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.distribute.cluster import check_tf_config, find_cluster
-from kdist.distribute.worker_data import deal_out
+from kdist.distribute.cluster import check_tf_config, deal_out, find_cluster
 from kdist.errors import UserError
 from kdist.launch.machines import slurm_port
 

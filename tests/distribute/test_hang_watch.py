@@ -3,8 +3,8 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from kdist.distribute import hang_watch
-from kdist.distribute.hang_watch import EXIT_CODE, HangWatch, summary
+from kdist.distribute import worker_watch
+from kdist.distribute.worker_watch import EXIT_CODE, HangWatch, summary
 from worker_store import WorkerStore
 
 
@@ -35,8 +35,8 @@ class Worker:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(hang_watch, "_LEAVE_SECONDS", 0.0)
-    monkeypatch.setattr(hang_watch, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(worker_watch, "_LEAVE_SECONDS", 0.0)
+    monkeypatch.setattr(worker_watch, "_POLL_SECONDS", 0.01)
 
 
 def test_a_step_that_takes_too_long_ends_the_worker_with_its_stacks():
@@ -144,7 +144,7 @@ def test_whoever_waits_for_one_that_saves_goes_on():
 @pytest.mark.parametrize("stuck", [0, 1])
 def test_all_print_their_stacks_and_say_for_whom_they_wait(stuck, monkeypatch):
     """Where collectives fail, whoever waits in one leaves `fit`; whoever is stuck does not."""
-    monkeypatch.setattr(hang_watch, "_LEAVE_SECONDS", 0.2)
+    monkeypatch.setattr(worker_watch, "_LEAVE_SECONDS", 0.2)
     keys = WorkerStore()
     workers = [Worker(worker, 2, keys) for worker in range(2)]
     waiting = workers[1 - stuck].watch

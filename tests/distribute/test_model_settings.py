@@ -5,9 +5,7 @@ import json
 import keras
 import numpy as np
 import pytest
-from kdist.distribute.first_difference import first_difference
-from kdist.distribute.model_fingerprint import settings
-from kdist.distribute.plain_config import digest, plain_config
+from kdist.distribute.agreement import digest, first_difference, plain_config, settings
 
 
 def functional(dropout=0.5, l2=0.1, skip=True, function=None, policy="float32"):

@@ -4,7 +4,7 @@ import kdist
 import keras
 import numpy as np
 import pytest
-from kdist.distribute.part_names import part_names
+from kdist.distribute.made_outside import part_names
 from kdist.errors import UserError
 
 random = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import sys
 import pytest
 import tensorflow as tf
 from kdist import _upstream
-from kdist.distribute import worker_end
+from kdist.distribute import worker_watch
 from kdist.distribute.agreement import Agreement
 from kdist.errors import FAILURE_HANDLERS, TrainingError, UserError, handle_failure
 from kdist.signals import hold_signals
@@ -24,11 +24,11 @@ def ends(monkeypatch):
     monkeypatch.setattr(_upstream, "report_failure", found.append)
     monkeypatch.setattr(_upstream, "run_exit_functions", lambda: found.append("exit functions"))
     monkeypatch.setattr(os, "_exit", found.append)
-    monkeypatch.setattr(worker_end, "_end_after", lambda *_: None)  # would end this process later
+    monkeypatch.setattr(worker_watch, "_end_after", lambda *_: None)  # would end this process later
     monkeypatch.setattr(sys, "excepthook", lambda *_: found.append("printed"))
     before, handler = [*FAILURE_HANDLERS], signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    worker_end.end_together(0, lambda: [None, ENDED])
+    worker_watch.end_together(0, lambda: [None, ENDED])
     yield found
     FAILURE_HANDLERS[:] = before
     signal.signal(signal.SIGTERM, handler)
@@ -45,13 +45,13 @@ def test_an_exception_reaches_the_others_before_the_worker_ends(ends):
 
 def test_a_worker_that_lost_another_one_says_which_and_may_be_started_again(ends, capsys):
     uncaught(LOST)
-    assert ends[-1] == worker_end.LOST_CODE
+    assert ends[-1] == worker_watch.LOST_CODE
     assert capsys.readouterr().err == f"kdist: worker 1 has failed: {ENDED}\n"
 
 
 def test_the_error_of_another_worker_is_no_loss(ends, capsys):
     """It would come again, however soon its connections were closed."""
-    worker_end.end_together(0, lambda: [None, None, "ValueError: mine"])
+    worker_watch.end_together(0, lambda: [None, None, "ValueError: mine"])
     uncaught(LOST)
     assert ends[-1] == 1  # after that of the fixture
     assert "kdist: worker 2 has failed: ValueError: mine" in capsys.readouterr().err
@@ -72,7 +72,7 @@ def test_a_worker_that_learns_of_a_lost_one_as_it_waits_may_be_started_again(end
     with pytest.raises(TrainingError, match="worker 0 has failed: it does not answer") as lost:
         agreement.exchange("fit", None)
     uncaught(lost.value)
-    assert ends[-1] == worker_end.LOST_CODE
+    assert ends[-1] == worker_watch.LOST_CODE
 
 
 def test_what_all_workers_print_is_one_line_with_its_place(ends, capsys):
@@ -131,7 +131,7 @@ def test_sigterm_reaches_the_others_and_may_be_held(ends, monkeypatch):
 def test_a_handler_of_the_program_stays(ends):
     mine = functools.partial(print)
     signal.signal(signal.SIGTERM, mine)
-    worker_end.end_together(0, list)
+    worker_watch.end_together(0, list)
     assert signal.getsignal(signal.SIGTERM) is mine
 
 

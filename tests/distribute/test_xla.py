@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from kdist.distribute.xla import describe_xla
+from kdist.distribute.devices import describe_xla
 
 
 @pytest.mark.parametrize("devices", [["CPU:0"], ["CPU:0", "CPU:1"], ["GPU:0", "GPU:1"]])

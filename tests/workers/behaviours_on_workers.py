@@ -14,7 +14,7 @@ import pytest
 import small_models
 import tensorflow as tf
 from checkpoint_cases import CASES as CHECKPOINT_CASES
-from kdist.distribute.gradient_norms import GradientNorms
+from kdist.distribute.telemetry import GradientNorms
 from refusals import REFUSALS
 from saved_files import SAVES
 from transfers import TRANSFERS
