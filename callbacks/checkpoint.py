@@ -8,8 +8,8 @@ from typing import Any, Literal
 import keras
 
 from .. import _upstream
-from ..checkpoints.fit_checkpoints import FitCheckpoints
-from ..checkpoints.options import CheckpointOptions
+from ..checkpoint.fit import FitCheckpoints
+from ..checkpoint.options import CheckpointOptions
 from ..errors import UserError
 from .resumable import ResumableCallback
 
@@ -44,7 +44,7 @@ class Checkpoint(ResumableCallback, _upstream.FitObserver):
             when the program is run again. A second signal ends the process at once. To handle other
             signals, pass their names, such as `["SIGTERM", "SIGUSR1"]`; False leaves signals alone.
         on_nonfinite: What to do when weights are NaN or infinite. `"stop"` raises
-            `kdist.checkpoints.NonFiniteWeightsError`, which names the step and the first such
+            `kdist.errors.NonFiniteWeightsError`, which names the step and the first such
             variable. `"rollback"` restores the newest checkpoint and continues with the next
             batches; it stops after three rollbacks to the same checkpoint.
         rollback_rate: Factor by which the learning rate is multiplied at each rollback.

@@ -1,5 +1,4 @@
 from . import callbacks as callbacks
-from . import checkpoints as checkpoints
 from . import data as data
 from . import errors as errors
 from . import evaluation as evaluation

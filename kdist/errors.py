@@ -30,6 +30,26 @@ class TrainingError(RuntimeError):
     """
 
 
+class NonFiniteWeightsError(FloatingPointError):
+    """The training has diverged.
+
+    Attributes:
+        variable: The first variable that has a NaN or an infinity.
+        epoch: The epoch, counted from 1, in which it was found.
+        step: The step of the epoch, counted from 1, after which it was found.
+    """
+
+    def __init__(self, variable: str, *, epoch: int, step: int) -> None:
+        super().__init__(
+            f"{variable} is not finite after step {step} of epoch {epoch}, so training stopped;"
+            " the newest checkpoint is from before: lower the learning rate or clip the gradients"
+            " (clipnorm=1.0)"
+        )
+        self.variable = variable
+        self.epoch = epoch
+        self.step = step
+
+
 class LostWorkerError(TrainingError):
     """Another worker has ended, or cannot be reached: it is worth another try."""
 

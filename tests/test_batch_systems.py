@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kdist.checkpoints.preemption import PreemptionSignals
+from kdist.checkpoint.options import PreemptionSignals
 from kdist.cli.launch import keep_program
 from kdist.distribute.cluster import check_tf_config
 from kdist.distribute.worker_watch import EXIT_CODE, LOST_CODE

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from kdist.checkpoints import generations
+from kdist.checkpoint import checkpoint_files
 from kdist.data.cifar10_files import BINARY
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -73,8 +73,10 @@ def test_cifar10_towers(tmp_path):
     }
     command = ["cifar10_towers.py", *(str(one) for pair in arguments.items() for one in pair)]
     checkpoints = tmp_path / "train" / "checkpoints"
-    before = killed([*command, "--max-steps", "1000000"], once=lambda: generations(checkpoints))
-    newest, *_ = generations(checkpoints)
+    before = killed(
+        [*command, "--max-steps", "1000000"], once=lambda: checkpoint_files(checkpoints)
+    )
+    newest, *_ = checkpoint_files(checkpoints)
     step = 10 * newest.epoch + newest.batch
     end = 100 * (step // 100 + 1)  # where histograms are due
     done = run(*command, "--max-steps", f"{end}")

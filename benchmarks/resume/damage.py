@@ -1,4 +1,4 @@
-"""Damaged files: is the generation before taken?"""
+"""Damaged files: is the checkpoint before taken?"""
 
 import collections
 import dataclasses
@@ -17,7 +17,7 @@ _FELL_BACK = "the one before"
 
 @dataclasses.dataclass(frozen=True)
 class _Damage:
-    """What is done to a file of the newest generation.
+    """What is done to a file of the newest checkpoint.
 
     Attributes:
         kind: "flip", "truncate", "empty" or "lose".
@@ -51,7 +51,7 @@ class _Damage:
 
 
 def measure(candidate: Candidate, folder: Path, *, flips: int, losses: int) -> dict[str, str]:
-    """Damage the newest of several generations again and again.
+    """Damage the newest of several checkpoints again and again.
 
     Args:
         candidate: Saves and restores.
@@ -60,7 +60,7 @@ def measure(candidate: Candidate, folder: Path, *, flips: int, losses: int) -> d
         losses: How often a file is truncated, emptied or lost, in turn.
 
     Returns:
-        By kind, how often the generation before was taken, and what happened otherwise.
+        By kind, how often the checkpoint before was taken, and what happened otherwise.
     """
     draw = random.Random(0)  # noqa: S311 - no secret
     whole = folder / "whole"

@@ -1,4 +1,4 @@
-"""`kill -9` during saves back to back: is the newest committed generation right?"""
+"""`kill -9` during saves back to back: is the newest committed checkpoint right?"""
 
 import random
 import time
@@ -19,7 +19,7 @@ def measure(candidate: Candidate, folder: Path, *, kills: int) -> str:
         kills: How many.
 
     Returns:
-        In how many the newest committed generation was right, and what was left over.
+        In how many the newest committed checkpoint was right, and what was left over.
     """
     draw = random.Random(0)  # noqa: S311 - no secret
     problems: list[str] = []
@@ -40,7 +40,7 @@ def measure(candidate: Candidate, folder: Path, *, kills: int) -> str:
 
 
 def _kill_amid_a_save(process: Forked, draw: random.Random) -> int:
-    """Let it save some generations, and kill it at any instant of the next."""
+    """Let it save some checkpoints, and kill it at any instant of the next."""
     saves = draw.randint(2, 4)
     began = time.perf_counter()
     sent = [process.receive() for _ in range(saves)]

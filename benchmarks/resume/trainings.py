@@ -161,8 +161,7 @@ def _steps(say: Say) -> Any:
 
 
 def _result(model: Any, history: Any, callbacks: list[Any], folder: Path) -> dict[str, Any]:
-    from kdist.checkpoints.replica_values import copy_values
-    from kdist.checkpoints.variables import state_variables
+    from kdist.checkpoint.values import copy_values, state_variables
 
     arrays, _ = copy_values(state_variables(model))
     folder.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,6 @@ def checkpoints(
     ] = None,
 ) -> int:
     """List the checkpoints of a run; exit code 1 if one is damaged."""
-    from ..checkpoints.listing import list_checkpoints
+    from ..checkpoint.listing import list_checkpoints
 
     return 0 if list_checkpoints(run, verify=verify, export=export) else 1

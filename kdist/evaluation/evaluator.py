@@ -10,8 +10,8 @@ import keras
 import numpy as np
 
 from .. import layers, optimizers
-from ..checkpoints.export import import_classes, restore_weights
-from ..checkpoints.generation import Generation
+from ..checkpoint.export import import_classes, restore_weights
+from ..checkpoint.store import CheckpointFile
 from ..data import ImageData, evaluation_batches
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
@@ -71,13 +71,13 @@ class Evaluator:
             saved: The model.
 
         Raises:
-            DamagedGenerationError: It is a checkpoint that cannot be read.
+            DamagedCheckpointError: It is a checkpoint that cannot be read.
             UserError: It is of other images or classes, of another model than its run, or a file
                 that Keras cannot open.
         """
         with precision_scope(self._config.precision, self._strategy.devices):
-            if saved.generation is not None:
-                model = self._restored(saved.generation)
+            if saved.checkpoint is not None:
+                model = self._restored(saved.checkpoint)
             else:
                 model = self._evaluable(self._opened(saved.path))
             results = model.evaluate(self._batches(model), verbose=0, return_dict=True)
@@ -92,20 +92,20 @@ class Evaluator:
         )
 
     def _kind_of_weights(self, saved: SavedModel) -> str:
-        if saved.generation is not None:
+        if saved.checkpoint is not None:
             return "averaged" if self._averaged else "trained"
         if saved.epoch is None:
             return "saved"
         # A training that keeps averages ends with them in place of the weights.
         return "trained" if self._config.ema_momentum is None else "averaged"
 
-    def _restored(self, generation: Generation) -> keras.Model:
+    def _restored(self, checkpoint: CheckpointFile) -> keras.Model:
         """The model of the run, which is made and traced once, with the weights of a checkpoint."""
         if self._of_run is None:
             model = make_model(self._config, self._data, self._strategy, self._plan)
             self._of_run = model, self._evaluable(model)
         model, evaluable = self._of_run
-        restore_weights(model, generation, averaged=self._averaged)
+        restore_weights(model, checkpoint, averaged=self._averaged)
         return evaluable
 
     def _opened(self, path: Path) -> keras.Model:

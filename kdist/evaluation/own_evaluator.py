@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from ..checkpoints.export import restore_weights
+from ..checkpoint.export import restore_weights
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
 from ..training.config import TrainConfig
@@ -65,15 +65,15 @@ class OwnEvaluator:
             saved: The model.
 
         Raises:
-            DamagedGenerationError: It is a checkpoint that cannot be read.
+            DamagedCheckpointError: It is a checkpoint that cannot be read.
             UserError: It is of another model than the user's function makes.
         """
         with (
             explain_errors_of(*self._files),
             precision_scope(self._precision, self._strategy.devices),
         ):
-            if saved.generation is not None:
-                restore_weights(self._model, saved.generation, averaged=self._averaged)
+            if saved.checkpoint is not None:
+                restore_weights(self._model, saved.checkpoint, averaged=self._averaged)
             else:
                 _load_weights(self._model, saved.path)
             results = self._model.evaluate(**self._arguments, verbose=0, return_dict=True)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..checkpoints.generation import DamagedGenerationError
+from ..checkpoint.store import DamagedCheckpointError
 from ..errors import UserError
 from ..training.config import TrainConfig
 from ..user_model.names import split_name
@@ -144,7 +144,7 @@ class _Table:
         """Evaluate a model, and return whether it could be read."""
         try:
             line = self._evaluator.evaluate(saved)
-        except DamagedGenerationError as error:
+        except DamagedCheckpointError as error:
             if saved.path.exists():  # else a training that runs has removed it meanwhile
                 self._announce(f"Skipped the damaged checkpoint {saved.path.name}: {error}")
             return False

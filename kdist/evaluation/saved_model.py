@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import path_text
-from ..checkpoints.folder_lock import is_abandoned
-from ..checkpoints.generation import Generation
-from ..checkpoints.store import generations
+from ..checkpoint.store import CheckpointFile, checkpoint_files, is_abandoned
 from ..errors import UserError, error_text
 from ..runs.run_record import RunRecord, read_run
 from .options import EvaluateOptions
@@ -24,13 +22,13 @@ class SavedModel:
 
     Attributes:
         path: The file.
-        generation: The checkpoint; `None` for a `.keras` file.
+        checkpoint: The checkpoint; `None` for a `.keras` file.
         epoch: The epoch that it is from, counted from 1; `None` if unknown.
         step: Steps of this epoch that were trained; `None` for its end, or if unknown.
     """
 
     path: Path
-    generation: Generation | None = None
+    checkpoint: CheckpointFile | None = None
     epoch: int | None = None
     step: int | None = None
 
@@ -58,11 +56,11 @@ class RunModels:
         return [
             SavedModel(
                 path=one.path,
-                generation=one,
+                checkpoint=one,
                 epoch=one.epoch + (one.batch > 0),
                 step=one.batch or None,
             )
-            for one in generations(self.folder / "checkpoints")
+            for one in checkpoint_files(self.folder / "checkpoints")
         ]
 
     def final(self) -> SavedModel | None:

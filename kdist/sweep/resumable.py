@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..checkpoints.store import generations
+from ..checkpoint.store import checkpoint_files
 from ..input_files import parse_json, read_text
 
 
@@ -24,7 +24,7 @@ def can_be_resumed(folder: Path, config: Mapping[str, Any]) -> bool:
     except (OSError, ValueError, KeyError, TypeError):
         return False
     same = json.loads(json.dumps(run_config(folder, config)))
-    return bool(order == same and generations(folder / "run" / "checkpoints"))
+    return bool(order == same and checkpoint_files(folder / "run" / "checkpoints"))
 
 
 def run_config(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:

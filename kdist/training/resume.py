@@ -7,8 +7,7 @@ from typing import Any
 
 from ..arguments import path_text
 from ..atomic_files import explain_write_errors
-from ..checkpoints.folder_lock import FolderLock
-from ..checkpoints.store import generations
+from ..checkpoint.store import FolderLock, checkpoint_files
 from ..errors import UserError, error_text
 from ..runs.run_folder import RunFolder
 from ..runs.run_record import RunRecord, read_run
@@ -185,7 +184,7 @@ def _lacks_model(run: RunRecord, config: TrainConfig) -> bool:
 
     The model may then be that of fewer epochs. Without checkpoints it cannot be made.
     """
-    if not config.save_model or not generations(run.path / "checkpoints"):
+    if not config.save_model or not checkpoint_files(run.path / "checkpoints"):
         return False
     summary = (run.path / "summary.json").stat().st_mtime_ns
     saved = [run.path / name for name in ("model.keras", "model.weights.h5")]

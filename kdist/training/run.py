@@ -9,10 +9,9 @@ from signal import Signals
 from typing import TYPE_CHECKING, Any
 
 from ..atomic_files import check_writable_folder
-from ..checkpoints.nonfinite import NonFiniteWeightsError
 from ..data import ImageData
 from ..distribute.devices import describe_xla
-from ..errors import TrainingError
+from ..errors import NonFiniteWeightsError, TrainingError
 from ..runs.run_folder import RunFolder
 from ..signals import Received, hold_signals
 from ..user_model.code_errors import explain_errors_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from ..checkpoints.store import generations
+from ..checkpoint.store import checkpoint_files
 from ..errors import UserError
 from ..runs.text import count
 from ..tracking.tracker_kinds import TRACKER_KINDS
@@ -120,7 +120,7 @@ def _has_ended_trials(folder: SearchFolder) -> bool:
 
 def _has_checkpoints(folder: SearchFolder) -> bool:
     """Whether a trial was interrupted that continues from there."""
-    return any(map(generations, folder.trials.glob("trial_*/checkpoints/*")))
+    return any(map(checkpoint_files, folder.trials.glob("trial_*/checkpoints/*")))
 
 
 def _finished(search: Search) -> dict[str, Any]:

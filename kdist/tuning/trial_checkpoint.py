@@ -10,7 +10,7 @@ import keras
 
 from ..atomic_files import atomic_link, atomic_path, full_disk_error
 from ..callbacks import Checkpoint
-from ..checkpoints.store import generations
+from ..checkpoint.store import checkpoint_files
 from ..errors import UserError
 from ..signals import Received
 from .best_weights import best_file
@@ -60,7 +60,7 @@ class TrialCheckpoint(Checkpoint):
             except UserError as error:
                 if full_disk_error(error) is not None:
                     raise
-                if generations(self.options.path):
+                if checkpoint_files(self.options.path):
                     shutil.rmtree(self.options.path)
                 elif self.options.start_from is not None:
                     self.options = dataclasses.replace(self.options, start_from=None)
@@ -74,19 +74,19 @@ class TrialCheckpoint(Checkpoint):
         """Keep a checkpoint for the next promotion where nothing was left to train."""
         super().on_train_end(logs)
         promoted = self.options.start_from
-        if promoted is not None and not generations(self.options.path):
-            for one in generations(promoted):
+        if promoted is not None and not checkpoint_files(self.options.path):
+            for one in checkpoint_files(promoted):
                 atomic_link(self.options.path / one.path.name, one.path)
 
     def _take_best_weights(self) -> None:
         """Copy those of the trial that was promoted: this one may not find better ones."""
-        if generations(self.options.path):
+        if checkpoint_files(self.options.path):
             return  # with this one's
         own, promoted = best_file(self.options.path), self.options.start_from
         own.unlink(missing_ok=True)
         if promoted is None:
             return
-        if not generations(promoted) or not best_file(promoted).exists():
+        if not checkpoint_files(promoted) or not best_file(promoted).exists():
             raise UserError(f"{promoted} has no checkpoint: train from the first epoch")
         own.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(own) as part:  # no link: Keras writes into the file that is there
@@ -105,4 +105,4 @@ def checkpoint_folder(trial: Path, execution: int) -> Path:
 
 def is_resumed(trial: Path, execution: int) -> bool:
     """Whether an execution of a trial continues from a checkpoint of its own."""
-    return bool(generations(checkpoint_folder(trial, execution)))
+    return bool(checkpoint_files(checkpoint_folder(trial, execution)))

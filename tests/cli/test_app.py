@@ -18,7 +18,7 @@ import pytest
 from annotated_types import Ge, Lt
 from cyclopts import App, Parameter
 from kdist.callbacks.stop_at_non_finite import NonFinite
-from kdist.checkpoints.store import CheckpointStore
+from kdist.checkpoint.store import CheckpointStore
 from kdist.cli.options import given, options_of, read_files
 from kdist.errors import ReportedError, TrainingError, UserError
 from kdist.signals import ENDING

@@ -16,7 +16,7 @@ POINTS = {name for kind in EXPERIMENTS.values() for name in kind.columns()}
 
 # Where the modules are documented that `kdist/__init__.pyi` names.
 MODULES = ("callbacks", "data", "errors", "layers", "models", "optimizers", "scaling", "schedules")
-MODULES += ("checkpoints", "evaluation", "finders", "tracking", "training", "tuning")
+MODULES += ("checkpoint", "evaluation", "finders", "tracking", "training", "tuning")
 
 
 def names_in_stubs():
@@ -32,8 +32,9 @@ def public_names():
     names = set(names_in_stubs()) - modules
     for module in (kdist.callbacks, kdist.models, kdist.scaling, kdist.schedules):
         names |= {f"{module.__name__}.{name}" for name in module.__all__}
-    # Documented where it lives.
-    return (names - {"kdist.scale_learning_rate"}) | {"kdist.errors.UserError"}
+    # Documented where they live.
+    errors = {"kdist.errors.NonFiniteWeightsError", "kdist.errors.UserError"}
+    return (names - {"kdist.scale_learning_rate"}) | errors
 
 
 def test_every_public_name_is_documented_once():

@@ -9,8 +9,8 @@ import kdist.layers
 import keras
 import numpy as np
 import pytest
-from kdist.checkpoints import generations
-from kdist.checkpoints.folder_lock import FolderLock
+from kdist.checkpoint import checkpoint_files
+from kdist.checkpoint.store import FolderLock
 from kdist.data import Standardization, fashion_mnist
 from kdist.data.datasets import DATASETS
 from kdist.errors import UserError
@@ -152,7 +152,7 @@ def test_a_finished_run_has_its_own_values_on_any_number_of_replicas(run):
 
 
 def test_the_newest_checkpoint_of_a_run_that_has_not_ended(unfinished):
-    newest, older = generations(unfinished / "checkpoints")[:2]
+    newest, older = checkpoint_files(unfinished / "checkpoints")[:2]
     cases = [(2, {}), (1, {"averaged": True}), (1, {"views": "mirror"})]
     for replicas, options in [*cases, (2, {"views": "mirror-shift"})]:
         [one] = evaluated(unfinished, replicas=replicas, val_batch_size=37, **options)
@@ -173,7 +173,7 @@ def test_all_test_images_of_a_run_on_a_subset(unfinished):
     settings = json.loads((unfinished / "config.json").read_text()) | {"subset": 32}
     (unfinished / "config.json").write_text(json.dumps(settings))
     [one] = evaluated(unfinished, replicas=2)
-    newest, *_ = generations(unfinished / "checkpoints")
+    newest, *_ = checkpoint_files(unfinished / "checkpoints")
     accuracy, loss, images = in_numpy(*newest.read(), trained=32)
     assert one.images == images == IMAGES
     assert (one.accuracy, one.loss) == pytest.approx((accuracy, loss), rel=1e-4)
@@ -226,8 +226,8 @@ def test_a_file_with_a_layer_of_kdist_that_nobody_has_imported(tmp_path, monkeyp
 def test_each_new_checkpoint_is_evaluated_as_it_appears(run, unfinished):
     """Meanwhile the run saves another, and ends."""
     inner, away = unfinished / "checkpoints", unfinished / "away"
-    old, new = generations(inner)[::-1][:2]
-    for one in generations(inner):
+    old, new = checkpoint_files(inner)[::-1][:2]
+    for one in checkpoint_files(inner):
         if one != old:
             away.mkdir(exist_ok=True)
             one.path.rename(away / one.path.name)

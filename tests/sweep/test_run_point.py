@@ -8,7 +8,7 @@ import types
 
 import pytest
 from kdist.analysis.time_to_target import row_to_target
-from kdist.checkpoints.store import CheckpointStore
+from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import RefusedCheckpointsError, UserError
 from kdist.runs.run_record import read_run
 from kdist.signals import ENDING, raise_signals, signal_of

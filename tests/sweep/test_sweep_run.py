@@ -7,7 +7,7 @@ import signal
 
 import pytest
 from fake_runs import MACHINE, FakeRuns, done_row, run, throughput
-from kdist.checkpoints.store import CheckpointStore
+from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import UserError
 from kdist.signals import Interrupted, signal_of
 from kdist.sweep.results import read_sweep

@@ -10,7 +10,7 @@ import sys
 
 import keras
 import numpy as np
-from kdist.checkpoints import generations
+from kdist.checkpoint import checkpoint_files
 from small_network import STAND_IN
 
 SETTINGS = "--dataset sample --subset 100 --batch-size 8 --replicas 2"
@@ -19,7 +19,7 @@ TIMES = ("seconds", "images_per_sec", "images_per_sec_per_replica", "seconds_per
 
 KILLED = """
 import os, signal, sys
-from kdist.checkpoints.store import CheckpointStore
+from kdist.checkpoint.store import CheckpointStore
 commit = CheckpointStore.commit
 def committed(store, *, epoch, batch, **values):
     generation = commit(store, epoch=epoch, batch=batch, **values)
@@ -54,7 +54,7 @@ def test_kill_9_and_resume_is_the_run_that_was_not_killed(tmp_path):
     commands = [[*SETTINGS.split(), "--run-dir", str(killed)]]
     done = python(KILLED + BOTH.format(commands=commands))
     assert done.returncode == -signal.SIGKILL, done.stderr
-    newest = generations(killed / "checkpoints")[0]
+    newest = checkpoint_files(killed / "checkpoints")[0]
     assert (newest.epoch, newest.batch >= 3) == (1, True)
     with (killed / "history.csv").open("a") as file:
         file.write("2,9.")

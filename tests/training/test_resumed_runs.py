@@ -11,8 +11,8 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from kdist.checkpoints import generations
-from kdist.checkpoints.store import CheckpointStore
+from kdist.checkpoint import checkpoint_files
+from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import TrainingError, UserError
 from kdist.runs.run_folder import RunFolder
 from kdist.runs.run_record import read_run
@@ -185,7 +185,7 @@ def test_trackers_continue(run, tmp_path):
 
 def test_killed_before_anything_was_saved(run, uninterrupted):
     folder = run.killed("run", At(1, 1, kill), checkpoint_every=1e6)
-    assert generations(folder / "checkpoints") == []
+    assert checkpoint_files(folder / "checkpoints") == []
     found = run.resume("run", replicas=1, checkpoint_every=50)
     assert json.loads((folder / "plan.json").read_text())["replicas"] == 2
     assert_close(found, uninterrupted())
@@ -318,7 +318,7 @@ def test_a_signal_of_a_batch_system(run, tmp_path):
         preemption_signal="SIGUSR1",
     )
     assert result.signal == signal.SIGUSR1
-    assert (generations(tmp_path / "run" / "checkpoints")[0].batch) == 2
+    assert (checkpoint_files(tmp_path / "run" / "checkpoints")[0].batch) == 2
 
 
 REFUSED = [

@@ -272,7 +272,7 @@ def test_real_processes(tmp_path, monkeypatch, capfd):
 
 
 def test_a_real_worker_saves_its_first_trial(tmp_path, monkeypatch, capfd):
-    from kdist.checkpoints.store import generations
+    from kdist.checkpoint.store import checkpoint_files
     from kdist.tuning.run import tune
     from kdist.tuning.search_results import read_trials
 
@@ -296,7 +296,7 @@ def test_a_real_worker_saves_its_first_trial(tmp_path, monkeypatch, capfd):
         tune(search, announce=lines.append)
     assert not _children(os.getpid())
     (saved,) = (tmp_path / "search" / "trials").glob("trial_*/checkpoints/execution-0")
-    newest = generations(saved)[0]
+    newest = checkpoint_files(saved)[0]
     assert (newest.epoch, newest.batch > 0) == (0, True)
     folder = tune(search, announce=lines.append)
     (trial,) = read_trials(folder, search)

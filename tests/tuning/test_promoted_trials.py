@@ -7,8 +7,8 @@ import keras
 import keras_tuner
 import numpy as np
 import pytest
-from kdist.checkpoints import generations
-from kdist.checkpoints.save_times import SaveTimes
+from kdist.checkpoint import checkpoint_files
+from kdist.checkpoint.workers import SaveTimes
 from kdist.training.config import TrainConfig
 from kdist.tuning.oracles import make_oracle
 from kdist.tuning.replica_tuner import ReplicaTuner
@@ -174,7 +174,7 @@ def test_damaged_checkpoints_of_the_trial_that_is_promoted(
     monkeypatch.setattr(SaveTimes, "by_steps", lambda times: True)
 
     def damage(parent):
-        for generation in generations(checkpoint_folder(parent, 0))[:damaged]:
+        for generation in checkpoint_files(checkpoint_folder(parent, 0))[:damaged]:
             generation.path.write_bytes(b"damaged")
 
     tuner, notes = searched(trials=3, before=damage)

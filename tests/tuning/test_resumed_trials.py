@@ -9,8 +9,8 @@ import keras
 import keras_tuner
 import numpy as np
 import pytest
-from kdist.checkpoints.callback_states import CallbackStates
-from kdist.checkpoints.store import CheckpointStore
+from kdist.checkpoint.state import CallbackStates
+from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import UserError
 from kdist.training.config import TrainConfig
 from kdist.tuning import trial_checkpoint

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 from interrupting_model import interrupting_model
-from kdist.checkpoints.store import CheckpointStore
+from kdist.checkpoint.store import CheckpointStore
 from kdist.cli.app import app
 from kdist.errors import UserError
 from kdist.signals import raise_signals

@@ -10,7 +10,8 @@ import pytest
 import resumed_training
 from kdist import _upstream
 from kdist.callbacks import Checkpoint
-from kdist.checkpoints import NonFiniteWeightsError, generations
+from kdist.checkpoint import checkpoint_files
+from kdist.errors import NonFiniteWeightsError
 from resumed_training import (
     BATCH,
     STEPS,
@@ -163,7 +164,9 @@ def ends_all_by_the_signal_of_one(strategy, folder):
         codes = kill(training, strategy, folder, step, kind=TerminateOne, every_steps=None).code
         agree(strategy, codes)
         assert codes == 143
-        newest = strategy.exchange("the newest", [g.path.name for g in generations(folder)][:1])
+        newest = strategy.exchange(
+            "the newest", [g.path.name for g in checkpoint_files(folder)][:1]
+        )
         assert newest[0]
         same(training.fit(checkpoint(strategy, folder)), expected)
         folder = folder.with_name("terminated in validation")
@@ -177,7 +180,7 @@ def saves_by_the_chiefs_clock(strategy, folder):
     training.reset()
     options = {"every_steps": None, "every_seconds": 1.0, "clock": clock, "keep": 99}
     kill(training, strategy, folder / "clock", STEPS + 4, **options)
-    found = generations(folder / "clock")
+    found = checkpoint_files(folder / "clock")
     if strategy.is_chief:
         assert {one.epoch for one in found if one.batch} == {0, 1}
     same(training.fit(checkpoint(strategy, folder / "clock")), expected)
@@ -190,7 +193,7 @@ def takes_the_checkpoint_before_a_damaged_one(strategy, folder):
     folder = folder / "damaged"
     kill(training, strategy, folder, STEPS + 2)
     if strategy.is_chief:
-        newest = generations(folder)[0].path
+        newest = checkpoint_files(folder)[0].path
         content = bytearray(newest.read_bytes())
         content[-20] ^= 1
         newest.write_bytes(content)

@@ -35,11 +35,11 @@ class Values(abc.ABC):
 
     @abc.abstractmethod
     def strays(self) -> list[str]:
-        """Names of files that belong to no generation."""
+        """Names of files that belong to no checkpoint."""
 
     @staticmethod
     def newest(folder: Path) -> list[Path]:
-        """The files of the newest generation, and those that point to it."""
+        """The files of the newest checkpoint, and those that point to it."""
         raise NotImplementedError
 
 

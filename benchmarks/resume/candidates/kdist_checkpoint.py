@@ -12,25 +12,25 @@ class KdistValues(Values):
     """Generations of `CheckpointStore`."""
 
     def __init__(self, folder: Path) -> None:
-        from kdist.checkpoints.store import CheckpointStore
+        from kdist.checkpoint.store import CheckpointStore
 
         self._store = CheckpointStore(folder, announce=lambda _: None)
 
     def save(self, number: int) -> None:
-        """Commit a generation."""
+        """Commit a checkpoint."""
         self._store.commit(epoch=number, batch=0, arrays=filled(number), state={})
 
     def restore(self) -> dict[str, np.ndarray] | None:
-        """Return the newest whole generation's arrays."""
+        """Return the newest whole checkpoint's arrays."""
         found = self._store.newest()
         return None if found is None else found[1]
 
     def strays(self) -> list[str]:
-        """All besides three generations and the lock."""
-        from kdist.checkpoints import generations
+        """All besides three checkpoints and the lock."""
+        from kdist.checkpoint import checkpoint_files
 
         folder = self._store.folder
-        whole = {one.path for one in generations(folder)[:4]}  # killed before one was removed
+        whole = {one.path for one in checkpoint_files(folder)[:4]}  # killed before one was removed
         there = {path for path in folder.iterdir() if path.name != ".lock"}
         return sorted(path.name for path in there - whole)
 

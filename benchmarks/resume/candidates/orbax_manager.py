@@ -68,8 +68,7 @@ class OrbaxManager(Candidate):
         """Save weights, seeds and optimizer at the end of an epoch."""
         import keras
         import orbax.checkpoint as ocp
-        from kdist.checkpoints.replica_values import assign_values, copy_values
-        from kdist.checkpoints.variables import state_variables
+        from kdist.checkpoint.values import assign_values, copy_values, state_variables
 
         model.optimizer.build(model.trainable_variables)
         variables = state_variables(model)
@@ -78,14 +77,14 @@ class OrbaxManager(Candidate):
         manager = _manager(folder)
         step = manager.latest_step()
         if step is not None:
-            arrays, stacked = copy_values(variables)
+            arrays = copy_values(variables)
             like = {keys[name]: array for name, array in arrays.items()}
             found = manager.restore(step, args=ocp.args.StandardRestore(like))
             saved = {name: np.asarray(found[key]) for name, key in keys.items()}
-            assign_values(variables, saved, stacked)
+            assign_values(variables, saved)
 
         def save(epoch: int, _: Any) -> None:
-            arrays, _ = copy_values(variables)
+            arrays = copy_values(variables)
             _save(manager, epoch + 1, {keys[name]: array for name, array in arrays.items()})
 
         callback = keras.callbacks.LambdaCallback(

@@ -1,0 +1,138 @@
+"""`export_model`: the model of a checkpoint as a file, without training."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import keras
+import numpy as np
+
+from .. import layers
+from ..atomic_files import atomic_path, explain_write_errors
+from ..batch_norm.convert import convert_batch_norm
+from ..errors import UserError
+from .store import CheckpointFile, DamagedCheckpointError
+from .values import assign_values, first_difference, state_variables
+
+
+def import_classes(*packages: ModuleType) -> None:
+    """Import the classes of packages such as `kdist.layers`, which do so when one is first used.
+
+    Keras makes models only of classes that were imported.
+    """
+    for package in packages:
+        for name in package.__all__:
+            getattr(package, name)
+
+
+def described_model(model: keras.Model) -> str | None:
+    """Return a model as JSON, without its weights; `None` where it has no such description."""
+    try:
+        return str(model.to_json())
+    except Exception:  # a user's own get_config may raise anything
+        return None
+
+
+def export_model(
+    checkpoint: CheckpointFile,
+    path: str | os.PathLike[str],
+    *,
+    model: keras.Model | None = None,
+    averaged: bool = True,
+) -> keras.Model:
+    """Save the model of a checkpoint as a `.keras` file.
+
+    Args:
+        checkpoint: The checkpoint.
+        path: The file, which ends in `.keras`.
+        model: A built model that gets the weights. By default the model is created from the
+            checkpoint, which may not be possible for a custom model class. The file of a model
+            created from the checkpoint opens without kdist, unless it has layers of `kdist.layers`
+            other than batch norms.
+        averaged: Whether to use the averages of the weights if the optimizer keeps them, as `fit`
+            does at its end.
+
+    Returns:
+        The model, compiled only if `model` was.
+
+    Raises:
+        UserError: The checkpoint is damaged, the model cannot be created from it or is a different
+            one, or the file cannot be written.
+
+    Example:
+        ```python
+        newest = kdist.checkpoint.checkpoint_files("checkpoints")[0]
+        model = kdist.checkpoint.export_model(newest, "model.keras")
+        ```
+    """
+    target = Path(path)
+    if target.suffix != ".keras":
+        raise UserError(f'the file to export to is {target}: pass one that ends in ".keras"')
+    try:
+        arrays, state = checkpoint.read()
+    except DamagedCheckpointError as error:
+        raise UserError(
+            f"{checkpoint.path} is damaged: {error}; export an older checkpoint"
+        ) from error
+    made = _model_of(checkpoint, state) if model is None else model
+    _restore(made, checkpoint, arrays, state, averaged=averaged)
+    if model is None:
+        convert_batch_norm(made, to="stock")
+    hint = "pass a path in a folder that exists"
+    with explain_write_errors(target, hint=hint), atomic_path(target) as part:
+        made.save(part)
+    return made
+
+
+def restore_weights(
+    model: keras.Model, checkpoint: CheckpointFile, *, averaged: bool = False
+) -> None:
+    """Give a model the weights of a checkpoint, and leave its optimizer alone.
+
+    Args:
+        model: A model that was built, made as for training.
+        checkpoint: The checkpoint.
+        averaged: Whether to take the averages of the weights.
+
+    Raises:
+        DamagedCheckpointError: The checkpoint cannot be read.
+        UserError: It is of another model, or has no averages.
+    """
+    arrays, state = checkpoint.read()
+    if averaged and not state["averages"]:
+        raise UserError(f"{checkpoint.path} has no averages of the weights: take the weights")
+    _restore(model, checkpoint, arrays, state, averaged=averaged)
+
+
+def _model_of(checkpoint: CheckpointFile, state: Mapping[str, Any]) -> keras.Model:
+    import_classes(layers)
+    hint = "pass model=, made as for training"
+    if state["model"] is None:
+        raise UserError(f"{checkpoint.path} does not describe its model: {hint}")
+    try:
+        return keras.models.model_from_json(state["model"])
+    except Exception as error:
+        raise UserError(
+            f"the model of {checkpoint.path} cannot be made ({error}): {hint}"
+        ) from error
+
+
+def _restore(
+    model: keras.Model,
+    checkpoint: CheckpointFile,
+    arrays: Mapping[str, np.ndarray],
+    state: Mapping[str, Any],
+    *,
+    averaged: bool,
+) -> None:
+    own = {n: v for n, v in state_variables(model).items() if n.startswith("model/")}
+    saved = {name: arrays[name] for name in state["variables"] if name.startswith("model/")}
+    difference = first_difference(own, saved)
+    if difference:
+        raise UserError(f"{checkpoint.path} is of another model: {difference}")
+    # In a checkpoint of a validation, the weights and their averages may have changed places.
+    if averaged != state.get("swapped", False):
+        saved |= {name: arrays[average] for name, average in state["averages"].items()}
+    assign_values(own, saved)

@@ -1,0 +1,433 @@
+"""`FitCheckpoints`: the checkpoints of one fit, from its beginning to its end."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from signal import Signals
+from typing import Any
+
+import keras
+import numpy as np
+
+from .. import _upstream
+from ..errors import NonFiniteWeightsError, UserError
+from .options import CheckpointOptions
+from .state import (
+    CallbackStates,
+    EpochPart,
+    SavedTraining,
+    about_run,
+    copy_epoch_part,
+    copy_training,
+)
+from .store import newest_checkpoint
+from .values import copy_values, state_variables
+from .workers import SaveTimes, SharedStore, SharedWriter, StepExchange, Workers, nonfinite_error
+
+# From one checkpoint: then neither other data nor a smaller rate helps.
+_ROLLBACKS = 3
+
+
+class WeightsGuard:
+    """Stops a training whose weights are not finite, or rolls it back to the newest checkpoint.
+
+    Args:
+        model: The compiled model.
+        store: The training's checkpoints.
+        workers: Of the training.
+        options: Say whether to stop or to roll back.
+        announce: Called with a line after a rollback.
+
+    Raises:
+        UserError: The learning rate is to be lowered after a rollback, but is a schedule.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        store: SharedStore,
+        workers: Workers,
+        options: CheckpointOptions,
+        announce: Callable[[str], None],
+    ) -> None:
+        self._model = model
+        self._store = store
+        self._workers = workers
+        self._options = options
+        self._announce = announce
+        self._allowed: set[str] = set()
+        self._rolled_back: list[str] = []
+        if options.lowers_rate and not _has_settable_rate(model.optimizer):
+            raise UserError(
+                f"rollback_rate is {options.rollback_rate!r}, but the learning rate is a schedule:"
+                " pass rollback_rate=1.0, or a learning rate that is a number"
+            )
+
+    def allow_present(self) -> int:
+        """Allow what is not finite at the start, such as a mask of minus infinities.
+
+        Returns:
+            The bytes of all variables.
+        """
+        variables = state_variables(self._model)
+        arrays = copy_values(variables)
+        constant = {n: array for n, array in arrays.items() if not variables[n].trainable}
+        self._allowed = {name for name, array in constant.items() if not _is_finite(array)}
+        return sum(array.nbytes for array in arrays.values())
+
+    def check(self, arrays: Mapping[str, np.ndarray], *, epoch: int, step: int) -> None:
+        """Raise `NonFiniteWeightsError` for arrays of which one is not finite.
+
+        Args:
+            arrays: By name; what metrics and callbacks hold may be anything.
+            epoch: The epoch, counted from 1.
+            step: The step of the epoch, counted from 1.
+        """
+        bad = self._first_nonfinite(arrays)
+        if bad is not None:
+            raise NonFiniteWeightsError(bad, epoch=epoch, step=step)
+
+    def first_nonfinite_weight(self) -> str | None:
+        """Return the name of a variable of the training that is not finite; `None` without any."""
+        arrays = copy_values(state_variables(self._model))
+        return self._workers.of_chief(
+            "the check of the weights", lambda: self._first_nonfinite(arrays)
+        )
+
+    def handle(self, error: NonFiniteWeightsError) -> None:
+        """Roll back where that was asked for and may help; else raise the error.
+
+        The training continues with the next batches: the same ones would lead to the same end.
+        """
+        found = self._store.newest() if self._options.on_nonfinite == "rollback" else None
+        if found is None:
+            raise error
+        checkpoint, arrays, state = found
+        self._rolled_back.append(checkpoint.digest)
+        if self._rolled_back.count(checkpoint.digest) > _ROLLBACKS:
+            raise error
+        SavedTraining(checkpoint, arrays, state).restore_variables(self._model)
+        self._model.reset_metrics()
+        rate = ""
+        if self._options.lowers_rate:
+            lowered = float(self._model.optimizer.learning_rate) * self._factor(checkpoint.digest)
+            self._model.optimizer.learning_rate = lowered
+            rate = f", with the learning rate {lowered:g}"
+        self._announce(
+            f"{error.variable} is not finite after step {error.step} of epoch {error.epoch}: rolled"
+            f" back to {checkpoint.path.name}{rate}; training continues with the next batches"
+        )
+
+    def _first_nonfinite(self, arrays: Mapping[str, np.ndarray]) -> str | None:
+        for name, array in arrays.items():
+            is_checked = name.startswith(("model/", "optimizer-")) and name not in self._allowed
+            if is_checked and not _is_finite(array):
+                return name.split("/", 2)[2]
+        return None
+
+    def _factor(self, digest: str) -> float:
+        """Lower at every rollback to the same checkpoint, which has the rate from before."""
+        return float(self._options.rollback_rate ** self._rolled_back.count(digest))
+
+
+def _is_finite(array: np.ndarray) -> bool:
+    if array.dtype.kind in "biu":
+        return True
+    try:
+        return bool(np.isfinite(array).all())
+    except TypeError:  # a type without such numbers
+        return True
+
+
+def _has_settable_rate(optimizer: keras.optimizers.Optimizer) -> bool:
+    try:
+        optimizer.learning_rate = float(optimizer.learning_rate)
+    except (TypeError, ValueError, AttributeError):
+        return False
+    return True
+
+
+class FitCheckpoints:
+    """Resumes a fit that is about to begin, and saves it as it proceeds.
+
+    Of several workers the chief reads and writes, and all do the same after the same step.
+
+    Args:
+        model: The compiled model, its optimizer built.
+        params: The `params` of the fit's callbacks.
+        callbacks: Those besides `Checkpoint`.
+        options: When and where to save.
+        announce: Called with one line for each problem, in any thread.
+
+    Attributes:
+        greeting: What to print as training begins.
+        resumed_from: The checkpoint that the fit continues; `None` for one that begins anew.
+
+    Raises:
+        UserError: The folder cannot be used, or has checkpoints of another training.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        params: dict[str, Any],
+        callbacks: Sequence[keras.callbacks.Callback],
+        options: CheckpointOptions,
+        announce: Callable[[str], None],
+    ) -> None:
+        self._model = model
+        self._epochs: int = params["epochs"]
+        self._steps: int | None = params.get("steps")
+        self._options = options
+        self._announce = announce
+        self._workers = Workers(model)
+        self._workers.compare("the start of Checkpoint", options.of_all_workers())
+        self._callbacks = CallbackStates(callbacks)
+        self._averages = [c for c in callbacks if isinstance(c, keras.callbacks.SwapEMAWeights)]
+        self._signals = options.preemption_signals()
+        self._writer = SharedWriter(self._workers)
+        self._times = SaveTimes(
+            every_seconds=options.every_seconds,
+            every_steps=options.every_steps,
+            clock=options.clock,
+        )
+        self._exchange = StepExchange(
+            self._workers, self._signals, self._writer, self._times, options.clock
+        )
+        self.greeting = f"Checkpoints: {options.path}"
+        self.resumed_from: Path | None = None
+        self._epoch = self._batch = 0
+        self._logs: Any = None
+        self._before_validation: EpochPart | None = None
+        self._written: dict[str, np.ndarray] = {}
+        self._had_nonfinite_loss = False
+        self._failure: str | None = None  # why the last checkpoint was not written
+        self._about_run = about_run(model, self._steps, options)
+        self._store = SharedStore(options.path, self._workers, keep=options.keep, announce=announce)
+        try:
+            self._guard = WeightsGuard(model, self._store, self._workers, options, announce)
+            self._saved = self._find_saved()
+            if self._saved is not None:
+                self._resume(self._saved)
+            for callback in self._averages:
+                _upstream.defer_average(callback)
+        except BaseException:
+            self._store.close()
+            raise
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to train."""
+        saved = self._saved
+        if saved is None or saved.is_within_epoch:
+            return False
+        return saved.was_stopped or saved.epoch >= self._epochs
+
+    def train_begins(self) -> None:
+        """Restore what the `on_train_begin` of other callbacks has reset."""
+        saved = self._saved
+        if saved is not None:
+            # A callback may have set a rate, loaded weights, or chosen another epoch.
+            saved.restore_variables(self._model)
+            self._begin_at(saved)
+        if saved is not None and not saved.is_within_epoch:
+            self._epoch = saved.epoch
+            saved.restore_callbacks(self._callbacks)
+        if saved is not None and self.is_over:
+            _upstream.pass_over_data(self._model, saved.epoch)
+            self._finish_averages()
+        if self._options.warns and self._workers.is_chief:
+            self._callbacks.warn_of_unsaved()
+        self._store.check_room(self._guard.allow_present())
+        self._signals.install()
+
+    def epoch_begins(self, epoch: int) -> None:
+        """Restore what the beginning of an epoch has reset, where one is resumed within it."""
+        self._epoch, self._batch, self._logs = epoch, 0, None
+        self._had_nonfinite_loss = False
+        saved, self._saved = self._saved, None
+        if saved is not None and saved.is_within_epoch:
+            self._batch, self._logs = saved.batch, saved.logs
+            saved.restore_variables(self._model)
+            saved.restore_epoch(self._model)
+            saved.restore_callbacks(self._callbacks)
+            self._model.stop_training = saved.was_stopped
+        self._callbacks.copy({})  # what cannot be saved is an error now, not after an hour
+
+    def step_ends(self, steps: int, logs: Any) -> None:
+        """Save where that is due.
+
+        Args:
+            steps: Steps of the epoch that were trained.
+            logs: The step's logs.
+        """
+        self._times.trained(steps - self._batch)
+        self._batch, self._logs = steps, logs
+        self._check_loss(logs)
+        self._handle_found(self._exchange.step_ends())
+        is_last = self._steps is not None and steps >= self._steps
+        is_due = not is_last and (self._exchange.is_due or self._times.by_steps())
+        if (is_due or self._exchange.ends_by) and not self._is_stopping():
+            self._save_or_exit(self._epoch_part())
+
+    def validation_begins(self) -> None:
+        """Keep what validation resets, in case a signal ends it."""
+        if self._options.ends_by_signal and self._batch:
+            self._batch = self._steps or self._batch  # also where training was stopped before
+            self._before_validation = self._epoch_part()
+
+    def validation_step_ends(self) -> None:
+        """Save after a signal: a resumed training validates anew."""
+        self._handle_found(self._exchange.validation_step_ends())
+        if self._exchange.ends_by and self._before_validation is not None:
+            self._save_or_exit(self._before_validation)
+
+    def validation_ends(self) -> None:
+        """Let go of what is of the epoch."""
+        self._before_validation = None
+
+    def epoch_ends(self, epoch: int) -> None:
+        """Save at the end of an epoch, and in any case at the end of the last one."""
+        self._handle_found(self._exchange.epoch_ends())
+        self._epoch, self._batch = epoch + 1, 0
+        if self._is_stopping() or self._epoch >= self._epochs:
+            # Before the optimizer's averages take the place of the weights.
+            self._save(None, wait=True)
+            self._finish_averages()
+        elif self._exchange.ends_by or self._exchange.is_due or self._times.by_steps():
+            self._save_or_exit(None)
+
+    def train_ends(self) -> None:
+        """End the process after a signal that came too late to end the training.
+
+        Whoever has sent it expects that: the machine may be gone before the script has ended. The
+        next process finds that nothing is left to train.
+        """
+        if self._signals.received and self._options.held is None:
+            result = "is saved" if self._failure is None else f"is not saved: {self._failure}"
+            self._announce(f"{self._signals.name}: the training has ended, and {result}")
+            self._signals.end()
+
+    def end(self) -> None:
+        """Let go of the folder and the signals, whatever has ended the fit."""
+        self._signals.uninstall()
+        try:
+            self._writer.wait()
+        except NonFiniteWeightsError as error:  # something else has ended the fit
+            self._announce(str(error))
+        finally:
+            self._store.close()
+
+    def _find_saved(self) -> SavedTraining | None:
+        """The training that the fit continues, checked; no value of the model is changed."""
+        options = self._options
+        found = self._store.find(options.resume)
+        if found is None and options.start_from is not None:
+            found = newest_checkpoint(options.start_from, announce=self._announce)
+            if found is not None:  # another training, whose files are not those of this one
+                checkpoint, arrays, state = found
+                own = self._callbacks.without_files(state["callbacks"])
+                found = checkpoint, arrays, state | {"callbacks": own}
+        if found is None:
+            return None
+        saved = SavedTraining(*found)
+        _upstream.build_for_fit(self._model)
+        saved.check(self._model, self._about_run["settings"])
+        return saved
+
+    def _resume(self, saved: SavedTraining) -> None:
+        saved.restore_variables(self._model)
+        for line in saved.prepare_callbacks(self._callbacks):
+            self._announce(line)
+        self.resumed_from = path = saved.checkpoint.path
+        inexact = self._begin_at(saved)
+        if self.is_over:
+            self.greeting = f"{saved.ending}: nothing is left to train"
+            return
+        self.greeting = f"Resumed in epoch {saved.epoch + 1} after step {saved.batch} from {path}"
+        if inexact:
+            self._announce(inexact)
+
+    def _begin_at(self, saved: SavedTraining) -> str | None:
+        """Have the fit begin where the training was; returns what of the data is not exact."""
+        epoch, batch = (self._epochs, 0) if self.is_over else (saved.epoch, saved.batch)
+        return _upstream.start_fit_at(self._model, epoch=epoch, batch=batch)
+
+    def _epoch_part(self) -> EpochPart:
+        return copy_epoch_part(self._model, self._callbacks, self._logs, self._workers)
+
+    def _finish_averages(self) -> None:
+        """Do what `SwapEMAWeights` does in the last epoch."""
+        for callback in self._averages if self._epoch >= self._epochs else ():
+            _upstream.finish_average(callback)
+
+    def _check_loss(self, logs: Any) -> None:
+        """Have weights that are no numbers handled as soon as the loss, that of all, shows them."""
+        # Once in an epoch: a step whose gradients overflow in float16 is skipped.
+        if not self._had_nonfinite_loss and not np.all(np.isfinite(logs.get("loss", 0.0))):
+            self._had_nonfinite_loss = True
+            bad = self._guard.first_nonfinite_weight()
+            if bad is not None:
+                self._handle(NonFiniteWeightsError(bad, epoch=self._epoch + 1, step=self._batch))
+
+    def _handle_found(self, bad: Any) -> None:
+        if bad is not None:
+            self._handle(nonfinite_error(bad))
+
+    def _is_stopping(self) -> bool:
+        """Whether a callback of any worker ends the training with this epoch."""
+        return any(self._workers.exchange("a checkpoint", bool(self._model.stop_training)))
+
+    def _handle(self, error: NonFiniteWeightsError) -> None:
+        # It may find the same, or be removing what is read.
+        self._writer.found_nonfinite(waits=True)
+        self._guard.handle(error)
+        self._had_nonfinite_loss = False
+
+    def _save(self, part: EpochPart | None, *, wait: bool = False) -> None:
+        began = self._options.clock()
+        with self._workers.slow("saving a checkpoint"):
+            try:
+                self._writer.finish()
+                self._write(part)
+                if wait:
+                    self._writer.finish()
+            except NonFiniteWeightsError as error:
+                self._guard.handle(error)
+                if wait:  # the weights that the training now ends with
+                    self._write(part)
+                    self._writer.finish()
+        self._exchange.is_due = False
+        self._times.saved(began=began)
+
+    def _write(self, part: EpochPart | None) -> None:
+        arrays, state = copy_training(
+            self._model, self._callbacks, part, self._workers, into=self._written
+        )
+        if not self._workers.is_chief:
+            return
+        self._written = {name: arrays[name] for name in state["variables"]}
+        state |= self._about_run
+        epoch, batch = self._epoch, self._batch
+        at = {"epoch": epoch + 1, "step": batch} if batch else {"epoch": epoch, "step": self._steps}
+
+        def commit() -> None:
+            self._guard.check(arrays, **at)
+            try:
+                self._store.commit(epoch=epoch, batch=batch, arrays=arrays, state=state)
+                self._failure = None
+            except OSError as error:
+                self._failure = str(error.strerror or error)
+                if self._exchange.ends_by is None:
+                    self._announce(f"Checkpoint not saved, training continues: {self._failure}")
+
+        self._writer.start(commit)
+
+    def _save_or_exit(self, part: EpochPart | None) -> None:
+        """Save; after a signal to any worker, wait until that is written, and end the process."""
+        self._save(part, wait=self._exchange.ends_by is not None)
+        if self._exchange.ends_by is not None:
+            self._signals.agree(Signals(self._exchange.ends_by))
+            at = f"in epoch {self._epoch + 1} after step {self._batch}"
+            result = f"saved {at}" if self._failure is None else f"not saved {at}: {self._failure}"
+            self._announce(f"{self._signals.name}: {result}")
+            self._signals.end()

@@ -1,0 +1,503 @@
+"""The state of a training: copied from a model and its callbacks, compared, and restored."""
+
+import dataclasses
+import json
+import os
+import re
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from .. import _upstream
+from ..errors import RefusedCheckpointsError, UserError
+from .export import described_model
+from .options import CheckpointOptions
+from .store import CheckpointFile
+from .values import (
+    assign_values,
+    averages_of_weights,
+    build_optimizers,
+    copy_values,
+    first_difference,
+    from_json,
+    metric_variables,
+    optimizers_built_for,
+    state_variables,
+    to_json,
+)
+from .workers import Workers
+
+
+class CSVLog:
+    """Continues a `CSVLogger`'s file behind the last row that belongs to a checkpoint.
+
+    Args:
+        logger: The callback.
+    """
+
+    def __init__(self, logger: keras.callbacks.CSVLogger) -> None:
+        self._logger = logger
+        self._append = logger.append
+
+    def state(self) -> dict[str, Any]:
+        """Return the file's size in bytes, and its columns."""
+        return {"size": self._size(), "keys": self._logger.keys}
+
+    def prepare(self, state: Mapping[str, Any]) -> str | None:
+        """Remove the rows that are written again, before `on_train_begin` opens the file.
+
+        Returns:
+            A line if rows that were written are not there, as the file was removed or cut short.
+        """
+        path = Path(self._logger.filename)
+        content = path.read_bytes() if path.exists() else None
+        self._logger.append = True
+        if content is not None:
+            # A machine that has lost power may have left a part of a row.
+            os.truncate(path, min(state["size"], content.rfind(b"\n") + 1))
+        if len(content or b"") >= state["size"]:
+            return None
+        is_short = "no longer there" if content is None else "shorter than it was"
+        return (
+            f"{path}, the file of CSVLogger, is {is_short} at the checkpoint: it gets the rows of"
+            " the epochs from now on; the earlier ones are in the history that fit returns"
+        )
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue with the same columns, without a second header."""
+        self._logger.keys = state["keys"]
+        self._logger.append = self._append
+
+    def _size(self) -> int:
+        """Of what the callback writes to, though it may have been removed meanwhile."""
+        file = self._logger.csv_file
+        if file is not None and not file.closed:
+            return os.fstat(file.fileno()).st_size
+        return os.path.getsize(self._logger.filename)
+
+
+class CallbackStates:
+    """The states of a fit's callbacks.
+
+    A callback that has `get_state` and `set_state` says itself what its state is; Keras's own are
+    known here. `set_state` is called after `on_train_begin`, and within an epoch after the first
+    `on_epoch_begin`, which often begin anew.
+
+    Args:
+        callbacks: All of the fit.
+    """
+
+    def __init__(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+        self._callbacks = dict(zip(_names(callbacks), callbacks, strict=True))
+        self._logs = {
+            name: CSVLog(callback)
+            for name, callback in self._callbacks.items()
+            if isinstance(callback, keras.callbacks.CSVLogger)
+        }
+
+    def copy(self, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+        """Return the states as values that JSON can hold.
+
+        Args:
+            arrays: Gets the arrays in them.
+
+        Raises:
+            UserError: A callback's `get_state` returned a value of a type that cannot be saved.
+        """
+        states = {}
+        for name, callback in self._callbacks.items():
+            state = self._state_of(name, callback)
+            if state is not None:
+                try:
+                    states[name] = to_json(state, name=f"callbacks/{name}", arrays=arrays)
+                except TypeError as error:
+                    raise UserError(
+                        f"the state of the callback {name} cannot be saved: {error}: have"
+                        " get_state() return numbers, text, arrays, lists and dictionaries"
+                    ) from error
+        return states
+
+    def prepare(self, states: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
+        """Restore before `on_train_begin` what has to be there by then.
+
+        Args:
+            states: What `copy` returned.
+            arrays: What it put into `arrays`.
+
+        Returns:
+            A line for each file that has lost rows.
+        """
+        lost = []
+        for name, callback in self._callbacks.items():
+            if name in states and name in self._logs:
+                lost.append(self._logs[name].prepare(from_json(states[name], arrays)))
+            elif name in states and _is_set_before_training(callback):
+                callback.set_state(from_json(states[name], arrays))
+        return [line for line in lost if line]
+
+    def without_files(self, states: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the states but those of callbacks that continue a file of the same training."""
+        return {name: state for name, state in states.items() if name not in self._logs}
+
+    def restore(self, states: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Restore the states after `on_train_begin`, or within an epoch after `on_epoch_begin`."""
+        for name, callback in self._callbacks.items():
+            if name not in states or _is_set_before_training(callback):
+                continue
+            state = from_json(states[name], arrays)
+            if name in self._logs:
+                self._logs[name].restore(state)
+            elif hasattr(callback, "set_state"):
+                callback.set_state(state)
+            else:
+                vars(callback).update(state)
+
+    @property
+    def have_swapped_averages(self) -> bool:
+        """Whether the model has the averages of its weights now, instead of its weights."""
+        return any(_upstream.has_swapped_averages(one) for one in self._callbacks.values())
+
+    def warn_of_unsaved(self) -> None:
+        """Warn of callbacks whose state nobody knows."""
+        unsaved = [n for n, callback in self._callbacks.items() if not _is_known(callback)]
+        if unsaved:
+            warnings.warn(
+                f"Checkpoint does not save the state of {', '.join(unsaved)}: a resumed training"
+                " begins with new ones. Give them get_state() and set_state(state).",
+                stacklevel=2,
+            )
+
+    def _state_of(self, name: str, callback: Any) -> Any:
+        if name in self._logs:
+            return self._logs[name].state()
+        if hasattr(callback, "get_state"):
+            return callback.get_state()
+        attributes = _attributes(callback)
+        return {one: getattr(callback, one, None) for one in attributes} if attributes else None
+
+
+def _names(callbacks: Sequence[keras.callbacks.Callback]) -> list[str]:
+    """Class names, numbered where there are several of one."""
+    seen: Counter[str] = Counter()
+    names = []
+    for callback in callbacks:
+        name = type(callback).__name__
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    return names
+
+
+def _attributes(callback: keras.callbacks.Callback) -> tuple[str, ...]:
+    for kind, attributes in _upstream.STATEFUL.items():
+        if isinstance(callback, kind):
+            return attributes
+    return ()
+
+
+def _is_set_before_training(callback: keras.callbacks.Callback) -> bool:
+    """As kdist's own are, whose `on_train_begin` begins anew unless a state was set."""
+    return getattr(callback, "state_is_set_before_training", False)
+
+
+def _is_known(callback: keras.callbacks.Callback) -> bool:
+    if hasattr(callback, "get_state") and hasattr(callback, "set_state"):
+        return True
+    known = (*_upstream.STATEFUL, *_upstream.STATELESS, keras.callbacks.CSVLogger)
+    if type(callback) in known:
+        return True
+    # A subclass may keep more than its base class does.
+    return not isinstance(callback, known) and not _upstream.has_attributes(callback)
+
+
+# A layer's first values are restored with all others.
+_IRRELEVANT = re.compile(
+    r"name|seed|trainable|batch_shape|.*_initializer|build_config|shared_object_id"
+)
+
+_ANY = "any"
+
+
+def about_run(model: keras.Model, steps: int | None, options: CheckpointOptions) -> dict[str, Any]:
+    """Return what a checkpoint says of its training, besides where it was.
+
+    Args:
+        model: The compiled model.
+        steps: As for `run_settings`.
+        options: Of the checkpoints.
+    """
+    settings = run_settings(model, steps=steps, data=options.data, any_rate=options.any_rate)
+    return {
+        "settings": settings,
+        "model": described_model(model),
+        "versions": {"keras": keras.__version__, "tensorflow": tf.__version__},
+    }
+
+
+def run_settings(
+    model: keras.Model, *, steps: int | None, data: str | None = None, any_rate: bool = False
+) -> dict[str, Any]:
+    """Return what has to be the same when a training is resumed, as values that JSON can hold.
+
+    Args:
+        model: The compiled model.
+        steps: Steps in an epoch; `None` where that is not known.
+        data: What else is known of the data.
+        any_rate: Whether the learning rate may be another.
+    """
+    layers = [_layer(one) for one in _upstream.flatten_layers(model)]
+    plain: dict[str, Any] = _plain(
+        {
+            "layers": [one for one in layers if one is not None],
+            "optimizers": [
+                _optimizer(one, any_rate=any_rate) for one in _upstream.optimizers_of(model)
+            ],
+            "loss": _of_compile(model, "loss"),
+            "loss_weights": _of_compile(model, "loss_weights"),
+            "data": {
+                "steps": steps,
+                "arrays": _upstream.array_sizes(model),
+                "description": data,
+            },
+        }
+    )
+    return plain
+
+
+def first_setting_that_differs(
+    here: Mapping[str, Any], saved: Mapping[str, Any]
+) -> tuple[str, Any, Any] | None:
+    """Return where two settings differ, with the value here and the saved one."""
+    return _difference("", dict(here), json.loads(json.dumps(saved)))
+
+
+def _difference(at: str, here: Any, saved: Any) -> tuple[str, Any, Any] | None:
+    if isinstance(here, dict) and isinstance(saved, dict):
+        for key in [*saved, *(key for key in here if key not in saved)]:
+            found = _difference(f"{at}.{key}" if at else key, here.get(key), saved.get(key))
+            if found:
+                return found
+        return None
+    if isinstance(here, list) and isinstance(saved, list) and len(here) == len(saved):
+        pairs = enumerate(zip(here, saved, strict=True))
+        found_all = (_difference(f"{at}[{i}]", own, other) for i, (own, other) in pairs)
+        return next((found for found in found_all if found), None)
+    return None if here == saved or _ANY in (here, saved) else (at, here, saved)
+
+
+def _layer(layer: keras.layers.Layer) -> dict[str, Any] | None:
+    """Kind and options of a layer without layers of its own; `None` for others."""
+    if _upstream.flatten_layers(layer):
+        return None
+    return {"class": type(layer).__name__} | _config(layer) | {"dtype": layer.dtype_policy.name}
+
+
+def _optimizer(optimizer: keras.optimizers.Optimizer, *, any_rate: bool) -> dict[str, Any]:
+    config = {"class": type(optimizer).__name__, **_config(optimizer)}
+    if _upstream.is_average_warmed_up(optimizer):
+        config["ema_warmup"] = True
+    # The rate of a model that has been trained is its state, and is restored.
+    has_begun = _upstream.steps_taken(optimizer) > 0
+    return dict(_without_rates(config)) if has_begun or any_rate else config
+
+
+def _without_rates(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            key: _ANY if key == "learning_rate" else _without_rates(item)
+            for key, item in value.items()
+        }
+    return [_without_rates(item) for item in value] if isinstance(value, list) else value
+
+
+def _config(thing: Any) -> dict[str, Any]:
+    try:
+        return dict(keras.saving.serialize_keras_object(thing).get("config") or {})
+    except Exception:  # a user's own get_config may raise anything
+        return {}
+
+
+def _of_compile(model: keras.Model, name: str) -> Any:
+    try:
+        return (model.get_compile_config() or {}).get(name)
+    except Exception:  # as for _config
+        return None
+
+
+def _plain(value: Any) -> Any:
+    """The value without names, which Keras numbers anew in every process, and without objects."""
+    if isinstance(value, Mapping):
+        kept = {k: v for k, v in value.items() if not _IRRELEVANT.fullmatch(str(k))}
+        return {str(key): _plain(item) for key, item in kept.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return type(value).__name__
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EpochPart:
+    """What is of an epoch that has begun, and begins anew with the next.
+
+    Attributes:
+        arrays: What metrics have counted, and the arrays in the states of callbacks.
+        callbacks: The states of callbacks.
+        logs: The logs of the last step.
+    """
+
+    arrays: dict[str, np.ndarray]
+    callbacks: dict[str, Any]
+    logs: Any
+
+
+def copy_epoch_part(
+    model: keras.Model, callbacks: CallbackStates, logs: Any, workers: Workers
+) -> EpochPart:
+    """Copy what is of an epoch that has begun.
+
+    Args:
+        model: The model.
+        callbacks: Of the fit.
+        logs: The logs of the epoch's last step.
+        workers: Of the training, of which the chief copies.
+    """
+    arrays = copy_values(metric_variables(model)) if workers.is_chief else {}
+    saved_logs = to_json(logs, name="logs", arrays=arrays)
+    return EpochPart(callbacks=callbacks.copy(arrays), logs=saved_logs, arrays=arrays)
+
+
+def copy_training(
+    model: keras.Model,
+    callbacks: CallbackStates,
+    part: EpochPart | None,
+    workers: Workers,
+    *,
+    into: Mapping[str, np.ndarray] | None = None,
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Copy a training as arrays that nothing else holds, and values that JSON can hold.
+
+    On another worker than the chief, only some of the arrays are there.
+
+    Args:
+        model: The compiled model.
+        callbacks: Of the fit.
+        part: What is of the epoch that has begun; `None` between two epochs.
+        workers: Of the training, of which the chief copies.
+        into: The arrays of an earlier copy that was written, to be filled again.
+    """
+    arrays = copy_values(state_variables(model), into=into) if workers.is_chief else {}
+    callback_arrays: dict[str, np.ndarray] = {}
+    state = {
+        "stopped": bool(model.stop_training),
+        "replicas": model.distribute_strategy.num_replicas_in_sync,
+        "built_for": optimizers_built_for(model),
+        "averages": averages_of_weights(model),
+        "swapped": callbacks.have_swapped_averages,
+        "variables": list(arrays),
+        "metrics": [one for one in part.arrays if one.startswith("metrics/")] if part else [],
+        "callbacks": part.callbacks if part else callbacks.copy(callback_arrays),
+        "logs": part.logs if part else None,
+    }
+    return arrays | (part.arrays if part else callback_arrays), state
+
+
+class SavedTraining:
+    """A training as a checkpoint has it.
+
+    Args:
+        checkpoint: Says where the training was.
+        arrays: Those of `copy_training`.
+        state: Its state, with the training's `settings`.
+    """
+
+    def __init__(
+        self,
+        checkpoint: CheckpointFile,
+        arrays: Mapping[str, np.ndarray],
+        state: Mapping[str, Any],
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.epoch, self.batch = checkpoint.epoch, checkpoint.batch
+        self.is_within_epoch = bool(checkpoint.batch)
+        self.was_stopped = bool(state["stopped"])
+        self._arrays = arrays
+        self._state = state
+
+    def check(self, model: keras.Model, settings: Mapping[str, Any]) -> None:
+        """Check that a model about to be trained is the one that was saved; changes no value.
+
+        Args:
+            model: The compiled model.
+            settings: From `run_settings`.
+
+        Raises:
+            RefusedCheckpointsError: It is another one; the message names the first difference.
+        """
+        build_optimizers(model, self._state["built_for"])
+        if any(name.startswith("global-seed/") for name in self._state["variables"]):
+            _upstream.make_global_seed_state(model.distribute_strategy)
+        setting = first_setting_that_differs(settings, self._state["settings"])
+        if setting:
+            where, here, saved = setting
+            raise self._of_another(f"{where} is {_short(here)} here and {_short(saved)} there")
+        difference = first_difference(self._variables(model), self._values("variables"))
+        if not difference and self.is_within_epoch:
+            difference = first_difference(metric_variables(model), self._values("metrics"))
+        if difference:
+            raise self._of_another(difference)
+
+    def restore_variables(self, model: keras.Model) -> None:
+        """Give weights, seeds and optimizers their values."""
+        assign_values(self._variables(model), self._values("variables"))
+
+    def restore_epoch(self, model: keras.Model) -> None:
+        """Give metrics what they had counted, once they were reset as the epoch began."""
+        assign_values(metric_variables(model), self._values("metrics"))
+        _upstream.set_resumed_logs(model, self.logs)
+
+    @property
+    def logs(self) -> Any:
+        """The logs of the last step of an epoch that had begun."""
+        return from_json(self._state["logs"], self._arrays)
+
+    @property
+    def ending(self) -> str:
+        """How a training that is over has ended."""
+        return f"Training {'was stopped' if self.was_stopped else 'ended'} after epoch {self.epoch}"
+
+    def prepare_callbacks(self, callbacks: CallbackStates) -> list[str]:
+        """Restore what callbacks need before their `on_train_begin`; returns what is lost."""
+        return callbacks.prepare(self._state["callbacks"], self._arrays)
+
+    def restore_callbacks(self, callbacks: CallbackStates) -> None:
+        """Restore the other states of callbacks."""
+        callbacks.restore(self._state["callbacks"], self._arrays)
+
+    def _variables(self, model: keras.Model) -> dict[str, keras.Variable]:
+        saved = {*self._state["variables"]}
+        # Other code of this process may have used the global seed, as this run has not.
+        return {
+            name: variable
+            for name, variable in state_variables(model).items()
+            if name in saved or not name.startswith("global-seed/")
+        }
+
+    def _values(self, kind: str) -> dict[str, np.ndarray]:
+        return {name: self._arrays[name] for name in self._state[kind]}
+
+    def _of_another(self, difference: str) -> RefusedCheckpointsError:
+        return RefusedCheckpointsError(
+            f"{self.checkpoint.path.parent} has checkpoints of another training: {difference}:"
+            " pass another folder, or train as before"
+        )
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,546 @@
+"""`CheckpointStore`: the checkpoint files of one training, in a folder that one process uses."""
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import socket
+import sys
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, BinaryIO, Self
+
+import numpy as np
+
+from ..atomic_files import explain_write_errors, full_disk_error
+from ..errors import RefusedCheckpointsError, UserError, error_text
+
+FORMAT = 1
+# What `safetensors` reads into NumPy arrays. Any other type (bfloat16) is written as bytes.
+_TYPE_NAMES = {
+    "bool": "BOOL",
+    "complex64": "C64",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+    "int8": "I8",
+    "int16": "I16",
+    "int32": "I32",
+    "int64": "I64",
+    "uint8": "U8",
+    "uint16": "U16",
+    "uint32": "U32",
+    "uint64": "U64",
+}
+_TYPES_OF_BYTES = "types_of_bytes"
+_NAME = re.compile(r"e(\d+)-b(\d+)-([0-9a-f]{32})\.safetensors")
+
+
+class DamagedCheckpointError(Exception):
+    """A checkpoint whose file is not what was written; the message says in what way."""
+
+
+@dataclasses.dataclass(frozen=True, order=True, kw_only=True)
+class CheckpointFile:
+    """One checkpoint of a run.
+
+    Attributes:
+        epoch: The epoch that the run is in, counted from 0.
+        batch: Steps of this epoch that were trained; 0 for the end of the epoch before.
+        digest: The first 128 bits of the file's SHA-256, as 32 hexadecimal digits.
+        path: The file.
+    """
+
+    epoch: int
+    batch: int
+    digest: str
+    path: Path
+
+    @classmethod
+    def of_file(cls, path: Path) -> Self | None:
+        """Return the checkpoint in a file; `None` if its name is not that of one."""
+        match = _NAME.fullmatch(path.name)
+        if match is None:
+            return None
+        epoch, batch, digest = match.groups()
+        return cls(epoch=int(epoch), batch=int(batch), digest=digest, path=path)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self.path.stat().st_size
+
+    @property
+    def saved_at(self) -> float:
+        """When it was committed, in seconds since 1970."""
+        return self.path.stat().st_mtime
+
+    def read(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return the arrays and the state.
+
+        Raises:
+            DamagedCheckpointError: They cannot be read, or are not those that were written.
+            UserError: They are whole, but in a format of a newer kdist.
+        """
+        self.verify()
+        with self._opened() as file:
+            metadata = dict(file.metadata())
+            arrays = dict(_in_their_types(file, json.loads(metadata.get(_TYPES_OF_BYTES, "{}"))))
+        if int(metadata["format"]) > FORMAT:
+            # Not damaged: to take an older one would remove it in the end.
+            raise UserError(
+                f"{self.path} was written by a newer version of kdist, in format"
+                f" {metadata['format']}, and this version reads up to {FORMAT}: update kdist"
+            )
+        return arrays, json.loads(metadata["state"])
+
+    def check_length(self) -> None:
+        """Check that the file is as long as it says, without reading all of it.
+
+        Raises:
+            DamagedCheckpointError: It is not, or cannot be read.
+        """
+        with self._opened():
+            pass
+
+    def verify(self) -> None:
+        """Compare the file with the digest in its name, without TensorFlow.
+
+        Raises:
+            DamagedCheckpointError: They differ, or the file cannot be read.
+        """
+        try:
+            with open(self.path, "rb") as file:
+                digest = hashlib.file_digest(file, "sha256")
+        except OSError as error:
+            raise DamagedCheckpointError(error_text(error)) from error
+        if _shortened(digest) != self.digest:
+            raise DamagedCheckpointError("its content is not what was written")
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Any]:
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(self.path, framework="numpy") as file:
+                yield file
+        except (OSError, ValueError, SafetensorError) as error:
+            raise DamagedCheckpointError(error_text(error)) from error
+
+
+def write_checkpoint(
+    file: BinaryIO, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
+) -> str:
+    """Write a safetensors file, and return the digest for its name.
+
+    The library's own writers return the whole file as bytes, or report a full disk as text without
+    its error number.
+
+    Args:
+        file: Has `write`.
+        arrays: By name; of any shape and type.
+        state: A value that JSON can hold.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    # Wide numbers first, so that each array begins at a multiple of its numbers' size.
+    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
+    of_bytes = {n: arrays[n].dtype.name for n in order if arrays[n].dtype.name not in _TYPE_NAMES}
+    metadata = {
+        "format": str(FORMAT),
+        "state": _json(state),
+        _TYPES_OF_BYTES: json.dumps(of_bytes),
+    }
+    header: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name in order:
+        array = arrays[name]
+        begin, end = end, end + array.nbytes
+        header[name] = {
+            "dtype": _TYPE_NAMES.get(array.dtype.name, "U8"),
+            "shape": [*array.shape, *([array.dtype.itemsize] if name in of_bytes else [])],
+            "data_offsets": [begin, end],
+        }
+    text = _json(header).encode()
+    text += b" " * (-len(text) % 8)
+    hashed = _Hashed(file)
+    hashed.write(len(text).to_bytes(8, "little") + text)
+    for name in order:
+        hashed.write(_bytes_of(arrays[name]))
+    return _shortened(hashed.digest)
+
+
+def file_name(epoch: int, batch: int, digest: str) -> str:
+    """Return the name of a checkpoint's file."""
+    return f"e{epoch:06d}-b{batch:09d}-{digest}.safetensors"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _shortened(digest: Any) -> str:
+    return str(digest.hexdigest())[:32]
+
+
+def _in_their_types(file: Any, of_bytes: Mapping[str, str]) -> Iterator[tuple[str, np.ndarray]]:
+    import ml_dtypes  # registers bfloat16 and the like; comes with Keras
+
+    for name in file.keys():  # noqa: SIM118 - not a mapping
+        array = file.get_tensor(name)
+        if name in of_bytes:
+            kind = np.dtype(getattr(ml_dtypes, of_bytes[name], of_bytes[name]))
+            array = array.view(kind)[..., 0]
+        yield name, array
+
+
+def _bytes_of(array: np.ndarray) -> memoryview:
+    if not array.size:
+        return memoryview(b"")
+    little_endian = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    flat = np.ascontiguousarray(little_endian).reshape(array.size)
+    return flat.view(np.uint8).data
+
+
+class _Hashed:
+    """Hashes what is written, not what could be read back from a failing disk."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+
+    def write(self, data: Any) -> None:
+        self.digest.update(data)
+        self._file.write(data)
+
+
+_LOCK = ".lock"
+# What file systems without locks answer.
+_UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
+
+_held: "weakref.WeakSet[FolderLock]" = weakref.WeakSet()
+
+
+class FolderLock:
+    """Holds a folder until it is released or the process ends, however that may be.
+
+    Args:
+        folder: An existing folder.
+
+    Attributes:
+        is_supported: Whether the file system can keep other processes out.
+
+    Raises:
+        UserError: Another process, or this one, holds the folder; the message says which.
+        OSError: The lock's file cannot be written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.is_supported = True
+        self._file: IO[str] | None = open(folder / _LOCK, "a+", encoding="utf-8")  # noqa: SIM115
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                holder = _holder(self._file)
+                self.release()
+                raise UserError(
+                    f"{folder} is in use by {holder}: wait until it has ended, or pass another"
+                    " folder"
+                ) from error
+            if error.errno not in _UNSUPPORTED:
+                self.release()
+                raise
+            self.is_supported = False
+        _write_holder(self._file)
+        _held.add(self)
+
+    def release(self) -> None:
+        """Let others have the folder; a second call does nothing."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def is_abandoned(folder: Path) -> bool:
+    """Whether the process of this machine that held a folder last has ended, and none holds it.
+
+    Args:
+        folder: One that was never held is not abandoned, and one whose last process was on another
+            machine is not known to be: its lock may not be seen from here.
+    """
+    try:
+        with open(folder / _LOCK, encoding="utf-8") as file:
+            if json.loads(file.read())["host"] != socket.gethostname():
+                return False
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (OSError, ValueError, KeyError, TypeError):  # held, or it is just being written
+        return False
+    return True
+
+
+def _release_in_child() -> None:
+    for lock in list(_held):
+        lock.release()  # of the child's own descriptor: the parent holds the folder on
+
+
+# A forked child would hold the folder for as long as it lives, after the parent was killed too.
+os.register_at_fork(after_in_child=_release_in_child)
+
+
+def _write_holder(file: IO[str]) -> None:
+    file.truncate(0)
+    holder = {
+        "process": os.getpid(),
+        "host": socket.gethostname(),
+        "command": " ".join(sys.argv)[:200],
+        "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+    }
+    file.write(json.dumps(holder))
+    file.flush()
+
+
+def _holder(file: IO[str]) -> str:
+    file.seek(0)
+    try:
+        holder = json.loads(file.read())
+        return (
+            f"process {holder['process']} on {holder['host']} ({holder['command']}) since"
+            f" {holder['since']}"
+        )
+    except (ValueError, KeyError, TypeError):  # it is just being written
+        return "another process"
+
+
+_PART = ".part-"
+Found = tuple[CheckpointFile, dict[str, np.ndarray], dict[str, Any]]
+"""A checkpoint with its arrays and state."""
+
+_HINT = "pass a folder on a file system that takes files and renames them"
+
+
+def checkpoint_files(folder: str | os.PathLike[str]) -> list[CheckpointFile]:
+    """Return the checkpoints in a folder, the newest first, unread.
+
+    Args:
+        folder: May be missing.
+
+    Example:
+        ```python
+        for checkpoint in kdist.checkpoint.checkpoint_files("checkpoints"):
+            checkpoint.verify()
+        ```
+    """
+    found = [CheckpointFile.of_file(path) for path in Path(folder).glob("e*-b*-*")]
+    return sorted((one for one in found if one is not None), reverse=True)
+
+
+def newest_checkpoint(
+    folder: Path, *, announce: Callable[[str], None], damaged: set[Path] | None = None
+) -> Found | None:
+    """Return the newest whole checkpoint of a folder with its arrays and state; `None` without any.
+
+    Args:
+        folder: May be missing.
+        announce: Called with a line for each damaged one.
+        damaged: Gets the files of these.
+
+    Raises:
+        UserError: There are checkpoints, and all of them are damaged; or the newest whole one is in
+            a format of a newer kdist.
+    """
+    found = checkpoint_files(folder)
+    for checkpoint in found:
+        try:
+            return checkpoint, *checkpoint.read()
+        except DamagedCheckpointError as error:
+            if damaged is not None:
+                damaged.add(checkpoint.path)
+            announce(f"Skipped the damaged checkpoint {checkpoint.path.name}: {error}")
+    if found:
+        raise RefusedCheckpointsError(
+            f"every checkpoint in {folder} is damaged: put a copy there, or pass another folder to"
+            " begin anew"
+        )
+    return None
+
+
+class CheckpointStore:
+    """Writes and reads the checkpoints of one run.
+
+    A checkpoint is committed by a rename once its content is on disk. Older ones are removed only
+    after that. As a context manager, the store locks the folder until the block ends.
+
+    Args:
+        folder: The folder; created if it does not exist.
+        keep: Number of checkpoints to keep, at least 1.
+        announce: Called with one line for each thing that the user should know.
+
+    Raises:
+        UserError: Another process uses the folder, or it is not writable.
+
+    Example:
+        ```python
+        with CheckpointStore(Path("checkpoints")) as store:
+            store.commit(epoch=3, batch=0, arrays={"weight": weight}, state={"seed": 1})
+            checkpoint, arrays, state = store.newest()
+        ```
+    """
+
+    def __init__(
+        self, folder: Path, *, keep: int = 3, announce: Callable[[str], None] = print
+    ) -> None:
+        self.folder = folder
+        self.keep = keep
+        self._announce = announce
+        self._damaged: set[Path] = set()
+        with explain_write_errors(folder, hint=_HINT):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = FolderLock(folder)
+        try:
+            with explain_write_errors(folder, hint=_HINT):
+                for left in folder.glob(f"{_PART}*"):  # of a process that was killed
+                    left.unlink()
+                self._try_rename()
+        except BaseException:
+            self.close()
+            raise
+        if not self._lock.is_supported:
+            announce(
+                f"The file system of {folder} has no locks, so nothing keeps a second process"
+                " from writing there: start one run at a time."
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let other processes use the folder."""
+        self._lock.release()
+
+    def newest(self) -> Found | None:
+        """Return the newest whole checkpoint with its arrays and state; `None` without any.
+
+        A line names each damaged one; it is removed once a newer one is committed.
+
+        Raises:
+            UserError: There are checkpoints, and all of them are damaged; or the newest whole one
+                is in a format of a newer kdist.
+        """
+        return newest_checkpoint(self.folder, announce=self._announce, damaged=self._damaged)
+
+    def commit(
+        self, *, epoch: int, batch: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
+    ) -> CheckpointFile:
+        """Write a checkpoint, then remove those beyond `keep`.
+
+        If the disk is full, the oldest are removed to make room, but never the newest.
+
+        Args:
+            epoch: The epoch that the run is in, counted from 0.
+            batch: Steps of this epoch that were trained.
+            arrays: Arrays by name.
+            state: A value that JSON can hold.
+
+        Raises:
+            OSError: It cannot be written; the newest checkpoint is unchanged.
+        """
+        while True:
+            try:
+                checkpoint = self._write(epoch, batch, arrays, state)
+                break
+            except OSError as error:
+                if full_disk_error(error) is None or not self._remove_oldest():
+                    raise
+        others = [one for one in checkpoint_files(self.folder) if one != checkpoint]
+        whole = [one for one in others if one.path not in self._damaged]
+        for old in {*others} - {*whole[: self.keep - 1]}:
+            old.path.unlink(missing_ok=True)
+        return checkpoint
+
+    def check_room(self, size: int) -> None:
+        """Check at the start that a checkpoint fits on the disk.
+
+        Args:
+            size: Its bytes.
+
+        Raises:
+            UserError: It does not, even if older checkpoints are removed.
+        """
+        removable = self._removable()
+        room = shutil.disk_usage(self.folder).free + sum(
+            one.path.stat().st_size for one in removable
+        )
+        if room < size:
+            raise UserError(
+                f"no space left on device: {self.folder} has room for {room / 1e6:.1f} MB, and a"
+                f" checkpoint takes {size / 1e6:.1f} MB: free some, or pass another folder"
+            )
+
+    def _write(
+        self, epoch: int, batch: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
+    ) -> CheckpointFile:
+        with self._part() as part:
+            with open(part, "wb") as file:
+                digest = write_checkpoint(file, arrays, state)
+                file.flush()
+                os.fsync(file.fileno())
+            path = self.folder / file_name(epoch, batch, digest)
+            part.replace(path)
+        self._sync_folder()
+        return CheckpointFile(epoch=epoch, batch=batch, digest=digest, path=path)
+
+    def _remove_oldest(self) -> bool:
+        """Make room; returns whether there was a checkpoint besides the newest."""
+        removable = self._removable()
+        if removable:
+            removable[-1].path.unlink(missing_ok=True)
+            self._announce(
+                f"The disk is full: removed the old checkpoint {removable[-1].path.name}"
+            )
+        return bool(removable)
+
+    def _removable(self) -> list[CheckpointFile]:
+        """All but the newest whole one, in the order in which they are worth keeping."""
+        found = checkpoint_files(self.folder)
+        return sorted(found, key=lambda one: one.path in self._damaged)[1:]
+
+    def _try_rename(self) -> None:
+        with self._part() as part:
+            part.write_bytes(b"")
+            part.replace(part.with_name(f"{part.name}.renamed"))
+            part.with_name(f"{part.name}.renamed").unlink()
+
+    @contextlib.contextmanager
+    def _part(self) -> Iterator[Path]:
+        part = self.folder / f"{_PART}{os.getpid()}"
+        try:
+            yield part
+        finally:
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+
+    def _sync_folder(self) -> None:
+        """Have the rename on the disk, before anything older is removed."""
+        descriptor = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

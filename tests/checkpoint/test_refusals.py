@@ -1,0 +1,210 @@
+"""A folder of another training is refused in one line that names the first difference."""
+
+import keras
+import numpy as np
+import pytest
+from kdist.callbacks import Checkpoint
+from kdist.checkpoint import checkpoint_files
+from kdist.checkpoint.values import copy_values, state_variables
+from kdist.errors import RefusedCheckpointsError, UserError
+from resumed_training import BATCH, Kill, KilledError, X, Y
+
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
+
+
+def trained(folder=None, *, layers=(), optimizer=None, loss="mse", size=None, **options):
+    """A model of one step, and its fit with a checkpoint."""
+    inner = layers or [keras.layers.Dense(4, activation="relu")]
+    model = keras.Sequential([keras.Input((8,)), *inner, keras.layers.Dense(1)])
+    model.compile(optimizer or keras.optimizers.SGD(0.1, momentum=0.9), loss, run_eagerly=True)
+    callbacks = [Checkpoint(folder, verbose=0, **options)]
+    model.fit(X[:size], Y[:size], batch_size=BATCH, verbose=0, callbacks=callbacks)
+    return model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("checkpoints")
+    trained(made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("options", "difference"),
+    [
+        (
+            {"layers": [keras.layers.Dense(5, activation="relu")]},
+            "layers[1].units is 5 here and 4 there",
+        ),
+        (
+            {"layers": [keras.layers.Dense(4, activation="gelu")]},
+            'layers[1].activation is "gelu" here and "relu" there',
+        ),
+        (
+            {"layers": [keras.layers.Dense(4, activation="relu"), keras.layers.Dropout(0.5)]},
+            "layers is ",
+        ),
+        (
+            {"optimizer": keras.optimizers.SGD(0.2, momentum=0.9)},
+            "optimizers[0].learning_rate is 0.2",
+        ),
+        (
+            {"optimizer": keras.optimizers.Adam(0.1)},
+            'optimizers[0].class is "Adam" here and "SGD" there',
+        ),
+        ({"loss": "mae"}, 'loss is "mae" here and "mse" there'),
+        ({"size": 40}, "data.steps is 5 here and 6 there"),
+        ({"size": 43}, "data.arrays.samples is 43 here and 44 there"),
+    ],
+    ids=["units", "activation", "layers", "rate", "optimizer", "loss", "data", "samples"],
+)
+def test_another_training(folder, options, difference):
+    before = {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
+    with pytest.raises(RefusedCheckpointsError) as refused:
+        trained(folder, **options)
+    message = str(refused.value)
+    assert message.startswith(f"{folder} has checkpoints of another training: {difference}")
+    assert message.endswith("pass another folder, or train as before")
+    assert "\n" not in message
+    assert {path.name: path.read_bytes() for path in folder.glob("*.safetensors")} == before
+
+
+def test_another_model_without_a_description(tmp_path):
+    """Of a class of its own: its variables are compared."""
+
+    class Own(keras.Model):
+        def __init__(self, units):
+            super().__init__()
+            self.first, self.second = keras.layers.Dense(units), keras.layers.Dense(1)
+            self(X)
+
+        def call(self, x):
+            return self.second(self.first(x))
+
+        def get_config(self):
+            raise NotImplementedError
+
+    def fit(units):
+        model = Own(units)
+        model.compile("sgd", "mse", run_eagerly=True)
+        before = [v.numpy().copy() for v in model.variables]
+        try:
+            model.fit(X, Y, verbose=0, callbacks=[Checkpoint(tmp_path, verbose=0)])
+        except UserError:
+            after = [v.numpy() for v in model.variables]
+            assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+            raise
+
+    fit(4)
+    with pytest.raises(UserError, match=r"another training: layers\[0\].units is 5 here and 4"):
+        fit(5)
+
+
+def test_variables_are_compared_where_settings_say_nothing(tmp_path):
+    class Scale(keras.layers.Layer):
+        def __init__(self, size):
+            super().__init__()
+            self.size = size
+
+        def build(self, shape):
+            self.scale = self.add_weight(shape=(self.size,), name="scale")
+
+        def call(self, x):
+            return x * keras.ops.sum(self.scale)
+
+        def get_config(self):
+            return {}
+
+    trained(tmp_path, layers=[Scale(2)])
+    expected = (
+        r"the checkpoint has model's .*scale/scale \[2\] float32 where this training has model's"
+    )
+    with pytest.raises(UserError, match=expected):
+        trained(tmp_path, layers=[Scale(3)])
+
+
+def test_nothing_is_restored_of_another_training(folder):
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    before = copy_values(state_variables(model))
+    with pytest.raises(UserError):
+        model.fit(X, Y, verbose=0, callbacks=[Checkpoint(folder)])
+    after = copy_values(state_variables(model))
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_other_metrics_amid_an_epoch(tmp_path):
+    """Refused before the weights are restored, which a caller may go on with."""
+
+    def fit(*metrics, end=None):
+        model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", metrics=list(metrics))
+        before = copy_values(state_variables(model))
+        callbacks = [Checkpoint(tmp_path, every_steps=2, verbose=0), Kill(end)]
+        try:
+            model.fit(X, Y, batch_size=BATCH, verbose=0, callbacks=callbacks)
+        except UserError:
+            after = copy_values(state_variables(model))
+            assert {n: a.tobytes() for n, a in before.items()} == {
+                n: a.tobytes() for n, a in after.items() if n in before
+            }
+            raise
+
+    with pytest.raises(KilledError):
+        fit("mae", end=4)
+    with pytest.raises(UserError, match="another training: only the checkpoint has metrics's "):
+        fit()
+    fit("mae")
+
+
+def test_resume_never_and_must(folder, tmp_path):
+    with pytest.raises(
+        UserError, match=r'resume is "never", but .* has checkpoints, the newest e0'
+    ):
+        trained(folder, resume="never")
+    with pytest.raises(UserError, match=r'resume is "must", but .* has no checkpoint: pass the fo'):
+        trained(tmp_path, resume="must")
+    trained(tmp_path, resume="never")
+    assert len(checkpoint_files(tmp_path)) == 1
+
+
+def test_two_trainings_at_once(tmp_path):
+    class Second(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            with pytest.raises(UserError, match="is in use by process"):
+                trained(tmp_path)
+
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(X, Y, verbose=0, callbacks=[Second(), Checkpoint(tmp_path, verbose=0)])
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        {"every_seconds": 0},
+        {"every_seconds": "1"},
+        {"every_steps": 0},
+        {"every_steps": 1.5},
+        {"keep": 0},
+        {"resume": True},
+        {"preemption": ["KILL"]},
+        {"on_nonfinite": "ignore"},
+        {"rollback_rate": 0},
+        {"rollback_rate": 2},
+    ],
+    ids=str,
+)
+def test_arguments_out_of_range(argument):
+    [name] = argument
+    with pytest.raises(UserError, match=f"{name} (is|has) "):
+        Checkpoint("folder", **argument)
+
+
+def test_two_in_one_fit(tmp_path):
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", run_eagerly=True)
+    both = [Checkpoint(tmp_path / name) for name in ("one", "other")]
+    with pytest.raises(UserError, match="received several Checkpoint callbacks"):
+        model.fit(X, Y, batch_size=BATCH, verbose=0, callbacks=both)
+    assert list(tmp_path.iterdir()) == []

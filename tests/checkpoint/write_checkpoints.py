@@ -1,0 +1,48 @@
+"""`python write_checkpoints.py FOLDER POINT`: commit checkpoints, and be killed at a point."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+from kdist.checkpoint import store as store_module
+from kdist.checkpoint.store import CheckpointStore
+
+KILLED_AT = 3
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(folder, point):
+    replace, write = Path.replace, store_module._Hashed.write
+    store = CheckpointStore(folder)
+    found = store.newest()
+    epoch = found[0].epoch if found else 0
+
+    def replaced(part, to):
+        if epoch == KILLED_AT and point == "before the rename":
+            die()
+        replace(part, to)
+        if epoch == KILLED_AT and point == "after the rename":
+            die()
+
+    def written(file, data):
+        write(file, data)
+        if epoch == KILLED_AT and point == "in the file":
+            file._file.flush()
+            die()
+
+    if point != "never":
+        Path.replace, store_module._Hashed.write = replaced, written
+    while True:
+        epoch += 1
+        weight = np.full(100_000, epoch, "float32")
+        store.commit(epoch=epoch, batch=0, arrays={"weight": weight}, state={"epoch": epoch})
+        print(epoch, flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
