@@ -1,20 +1,96 @@
-"""TensorBoard: scalars and graph with Keras's own callback, hyperparameters, best values."""
+"""TensorBoard: Keras's own callback, hyperparameters, best values, steps, and profiles."""
 
-from collections.abc import Mapping
+import itertools
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
+import numpy as np
 import tensorflow as tf
+from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
+from tensorboard.plugins.histogram import metadata
 from tensorboard.plugins.hparams import api as hparams
 
 from .. import _upstream
+from ..analysis.histogram import Histogram
 from ..runs.versions import versions
-from .best_values import BestValues
-from .device import device_of
-from .event_file_trackers import EventFileTracker, SeparateRun
-from .event_files import last_step
-from .every_batches import EveryBatches
+from .tracker import BestValues, EveryBatches, StepTracker, TelemetryTracker, Tracker, device_of
+
+
+def last_step(folder: Path) -> int:
+    """Return the last step in the event files of a folder; -1 without any.
+
+    The newest files, of one second, are read alone, unless they have nothing of a step after 0:
+    each process continues where the one before it ended.
+
+    Args:
+        folder: May be missing. Files of a process that was killed may end within a record.
+    """
+    last = -1
+    paths = sorted(folder.glob("events.out.tfevents.*"), key=_second, reverse=True)
+    for _, of_one_second in itertools.groupby(paths, key=_second):
+        for path in of_one_second:
+            last = max([last, *_steps(path)])
+        if last > 0:
+            break
+    return last
+
+
+def _second(path: Path) -> int:
+    """When a file was made, as its name says: `events.out.tfevents.<second>.<host>.<process>…`."""
+    second = path.name.split(".")[3]
+    return int(second) if second.isdecimal() else 0
+
+
+def _steps(path: Path) -> Iterator[int]:
+    for event in LegacyEventFileLoader(str(path)).Load():
+        if event.HasField("summary"):
+            yield event.step
+
+
+class EventFileTracker(Tracker):
+    """Base class of trackers with a writer of TensorBoard's, which they make in `begin`."""
+
+    _writer: Any = None
+
+    def flush(self) -> None:
+        """Have on the disk what was written so far."""
+        self._writer.flush()
+
+    def close(self, exit_code: int) -> None:  # noqa: ARG002 - as in `Tracker`
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+class SeparateRun(EventFileTracker):
+    """Base class of trackers that write steps into a run of their own.
+
+    TensorBoard reads only one file of a run at a time.
+
+    Attributes:
+        run: The run's name.
+        folder: TensorBoard's folder; a subclass sets it.
+    """
+
+    run: ClassVar[str]
+    folder: Path
+    _written = -1
+
+    def begin(self) -> list[Any]:
+        """Open the file."""
+        folder = self.folder / self.run
+        self._written = last_step(folder) if self.continues else -1
+        self._writer = tf.summary.create_file_writer(str(folder))
+        return []
+
+    def is_new_step(self, step: int) -> bool:
+        """Whether no file has this step."""
+        return step > self._written
+
 
 _TITLE = "TensorBoard"
 
@@ -118,3 +194,117 @@ class TensorBoardBatches(SeparateRun, EveryBatches):
         with self._writer.as_default(step):
             for name, value in values.items():
                 tf.summary.scalar(f"batch_{name}", value)
+
+
+"""Histograms and norms of `TrainingTelemetry` in TensorBoard and W&B, step by step."""
+
+
+if TYPE_CHECKING:
+    from ..callbacks import TrainingTelemetry
+
+
+_EMPTY = np.zeros((0, 3))
+
+
+class TensorBoardTelemetry(SeparateRun, TelemetryTracker):
+    """Writes histograms and norms into TensorBoard's run `telemetry`.
+
+    Args:
+        telemetry: As in `TelemetryTracker`.
+        folder: TensorBoard's folder.
+    """
+
+    run = "telemetry"
+
+    def __init__(self, telemetry: "TrainingTelemetry", folder: Path) -> None:
+        super().__init__("TensorBoard", telemetry)
+        self.folder = folder
+
+    def write(
+        self, step: int, numbers: Mapping[str, float], histograms: Mapping[str, Histogram]
+    ) -> None:
+        """Write a step; the histograms' buckets are those of the measurement, not TensorBoard's."""
+        with self._writer.as_default(step):
+            for name, value in numbers.items():
+                tf.summary.scalar(name, value)
+            for name, histogram in histograms.items():
+                counts, edges = histogram.condensed()
+                buckets = np.stack([edges[:-1], edges[1:], counts], 1) if len(counts) else _EMPTY
+                kind = metadata.create_summary_metadata(display_name=None, description=None)
+                tf.summary.write(name, buckets, metadata=kind)
+
+
+class ProfileSteps(StepTracker):
+    """Profiles the executions that contain the steps from `first` to `last`.
+
+    Keras's own callback counts executions instead, each of which may contain many steps.
+
+    Args:
+        folder: TensorBoard's folder; the profile is written to its `plugins/profile`.
+        first: The first step, counted from 1 over all epochs of the fit.
+        last: The last one.
+    """
+
+    def __init__(self, folder: Path, *, first: int, last: int) -> None:
+        super().__init__("TensorBoard's profile")
+        self.folder = folder
+        self.first = first
+        self.last = last
+        self._profiling = self._done = False
+        self._trace: Any = None
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Start counting from 0."""
+        self._profiling = self._done = False
+        super().on_train_begin(logs)
+
+    def state(self) -> dict[str, Any]:
+        """Return the steps so far, and whether those to profile were profiled."""
+        return {**super().state(), "done": self._done}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue counting."""
+        super().restore(state)
+        self._done = state["done"]
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
+        """Start with the execution that contains the first step."""
+        if not self._open or self._done or self._steps.now >= self.last:
+            return
+        with self._guarded("profile"):
+            last = self._steps.after(batch + self.model.steps_per_execution - 1, self.params)
+            if last >= self.first and not self._profiling:
+                tf.profiler.experimental.start(str(self.folder))
+                self._profiling = True
+            if self._profiling:  # TensorBoard finds the steps by this name
+                self._trace = tf.profiler.experimental.Trace("train", step_num=last, _r=1)
+                self._trace.__enter__()
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002 - Keras's
+        """Stop with the execution that contains the last step."""
+        self._steps.now = self._steps.after(batch, self.params)
+        with self._guarded("profile"):
+            self._end_trace()
+            if self._profiling and self._steps.now >= self.last:
+                self._stop()
+
+    def close(self, exit_code: int) -> None:
+        """Stop a running profile; warn if nothing was profiled."""
+        self._end_trace()
+        if self._profiling:
+            self._stop()
+        elif not self._done and not exit_code:
+            warnings.warn(
+                f"nothing was profiled: training ended after step {self._steps.now}, before step"
+                f" {self.first}",
+                stacklevel=2,
+            )
+
+    def _end_trace(self) -> None:
+        if self._trace is not None:
+            trace, self._trace = self._trace, None
+            trace.__exit__(None, None, None)
+
+    def _stop(self) -> None:
+        self._profiling, self._done = False, True
+        tf.profiler.experimental.stop()

@@ -1,12 +1,20 @@
-"""`Tracker`: the base class of all trackers, which may never interrupt training."""
+"""The base classes of trackers, which may never interrupt training."""
 
+import abc
 import contextlib
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
+import tensorflow as tf
+
+from ..analysis.histogram import Histogram
+from ..distribute.exact_strategy import ExactStrategy
+from ..errors import UserError
+from ..performance.hardware import device_names
 
 
 class Tracker(keras.callbacks.Callback):
@@ -164,3 +172,247 @@ def ended(callbacks: Iterable[keras.callbacks.Callback]) -> Iterator[None]:
         for callback in callbacks:
             if isinstance(callback, Tracker):
                 callback.end(exit_code)
+
+
+class StepCount:
+    """Counts the steps of a fit over all its epochs, from 1, by Keras's callback arguments.
+
+    Attributes:
+        now: Steps that were trained.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._before_epoch = 0
+        self._is_in_epoch = self._is_resumed = False
+
+    def begin_epoch(self) -> None:
+        """Note that Keras counts batches from 0 again, unless the epoch is one that is resumed."""
+        if not self._is_resumed:
+            self._before_epoch = self.now
+        self._is_in_epoch, self._is_resumed = True, False
+
+    def end_epoch(self) -> None:
+        """Note that the next epoch is another one."""
+        self._is_in_epoch = False
+
+    def after(self, batch: int, params: dict[str, Any] | None) -> int:
+        """Return the number of steps trained when Keras calls `on_train_batch_end` for `batch`.
+
+        With several steps per execution, Keras passes the number of the execution's last possible
+        step, which may be beyond the end of the epoch.
+        """
+        known = (params or {}).get("steps")
+        return self._before_epoch + (min(batch + 1, known) if known else batch + 1)
+
+    def state(self) -> dict[str, Any]:
+        """Return the counts as values that JSON can hold."""
+        return {"now": self.now, "before": self._before_epoch, "in_epoch": self._is_in_epoch}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self.now, self._before_epoch = state["now"], state["before"]
+        self._is_resumed = state["in_epoch"]
+
+
+class StepTracker(Tracker):
+    """Base class of trackers that count steps, over all epochs of the fit.
+
+    A subclass sets `self._steps.now` at the end of each execution.
+
+    Args:
+        title: The tracker's name in warnings.
+    """
+
+    def __init__(self, title: str) -> None:
+        super().__init__(title)
+        self._steps = StepCount()
+
+    def state(self) -> dict[str, Any]:
+        """Return the steps so far."""
+        return {"steps": self._steps.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue counting."""
+        self._steps.restore(state["steps"])
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Start counting from 0."""
+        self._steps = StepCount()
+        super().on_train_begin(logs)
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Continue counting in a new epoch."""
+        self._steps.begin_epoch()
+        super().on_epoch_begin(epoch, logs)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """End the epoch's count."""
+        self._steps.end_epoch()
+        super().on_epoch_end(epoch, logs)
+
+
+class EveryBatches(StepTracker, abc.ABC):
+    """Base class of trackers that write metrics every N steps.
+
+    If an execution has several steps, metrics are written at the end of it, for its last step.
+
+    Args:
+        title: The tracker's name in warnings.
+        every: Steps between two writes.
+    """
+
+    def __init__(self, title: str, every: int) -> None:
+        super().__init__(title)
+        self.every = every
+
+    def is_new_step(self, step: int) -> bool:  # noqa: ARG002 - for subclasses
+        """Whether a step is still to be written; it is about to be."""
+        return True
+
+    @abc.abstractmethod
+    def write(self, step: int, values: dict[str, Any]) -> None:
+        """Write the values of a step, counted from 1 over all epochs of the fit."""
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Write the metrics, if they are due."""
+        before = self._steps.now
+        self._steps.now = now = self._steps.after(batch, self.params)
+        if not self._open or now // self.every == before // self.every:
+            return
+        with self._guarded("write a batch"):
+            if self.is_new_step(now):
+                self.write(now, dict(logs or {}) | {"learning_rate": learning_rate(self.model)})
+
+
+def learning_rate(model: keras.Model) -> float:
+    """Return the learning rate of the next step."""
+    return float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
+
+
+if TYPE_CHECKING:
+    from ..callbacks import StepMeasurement, TrainingTelemetry
+
+
+class TelemetryTracker(Tracker, abc.ABC):
+    """Base class of trackers that write every measurement of a `TrainingTelemetry`.
+
+    Args:
+        title: The tracker's name in warnings.
+        telemetry: Measures; one of the callbacks of the same fit.
+
+    Raises:
+        UserError: When training begins: it is not.
+    """
+
+    def __init__(self, title: str, telemetry: "TrainingTelemetry") -> None:
+        super().__init__(title)
+        self.telemetry = telemetry
+
+    @abc.abstractmethod
+    def is_new_step(self, step: int) -> bool:
+        """Whether a step is still to be written; it is about to be."""
+
+    @abc.abstractmethod
+    def write(
+        self, step: int, numbers: Mapping[str, float], histograms: Mapping[str, Histogram]
+    ) -> None:
+        """Write what a step had, by names such as `weights/conv1/kernel`."""
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Begin to listen; reject a telemetry that measures nothing here."""
+        if self.telemetry.model is not self.model:
+            raise UserError(
+                "the TrainingTelemetry of tracking(telemetry=…) is not among the callbacks of fit,"
+                " so it measures nothing: pass callbacks=[telemetry, *trackers]"
+            )
+        super().on_train_begin(logs)
+        self.telemetry.listen(self._measured)
+
+    def _measured(self, measurement: "StepMeasurement") -> None:
+        if not self._open:
+            return
+        with self._guarded("write telemetry"):
+            if self.is_new_step(measurement.step):
+                histograms = dict(_histograms(measurement))
+                self.write(measurement.step, dict(_numbers(measurement)), histograms)
+
+
+def _numbers(measurement: "StepMeasurement") -> Iterator[tuple[str, float]]:
+    for name, norms in measurement.layers.items():
+        yield f"weight_norm/{name}", norms.weight_norm
+        yield f"gradient_norm/{name}", norms.gradient_norm
+        if not math.isnan(norms.update_ratio):
+            yield f"update_ratio/{name}", norms.update_ratio
+    for name, histogram in measurement.outputs.items():
+        yield f"zero_fraction/{name}", histogram.zero_fraction
+
+
+def _histograms(measurement: "StepMeasurement") -> Iterator[tuple[str, Histogram]]:
+    parts = {
+        "weights": measurement.weights,
+        "gradients": measurement.gradients,
+        "outputs": measurement.outputs,
+    }
+    for part, histograms in parts.items():
+        for name, histogram in histograms.items():
+            yield f"{part}/{name}", histogram
+
+
+# The epoch of the first that is there counts as the best.
+_JUDGED_BY = ("val_accuracy", "val_loss", "accuracy", "loss")
+
+
+class BestValues:
+    """Keeps the highest accuracies and the lowest losses, epoch by epoch.
+
+    Example:
+        >>> best = BestValues()
+        >>> best.update(1, {"val_accuracy": 0.8, "lr": 0.1})
+        {'best_val_accuracy': 0.8, 'best_epoch': 1}
+        >>> best.update(2, {"val_accuracy": 0.7})
+        {'best_val_accuracy': 0.8, 'best_epoch': 1}
+    """
+
+    def __init__(self) -> None:
+        self._best: dict[str, tuple[float, int]] = {}
+
+    def state(self) -> dict[str, Any]:
+        """Return the best so far, as values that JSON can hold."""
+        return {name: list(best) for name, best in self._best.items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self._best = {name: (value, epoch) for name, (value, epoch) in state.items()}
+
+    def update(self, epoch: int, logs: Mapping[str, Any]) -> dict[str, float]:
+        """Compare the values of an epoch, and return the best so far.
+
+        Args:
+            epoch: The epoch's number, from 1.
+            logs: Its values. Those whose names end in `accuracy` or `loss` are compared.
+
+        Returns:
+            `best_<name>` of each, and `best_epoch`, by the validation accuracy if there is one.
+        """
+        for name, value in logs.items():
+            sign = {"accuracy": 1, "loss": -1}.get(name.rpartition("_")[2])
+            if sign is None or math.isnan(value):
+                continue
+            if name not in self._best or sign * value > sign * self._best[name][0]:
+                self._best[name] = (float(value), epoch)
+        values: dict[str, float] = {f"best_{name}": best for name, (best, _) in self._best.items()}
+        judge = next((name for name in _JUDGED_BY if name in self._best), None)
+        return values if judge is None else values | {"best_epoch": self._best[judge][1]}
+
+
+def device_of(strategy: Any) -> str:
+    """Return the product names of a strategy's devices, each once, such as `NVIDIA H100 80GB HBM3`.
+
+    Args:
+        strategy: A `tf.distribute.Strategy`. If it is not kdist's, the first device is named.
+    """
+    devices: tuple[str, ...] = ("GPU:0",) if tf.config.list_logical_devices("GPU") else ("CPU:0",)
+    if isinstance(strategy, ExactStrategy):
+        devices = strategy.devices
+    return ", ".join(dict.fromkeys(device_names(devices)))

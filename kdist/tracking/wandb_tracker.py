@@ -1,20 +1,160 @@
-"""Weights & Biases: track a run epoch by epoch with wandb's own Keras callbacks."""
+"""Weights & Biases: a run that records only what it is given, epoch by epoch and step by step."""
 
+import json
 import math
+import os
+import secrets
+import shutil
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import wandb
 from wandb.integration.keras import WandbMetricsLogger, WandbModelCheckpoint
 
+from ..analysis.histogram import Histogram
+from ..atomic_files import atomic_write
 from ..runs.versions import versions
-from .best_values import BestValues
-from .device import device_of
-from .every_batches import EveryBatches
-from .tracker import Tracker
-from .wandb_record import WandbRecord
-from .wandb_run import begin_run
+from .tracker import BestValues, EveryBatches, TelemetryTracker, Tracker, device_of
+from .wandb_account import wandb_mode
+
+PROJECT = "kdist"
+# Time limits for `wandb.init` to reach the server, and for the end of a run to upload the rest: a
+# lost network delays training by a minute and does not stop it. What was not uploaded is kept, for
+# `wandb sync`.
+INIT_SECONDS = 20
+FINISH_SECONDS = 60
+
+
+def private_settings(*, save_code: bool = False) -> dict[str, Any]:
+    """Return settings that stop wandb from collecting anything by itself.
+
+    By default it records the command line, installed packages, git remotes, the user's name,
+    printed output and the main script, any of which may contain a key.
+    """
+    return {
+        "console": "off",
+        "disable_git": True,
+        "disable_code": not save_code,
+        "save_code": save_code,
+        "disable_job_creation": True,
+        "label_disable": True,
+        "x_disable_meta": True,
+        "x_save_requirements": False,
+        "init_timeout": INIT_SECONDS,
+        "finish_timeout": FINISH_SECONDS,
+    }
+
+
+def begin_run(
+    folder: Path,
+    *,
+    config: Mapping[str, Any],
+    group: str | None = None,
+    name: str | None = None,
+    job_type: str | None = None,
+    save_code: bool = False,
+    run_id: str | None = None,
+) -> Any:
+    """Start a run, online if there is an account and the server answers, otherwise offline.
+
+    Args:
+        folder: The files are written to `<folder>/wandb`.
+        config: Settings of the run.
+        group: Group of the run.
+        name: Name of the run.
+        job_type: Kind of run.
+        save_code: Whether to upload the main script, too.
+        run_id: The id of a run that is resumed. Offline its files are in another folder, which
+            `wandb sync` adds to the same run.
+
+    Returns:
+        The `wandb.Run`, which is then also `wandb.run`.
+    """
+    mode = wandb_mode()
+    settings = private_settings(save_code=save_code) | {"root_dir": str(folder.absolute())}
+    named = {"WANDB_RUN_ID", "WANDB_SWEEP_ID"} & set(os.environ)  # which has a name already
+    given = {"config": dict(config), "group": group, "name": name, "job_type": job_type}
+    online: dict[str, Any] = {}
+    if run_id is not None:
+        given["id"], online = run_id, {"resume": "allow"}
+    elif not named:
+        online = {"id": secrets.token_hex(4)}
+    before = set((folder / "wandb").glob("run-*"))
+    if mode not in ("offline", "disabled"):
+        try:
+            return _init(given | online, settings | {"mode": mode, "quiet": True})
+        except Exception as error:
+            problem = (str(error).splitlines() or [type(error).__name__])[0]
+            warnings.warn(
+                f"W&B cannot be reached ({problem}): the run is saved offline", stacklevel=2
+            )
+            mode = "offline"
+            if not named:  # an empty file, which `wandb sync` would send as a run
+                mine = given.get("id") or online["id"]
+                for left in set((folder / "wandb").glob(f"run-*-{mine}")) - before:
+                    shutil.rmtree(left, ignore_errors=True)
+    return _init(given, settings | {"mode": mode, "silent": True})
+
+
+def _init(given: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
+    # A sweep has its own project, and wandb warns of another.
+    named = {"WANDB_PROJECT", "WANDB_SWEEP_ID"} & set(os.environ)
+    return wandb.init(
+        project=None if named else PROJECT, settings=wandb.Settings(**settings), **given
+    )
+
+
+_NOTHING: dict[str, Any] = {"id": None, "epoch": 0, "step": 0, "telemetry": 0, "rows": 0}
+
+
+class WandbRecord:
+    """A small file beside W&B's own: no server has to be asked, and offline there is none.
+
+    It is written before W&B gets anything: what is sent twice stands twice in its charts, whereas
+    what a killed process did not send is one missing point.
+
+    Args:
+        folder: The run folder; the file is `wandb/sent.json` in it.
+
+    Attributes:
+        values: `id` of the W&B run, the last `epoch`, `step` and step of `telemetry` that were
+            sent, and the number of `rows`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "wandb" / "sent.json"
+        self.values = dict(_NOTHING)
+
+    def begin(self, *, continues: bool) -> None:
+        """Start a record, or read the one that there is.
+
+        Args:
+            continues: Whether the run may have been begun by another process.
+        """
+        self.values = dict(_NOTHING)
+        if continues and self._path.exists():
+            self.values |= json.loads(self._path.read_text(encoding="utf-8"))
+
+    def note(self, **values: Any) -> None:
+        """Write what is about to be sent."""
+        self.values |= values
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(self._path, json.dumps(self.values))
+
+    def is_new(self, name: str, number: int) -> bool:
+        """Whether an epoch or a step was not sent yet; notes that it is, as one more row.
+
+        Args:
+            name: `"epoch"`, `"step"` or `"telemetry"`.
+            number: Its number, from 1.
+        """
+        if number <= self.values[name]:
+            return False
+        self.note(**{name: number, "rows": self.values["rows"] + 1})
+        return True
+
 
 _TITLE = "W&B"
 
@@ -187,3 +327,48 @@ class WandbBatches(EveryBatches):
         if wandb.run is not None:
             named = {f"batch/{name}": value for name, value in values.items()}
             wandb.run.log(named | {"batch/batch_step": step})
+
+
+"""Histograms and norms of `TrainingTelemetry` in TensorBoard and W&B, step by step."""
+
+
+if TYPE_CHECKING:
+    from ..callbacks import TrainingTelemetry
+
+
+class WandbTelemetry(TelemetryTracker):
+    """Tracks `telemetry/<name>` over `telemetry/step` in the run that `WandbTracker` started.
+
+    Args:
+        telemetry: As in `TelemetryTracker`.
+        record: What was sent; that of `WandbTracker`.
+    """
+
+    def __init__(self, telemetry: "TrainingTelemetry", record: WandbRecord) -> None:
+        super().__init__("W&B", telemetry)
+        self.record = record
+
+    def begin(self) -> list[Any]:
+        """Give the measurements their own axis."""
+        if wandb.run is not None:
+            wandb.define_metric("telemetry/step")
+            wandb.define_metric("telemetry/*", step_metric="telemetry/step")
+        return []
+
+    def is_new_step(self, step: int) -> bool:
+        """Whether the step was not sent yet."""
+        return self.record.is_new("telemetry", step)
+
+    def write(
+        self, step: int, numbers: Mapping[str, float], histograms: Mapping[str, Histogram]
+    ) -> None:
+        """Write a step, unless the run has ended."""
+        if wandb.run is None:
+            return
+        values: dict[str, Any] = dict(numbers)
+        for name, histogram in histograms.items():
+            counts, edges = histogram.condensed()
+            if len(counts):
+                values[name] = wandb.Histogram(np_histogram=(counts, edges))
+        named = {f"telemetry/{name}": value for name, value in values.items()}
+        wandb.run.log(named | {"telemetry/step": step})

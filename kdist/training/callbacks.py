@@ -17,9 +17,8 @@ from ..callbacks import (
 )
 from ..callbacks.print_throughput import counts_images
 from ..runs.run_folder import RunFolder
-from ..tracking.factory import tracking
+from ..tracking.factory import TRACKER_KINDS, tracking
 from ..tracking.tracker import Tracker
-from ..tracking.tracker_kinds import TRACKER_KINDS
 from .config import TrainConfig
 from .model_name import model_name
 from .parts import RunParts

@@ -9,7 +9,7 @@ from ..data.datasets import check_data_dir
 from ..errors import UserError
 from ..optimizers.lab_epochs import LAB_EPOCHS
 from ..optimizers.table import check_momentum
-from ..tracking.names import check_options, first_and_last_step, tracker_names
+from ..tracking.factory import check_options, first_and_last_step, tracker_names
 from .fields import check_fields, field_names
 from .networks import NETWORKS, SPECIFIC
 from .own_model_settings import checked_own_model

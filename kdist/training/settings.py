@@ -16,7 +16,7 @@ from ..data.datasets import DATASETS, MOST_IMAGES, DatasetName
 from ..optimizers.scaling import Rule
 from ..optimizers.schedules import ScheduleName
 from ..optimizers.table import OPTIMIZERS, WITH_MOMENTUM, WITH_WEIGHT_DECAY, OptimizerName
-from ..tracking.names import TRACKERS
+from ..tracking.factory import TRACKERS
 from .fields import (
     Folder,
     HelpEnd,

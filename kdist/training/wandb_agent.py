@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..tracking.folders import check_folder
+from ..tracking.factory import check_folder
 from .config import TrainConfig
 from .fields import field_names
 from .settings import Checkpoints, Output, OwnModel
@@ -41,7 +41,7 @@ def sweep_config(settings: Mapping[str, Any], given: Mapping[str, Any]) -> Train
         )
     folder = Path(os.environ.get("WANDB_DIR", "."))
     check_folder(folder / "wandb", "wandb")
-    from ..tracking.wandb_run import begin_run
+    from ..tracking.wandb_tracker import begin_run
 
     try:
         run = begin_run(folder, config={})

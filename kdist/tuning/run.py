@@ -10,7 +10,7 @@ from rich.console import Console
 from ..checkpoint.store import checkpoint_files
 from ..errors import UserError
 from ..runs.text import count
-from ..tracking.tracker_kinds import TRACKER_KINDS
+from ..tracking.factory import TRACKER_KINDS
 from ..training.workers import refuse_workers
 from ..user_model.names import files_of
 from .chief_or_worker import Role, read_role, refuse_own_processes

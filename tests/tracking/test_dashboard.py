@@ -3,8 +3,15 @@ import json
 import kdist.tracking.dashboard
 import pytest
 from kdist.errors import UserError
-from kdist.tracking.dashboard import dashboard, report_of, workspace_of
-from kdist.tracking.panels import SECTIONS, Lines, Points, Trials
+from kdist.tracking.dashboard import (
+    SECTIONS,
+    Lines,
+    Points,
+    Trials,
+    dashboard,
+    report_of,
+    workspace_of,
+)
 
 # wandb-workspaces has validators in the style of pydantic 1.
 pytestmark = pytest.mark.filterwarnings(

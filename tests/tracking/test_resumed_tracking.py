@@ -11,8 +11,8 @@ import pytest
 import wandb
 from kdist.callbacks import Checkpoint, PrintThroughput
 from kdist.tracking import tracking
-from kdist.tracking.event_files import last_step
-from kdist.tracking.step_count import StepCount
+from kdist.tracking.tensorboard_tracker import last_step
+from kdist.tracking.tracker import StepCount
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 EPOCHS, STEPS = 4, 5

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 import wandb
-from kdist.tracking import wandb_run
+from kdist.tracking import wandb_tracker
 from kdist.tracking.wandb_tracker import WandbTracker
 
 FAKE = "5f4dcc3b5aa765d61d8327deb882cf99fa1cafe0"
@@ -15,7 +15,7 @@ FAKE = "5f4dcc3b5aa765d61d8327deb882cf99fa1cafe0"
 BEGIN = """
 import os, pathlib, sys
 os.environ["WANDB_MODE"] = "offline"
-from kdist.tracking.wandb_run import begin_run
+from kdist.tracking.wandb_tracker import begin_run
 run = begin_run(pathlib.Path(sys.argv[1]), config={"width": 1}, group="search", name="trial 1")
 print("printed", sys.argv)
 run.log({"loss": 0.5})
@@ -61,9 +61,9 @@ def test_a_server_that_does_not_answer_is_one_warning_and_an_offline_run(
 ):
     calls, errors = begun
     errors.append(wandb.errors.CommError("no such host\nmore"))
-    monkeypatch.setattr(wandb_run, "wandb_mode", lambda: "online")
+    monkeypatch.setattr(wandb_tracker, "wandb_mode", lambda: "online")
     with pytest.warns(UserWarning, match=r"reached \(no such host\): the run is saved offline"):
-        assert wandb_run.begin_run(tmp_path, config={"a": 1}, group="g") == "the run"
+        assert wandb_tracker.begin_run(tmp_path, config={"a": 1}, group="g") == "the run"
     assert [settings.mode for _, settings, _ in calls] == ["online", "offline"]
     for project, settings, given in calls:
         assert project == "kdist"
@@ -81,7 +81,7 @@ def test_a_server_that_does_not_answer_is_one_warning_and_an_offline_run(
 
 def test_code_is_sent_when_it_is_asked_for(begun, tmp_path):
     for asked in (False, True):
-        wandb_run.begin_run(tmp_path, config={}, save_code=asked)
+        wandb_tracker.begin_run(tmp_path, config={}, save_code=asked)
         settings = begun[0][-1][1]
         assert (settings.save_code, settings.disable_code) == (asked, not asked)
 
@@ -89,7 +89,7 @@ def test_code_is_sent_when_it_is_asked_for(begun, tmp_path):
 @pytest.mark.parametrize("name", ["WANDB_PROJECT", "WANDB_SWEEP_ID"])
 def test_a_project_that_is_chosen_already_stays(begun, monkeypatch, tmp_path, name):
     monkeypatch.setenv(name, "mine")
-    wandb_run.begin_run(tmp_path, config={})
+    wandb_tracker.begin_run(tmp_path, config={})
     assert begun[0][-1][0] is None
 
 

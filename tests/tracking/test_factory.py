@@ -1,0 +1,204 @@
+"""Trackers by their names, their options, and W&B's account."""
+
+import keras
+import pytest
+import wandb
+from hypothesis import given
+from hypothesis import strategies as st
+from kdist.callbacks import SaveTrainingData, TrainingTelemetry
+from kdist.errors import UserError
+from kdist.tracking import tracking
+from kdist.tracking.factory import (
+    TRACKERS,
+    check_options,
+    first_and_last_step,
+    tracker_names,
+)
+from kdist.tracking.wandb_account import wandb_mode
+from kdist.training.config import TrainConfig
+from kdist.training.fields import fields_of
+
+
+def test_no_tracker_is_no_callback(tmp_path):
+    assert tracking(folder=tmp_path, config={}) == []
+    assert tracking("none", folder=tmp_path, config={}) == []
+
+
+def test_a_table_is_a_callback_that_writes_it(tmp_path):
+    folder = tmp_path / "new" / "run"
+    (table,) = tracking("csv", folder=folder, config={})
+    assert isinstance(table, SaveTrainingData)
+    assert table.path == str(folder / "history.csv")
+    assert folder.is_dir()
+
+
+def test_nothing_is_written_before_training_begins(tmp_path):
+    trackers = tracking(
+        "wandb,tensorboard",
+        folder=tmp_path / "run",
+        config={},
+        every_batches=2,
+        profile_batches=(1, 2),
+        log_model=True,
+    )
+    assert [type(tracker).__name__ for tracker in trackers] == [
+        "WandbTracker",
+        "WandbBatches",
+        "TensorBoardTracker",
+        "TensorBoardBatches",
+        "ProfileSteps",
+    ]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_telemetry_that_is_not_among_the_callbacks_is_an_error(tmp_path):
+    """It would measure nothing."""
+    telemetry = TrainingTelemetry()
+    *_, tracker = tracking("tensorboard", folder=tmp_path, config={}, telemetry=telemetry)
+    tracker.set_model(keras.Sequential())
+    with pytest.raises(UserError, match=r"not among the callbacks of fit, .*\[telemetry, \*track"):
+        tracker.on_train_begin()
+
+
+def test_keras_waits_for_no_batch_that_nobody_asked_for(tmp_path):
+    hooks = keras.callbacks.Callback
+    for tracker in tracking("wandb,tensorboard", folder=tmp_path, config={}, log_model=True):
+        for name in ("on_batch_end", "on_train_batch_end", "on_train_batch_begin"):
+            assert getattr(type(tracker), name) is getattr(hooks, name)
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "words"),
+    [
+        ("nosuch", {}, "unknown tracker nosuch"),
+        ("wandb", {"every_batches": 0}, "every_batches is 0"),
+        ("csv", {"every_batches": 2}, "does nothing without wandb or tensorboard"),
+        ("csv", {"telemetry": TrainingTelemetry()}, "does nothing without wandb or tensorboard"),
+        ("wandb", {"profile_batches": (1, 2)}, "does nothing without tensorboard"),
+        ("wandb", {"objective": ("val_loss", "least")}, 'objective has to be a name and "max"'),
+        ("wandb", {"folder": "/proc/version/run"}, "cannot write the files of wandb"),
+        ("csv", {"folder": "/proc/version"}, "/proc/version is not a folder"),
+        ("tensorboard", {"tensorboard_folder": "/proc/version"}, "the files of tensorboard"),
+    ],
+)
+def test_mistakes_are_told_at_once(tmp_path, names, options, words):
+    with pytest.raises(UserError, match=words):
+        tracking(names, **{"folder": tmp_path, "config": {}, **options})
+
+
+def test_a_mode_that_wandb_does_not_know(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "off")
+    with pytest.raises(UserError, match="WANDB_MODE has to be one of online.*received off"):
+        tracking("wandb", folder=tmp_path, config={})
+
+
+def test_a_file_in_the_way_of_wandbs_folder(tmp_path):
+    (tmp_path / "wandb").write_text("")
+    with pytest.raises(UserError, match="wandb is not a folder; choose another"):
+        tracking("wandb", folder=tmp_path, config={})
+
+
+REAL = st.sets(st.sampled_from([name for name in TRACKERS if name != "none"]))
+
+
+@given(REAL, st.randoms())
+def test_names_in_any_order_and_often_are_each_one_tracker(asked, random):
+    parts = [*asked, *asked]
+    random.shuffle(parts)
+    cut = random.randint(0, len(parts))
+    names = tracker_names([" , ".join(parts[:cut]), *parts[cut:]])
+    assert set(names) == asked
+    assert list(names) == sorted(names, key=TRACKERS.index)
+
+
+@pytest.mark.parametrize("nothing", [None, "", "none", [], ["none", "none"]])
+def test_none_is_no_tracker(nothing):
+    assert tracker_names(nothing) == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ("wandb,nosuch", "unknown tracker nosuch: known are wandb, tensorboard, csv, none"),
+        (["none", "csv"], "none together with csv"),
+        ([1], "track takes names"),
+    ],
+)
+def test_other_names_are_refused(names, words):
+    with pytest.raises(UserError, match=words):
+        tracker_names(names)
+
+
+@given(st.integers(1, 10**6), st.integers(0, 10**6))
+def test_steps_are_read_from_text_and_numbers(first, more):
+    last = first + more
+    assert first_and_last_step(f"{first},{last}") == (first, last)
+    assert first_and_last_step((first, last)) == (first, last)
+    assert first_and_last_step(f"{first}") == (first, first)
+    assert first_and_last_step(None) is None
+
+
+@pytest.mark.parametrize("steps", ["", "a", "1,2,3", (1.5, 2), [], "20,10", (0, 3), "-1", True])
+def test_other_steps_are_refused(steps):
+    with pytest.raises(UserError, match="profile_batches"):
+        first_and_last_step(steps)
+
+
+def test_the_help_names_every_tracker():
+    (setting,) = (field for field in fields_of(TrainConfig) if field.name == "track")
+    assert all(f"`{name}`" in setting.help for name in TRACKERS)
+
+
+def test_an_option_needs_its_tracker():
+    check_options((), every_batches=None, log_model=False, profile_batches=None)
+    check_options(("tensorboard",), every_batches=3, profile_batches="1,2")
+    with pytest.raises(UserError, match="log_model=True does nothing without wandb"):
+        check_options(("tensorboard",), log_model=True)
+    with pytest.raises(UserError, match="track_batches=3 does nothing without wandb or tensorb"):
+        check_options(("csv",), track_batches=3)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What wandb was asked for an account with, and its answer."""
+    calls = []
+    answer = {"account": True}
+
+    def login(**options):
+        calls.append(options)
+        if answer["account"] is None:
+            raise wandb.errors.AuthenticationError("API key is too short")
+        return answer["account"]
+
+    monkeypatch.setattr(wandb, "login", login)
+    return calls, answer
+
+
+@pytest.mark.parametrize(
+    ("mode", "account", "expected"),
+    [
+        (None, True, "online"),
+        (None, False, "offline"),
+        (None, None, "offline"),
+        ("online", True, "online"),
+        ("online", False, "offline"),
+        ("run", True, "online"),
+        ("shared", True, "shared"),
+    ],
+)
+def test_online_takes_an_account_and_nobody_is_asked_for_one(asked, mode, account, expected):
+    calls, answer = asked
+    answer["account"] = account
+    assert wandb_mode({} if mode is None else {"WANDB_MODE": mode}) == expected
+    assert calls == [{"prompt": False, "verify": False}]
+
+
+@pytest.mark.parametrize("mode", ["offline", "dryrun", "disabled"])
+def test_a_mode_without_a_server_needs_no_account(asked, mode):
+    assert wandb_mode({"WANDB_MODE": mode}) == {"dryrun": "offline"}.get(mode, mode)
+    assert asked[0] == []
+
+
+def test_an_unknown_mode_is_refused(asked):
+    with pytest.raises(UserError, match="WANDB_MODE has to be one of online.*received onlin"):
+        wandb_mode({"WANDB_MODE": "onlin"})
