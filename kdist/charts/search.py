@@ -8,8 +8,7 @@ from typing import Any
 import altair as alt
 
 from ..runs.run_record import finite
-from .figure import Figure, Figures, Variant
-from .style import whole_number_axis
+from .figure import Figure, Figures, Variant, whole_number_axis
 
 # Widest names of categories that stand upright below a chart, letters in all.
 _UPRIGHT_LETTERS = 50

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from ..runs.text import count
-from .style import whole_number_axis
+from .figure import whole_number_axis
 
 # The part of the axis by which series stand beside each other, so that no bar hides another.
 _BESIDE = 0.015

@@ -27,6 +27,6 @@ def report(
     ] = None,
 ) -> None:
     """Show runs, sweeps and searches in one HTML file that opens without a network."""
-    from ..report.writing import write_report
+    from ..report.page import write_report
 
     print(write_report(runs, output=output, baseline=baseline))

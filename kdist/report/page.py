@@ -1,23 +1,114 @@
-"""The page: a report as one HTML file that needs no network."""
+"""`write_report`: a report as one HTML file that needs no network, and its charts as PNG files."""
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-import jinja2
-import vl_convert
+from ..atomic_files import atomic_write, explain_write_errors, folder_for_files, output_file
+from ..errors import UserError
+from .inputs import Skipped, find_sources
 
-from ..charts.style import DARK, LIGHT, config
-from .report import Report
+if TYPE_CHECKING:
+    from .report import Report
+
+# Altair, jinja2 and vl-convert are imported inside the functions: a path that leads nowhere is
+# reported at once.
 
 
-def render_page(report: Report, *, pictures: str) -> str:
+# What begins every page of `page.html.jinja`: tells a report from other HTML files.
+_GENERATOR = b'<meta name="generator" content="kdist report">'
+_FIRST_BYTES = 2000
+_HINT = "pass another --output"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What was written.
+
+    Attributes:
+        page: The HTML file.
+        pictures: The PNG files.
+        skipped: What the report does not show, and why.
+    """
+
+    page: Path
+    pictures: Sequence[Path]
+    skipped: Sequence[Skipped]
+
+    def __str__(self) -> str:
+        size = self.page.stat().st_size / 1e6
+        lines = [f"Skipped: {one.path}: {one.reason}" for one in self.skipped]
+        lines.append(f"Report: {self.page} ({size:.1f} MB, opens without a network)")
+        if self.pictures:
+            lines.append(f"Charts: {len(self.pictures)} PNG files in {self.pictures[0].parent}")
+        return "\n".join(lines)
+
+
+def write_report(paths: Sequence[str], *, output: str, baseline: str | None = None) -> Written:
+    """Write an HTML report of runs, sweeps and searches, and its charts as PNG files.
+
+    Args:
+        paths: Folders of runs, sweeps and searches, folders of these, or CSV files with the columns
+            `batch_size` and `images_per_sec`.
+        output: The HTML file; an existing report is replaced with its charts. The PNG
+            files go into a folder beside it, `<name>-charts`.
+        baseline: Name or path of the run that settings are compared with; the first one by default.
+
+    Raises:
+        UserError: Nothing can be shown, a path or the baseline does not exist, or `output` cannot
+            be written or is not a report.
+    """
+    page = output_file(output, option="--output")
+    folder = page.with_name(f"{page.stem}-charts")
+    before = _pictures_before(page)
+    sources = find_sources(paths)
+    from .report import make_report
+
+    report = make_report(sources, baseline=baseline)
+    pictures: dict[str, bytes] = {}
+    with explain_write_errors(page, hint=_HINT), folder_for_files(folder):
+        for figure in report.figures:
+            pictures |= figure.pngs(report.data)
+        for name, content in pictures.items():
+            atomic_write(folder / name, content)
+        atomic_write(page, render_page(report, pictures=folder.name))
+        for name in before - set(pictures):
+            (folder / name).unlink(missing_ok=True)
+        if not any(folder.iterdir()):
+            folder.rmdir()
+    return Written(page=page, pictures=[folder / name for name in pictures], skipped=report.skipped)
+
+
+def _pictures_before(page: Path) -> set[str]:
+    """Return the PNG files of the report that is to be replaced; reject any other file."""
+    with explain_write_errors(page, hint=_HINT):
+        if not page.exists():
+            return set()
+        with page.open("rb") as file:
+            begins_as_report = _GENERATOR in file.read(_FIRST_BYTES)
+        if not begins_as_report:
+            raise UserError(f"{page} is not a report of kdist: pass another --output, or remove it")
+        text = page.read_text(encoding="utf-8", errors="replace")
+    folder = re.escape(quote(f"{page.stem}-charts"))
+    return set(re.findall(rf'href="{folder}/([a-z0-9-]+\.png)"', text))
+
+
+def render_page(report: "Report", *, pictures: str) -> str:
     """Render the HTML of a report; everything that came from files is escaped.
 
     Args:
         report: What the page shows.
         pictures: The folder of the PNG files, as the page finds it.
     """
+    import jinja2
+
+    from ..charts.figure import LIGHT
+
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -34,8 +125,10 @@ def render_page(report: Report, *, pictures: str) -> str:
     )
 
 
-def _content(report: Report) -> dict[str, Any]:
+def _content(report: "Report") -> dict[str, Any]:
     """Return what the page's script reads: specifications, their data once, and both themes."""
+    from ..charts.figure import config
+
     figures = {}
     for figure in report.figures:
         specs = figure.page_specs()
@@ -62,6 +155,8 @@ def _uses(part: Any, name: str) -> bool:
 
 def _colours() -> str:
     """Return CSS rules for the colours of runs, those of the charts."""
+    from ..charts.figure import DARK, LIGHT
+
     rules = [f".colour-{at} {{ color: {colour}; }}" for at, colour in enumerate(LIGHT)]
     dark = (f'[data-theme="dark"] .colour-{at} {{ color: {c}; }}' for at, c in enumerate(DARK))
     return "\n".join([*rules, *dark])
@@ -70,6 +165,8 @@ def _colours() -> str:
 @cache
 def _library() -> str:
     """Return the JavaScript of Vega, Vega-Lite and Vega-Embed, which vl-convert contains."""
+    import vl_convert
+
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace(
         "</script", "<\\/script"
     )

@@ -1,14 +1,51 @@
-"""The report's tables of settings, results, measurements and skipped folders."""
+"""The tables of a report."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from ..charts.formatting import MISSING, rate
-from ..charts.results_table import ResultsTable
+from ..charts.tables import MISSING, ResultsTable, accuracy, rate, seconds
 from ..runs.run_record import RunRecord
-from .csv_measurements import CsvMeasurements
-from .settings_diff import differing, settings_of
-from .skipped import Skipped
-from .table import Cell, Table, header
+from ..runs.text import sanitize_text
+from ..training.model_name import model_name
+from .inputs import CsvMeasurements, Skipped, differing, settings_of
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell.
+
+    Attributes:
+        text: Its text.
+        kind: `""`, `"number"`, `"words"` (a sentence, may be long), `"path"`, `"changed"` (differs
+            from the baseline) or `"run"`.
+    """
+
+    text: str
+    kind: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table.
+
+    Attributes:
+        title: What it shows.
+        columns: The header.
+        rows: The cells, each row as long as the header.
+        note: A sentence below it.
+    """
+
+    title: str
+    columns: Sequence[Cell]
+    rows: Sequence[Sequence[Cell]]
+    note: str = ""
+
+
+def header(words: str, *, text_columns: int = 1) -> list[Cell]:
+    """The names between semicolons; those after the first `text_columns` are of numbers."""
+    names = words.split("; ")
+    return [Cell(name, "number" if at >= text_columns else "") for at, name in enumerate(names)]
+
 
 # Up to so many runs stand side by side; more stand below each other.
 _SIDE_BY_SIDE = 4
@@ -93,3 +130,87 @@ def skipped_table(skipped: Sequence[Skipped]) -> Table:
     rows = [[Cell(one.path, "path"), Cell(one.reason, "words")] for one in skipped]
     columns = header("Folder or file; Reason", text_columns=2)
     return Table(title="Folders and files", columns=columns, rows=rows)
+
+
+SHARED_CORES = "shared cores"
+"""Marks replicas that are logical CPUs."""
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column: its header, its text for a run, and its kind of cells."""
+
+    name: str
+    text: Callable[[RunRecord], str]
+    kind: str = "number"
+    is_setting: bool = False
+
+
+def runs_table(runs: Sequence[RunRecord]) -> Table:
+    """Make a table of the results and settings of runs, a line each.
+
+    Of several runs, settings that are the same in all are not repeated in each line.
+    """
+    texts = {column.name: [column.text(run) for run in runs] for column in _COLUMNS}
+    columns = [
+        column
+        for column in _COLUMNS
+        if not column.is_setting or len(runs) == 1 or len({*texts[column.name]} - {MISSING}) > 1
+    ]
+    rows = [
+        [Cell(run.name, "run"), *(Cell(texts[c.name][at], c.kind) for c in columns)]
+        for at, run in enumerate(runs)
+    ]
+    heads = [Cell("Run"), *(Cell(column.name, column.kind) for column in columns)]
+    return Table(title="Results", columns=heads, rows=rows, note=_note(runs))
+
+
+def _number(run: RunRecord, fact: str, form: str = ",.0f") -> str:
+    value = run.fact(fact)
+    return MISSING if value is None else format(value, form)
+
+
+def _speed(run: RunRecord) -> str:
+    cold = " (first epoch)" if run.rates and not run.is_warm else ""
+    return rate(run.images_per_sec) + cold
+
+
+def _time_to_target(run: RunRecord) -> str:
+    if run.met:
+        return seconds(run.met.seconds)
+    return "not reached" if run.logged("val_accuracy") else MISSING
+
+
+def _replicas(run: RunRecord) -> str:
+    cores = f", {SHARED_CORES}" if run.shares_cores else ""
+    return f"{_number(run, 'replicas')}{run.of_workers}{cores}"
+
+
+_COLUMNS = (
+    _Column("Best val. accuracy", lambda run: accuracy(run.best[0] if run.best else None)),
+    _Column("Last", lambda run: accuracy(run.fact("val_accuracy"))),
+    _Column("Images/s", _speed),
+    _Column("Time to target", _time_to_target),
+    _Column("Total time", lambda run: seconds(run.fact("seconds"))),
+    _Column("Epochs", lambda run: f"{len(run.epochs):,}"),
+    _Column("Status", lambda run: run.status.detail, ""),
+    _Column("Replicas", _replicas, is_setting=True),
+    _Column("Global batch", lambda run: _number(run, "global_batch"), is_setting=True),
+    _Column("Learning rate", lambda run: _number(run, "learning_rate", "g"), is_setting=True),
+    _Column("Model", lambda run: model_name(run.settings), "", is_setting=True),
+    _Column("Optimizer", lambda run: str(run.settings.get("optimizer", MISSING)), "", True),
+    _Column("Data", lambda run: str(run.summary.get("data", MISSING)), "", is_setting=True),
+    _Column("Folder", lambda run: sanitize_text(str(run.path)), "path"),
+)
+
+
+def _note(runs: Sequence[RunRecord]) -> str:
+    words = (
+        "Images/s: median of the epochs after the first, which includes the tracing of the step."
+        " Time to target: the first epoch of those in a row that beat the run's own target."
+    )
+    if not any(run.is_warm for run in runs):
+        words = words[words.index("Time to target") :]
+    if any(run.rates and not run.is_warm for run in runs):
+        words += " A first epoch alone includes tracing: its speed is no measurement."
+    return words

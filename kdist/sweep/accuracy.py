@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..analysis.groups import Row, format_spread, grouped, spread
 from ..analysis.time_to_target import TimeToTarget, rows_to_target
-from ..charts.results_table import ResultsTable
+from ..charts.tables import ResultsTable
 from ..errors import UserError
 from ..optimizers.scaling import scale_learning_rate
 from ..runs.run_record import finite
@@ -181,7 +181,7 @@ class AccuracySweep(Experiment):
         prefix: str = "",
     ) -> "Figures":
         """See `Experiment`."""
-        from ..charts.accuracy import accuracy_figures
+        from ..charts.sweeps import accuracy_figures
 
         return accuracy_figures(prefix, name, rows, summary, runs)
 

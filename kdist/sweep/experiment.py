@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..analysis.groups import Row
-from ..charts.results_table import ResultsTable
+from ..charts.tables import ResultsTable
 from ..runs.text import count
 from ..user_model.names import files_of
 from .columns import POINT, RUN, Columns

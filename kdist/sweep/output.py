@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..charts.results_table import ResultsTable
+from ..charts.tables import ResultsTable
 from .experiment import Experiment
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..analysis.groups import Row, format_spread, grouped, spread
-from ..charts.results_table import ResultsTable
+from ..charts.tables import ResultsTable
 from ..errors import UserError
 from ..runs.text import count, of_workers
 from .columns import Columns, is_positive, is_text
@@ -149,7 +149,7 @@ class ScalingSweep(Experiment):
         prefix: str = "",
     ) -> "Figures":
         """See `Experiment`."""
-        from ..charts.scaling import scaling_figures
+        from ..charts.sweeps import scaling_figures
 
         return scaling_figures(f"{prefix}{cls.kind}", name, summary)
 

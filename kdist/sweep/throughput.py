@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..analysis.groups import Row, format_spread, grouped, spread
 from ..analysis.step_time_fit import StepTimeFit, fit_step_time
-from ..charts.results_table import ResultsTable
+from ..charts.tables import ResultsTable
 from ..errors import UserError
 from ..runs.text import of_workers
 from .columns import Columns, is_positive
@@ -159,7 +159,7 @@ class ThroughputSweep(Experiment):
         prefix: str = "",
     ) -> "Figures":
         """See `Experiment`."""
-        from ..charts.throughput import throughput_figures
+        from ..charts.sweeps import throughput_figures
 
         return throughput_figures(f"{prefix}{cls.kind}", name, rows, summary)
 

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..charts.formatting import MISSING, setting
-from ..charts.results_table import ResultsTable
+from ..charts.tables import MISSING, ResultsTable, setting
 from .objective import find_objective
 from .search import Search
 from .search_results import TrialResult, best_first, hyperparameters

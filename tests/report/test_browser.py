@@ -5,7 +5,7 @@ import re
 
 import pytest
 from chromium import find_chromium
-from kdist.report.writing import write_report
+from kdist.report.page import write_report
 from report_folders import (
     accuracy_rows,
     scaling_rows,

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 from kdist.errors import UserError
-from kdist.report.writing import write_report
+from kdist.report.page import write_report
 from report_folders import throughput_rows, write_run, write_sweep
 
 EVIL = "<script>window.hacked = 1<"

@@ -1,6 +1,6 @@
 import pytest
 from fake_runs import FakeRuns, done_row, run
-from kdist.charts.accuracy import accuracy_figures
+from kdist.charts.sweeps import accuracy_figures
 from kdist.sweep.accuracy import AccuracySweep
 from report_folders import write_run
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from fake_runs import MACHINE, FakeRuns, run, throughput
 from kdist.errors import UserError
-from kdist.report.compared_results import find_results
 from kdist.report.inputs import find_sources
+from kdist.report.results import find_results
 from kdist.signals import ENDING, raise_signals, signal_of
 from kdist.sweep import run_point as module
 from kdist.sweep.accuracy import AccuracySweep

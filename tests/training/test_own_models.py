@@ -13,7 +13,7 @@ from kdist.cli.options import with_model
 from kdist.distribute.mirrored_strategy import MirroredStrategy
 from kdist.errors import UserError
 from kdist.evaluation import EvaluateOptions, evaluate
-from kdist.report.run_names import name_runs
+from kdist.report.inputs import name_runs
 from kdist.runs.run_record import read_run
 from kdist.sweep.accuracy import AccuracySweep
 from kdist.sweep.checks import check_experiment

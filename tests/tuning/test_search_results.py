@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdist.analysis.rank_correlation import importance
-from kdist.charts.formatting import MISSING
+from kdist.charts.tables import MISSING
 from kdist.errors import UserError
 from kdist.training.config import TrainConfig
 from kdist.tuning.objective import Objective, best_epoch, find_objective, seconds_to_target

@@ -1,7 +1,18 @@
+"""Charts of runs."""
+
+import itertools
+
 import pytest
-from kdist.charts.curves import curve_figures, epoch_rows
-from kdist.charts.reference_line import ReferenceLine
-from kdist.charts.speed import run_speeds, speed_rows
+from kdist.charts.runs import (
+    ReferenceLine,
+    alternating_dashes,
+    coinciding,
+    curve_figures,
+    epoch_rows,
+    nested_sizes,
+    run_speeds,
+    speed_rows,
+)
 from kdist.runs.run_record import read_run
 from report_folders import write_run
 
@@ -111,3 +122,47 @@ def test_an_epoch_without_a_value_has_a_row_without_it(runs, tmp_path):
     history.write_text(history.read_text().replace(",0.6,", ",,"))
     rows = epoch_rows([read_run(tmp_path / "a")])
     assert [row["val_accuracy"] for row in rows] == [0.5, None]
+
+
+def test_curves_that_lie_on_each_other_are_found():
+    curves = {
+        "one": {1: 0.5, 2: 0.9},
+        "same": {1: 0.5, 2: 0.9001},  # a pixel is wider
+        "shorter": {1: 0.5},
+        "other": {1: 0.5, 2: 0.8},
+        "later": {3: 0.1},  # no epoch in common
+    }
+    assert coinciding(curves) == [["one", "same", "shorter"]]
+    assert coinciding({"flat": {1: 0.1, 2: 0.1}, "too": {1: 0.1, 2: 0.1}}) == [["flat", "too"]]
+    assert coinciding({"empty": {}, "too": {}}) == []
+    assert coinciding({}) == []
+
+
+@pytest.mark.parametrize("number", [2, 3, 10])
+def test_each_curve_has_its_turn_along_the_line(number):
+    names = [f"run {n}" for n in range(number)]
+    dashes = alternating_dashes([names])
+    period = {sum(dash) for dash in dashes.values()}
+    assert len(period) == 1
+    # A dash array is drawn and skipped in turn, as in SVG: here (begin, end) of what is drawn.
+    drawn = []
+    for name in names:
+        at, parts = 0.0, []
+        for index, length in enumerate(dashes[name]):
+            if index % 2 == 0 and length:
+                parts.append((at, at + length))
+            at += length
+        drawn += parts
+    assert len(drawn) == number
+    assert [begin for begin, _ in drawn] == [0.0, *(end for _, end in drawn[:-1])]
+    assert drawn[-1][1] == period.pop()
+
+
+@pytest.mark.parametrize("number", [2, 10])
+def test_points_at_one_place_are_rings(number):
+    sizes = list(nested_sizes([[f"run {n}" for n in range(number)]], size=45.0).values())
+    diameters = [size**0.5 for size in sizes]
+    rings = [(one - two) / 2 for one, two in itertools.pairwise(diameters)]
+    assert min(rings) >= 0.9 - 1e-9  # a pixel or so
+    assert diameters[-1] == pytest.approx(45**0.5)
+    assert diameters[0] < 30

@@ -1,5 +1,7 @@
-"""How the report writes numbers and names."""
+"""Tables of results as text, and how numbers and names are written."""
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 MISSING = "\N{EN DASH}"
@@ -40,3 +42,20 @@ def setting(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {setting(one)}" for name, one in value.items())
     return str(value)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ResultsTable:
+    """A table of results, for a terminal and for a page.
+
+    Attributes:
+        title: What it shows.
+        columns: Its heading.
+        rows: The cells' text, each row as long as the heading.
+        note: A sentence or two below it.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
