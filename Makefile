@@ -2,14 +2,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: train test lint docs bench clean
+.PHONY: train test test-all lint docs bench clean
 
 train: $(INSTALLED)  ## Train a WideResNet on two replicas, on any machine.
 	$(BIN)/kdist train --dataset sample --no-augment --replicas 2 --depth 10 --width 1 \
 		--batch-size 32 --val-batch-size 125 --base-lr 0.05 --momentum 0.9 --schedule cosine \
 		--warmup-epochs 0.5 --epochs 4 --target-accuracy 0.85 --patience 1
 
-test: $(INSTALLED)  ## Run every test.
+test: $(INSTALLED)  ## Run the tests that are not slow.
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+test-all: $(INSTALLED)  ## Run every test.
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(INSTALLED)  ## Format, lint, type and import checks.

@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("WANDB_MODE", "offline")
@@ -24,6 +25,7 @@ from kdist._upstream.internals import forget_custom_gradients
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 LOGICAL_CPUS = 8
+TESTS = Path(__file__).parent
 
 tf.config.set_visible_devices([], "GPU")
 tf.config.set_logical_device_configuration(
@@ -47,11 +49,14 @@ def pytest_collection_finish():
     gc.freeze()
 
 
-# Tests of several processes, which take half a minute and more.
-LONGEST = (
-    "test_workers.py",
-    "test_train_on_workers.py",
-    "test_killed_process.py",
+# Of several processes, or of what other tests have samples of: `make test-all` and CI run them.
+SLOW = (
+    "keras_io/",
+    "keras_listing/",
+    "workers/",
+    "cli/test_fuzz.py",
+    "training/test_killed_process.py",
+    "training/test_train_on_workers.py",
     "test_examples.py",
     "test_package.py",
 )
@@ -59,7 +64,10 @@ LONGEST = (
 
 def pytest_collection_modifyitems(items):
     """The longest first: begun last, they would leave the other core idle."""
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    for item in items:
+        if str(item.path.relative_to(TESTS)).startswith(SLOW):
+            item.add_marker("slow")
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture
