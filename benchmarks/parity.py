@@ -4,13 +4,15 @@
     python -m benchmarks.parity --all --replicas 3
     python -m benchmarks.parity --case bn_uneven clipnorm
     python -m benchmarks.parity --all --jit     # kdist alone, all of it compiled by XLA
+    python -m benchmarks.parity --all --whole --replicas 8      # kdist alone, in one process
 
 Each case of `tests/parity/cases.py` trains a small model in float64, on one replica of stock Keras
 and on several logical CPUs, with the same global batches, and compares all results of training.
 Each runs in a separate process, so that a crash is a result, too. Prints a Markdown table: `equal`
 up to rounding (1e-9 in weights and predictions, 1e-6 in metrics), otherwise the largest difference
 of a weight or prediction, or of a metric if the weights are equal. With `--jit`, one replica is
-compiled by XLA, too; what stock Keras cannot train that way does not count.
+compiled by XLA, too; what stock Keras cannot train that way does not count. `--whole` also counts
+the operations of the steps that every replica computes for the whole batch.
 """
 
 import argparse
@@ -21,6 +23,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -97,6 +100,7 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="every case, not only the README's")
     parser.add_argument("--case", nargs="+", help="only these cases")
     parser.add_argument("--jit", action="store_true", help="compile with XLA; only kdist")
+    parser.add_argument("--whole", action="store_true", help="count what is whole; only kdist")
     parser.add_argument("--run", choices=("stock", "kdist"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
@@ -107,7 +111,10 @@ def main() -> None:
     unknown = sorted(set(names) - set(known))
     if unknown:
         parser.error(f"unknown case {', '.join(unknown)}: known are {', '.join(known)}")
-    _print_table(names, options.replicas, options.jit)
+    if options.whole:
+        _print_whole(names, options.replicas)
+    else:
+        _print_table(names, options.replicas, options.jit)
 
 
 def _print_table(names: Sequence[str], replicas: int, jit: bool) -> None:
@@ -125,6 +132,39 @@ def _print_table(names: Sequence[str], replicas: int, jit: bool) -> None:
         for found in results.values()
     ]
     print(f"| **equal** | {' | '.join(equal)} |")
+
+
+def _print_whole(names: Sequence[str], replicas: int) -> None:
+    """Train the cases in this process, and count the operations that are computed whole."""
+    cases, harness = _start(replicas)
+    import kdist
+    import keras
+    from kdist._upstream.internals import forget_custom_gradients
+    from kdist.spmd import run
+
+    explain, operations, whole = run.explain, 0, Counter[str]()
+
+    def counted(planner: Any, *args: Any, **options: Any) -> Any:
+        nonlocal operations
+        operations += len(planner.items)
+        whole.update(item.op.type for item in planner.items if item.whole)
+        return explain(planner, *args, **options)
+
+    run.explain = counted
+    different = []
+    for name in names:
+        case = cases.CASES[name]
+        expected = harness.train(case)
+        strategy = kdist.MirroredStrategy([f"/cpu:{index}" for index in range(replicas)])
+        if harness.too_large(case, harness.differences(expected, harness.train(case, strategy))):
+            different.append(name)
+        forget_custom_gradients()
+        keras.backend.clear_session()
+    print(f"{len(names) - len(different)} of {len(names)} cases equal on {replicas} replicas")
+    print("".join(f"  not {name}\n" for name in different), end="")
+    share = whole.total() / operations
+    print(f"{whole.total()} of {operations} operations are computed whole ({share:.2%}):")
+    print("".join(f"  {count:3} {name}\n" for name, count in whole.most_common()), end="")
 
 
 def _result_of(name: str, kind: str, replicas: int, jit: bool) -> str:
@@ -171,7 +211,8 @@ def _case_names() -> list[str]:
     return [name for name in _import_cases()[0].CASES if not name.startswith("kdist_bn")]
 
 
-def _run(name: str, kind: str, replicas: int, jit: bool) -> dict[str, Any]:
+def _start(replicas: int) -> tuple[Any, Any]:
+    """Start TensorFlow with a logical CPU for each replica, and return the cases' modules."""
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     import tensorflow as tf
 
@@ -182,7 +223,13 @@ def _run(name: str, kind: str, replicas: int, jit: bool) -> dict[str, Any]:
         tf.config.list_physical_devices("CPU")[0],
         [tf.config.LogicalDeviceConfiguration()] * replicas,
     )
-    cases, harness = _import_cases()
+    return _import_cases()
+
+
+def _run(name: str, kind: str, replicas: int, jit: bool) -> dict[str, Any]:
+    import tensorflow as tf
+
+    cases, harness = _start(replicas)
     case = cases.CASES[name]
     options = {"jit_compile": True} if jit else {}
     try:
