@@ -23,7 +23,7 @@ from ..batch_norm.probe import (
     stateless_loss,
 )
 from ..errors import UserError
-from ..ops.batch_norm import merge
+from ..layers.batch_norm_kernels import merge
 from .resumable import ResumableCallback
 
 

@@ -1,5 +1,6 @@
 """Learning rate schedules, for users to import; the code is in `optimizers/`."""
 
-from .optimizers.warm_up import WarmUp, lab_schedule
+from .optimizers.schedules import lab_schedule
+from .optimizers.warm_up import WarmUp
 
 __all__ = ["WarmUp", "lab_schedule"]

@@ -35,7 +35,7 @@ class Histogram:
 
     @classmethod
     def from_codes(cls, counts: np.ndarray) -> "Histogram":
-        """Make it from the counts of `kdist.ops.value_counts`, shape `(4096,)`."""
+        """Make it from the counts of `kdist.layers.measurements`, shape `(4096,)`."""
         whole = np.asarray(counts, "int64")
         positive, negative = whole[:_SIGN], whole[_SIGN:]
         zeros = positive[:_NORMAL].sum() + negative[:_NORMAL].sum()

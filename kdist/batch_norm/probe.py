@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from .. import _upstream
 from ..errors import UserError
-from ..ops.batch_norm import Kernels, broadcast_mask
-from ..ops.stateless import mean_loss, stateless_pass
+from ..layers.batch_norm_kernels import Kernels, broadcast_mask
+from ..layers.measurements import mean_loss, stateless_pass
 from .find import batch_norms, unsynchronized_batch_norms
 
 _HINT = "pass one batch as fit() takes them, as in batch=(x[:128], y[:128])"

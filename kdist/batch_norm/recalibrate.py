@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from .. import _upstream
 from ..errors import UserError
-from ..ops.batch_norm import Kernels, broadcast_mask, merge
+from ..layers.batch_norm_kernels import Kernels, broadcast_mask, merge
 from ..spmd.strategy import GlobalViewStrategy
 from .calibration_data import calibration_batches
 from .find import batch_norms

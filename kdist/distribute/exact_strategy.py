@@ -12,8 +12,7 @@ from ..arguments import check_backend
 from ..batch_norm.convert import convert_batch_norm
 from ..batch_norm.find import batch_norms
 from ..errors import UserError
-from ..ops.fused_activation import fused_activation, fusible
-from ..ops.fused_dropout import fused_dropout_of
+from ..layers.elementwise_kernels import activation_fusible, fused_activation, fused_dropout_of
 from ..performance import steps_per_execution
 from ..spmd.strategy import GlobalViewStrategy
 from .devices import device_type, short_name, xla_is_automatic
@@ -172,7 +171,7 @@ class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
         self, function: Callable[..., Any], inputs: Any, *arguments: Any, **options: Any
     ) -> Any:
         """Return an activation computed in one pass over the inputs; `None` to use Keras's own."""
-        if not fusible(inputs, *arguments, *options.values()):
+        if not activation_fusible(inputs, *arguments, *options.values()):
             return None
         return fused_activation(function, inputs, *arguments, **options)
 

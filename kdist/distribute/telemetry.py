@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from .. import _upstream
 from ..analysis.histogram import CODES, IS_NONFINITE
-from ..ops.stateless import mean_loss, stateless_pass
-from ..ops.value_counts import value_counts
+from ..layers.measurements import mean_loss, stateless_pass, value_counts
 from ..spmd.rules.kernels import part_norms, received_gradient, sent_gradient, squared_norm
 
 Apply = Callable[[list[Any], Any], Any]

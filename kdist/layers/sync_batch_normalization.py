@@ -9,10 +9,17 @@ import tensorflow as tf
 
 from .. import _upstream
 from ..errors import UserError
-from ..ops.batch_norm import Kernels, Moments, broadcast_mask
-from ..ops.batch_norm_gradients import across_replicas, in_global_view, on_one_replica
-from ..ops.compilation import worth_compiling
-from ..ops.fused_batch_norm import fused_batch_norm, fusible
+from .batch_norm_kernels import (
+    Kernels,
+    Moments,
+    across_replicas,
+    batch_norm_fusible,
+    broadcast_mask,
+    fused_batch_norm,
+    in_global_view,
+    on_one_replica,
+)
+from .compilation import worth_compiling
 
 
 @keras.saving.register_keras_serializable(package="kdist")
@@ -99,7 +106,7 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
             y, moments = across_replicas(context, kernels, x, gamma, beta, mask)
         # Not oneDNN's kernel for large samples: it adds up float32 value by value, and where the
         # mean is 10,000 deviations it gives a variance of 160 instead of 1.
-        elif worth_compiling(x) or not fusible(x, axis, self.epsilon, mask):
+        elif worth_compiling(x) or not batch_norm_fusible(x, axis, self.epsilon, mask):
             y, moments = on_one_replica(kernels, x, gamma, beta, mask)
         else:
             y, moments = fused_batch_norm(x, gamma, beta, axis=axis, epsilon=self.epsilon)

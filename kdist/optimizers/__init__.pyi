@@ -1,3 +1,3 @@
-from .ema_warm_up import warm_up_ema as warm_up_ema
-from .lars import LARS as LARS
-from .novograd import NovoGrad as NovoGrad
+from .large_batch import LARS as LARS
+from .large_batch import NovoGrad as NovoGrad
+from .warm_up import warm_up_ema as warm_up_ema

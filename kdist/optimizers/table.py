@@ -55,13 +55,13 @@ def _adamw(rate: Any, *, wd: float, **options: Any) -> Any:
 
 
 def _novograd(rate: Any, *, wd: float, **options: Any) -> Any:
-    from .novograd import NovoGrad
+    from .large_batch import NovoGrad
 
     return NovoGrad(rate, weight_decay_rate=wd, **options)
 
 
 def _lars(rate: Any, *, momentum: float, wd: float, **options: Any) -> Any:
-    from .lars import LARS
+    from .large_batch import LARS
 
     return LARS(rate, momentum=momentum, weight_decay_rate=wd, **options)
 

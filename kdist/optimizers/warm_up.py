@@ -1,14 +1,14 @@
-"""Learning rate schedules: warm-up before any other schedule, and the lab's step decay."""
+"""Warm-up of learning rates, before any other schedule, and of the moving average of weights."""
 
 from typing import Any
 
 import keras
 
-from ..arguments import as_integer, is_real_within, positive_integer, real_number
+from .. import _upstream
+from ..arguments import as_integer, is_real_within
 from ..errors import UserError
-from .lab_epochs import LAB_EPOCHS
 
-__all__ = ["WarmUp", "lab_schedule"]
+__all__ = ["WarmUp"]
 
 
 @keras.saving.register_keras_serializable(package="kdist")
@@ -79,41 +79,44 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
         return cls(inner, steps=config["steps"], start=config["start"])
 
 
-def lab_schedule(
-    rate: float, *, steps_per_epoch: int, warmup_epochs: float = 0.0
-) -> keras.optimizers.schedules.LearningRateSchedule:
-    """Make the course lab's schedule: divide the rate by 10 at epochs 15, 25 and 35.
+def warm_up_ema(optimizer: Any) -> Any:
+    """Start the moving average of weights with a small momentum that rises to `ema_momentum`.
 
-    The lab uses one callback for this and another for the warm-up. This is one schedule for both;
-    it depends only on the optimizer's step, so a resumed run continues it. Epochs are counted from
-    0 and include the warm-up.
+    At step t, counted from 0, the momentum is `min(ema_momentum, (1 + t) / (10 + t))`; the average
+    starts with the weights after the first step, as in Keras. Without this, an average with
+    momentum 0.9999 still consists to 96 % of the first weights after 440 steps, and is useless for
+    the first few thousand steps.
+
+    The average is Keras's own: evaluated by `keras.callbacks.SwapEMAWeights`, copied to the weights
+    at the end of `fit`, the same on any number of replicas, and part of `Checkpoint`. A `.keras`
+    file does not record the warm-up: call this again for the optimizer of a loaded model that you
+    train further. Past step `9 / (1 - ema_momentum)` it makes no difference.
 
     Args:
-        rate: The full learning rate, scaled to the replicas.
-        steps_per_epoch: Optimizer steps per epoch.
-        warmup_epochs: Epochs over which the rate rises from 0; may be a fraction.
+        optimizer: An optimizer with `use_ema=True`, or one that wraps or combines such optimizers,
+            before its first step.
+
+    Returns:
+        The same optimizer.
 
     Raises:
-        UserError: If a number is out of range.
+        UserError: It keeps no average.
 
     Example:
         ```python
-        optimizer = keras.optimizers.SGD(lab_schedule(0.04, steps_per_epoch=469, warmup_epochs=5))
+        sgd = keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9999)
+        model.compile(kdist.optimizers.warm_up_ema(sgd), "sparse_categorical_crossentropy")
+        model.fit(train, validation_data=test, callbacks=[keras.callbacks.SwapEMAWeights()])
         ```
+
+    Source: `num_updates` of TensorFlow's `tf.train.ExponentialMovingAverage`.
     """
-    full = real_number("rate", rate, hint="pass the full learning rate")
-    if not is_real_within(full, least=0):
-        raise UserError(f"rate is {rate!r}, but has to be 0 or more: pass the full learning rate")
-    steps = positive_integer("steps_per_epoch", steps_per_epoch, hint="pass len(dataset)")
-    if not is_real_within(warmup_epochs, least=0, below=LAB_EPOCHS[0]):
+    averaging = _upstream.averaging_optimizers(optimizer)
+    if not averaging:
         raise UserError(
-            f"warmup_epochs is {warmup_epochs!r}, but has to be 0 or more and below"
-            f" {LAB_EPOCHS[0]}, where the rate first falls"
+            f"warm_up_ema received the optimizer {type(optimizer).__name__}, which keeps no average"
+            " of weights: make it with use_ema=True, ema_momentum=0.9999, for example."
         )
-    warmup = round(warmup_epochs * steps)
-    staircase = keras.optimizers.schedules.PiecewiseConstantDecay(
-        # In Keras, a value holds up to and including its boundary.
-        [epoch * steps - warmup - 1 for epoch in LAB_EPOCHS],
-        [full * 0.1**fall for fall in range(len(LAB_EPOCHS) + 1)],
-    )
-    return WarmUp(staircase, steps=warmup)
+    for one in averaging:
+        _upstream.warm_up_average(one)
+    return optimizer

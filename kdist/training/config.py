@@ -7,7 +7,7 @@ from typing import Any
 
 from ..data.datasets import check_data_dir
 from ..errors import UserError
-from ..optimizers.lab_epochs import LAB_EPOCHS
+from ..optimizers.schedules import LAB_EPOCHS
 from ..optimizers.table import check_momentum
 from ..tracking.factory import check_options, first_and_last_step, tracker_names
 from .fields import check_fields, field_names

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
 from kdist.analysis.histogram import Histogram
-from kdist.ops.value_counts import value_counts
+from kdist.layers.measurements import value_counts
 
 TINY = 2.0**-126
 

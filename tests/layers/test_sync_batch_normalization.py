@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdist.errors import UserError
 from kdist.layers import SyncBatchNormalization
-from kdist.ops.compilation import SMALLEST_COMPILED_SAMPLE, _compiled_method, worth_compiling
+from kdist.layers.compilation import SMALLEST_COMPILED_SAMPLE, _compiled_method, worth_compiling
 
 STOCK = keras.layers.BatchNormalization
 LARGE = (16, 16, 8)  # compiled by XLA on CPUs

@@ -4,10 +4,9 @@ import functools
 
 import numpy as np
 import tensorflow as tf
-from kdist.ops.batch_norm import Kernels, merge
-from kdist.ops.compilation import compiled_method
-from kdist.ops.fused_activation import _Activation
-from kdist.ops.fused_dropout import _Dropout
+from kdist.layers.batch_norm_kernels import Kernels, merge
+from kdist.layers.compilation import compiled_method
+from kdist.layers.elementwise_kernels import _Activation, _Dropout
 from rule_harness import NONE, B, Table, bools, positive, twin
 
 

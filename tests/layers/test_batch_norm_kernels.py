@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
-from kdist.ops.batch_norm import LONGEST_FUSED_SUM, Kernels, Moments, _sum_lengths
-from kdist.ops.compilation import (
+from kdist.layers.batch_norm_kernels import LONGEST_FUSED_SUM, Kernels, Moments, _sum_lengths
+from kdist.layers.compilation import (
     CompiledMethod,
     can_compute_apart,
     compiled_method,

@@ -1,4 +1,4 @@
-"""Decide where XLA's fused loops are faster, and compile for them."""
+"""Kernels as functions: compiled by XLA where that is faster, named for the sharding rules."""
 
 import functools
 import inspect
@@ -32,7 +32,7 @@ def worth_compiling(x: Any) -> bool:
     return not tf.config.list_logical_devices("GPU")
 
 
-def fusible(x: Any) -> bool:
+def is_fusible(x: Any) -> bool:
     """Whether an operation of Keras on each value of `x` may be replaced by a fused one."""
     return isinstance(x, tf.Tensor) and x.dtype in _ELEMENTWISE_DTYPES and worth_compiling(x)
 
@@ -154,3 +154,8 @@ def compute_apart(value: Any) -> Any:
         raise RuntimeError("call compute_apart() where can_compute_apart() is true")
     values.append(_upstream.optimization_barrier(value))
     return values[-1]
+
+
+def dense_gradient(dy: Any, x: Any) -> Any:
+    """Convert the gradient of `x`, which may be indexed slices (`tf.gather`) or have no shape."""
+    return tf.ensure_shape(tf.convert_to_tensor(dy), x.shape)

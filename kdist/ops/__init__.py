@@ -1,1 +1,0 @@
-"""Computations on tensors, used by the layers and the strategy."""

@@ -1,0 +1,288 @@
+"""`LARS` and `NovoGrad`: optimizers for large batches, which scale the step of each layer."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from ..arguments import as_real
+from ..errors import UserError
+
+
+def checked_number(
+    name: str, value: Any, *, above: float | None = None, below: float = math.inf
+) -> float:
+    """Check a number: at least 0 (or above `above`), and below `below`."""
+    number = as_real(value)
+    low = number is not None and (number >= 0 if above is None else number > above)
+    if number is None or not (low and number < below):
+        least = "at least 0" if above is None else f"above {above:g}"
+        bound = "finite" if below == math.inf else f"below {below:g}"
+        raise UserError(f"{name} has to be a number {least} and {bound}; received {value!r}")
+    return number
+
+
+def checked_names(name: str, value: Any) -> tuple[str, ...]:
+    """Check a list of names of variables, and return it as a tuple."""
+    names = isinstance(value, Sequence) and not isinstance(value, str)
+    if not names or not all(isinstance(one, str) for one in value):
+        raise UserError(
+            f'{name} has to be a list of names such as ["bias", "gamma"]; received {value!r}'
+        )
+    return tuple(value)
+
+
+class LayerwiseOptimizer(keras.optimizers.Optimizer):
+    """Base class with a momentum per variable, weight decay inside it, and excluded variables.
+
+    Args:
+        learning_rate: A rate, a Keras schedule or a callable.
+        weight_decay_rate: The weight decay of the paper.
+        exclude: Names (`variable.name`) of variables that are treated differently.
+        name: The optimizer's name.
+        options: Keras's own arguments. `weight_decay` is not accepted: it shrinks the weights
+            outside the momentum, unlike in the papers.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        *,
+        weight_decay_rate: float,
+        exclude: Sequence[str],
+        name: str,
+        options: Mapping[str, Any],
+    ) -> None:
+        _reject_weight_decay(options)
+        super().__init__(learning_rate=learning_rate, name=name, **options)
+        self.weight_decay_rate = checked_number("weight_decay_rate", weight_decay_rate)
+        self.exclude = checked_names("exclude", exclude)
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        """Make a momentum for every variable."""
+        if self.built:
+            return
+        super().build(variables)
+        self.momentums = self.add_optimizer_variables(variables, "momentum")
+        # By index: `update_step` gets TensorFlow's variables, which have other names.
+        self.excluded = [variable.name in self.exclude for variable in variables]
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments, for saving."""
+        config: dict[str, Any] = super().get_config()
+        del config["weight_decay"]
+        return config | {
+            "weight_decay_rate": self.weight_decay_rate,
+            "exclude": list(self.exclude),
+        }
+
+
+def dense_gradient(gradient: Any, variable: Any) -> Any:
+    """Convert a gradient to a dense tensor; that of an embedding contains only some rows."""
+    return tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
+
+
+def _reject_weight_decay(options: Mapping[str, Any]) -> None:
+    """Reject Keras's `weight_decay`, which is outside the momentum, unlike in both papers."""
+    if options.get("weight_decay") is not None:
+        raise UserError(
+            f"received weight_decay={options['weight_decay']!r}, with which Keras shrinks weights"
+            " outside the momentum: pass weight_decay_rate, the paper's weight decay"
+        )
+
+
+@keras.saving.register_keras_serializable(package="kdist")
+class LARS(LayerwiseOptimizer):
+    """Layer-wise adaptive rate scaling: momentum SGD for global batches of thousands.
+
+    With w the weights of a layer, g their gradient, η `trust_coefficient` and β
+    `weight_decay_rate`, a step is
+
+        λ = η ‖w‖ / (‖g‖ + β ‖w‖)
+        v ← momentum · v + learning_rate · λ · (g + β w)
+        w ← w - v
+
+    so the size of a layer's step is proportional to its weights, not to its gradient. If ‖w‖ or
+    ‖g‖ is 0, λ is 1. Excluded variables get neither λ nor decay: plain momentum.
+
+    Args:
+        learning_rate: A rate, a Keras schedule or a callable. As λ is small, rates are larger than
+            for SGD: 1 to 30.
+        momentum: At least 0 and below 1.
+        trust_coefficient: η, above 0.
+        weight_decay_rate: β, the factor of an L2 penalty's gradient, as in the paper. Keras's
+            decoupled `weight_decay` is not accepted.
+        nesterov: Whether to use Nesterov momentum.
+        exclude: Names (`variable.name`) of variables that get plain momentum.
+        epsilon: Added to λ's divisor.
+        name: The optimizer's name.
+        **kwargs: Arguments of any Keras optimizer: `clipnorm`, `use_ema`,
+            `gradient_accumulation_steps`, ….
+
+    Raises:
+        UserError: An argument is out of range.
+
+    Example:
+        ```python
+        optimizer = kdist.optimizers.LARS(kdist.schedules.WarmUp(10.0, steps=200))
+        ```
+
+    Source: You, Gitman & Ginsburg 2017, "Large Batch Training of Convolutional Networks",
+    algorithm 1. Biases and batch norm are excluded since You et al. 2018, "ImageNet Training in
+    Minutes".
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 1.0,
+        *,
+        momentum: float = 0.9,
+        trust_coefficient: float = 0.001,
+        weight_decay_rate: float = 0.0,
+        nesterov: bool = False,
+        exclude: Sequence[str] = ("bias", "beta", "gamma"),
+        epsilon: float = 1e-8,
+        name: str = "lars",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            learning_rate,
+            weight_decay_rate=weight_decay_rate,
+            exclude=exclude,
+            name=name,
+            options=kwargs,
+        )
+        self.momentum = checked_number("momentum", momentum, below=1)
+        self.trust_coefficient = checked_number("trust_coefficient", trust_coefficient, above=0)
+        self.nesterov = nesterov
+        self.epsilon = checked_number("epsilon", epsilon)
+
+    def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
+        """Update one variable."""
+        rate = ops.cast(learning_rate, variable.dtype)
+        gradient = dense_gradient(gradient, variable)
+        index = self._get_variable_index(variable)
+        velocity = self.momentums[index]
+        if not self.excluded[index]:
+            weights = ops.convert_to_tensor(variable)
+            weight_norm, gradient_norm = (
+                ops.sqrt(ops.sum(ops.square(x))) for x in (weights, gradient)
+            )
+            divisor = gradient_norm + self.weight_decay_rate * weight_norm + self.epsilon
+            trust = self.trust_coefficient * weight_norm / divisor
+            are_positive = ops.logical_and(weight_norm > 0, gradient_norm > 0)
+            rate = rate * ops.where(are_positive, trust, 1.0)
+            gradient = gradient + self.weight_decay_rate * weights
+        step = rate * gradient
+        self.assign(velocity, self.momentum * velocity + step)
+        self.assign_sub(variable, self.momentum * velocity + step if self.nesterov else velocity)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments, for saving."""
+        return super().get_config() | {
+            "momentum": self.momentum,
+            "trust_coefficient": self.trust_coefficient,
+            "nesterov": self.nesterov,
+            "epsilon": self.epsilon,
+        }
+
+
+@keras.saving.register_keras_serializable(package="kdist")
+class NovoGrad(LayerwiseOptimizer):
+    """NovoGrad: normalizes gradients by layer, for large batches, with half of Adam's memory.
+
+    With w the weights of a layer, g their gradient and d `weight_decay_rate`, a step is
+
+        v ← beta_2 · v + (1 - beta_2) · ‖g‖²        (one number per layer; first ‖g‖²)
+        m ← beta_1 · m + (g / (√v + epsilon) + d w)
+        w ← w - learning_rate · m
+
+    Args:
+        learning_rate: A rate, a Keras schedule or a callable. The paper uses about 0.01 to 0.05.
+        beta_1: Momentum, at least 0 and below 1.
+        beta_2: Decay of the norm's moving average, at least 0 and below 1.
+        epsilon: Added to √v, above 0.
+        weight_decay_rate: d, decoupled from the norm and inside the momentum, as in the paper.
+            Keras's `weight_decay`, which is outside the momentum, is not accepted.
+        grad_averaging: Multiply what is added to m by 1 - `beta_1`, as Adam does: steps are smaller
+            by that factor.
+        exclude: Names (`variable.name`) of variables without weight decay.
+        name: The optimizer's name.
+        **kwargs: Arguments of any Keras optimizer: `clipnorm`, `use_ema`,
+            `gradient_accumulation_steps`, ….
+
+    Raises:
+        UserError: An argument is out of range.
+
+    Example:
+        ```python
+        optimizer = kdist.optimizers.NovoGrad(0.01, weight_decay_rate=1e-3)
+        ```
+
+    Source: Ginsburg et al. 2019, "Stochastic Gradient Methods with Layer-wise Adaptive Moments for
+    Training of Deep Networks", algorithm 1.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.01,
+        *,
+        beta_1: float = 0.95,
+        beta_2: float = 0.98,
+        epsilon: float = 1e-8,
+        weight_decay_rate: float = 0.0,
+        grad_averaging: bool = False,
+        exclude: Sequence[str] = (),
+        name: str = "novograd",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            learning_rate,
+            weight_decay_rate=weight_decay_rate,
+            exclude=exclude,
+            name=name,
+            options=kwargs,
+        )
+        self.beta_1 = checked_number("beta_1", beta_1, below=1)
+        self.beta_2 = checked_number("beta_2", beta_2, below=1)
+        self.epsilon = checked_number("epsilon", epsilon, above=0)
+        self.grad_averaging = grad_averaging
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        """Make a momentum for every variable, and one number for its gradient's norm."""
+        if self.built:
+            return
+        super().build(variables)
+        self.squared_norms = [
+            self.add_variable((), dtype=variable.dtype, name=f"{variable.name}_squared_norm")
+            for variable in variables
+        ]
+
+    def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
+        """Update one variable."""
+        gradient = dense_gradient(gradient, variable)
+        index = self._get_variable_index(variable)
+        momentum, squared_norm = self.momentums[index], self.squared_norms[index]
+        now = ops.sum(ops.square(gradient))
+        average = self.beta_2 * squared_norm + (1 - self.beta_2) * now
+        # It is 0 before the first gradient, which may come late in a layer that was frozen.
+        self.assign(squared_norm, ops.where(ops.equal(squared_norm, 0), now, average))
+        step = gradient / (ops.sqrt(squared_norm) + self.epsilon)
+        if not self.excluded[index]:
+            step = step + self.weight_decay_rate * variable
+        if self.grad_averaging:
+            step = (1 - self.beta_1) * step
+        self.assign(momentum, self.beta_1 * momentum + step)
+        self.assign_sub(variable, ops.cast(learning_rate, variable.dtype) * momentum)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments, for saving."""
+        return super().get_config() | {
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+            "grad_averaging": self.grad_averaging,
+        }
