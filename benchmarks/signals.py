@@ -35,7 +35,7 @@ import numpy as np
 from kdist.errors import UserError
 from kdist.runs.run_record import read_run
 from kdist.signals import ENDING
-from kdist.training import parts
+from kdist.training import model as training_model
 
 SMALL = "--dataset sample --subset 96 --depth 10 --width 1 --batch-size 32 --replicas 1"
 STEPS = 3  # of an epoch
@@ -108,7 +108,7 @@ def sending(phase: str, number: int) -> Iterator[None]:
 
     opening, training = zipfile.ZipFile.open, training_run.train
     with (
-        mock.patch.object(parts, "make_model", making),
+        mock.patch.object(training_model, "make_model", making),
         mock.patch.object(training_run, "train", train),
         mock.patch.object(zipfile.ZipFile, "open", writing),
     ):

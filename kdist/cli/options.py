@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
+from ..training.config import refuse_with_own_model
 from ..training.fields import Field, Repeatable, fields_of
-from ..training.own_model_settings import refuse_with_own_model
 from ..training.recipes import read_recipe, read_settings, recipe_names
 from .integers import parse_integer
 

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from ..errors import TrainingError, UserError
 from ..training.config import TrainConfig
-from ..training.restarts import after_restart
+from ..training.workers import after_restart
 from .options import (
     ConfigFile,
     OwnModelName,
@@ -58,7 +58,7 @@ def train(
         if run_config is None:
             return 0
     elif config_from_wandb:
-        from ..training.wandb_agent import sweep_config
+        from ..training.config import sweep_config
 
         run_config = sweep_config(own, given(settings))
     else:

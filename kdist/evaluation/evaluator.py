@@ -16,12 +16,10 @@ from ..data import ImageData, evaluation_batches
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
 from ..optimizers import warm_up
-from ..training.config import TrainConfig
+from ..training.config import TrainConfig, make_plan
+from ..training.images import load_data, preprocessing
 from ..training.model import make_model
-from ..training.pipelines import load_data
-from ..training.plan import make_plan
-from ..training.precision import precision_scope
-from ..training.preprocessing import preprocessing
+from ..training.settings import precision_scope
 from .evaluation import Evaluation
 from .options import Views
 from .saved_model import SavedModel

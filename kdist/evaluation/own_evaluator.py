@@ -11,9 +11,8 @@ from ..checkpoint.export import restore_weights
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
 from ..training.config import TrainConfig
-from ..training.model import stock_batch_norms
-from ..training.own_model import own_data, own_model
-from ..training.precision import precision_scope
+from ..training.model import own_data, own_model, stock_batch_norms
+from ..training.settings import precision_scope
 from ..user_model.code_errors import explain_errors_of
 from ..user_model.data import UserData
 from ..user_model.functions import UserFunctions, load_functions

@@ -20,9 +20,7 @@ from ..runs.text import sanitize_text
 from ..sweep.results import SWEEP_FILE, read_sweep
 from ..sweep.sweep_record import SweepRecord
 from ..training.fields import field_names
-from ..training.model_name import model_name
-from ..training.networks import SIZES
-from ..training.settings import FOLDERS, OwnModel
+from ..training.settings import FOLDERS, SIZES, OwnModel, model_name
 from ..tuning.objective import Objective, find_objective
 from ..tuning.search import Search
 from ..tuning.search_folder import SearchFolder

@@ -15,8 +15,7 @@ from ..runs.text import count
 from ..sweep.replica_counts import shared_cores_warning
 from ..sweep.sweep_record import SweepRecord
 from ..sweep.throughput import ThroughputSweep
-from ..training.model_name import model_name
-from ..training.settings import FOLDERS
+from ..training.settings import FOLDERS, model_name
 from ..tuning.trials_figure import searched_model, trials_figure
 from ..tuning.trials_table import trials_table
 from .inputs import CsvMeasurements, SearchRecord, Skipped, Sources, settings_of, shared

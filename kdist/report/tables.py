@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ..charts.tables import MISSING, ResultsTable, accuracy, rate, seconds
 from ..runs.run_record import RunRecord
 from ..runs.text import sanitize_text
-from ..training.model_name import model_name
+from ..training.settings import model_name
 from .inputs import CsvMeasurements, Skipped, differing, settings_of
 
 

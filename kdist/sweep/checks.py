@@ -8,7 +8,7 @@ from ..errors import UserError
 from ..launch.options import MOST_WORKERS
 from ..launch.shares import divide, visible_cores, visible_gpus
 from ..training.config import TrainConfig
-from ..training.pipelines import load_data
+from ..training.images import load_data
 from .experiment import Experiment
 
 # Of ten seconds at least, a day.

@@ -13,7 +13,7 @@ from ..analysis.groups import done, failures
 from ..atomic_files import atomic_write
 from ..performance.machine import machine as describe_machine
 from ..runs.text import count
-from ..training.model_name import model_name
+from ..training.settings import model_name
 from ..training.workers import refuse_workers
 from .checks import check_experiment, check_shares
 from .driver import RunPoint, SweepOutcome, run_sweep, why_stopped

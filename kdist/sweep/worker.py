@@ -25,8 +25,8 @@ def main() -> None:
     # several workers end with their launcher.
     if order["workers"] == 1:
         end_with_parent(order["parent"])
+    from ..training.images import load_same_images
     from ..training.run import train
-    from ..training.same_images import load_same_images
 
     earlier = _summary_of_an_earlier(file.parent.parent)
     try:

@@ -1,12 +1,15 @@
-"""Make the callbacks of a run, in the order in which Keras calls them."""
+"""The callbacks of a run, in the order in which Keras calls them."""
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 
+from .._upstream import is_chief, is_of_the_chief, steps_taken
 from ..callbacks import (
+    Checkpoint,
     GradientNoiseScale,
     PrintThroughput,
     PrintTotalTime,
@@ -16,13 +19,224 @@ from ..callbacks import (
     TrainingTelemetry,
 )
 from ..callbacks.print_throughput import counts_images
+from ..callbacks.resumable import ResumableCallback
 from ..runs.run_folder import RunFolder
+from ..signals import Received
 from ..tracking.factory import TRACKER_KINDS, tracking
-from ..tracking.tracker import Tracker
-from .config import TrainConfig
-from .model_name import model_name
-from .parts import RunParts
-from .progress import make_progress
+from ..tracking.tracker import Tracker, ended
+from .config import TrainConfig, TrainPlan
+from .console import FittedBar, make_progress
+from .model import RunParts
+from .settings import model_name
+
+
+class RaiseAtBatchEnd(keras.callbacks.Callback):
+    """Raises `Interrupted` at the end of a batch, or before an epoch, once a signal has arrived.
+
+    There the model is whole: during a step the optimizer's variables may be half updated, and an
+    exception in one of TensorFlow's destructors is printed and lost.
+
+    Args:
+        received: What `hold_signals` yielded.
+    """
+
+    def __init__(self, received: Received) -> None:
+        super().__init__()
+        self.received = received
+
+    def on_train_batch_end(self, *_: Any, **__: Any) -> None:
+        """Raise, if a signal has arrived."""
+        self.received.check()
+
+    on_test_batch_end = on_epoch_begin = on_train_batch_end
+
+
+class StopAfterEpoch(keras.callbacks.Callback):
+    """Ends the training with its epoch once a signal has arrived: all workers together.
+
+    One that left them amid an epoch would leave them waiting.
+
+    Args:
+        received: What `hold_signals` yielded.
+    """
+
+    def __init__(self, received: Received) -> None:
+        super().__init__()
+        self.received = received
+
+    def on_train_batch_end(self, *_: Any, **__: Any) -> None:
+        """Stop, if a signal has arrived."""
+        if self.received.first is not None:
+            self.model.stop_training = True
+
+    on_epoch_end = on_train_batch_end
+
+
+class _Diverged(Exception):  # noqa: N818 - never leaves this file
+    """The loss is not finite."""
+
+
+class _RaiseWhenDiverged(ResumableCallback):
+    """Keras would validate the model, and end the epoch as if it were whole."""
+
+    def __init__(self, stop: StopAtNonFinite) -> None:
+        super().__init__()
+        self.stop = stop
+
+    def on_train_batch_end(self, *_: Any, **__: Any) -> None:
+        if self.stop.found is not None:
+            raise _Diverged
+
+
+def fit_interruptible(
+    model: keras.Model,
+    data: Any,
+    *,
+    callbacks: Sequence[keras.callbacks.Callback],
+    received: Received,
+    stop: StopAtNonFinite,
+    checkpoint: keras.callbacks.Callback | None = None,
+    workers: int = 1,
+    **options: Any,
+) -> bool:
+    """Train a model; after a signal or a loss that is not finite, end as after the last epoch.
+
+    Args:
+        model: The compiled model.
+        data: Training data, as `fit` takes it.
+        callbacks: As for `fit`.
+        received: What `hold_signals` yielded.
+        stop: The one of `callbacks` that looks at the loss.
+        checkpoint: Saves the training, and raises `Interrupted` when a signal has arrived.
+        workers: Number of workers that train together. Of several, a signal ends the epoch first.
+        **options: Other arguments of `fit`.
+
+    Returns:
+        Whether an interrupt ended the training.
+
+    Raises:
+        KeyboardInterrupt: A second signal arrived.
+    """
+    ender = StopAfterEpoch(received) if workers > 1 else RaiseAtBatchEnd(received)
+    enders = [_RaiseWhenDiverged(stop), checkpoint or ender]
+    try:
+        with ended(callbacks):
+            model.fit(data, callbacks=[*callbacks, *enders], **options)
+    except (KeyboardInterrupt, _Diverged) as error:
+        if received.insists:
+            raise
+        if any(isinstance(callback, FittedBar) for callback in callbacks):
+            print()  # Keras's bar has not ended its line
+        _end_training(model, callbacks)
+        return isinstance(error, KeyboardInterrupt)
+    return workers > 1 and received.first is not None
+
+
+def _end_training(model: keras.Model, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+    """Do what `fit` does after the last epoch, unless no step was trained."""
+    if not steps_taken(model.optimizer):
+        return
+    for callback in callbacks:
+        if isinstance(callback, keras.callbacks.SwapEMAWeights):
+            callback.on_test_end()  # does nothing, unless validation was interrupted
+    model.optimizer.finalize_variable_values(model.trainable_weights)
+    chief = is_chief(model)
+    for callback in callbacks:
+        if chief or not is_of_the_chief(callback):
+            callback.on_train_end()
+
+
+class RunCheckpoint(Checkpoint):
+    """Saves a run of `kdist train` as it proceeds, and continues one that is resumed.
+
+    After a signal that the run holds, the training is saved at the end of the step.
+
+    Args:
+        config: The settings; `checkpoint_every` is not `None`.
+        folder: The run folder.
+        data: Describes the data, which have to be those of the run that is resumed; or `None`.
+        held: The signals that the run holds.
+        begin: Called once it is certain that the run can be trained, before anything is written.
+        verbose: 0 prints nothing but what went wrong.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        folder: RunFolder,
+        data: str | None,
+        *,
+        held: Received,
+        begin: Callable[[], None],
+        verbose: int,
+    ) -> None:
+        super().__init__(
+            folder.checkpoints,
+            every_seconds=config.checkpoint_every,
+            keep=config.keep,
+            resume="auto" if folder.is_resumed else "never",
+            preemption=False,
+            verbose=verbose,
+        )
+        self.options = dataclasses.replace(
+            self.options,
+            held=held,
+            data=data,
+            any_rate=True,  # more epochs have another schedule; the settings were compared
+        )
+        self._begin = begin
+
+    def fit_begins(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+        """Find what to resume, and restore it."""
+        super().fit_begins(callbacks)
+        self._begin()
+
+    def fit_ended(self) -> None:
+        """Let go of the folder, and say what was saved below a bar that has not ended its line."""
+        if self._lines and self.params.get("verbose") == 1:
+            print()
+        super().fit_ended()
+
+
+def make_checkpoint(
+    config: TrainConfig,
+    parts: RunParts,
+    folder: RunFolder,
+    *,
+    held: Received,
+    verbose: int,
+) -> RunCheckpoint | None:
+    """Make what saves a run, if its settings ask for it; it also calls `write_settings`.
+
+    Args:
+        config: The settings.
+        parts: What the run trains.
+        folder: The run folder.
+        held: The signals that the run holds.
+        verbose: As in `fit`; 0 prints nothing but what went wrong.
+    """
+    if config.checkpoint_every is None:
+        return None
+    return RunCheckpoint(
+        config,
+        folder,
+        parts.describe_data(),
+        held=held,
+        begin=lambda: write_settings(config, parts.plan, folder),
+        verbose=min(verbose, 1),
+    )
+
+
+def write_settings(config: TrainConfig, plan: TrainPlan, folder: RunFolder) -> None:
+    """Write what a run is trained with, which has no result from now on until it ends.
+
+    Raises:
+        UserError: It cannot be written.
+    """
+    folder.remove_summary()
+    if config.checkpoint_every is not None and not folder.is_resumed:
+        folder.write_json("plan.json", dataclasses.asdict(plan))
+    folder.write_json("config.json", config.used())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

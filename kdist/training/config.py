@@ -1,21 +1,25 @@
-"""`TrainConfig`: all settings of a training run, as plain data."""
+"""`TrainConfig`: all settings of a run as plain data; `TrainPlan`: what follows from them."""
 
 import dataclasses
 import difflib
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 from ..data.datasets import check_data_dir
 from ..errors import UserError
+from ..optimizers.scaling import scale_learning_rate
 from ..optimizers.schedules import LAB_EPOCHS
 from ..optimizers.table import check_momentum
-from ..tracking.factory import check_options, first_and_last_step, tracker_names
+from ..tracking.factory import check_folder, check_options, first_and_last_step, tracker_names
+from ..user_model.names import data_name, split_name
 from .fields import check_fields, field_names
-from .networks import NETWORKS, SPECIFIC
-from .own_model_settings import checked_own_model
 from .settings import (
+    NETWORKS,
     OF_THE_NETWORK,
     SHAREABLE,
+    SPECIFIC,
     Batches,
     Checkpoints,
     Data,
@@ -27,6 +31,81 @@ from .settings import (
     OwnModel,
     Stopping,
 )
+
+_DEFAULTS: dict[str, Any] = {
+    name: getattr(group, name)
+    for group in (Data, Model, Optimization, Stopping)
+    for name in field_names(group)
+}
+
+
+def checked_own_model(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Check settings that depend on whether the model is the user's.
+
+    Args:
+        settings: All settings of a run.
+
+    Returns:
+        The names of the model and the data, with absolute paths, so that the run can be resumed
+        and evaluated from any folder; nothing without a model.
+
+    Raises:
+        UserError: A setting does nothing, or a file does not exist.
+    """
+    model, data, monitor = settings["model"], settings["data"], settings["monitor"]
+    if model is None:
+        for name in sorted(field_names(OwnModel) - {"model"}):
+            if settings[name] is not None:
+                raise UserError(
+                    f"received {name}={settings[name]}, which is for your own model: pass"
+                    " FILE.py:FUNCTION, or remove it"
+                )
+        return {}
+    given = [name for name in _DEFAULTS if settings[name] != _DEFAULTS[name]]
+    refuse_with_own_model(model, given)
+    if monitor is None:
+        for name in ("target_accuracy", "patience"):
+            if name in given:
+                raise UserError(
+                    f"{name}={settings[name]:g} does nothing with {model}, as nothing says which"
+                    " metric to compare: pass monitor, such as val_accuracy, or remove it"
+                )
+    elif "loss" in monitor:
+        raise UserError(
+            f"monitor={monitor} falls as a model gets better, but target_accuracy is for a metric"
+            " between 0 and 1 that rises: name such a one, such as val_accuracy, or remove it"
+        )
+    elif monitor.startswith("val_") and not settings["validate"]:
+        raise UserError(
+            f"monitor={monitor} is of the validation that validate=False turns off: remove one of"
+            " them, or monitor a metric of the training"
+        )
+    path, function = split_name(model)
+    checked = {"model": f"{os.path.abspath(path)}:{function}"}
+    if data is not None:
+        data_path, data_function = data_name(model, data)
+        if data != data_function:
+            checked["data"] = f"{os.path.abspath(data_path)}:{data_function}"
+    return checked
+
+
+def refuse_with_own_model(model: str | None, given: Collection[str]) -> None:
+    """Reject settings of `network` and its images for a model of the user's.
+
+    Args:
+        model: The user's, or `None`.
+        given: Names of the settings that the user has passed.
+
+    Raises:
+        UserError: There is one.
+    """
+    decided = [name for name in given if name in OF_THE_NETWORK]
+    if model is not None and decided:
+        them = "it" if len(decided) == 1 else "them"
+        raise UserError(
+            f"received {', '.join(decided)}, which {model} decides itself: remove {them}, or write"
+            f" {them} into its functions"
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -169,3 +248,146 @@ class TrainConfig(
     def shareable(self) -> dict[str, Any]:
         """Return the settings that a dashboard may show: those of training, without paths."""
         return {name: value for name, value in self.used().items() if name in SHAREABLE}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainPlan:
+    """Batch sizes and learning rate of a run.
+
+    Attributes:
+        replicas: Number of replicas.
+        global_batch: Training images per step, over all replicas.
+        validation_batch: Validation images per step, over all replicas.
+        learning_rate: Learning rate for the global batch.
+    """
+
+    replicas: int
+    global_batch: int
+    validation_batch: int
+    learning_rate: float
+
+    @property
+    def batch_per_replica(self) -> int:
+        """Training images per step on the replica that has most."""
+        return -(-self.global_batch // self.replicas)
+
+    def steps_per_epoch(self, images: int) -> int:
+        """Return the steps per epoch, including a smaller last batch.
+
+        Args:
+            images: Number of training images.
+
+        Example:
+            >>> make_plan(TrainConfig(batch_size=16), replicas=2).steps_per_epoch(97)
+            4
+        """
+        return -(-images // self.global_batch)
+
+
+def make_plan(config: TrainConfig, *, replicas: int) -> TrainPlan:
+    """Compute a run's batch sizes and learning rate.
+
+    Args:
+        config: The settings.
+        replicas: Number of replicas.
+
+    Example:
+        >>> make_plan(TrainConfig(base_lr=0.01, batch_size=16), replicas=2)
+        TrainPlan(replicas=2, global_batch=32, validation_batch=64, learning_rate=0.02)
+    """
+    return TrainPlan(
+        replicas=replicas,
+        global_batch=replicas * config.batch_size,
+        validation_batch=replicas * config.val_batch_size,
+        learning_rate=scale_learning_rate(
+            config.base_lr, replicas=replicas, rule=config.lr_rule, optimizer=config.optimizer
+        ),
+    )
+
+
+def resumed_plan(values: Mapping[str, Any], *, replicas: int) -> TrainPlan:
+    """Return the plan of a run that is resumed: its batches and learning rate.
+
+    Args:
+        values: A plan as plain data.
+        replicas: Number of replicas from now on.
+
+    Raises:
+        UserError: The values are no plan.
+
+    Example:
+        >>> plan = make_plan(TrainConfig(base_lr=0.01, batch_size=16), replicas=2)
+        >>> resumed_plan(dataclasses.asdict(plan), replicas=3)
+        TrainPlan(replicas=3, global_batch=32, validation_batch=64, learning_rate=0.02)
+    """
+    try:
+        return TrainPlan(**{**values, "replicas": replicas})
+    except TypeError as error:
+        raise UserError(
+            f"the run's plan has {', '.join(sorted(values)) or 'nothing'}: put back the plan.json"
+            " that the run has written"
+        ) from error
+
+
+# A sweep is stored on a server: it must not decide which files this machine writes, or which
+# code it runs.
+_OF_THE_MACHINE = field_names(Output, Checkpoints, OwnModel)
+
+
+def sweep_config(settings: Mapping[str, Any], given: Mapping[str, Any]) -> TrainConfig:
+    """Start the W&B run of a sweep's agent and read its parameters.
+
+    The run's files are written beside the agent's: to `wandb` in `WANDB_DIR` or in the working
+    directory. The run stays active, so that `tracking` uses it, and ends with the process.
+
+    Args:
+        settings: Settings that the sweep's parameters override.
+        given: Settings given on the command line.
+
+    Returns:
+        The settings with the sweep's parameters, tracked by W&B.
+
+    Raises:
+        UserError: There is no agent, W&B cannot start a run, or a parameter is unknown, given
+            twice or invalid. The run is then marked as failed.
+    """
+    if not os.environ.get("WANDB_SWEEP_ID"):
+        raise UserError(
+            "--config-from-wandb only works in a process started by a W&B sweep's agent: run"
+            " `wandb agent SWEEP`, or remove the option"
+        )
+    folder = Path(os.environ.get("WANDB_DIR", "."))
+    check_folder(folder / "wandb", "wandb")
+    from ..tracking.wandb_tracker import begin_run
+
+    try:
+        run = begin_run(folder, config={})
+    except Exception as error:  # whatever wandb raises, there is nothing to train then
+        raise UserError(f"W&B cannot start the sweep's run: {error}") from error
+    try:
+        return config_of(dict(run.config), settings, given)
+    except UserError:
+        run.finish(exit_code=2)
+        raise
+
+
+def config_of(
+    parameters: Mapping[str, Any], settings: Mapping[str, Any], given: Mapping[str, Any]
+) -> TrainConfig:
+    """Return the settings of a run of the sweep: `settings`, its parameters, then `given`."""
+    fields = [field.name for field in dataclasses.fields(TrainConfig)]
+    known = [name for name in fields if name not in _OF_THE_MACHINE]
+    unknown = sorted(set(parameters) - set(known))
+    if unknown:
+        raise UserError(
+            f"the sweep's parameter {', '.join(unknown)} is not a setting of kdist train that a"
+            f" sweep may choose: available are {', '.join(known)}"
+        )
+    twice = sorted(set(parameters) & set(given))
+    if twice:
+        raise UserError(
+            f"{', '.join(twice)} is a parameter of the sweep and also given on the command line:"
+            " remove one of them"
+        )
+    config = TrainConfig.from_dict({**settings, **parameters, **given})
+    return dataclasses.replace(config, track=",".join({*config.trackers, "wandb"}))

@@ -8,7 +8,7 @@ from ..performance.hardware import device_names
 from ..runs.run_folder import RunFolder
 from ..runs.versions import versions
 from ..runs.warm_epochs import median_rate
-from .parts import RunParts
+from .model import RunParts
 
 if TYPE_CHECKING:
     import keras

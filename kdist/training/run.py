@@ -1,9 +1,10 @@
 """`train`: one training run, from a `TrainConfig` to a `TrainResult` and a run folder."""
 
+import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Any
@@ -12,27 +13,104 @@ from ..atomic_files import check_writable_folder
 from ..data import ImageData
 from ..distribute.devices import describe_xla
 from ..errors import NonFiniteWeightsError, TrainingError
+from ..performance.out_of_memory import is_out_of_memory
 from ..runs.run_folder import RunFolder
 from ..signals import Received, hold_signals
 from ..user_model.code_errors import explain_errors_of
 from ..user_model.names import files_of
-from .config import TrainConfig
+from .config import TrainConfig, TrainPlan, make_plan, resumed_plan
 from .console import result_lines, settings_lines
+from .images import load_data
 from .model import save_stock_model
-from .out_of_memory import explain_out_of_memory
-from .pipelines import load_data
-from .plan import TrainPlan, make_plan, resumed_plan
-from .precision import precision_scope
-from .restarts import note_run
 from .result import TrainResult, make_result, summary
-from .workers import OtherWorkersFolder, WorkerPlace, worker_place
+from .settings import model_name, precision_scope
+from .workers import OtherWorkersFolder, WorkerPlace, note_run, worker_place
 
 if TYPE_CHECKING:
     import keras
 
     from ..distribute.exact_strategy import ExactStrategy
     from .callbacks import RunCallbacks
-    from .parts import RunParts
+    from .model import RunParts
+
+
+# Weights, their gradients, and what an optimizer keeps or works with.
+_COPIES_OF_WEIGHTS = 3
+# Of every convolution: its output, and those of batch norm and ReLU.
+_TENSORS_OF_A_CONVOLUTION = 3
+# Of the other networks, about: whose outputs training keeps, and validation does not.
+_LAYERS = 8
+
+
+@contextlib.contextmanager
+def explain_out_of_memory(config: TrainConfig, data: ImageData | None) -> Iterator[None]:
+    """Turn running out of memory into a line that says which setting to lower.
+
+    Args:
+        config: The settings.
+        data: The images; `None` for data and a model of the user's.
+
+    Raises:
+        TrainingError: Memory ran out in the block.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        if data is None:
+            raise TrainingError(
+                f"out of memory: lower --batch-size, which is {config.batch_size}, or make the"
+                f" model of {model_name(config.to_dict())} smaller"
+            ) from error
+        sizes = memory_by_setting(config, data.image_shape)
+        can_be_less = [name for name in sizes if getattr(config, name) > 1]
+        name = max(can_be_less, key=lambda setting: sizes[setting], default=_smallest(config))
+        raise TrainingError(
+            f"out of memory: lower --{name.replace('_', '-')}, which is {getattr(config, name)} and"
+            f" takes most of it ({model_name(config.to_dict())}, {config.batch_size} training"
+            f" and {config.val_batch_size} validation images per replica)"
+        ) from error
+
+
+def _smallest(config: TrainConfig) -> str:
+    """What there is to lower where all else is 1."""
+    return "depth" if config.network == "wide_resnet" else "val_batch_size"
+
+
+def memory_by_setting(config: TrainConfig, image_shape: tuple[int, ...]) -> dict[str, float]:
+    """Estimate what takes the memory of one replica, in numbers, by the setting that decides it.
+
+    Training keeps the outputs of all layers for the gradients, validation those of one at a time.
+
+    Args:
+        config: The settings.
+        image_shape: Height, width and channels of an image.
+
+    Returns:
+        Numbers of `batch_size`, `val_batch_size` and, of a WideResNet, `width`; of other networks
+        only the batches are compared.
+    """
+    if config.network != "wide_resnet":
+        return {"batch_size": _LAYERS * config.batch_size, "val_batch_size": config.val_batch_size}
+    height, breadth = image_shape[:2]
+    convolutions = (config.depth - 4) // 3  # of each stage
+    pooled = 4 if config.stem_pool else 1
+    weights = outputs = largest = 0.0
+    before = 16
+    for stage in range(3):
+        channels = 16 * config.width * 2**stage
+        pixels = height * breadth / 4**stage / pooled
+        weights += 9 * channels * (before + (convolutions - 1) * channels)
+        outputs += _TENSORS_OF_A_CONVOLUTION * convolutions * pixels * channels
+        largest = max(largest, _TENSORS_OF_A_CONVOLUTION * pixels * channels)
+        before = channels
+    return {
+        "batch_size": config.batch_size * outputs,
+        "val_batch_size": config.val_batch_size * largest,
+        "width": _COPIES_OF_WEIGHTS * weights,
+    }
+
 
 # TensorFlow and Keras are imported inside the functions: what the caller has to fix in the
 # settings, the data or the run folder is reported before their import, which takes seconds.
@@ -145,7 +223,7 @@ def _make_parts(
     announce: Callable[[str], None],
 ) -> "RunParts":
     """Make model and data, and announce the settings."""
-    from .parts import image_parts
+    from .model import image_parts
 
     def announce_settings(plan: TrainPlan) -> None:
         for line in settings_lines(config, plan, strategy.devices, folder):
@@ -153,7 +231,7 @@ def _make_parts(
 
     saved, replicas = _saved_plan(folder, strategy), strategy.num_replicas_in_sync
     if data is None:
-        from .own_model import own_parts
+        from .model import own_parts
 
         parts = own_parts(config, strategy, saved)
         announce_settings(parts.plan)
@@ -177,8 +255,7 @@ def _train(
 ) -> TrainResult:
     import keras
 
-    from .callbacks import make_callbacks
-    from .checkpoints import make_checkpoint, write_settings
+    from .callbacks import make_callbacks, make_checkpoint, write_settings
 
     keras.utils.set_random_seed(config.seed)
     parts = _make_parts(config, data, folder, strategy, announce)
@@ -215,7 +292,7 @@ def _fit(
     verbose: int,
 ) -> bool:
     """Train, and return whether a signal to this worker ended it."""
-    from .interrupts import fit_interruptible
+    from .callbacks import fit_interruptible
 
     options = {name: value for name, value in parts.fit.items() if name != "x"}
     if not config.validate:

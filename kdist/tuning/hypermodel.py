@@ -8,11 +8,10 @@ import keras_tuner
 from .._upstream.keras_tuner import index_of_saver
 from ..data import ImageData
 from ..distribute.mirrored_strategy import MirroredStrategy
-from ..training.config import TrainConfig
+from ..training.config import TrainConfig, make_plan
+from ..training.images import make_pipelines
 from ..training.model import make_model
-from ..training.pipelines import make_pipelines
-from ..training.plan import make_plan
-from ..training.precision import precision_scope
+from ..training.settings import precision_scope
 from .space import SearchSpace
 from .trial_config import trial_config
 

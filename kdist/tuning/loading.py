@@ -91,8 +91,7 @@ def _load_images(
     config: TrainConfig, folder: SearchFolder, announce: Callable[[str], None], *, trains: bool
 ) -> "ImageData":
     """Load the images of the trials so far; a file says which the first process has found."""
-    from ..training.pipelines import load_data
-    from ..training.same_images import describe_images, load_same_images
+    from ..training.images import describe_images, load_data, load_same_images
 
     if not trains:
         return load_data(config, announce=announce)

@@ -10,8 +10,7 @@ from annotated_types import Ge, Le
 from ..errors import UserError
 from ..training.config import TrainConfig
 from ..training.fields import Folder, IdleInTrials, check_fields, field_names, marked
-from ..training.networks import without_idle
-from ..training.settings import FOLDERS, Count, Output, Replicas, Stopping
+from ..training.settings import FOLDERS, Count, Output, Replicas, Stopping, without_idle
 from .objective import check_time_budget, find_objective, full_name
 from .space import DEFAULT_SPACE, SearchSpace
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..tracking.factory import tracking
-from ..training.plan import make_plan
+from ..training.config import make_plan
 from .objective import find_objective
 from .search import Search
 from .search_folder import SearchFolder

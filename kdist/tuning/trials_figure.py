@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from ..analysis.rank_correlation import importance
 from ..charts.figure import Figures
 from ..charts.search import COMPLETED, FAILED, MISSED, TrialPoint, search_figure
-from ..training.model_name import model_name
-from ..training.networks import NETWORKS, SIZES
+from ..training.settings import NETWORKS, SIZES, model_name
 from .objective import find_objective
 from .search import Search
 from .search_results import TrialResult, hyperparameters, log_sampled

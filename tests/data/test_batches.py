@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from kdist.data import Standardization, evaluation_batches, fashion_mnist, training_batches
 from kdist.data.batches import EpochOrder
 from kdist.errors import UserError
-from kdist.training.config import TrainConfig
-from kdist.training.pipelines import make_pipelines
-from kdist.training.plan import make_plan
+from kdist.training.config import TrainConfig, make_plan
+from kdist.training.images import make_pipelines
 
 COUNT = 21
 IMAGES = np.random.default_rng(0).integers(0, 256, (COUNT, 6, 8, 2), np.uint8)

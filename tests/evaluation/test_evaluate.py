@@ -16,7 +16,7 @@ from kdist.data.datasets import DATASETS
 from kdist.errors import UserError
 from kdist.evaluation import EvaluateOptions, evaluate, evaluator
 from kdist.layers import LocalResponseNormalization
-from kdist.training import parts
+from kdist.training import model as training_model
 from kdist.training.config import TrainConfig
 from kdist.training.run import train
 
@@ -60,7 +60,7 @@ def small_model(config, data, strategy, plan):
 @pytest.fixture(scope="module", autouse=True)
 def small():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parts, "make_model", small_model)
+        patch.setattr(training_model, "make_model", small_model)
         patch.setattr(evaluator, "make_model", small_model)
         data = fashion_mnist(sample=True, announce=[].append).subset(IMAGES)
         few = dataclasses.replace(DATASETS["sample"], load=lambda *_: data)

@@ -2,7 +2,7 @@
 
 import keras
 from kdist.optimizers.table import make_optimizer
-from kdist.training import parts
+from kdist.training import model as training_model
 from kdist.training.model import run_schedule
 
 
@@ -22,7 +22,7 @@ def small_model(config, data, strategy, plan):
 
 def stand_in():
     """Have all runs of this process train it."""
-    parts.make_model = small_model
+    training_model.make_model = small_model
 
 
 STAND_IN = f"""

@@ -2,9 +2,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from kdist.training.config import TrainConfig
+from kdist.training.config import TrainConfig, make_plan
 from kdist.training.console import result_lines, settings_lines
-from kdist.training.plan import make_plan
 
 
 class Folder:

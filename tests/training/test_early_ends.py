@@ -15,10 +15,9 @@ import tensorflow as tf
 from kdist.errors import TrainingError, UserError
 from kdist.performance.out_of_memory import is_out_of_memory
 from kdist.runs.run_record import read_run
-from kdist.training import parts
+from kdist.training import model as training_model
 from kdist.training.config import TrainConfig
-from kdist.training.out_of_memory import memory_by_setting
-from kdist.training.run import train
+from kdist.training.run import memory_by_setting, train
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
@@ -50,7 +49,7 @@ def test_a_signal_leaves_what_was_trained_whole(phase, number, tmp_path, capsys)
 @pytest.fixture
 def small(monkeypatch, tmp_path):
     """Runs of the small network, in the folder `run`."""
-    monkeypatch.setattr(parts, "make_model", SCRIPT["small_model"])
+    monkeypatch.setattr(training_model, "make_model", SCRIPT["small_model"])
 
     def run(*callbacks, **values):
         settings = {"dataset": "sample", "subset": 32 * STEPS, "depth": 10, "width": 1}

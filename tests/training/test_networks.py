@@ -9,10 +9,8 @@ from kdist.data import fashion_mnist
 from kdist.data.datasets import DATASETS
 from kdist.data.image_data import ImageData
 from kdist.evaluation import evaluate
-from kdist.training.config import TrainConfig
-from kdist.training.pipelines import make_pipelines
-from kdist.training.plan import make_plan
-from kdist.training.preprocessing import preprocessing
+from kdist.training.config import TrainConfig, make_plan
+from kdist.training.images import make_pipelines, preprocessing
 from kdist.training.run import train
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")

@@ -20,9 +20,8 @@ from kdist.sweep.checks import check_experiment
 from kdist.sweep.throughput import ThroughputSweep
 from kdist.training import resume_run, train
 from kdist.training.config import TrainConfig
-from kdist.training.model_name import model_name
-from kdist.training.own_model import own_data, own_model, own_parts
-from kdist.training.settings import Model
+from kdist.training.model import own_data, own_model, own_parts
+from kdist.training.settings import Model, model_name
 from kdist.user_model.functions import load_functions
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")

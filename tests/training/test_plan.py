@@ -3,8 +3,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kdist.training.config import TrainConfig
-from kdist.training.plan import make_plan
+from kdist.training.config import TrainConfig, make_plan
 
 
 @given(st.integers(1, 64), st.integers(1, 512), st.integers(1, 60_000))

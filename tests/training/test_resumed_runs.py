@@ -16,7 +16,8 @@ from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import TrainingError, UserError
 from kdist.runs.run_folder import RunFolder
 from kdist.runs.run_record import read_run
-from kdist.training import parts, resume_run
+from kdist.training import model as training_model
+from kdist.training import resume_run
 from kdist.training import run as training_run
 from kdist.training.config import TrainConfig
 from kdist.training.run import train
@@ -84,7 +85,7 @@ def terminate():
 @pytest.fixture
 def run(monkeypatch, tmp_path):
     """Trains the small network in a folder, and notes the lines."""
-    monkeypatch.setattr(parts, "make_model", small_model)
+    monkeypatch.setattr(training_model, "make_model", small_model)
 
     def begin(name, *callbacks, **values):
         config = TrainConfig(**{**SETTINGS, "run_dir": str(tmp_path / name), **values})
@@ -117,7 +118,7 @@ def uninterrupted(tmp_path_factory):
             folder = tmp_path_factory.mktemp("whole") / "run"
             config = TrainConfig(**{**SETTINGS, **values, "run_dir": str(folder)})
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(parts, "make_model", small_model)
+                patch.setattr(training_model, "make_model", small_model)
                 made[key] = train(config, announce=lambda _: None, verbose=0)
         return made[key]
 

@@ -11,7 +11,7 @@ from kdist.data.datasets import DATASETS
 from kdist.errors import UserError
 from kdist.sweep import worker
 from kdist.training.config import TrainConfig
-from kdist.training.same_images import describe_images, load_same_images
+from kdist.training.images import describe_images, load_same_images
 from kdist.tuning import Search
 from kdist.tuning.chief_or_worker import Role
 from kdist.tuning.loading import load_tuner

@@ -14,9 +14,15 @@ import pytest
 from kdist.errors import UserError
 from kdist.runs.run_folder import RunFolder
 from kdist.sweep.run import sweep
-from kdist.training import TrainConfig, parts, resume_run, train
-from kdist.training.restarts import after_restart, note_run
-from kdist.training.workers import OtherWorkersFolder, WorkerPlace, worker_place
+from kdist.training import TrainConfig, resume_run, train
+from kdist.training import model as training_model
+from kdist.training.workers import (
+    OtherWorkersFolder,
+    WorkerPlace,
+    after_restart,
+    note_run,
+    worker_place,
+)
 from kdist.tuning import Search, tune
 from small_network import STAND_IN, small_model
 
@@ -81,7 +87,7 @@ def columns(folder):
 def test_two_workers_give_what_two_replicas_give(tmp_path, monkeypatch):
     """Also where one of them is killed, and both are started again."""
     (tmp_path / "killed.py").write_text(STAND_IN + KILLED)
-    monkeypatch.setattr(parts, "make_model", small_model)
+    monkeypatch.setattr(training_model, "make_model", small_model)
     process = start(
         *("--max-restarts", "1", tmp_path / "killed.py", "train"),
         **SETTINGS,

@@ -9,7 +9,7 @@ import pytest
 from kdist.data import Standardization
 from kdist.errors import UserError
 from kdist.training.config import TrainConfig
-from kdist.training.pipelines import load_data
+from kdist.training.images import load_data
 from kdist.training.run import train
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")

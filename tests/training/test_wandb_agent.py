@@ -7,8 +7,7 @@ import pytest
 import wandb
 import yaml
 from kdist.errors import UserError
-from kdist.training.config import TrainConfig
-from kdist.training.wandb_agent import config_of, sweep_config
+from kdist.training.config import TrainConfig, config_of, sweep_config
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "wandb_sweep.yaml"
 

@@ -14,8 +14,7 @@ from kdist._upstream.internals import custom_gradients
 from kdist.data import fashion_mnist
 from kdist.errors import UserError
 from kdist.signals import signal_of
-from kdist.training.config import TrainConfig
-from kdist.training.plan import make_plan
+from kdist.training.config import TrainConfig, make_plan
 from kdist.tuning import hypermodel as hypermodel_module
 from kdist.tuning.failures import reason_of
 from kdist.tuning.hypermodel import WideResNetHyperModel
@@ -459,7 +458,7 @@ def test_a_built_in_network_is_trained_with_the_trials_settings(
     assert (config.batch_size, steps) == (32, math.ceil(80 / 32))
     # The weights that are kept are the averages, with which the score was reached.
     model = tuner.get_best_models()[0]
-    from kdist.training.pipelines import make_pipelines
+    from kdist.training.images import make_pipelines
 
     _, validation = make_pipelines(config, data, make_plan(config, replicas=1))
     _, accuracy = model.evaluate(validation, verbose=0)

@@ -1,0 +1,195 @@
+"""The images of a run or a tuner's trial: how they are loaded, prepared and put into batches."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..data import ImageData
+from ..data.datasets import DATASETS
+from ..data.fashion_mnist_files import SAMPLE
+from ..errors import UserError
+from .config import TrainConfig, TrainPlan
+
+# Of height and width: 24 of CIFAR-10's 32 pixels.
+_TOWERS_CROP = 3 / 4
+_CROP_PADDING = 4
+# Of height and width, as Jordan 2024 has it: 12 of CIFAR-10's 32 pixels.
+_CUTOUT = 3 / 8
+_COLORED = 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Preprocessing:
+    """How the images of a run are prepared, for training and for evaluation.
+
+    Attributes:
+        image_shape: Height, width and channels of what the network sees.
+        augment: As `training_batches` takes it.
+        standardization: As `training_batches` and `evaluation_batches` take it.
+    """
+
+    image_shape: tuple[int, int, int]
+    augment: Any
+    standardization: Callable[[Any], Any]
+
+    def evaluated(self, images: Any) -> Any:
+        """Return images as they are evaluated, not yet standardized: their middle, if cropped."""
+        from ..data import center_crop
+
+        height, width, _ = self.image_shape
+        return (
+            images if images.shape[1:3] == (height, width) else center_crop(images, (height, width))
+        )
+
+
+def seen_shape(config: TrainConfig, image_shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Return the shape of what the network sees of images of a shape.
+
+    Example:
+        >>> seen_shape(TrainConfig(augmentation="towers"), (32, 32, 3))
+        (24, 24, 3)
+    """
+    height, width, channels = image_shape
+    if config.augmentation == "towers":
+        height, width = (max(1, round(side * _TOWERS_CROP)) for side in (height, width))
+    return height, width, channels
+
+
+def preprocessing(config: TrainConfig, data: ImageData) -> Preprocessing:
+    """Return how a run prepares its images.
+
+    Args:
+        config: The settings.
+        data: The images; mean and deviation are those of the training images.
+    """
+    shape = seen_shape(config, data.image_shape)
+    return Preprocessing(
+        image_shape=shape,
+        augment=_augment(config, shape, data),
+        standardization=_standardization(config, data),
+    )
+
+
+def _augment(config: TrainConfig, shape: tuple[int, int, int], images: ImageData) -> Any:
+    from .. import data
+
+    size, flip = shape[:2], data.RandomHorizontalFlip()
+    crop = data.RandomCrop(size, padding=_CROP_PADDING, padding_mode="reflect")
+    match config.augmentation:
+        case "crop":
+            return [crop, flip]
+        case "cutout":
+            square = [max(1, round(side * _CUTOUT)) for side in size]
+            mean = data.Standardization.of(images.train_images).mean
+            return [crop, flip, data.RandomCutout(square, fill=mean)]
+        case "towers":
+            # Without the tutorial's brightness, which the standardization takes out again.
+            return [data.RandomCrop(size), flip, data.RandomContrast(0.2, 1.8)]
+        case "course":
+            affine = data.RandomAffine(degrees=10, scale=(0.8, 1.2), shear=10)
+            if shape[2] != _COLORED:
+                return [flip, affine, data.RandomContrast(0.8, 1.2)]
+            amounts = dict.fromkeys(("brightness", "contrast", "saturation", "hue"), 0.2)
+            return [flip, affine, data.ColorJitter(**amounts)]
+    return config.augment
+
+
+def _standardization(config: TrainConfig, data: ImageData) -> Callable[[Any], Any]:
+    if config.augmentation == "towers":
+        import tensorflow as tf
+
+        each: Callable[[Any], Any] = tf.image.per_image_standardization
+        return each
+    from ..data import Standardization
+
+    return Standardization.of(data.train_images)
+
+
+def load_data(config: TrainConfig, *, announce: Callable[[str], None] = print) -> ImageData:
+    """Load the images that `config` selects.
+
+    Args:
+        config: The settings.
+        announce: Called with a line that names their source.
+
+    Raises:
+        UserError: They cannot be found, or `subset` is more than the number of training images.
+    """
+    data = DATASETS[config.dataset].load(config.data_dir, announce)
+    return data if config.subset is None else data.subset(config.subset)
+
+
+def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tuple[Any, Any]:
+    """Make the batches of the training images and of the validation images.
+
+    Args:
+        config: The settings.
+        data: The images.
+        plan: The batches' sizes.
+
+    Returns:
+        Two `tf.data.Dataset`s of (images, labels); with label smoothing the labels are one-hot.
+    """
+    from ..data import evaluation_batches, training_batches
+
+    def labels(of_images: Any) -> Any:  # Keras smooths one-hot labels only
+        return np.eye(data.classes)[of_images] if config.label_smoothing else of_images
+
+    prepared = preprocessing(config, data)
+    training = training_batches(
+        data.train_images,
+        labels(data.train_labels),
+        batch_size=plan.global_batch,
+        seed=config.seed,
+        standardization=prepared.standardization,
+        augment=prepared.augment,
+        shift=config.shift,
+        whole_pixels=config.whole_pixels,
+    )
+    validation = evaluation_batches(
+        prepared.evaluated(data.test_images),
+        labels(data.test_labels),
+        batch_size=plan.validation_batch,
+        standardization=prepared.standardization,
+    )
+    return training, validation
+
+
+def describe_images(data: ImageData) -> dict[str, Any]:
+    """Say where images are from and how many there are, as a run's `summary.json` does."""
+    return {
+        "data": data.source,
+        "training_images": len(data.train_images),
+        "validation_images": len(data.test_images),
+    }
+
+
+def load_same_images(
+    config: TrainConfig, earlier: Mapping[str, Any], *, announce: Callable[[str], None] = print
+) -> ImageData:
+    """Load the images that earlier runs have trained on.
+
+    If the earlier runs fell back to the embedded sample, it is used again.
+
+    Args:
+        config: The settings, those of the earlier runs.
+        earlier: The earlier runs' images, as `describe_images` has them; values may be missing.
+        announce: Called with a line that names their source.
+
+    Raises:
+        UserError: There are other numbers of images, or none can be found.
+    """
+    if earlier.get("data") == SAMPLE and config.data_dir is None:
+        config = dataclasses.replace(config, dataset="sample")
+    data = load_data(config, announce=announce)
+    found = describe_images(data)
+    if any(earlier.get(name) not in (None, found[name]) for name in found if name != "data"):
+        raise UserError(
+            f"found {found['training_images']} training and {found['validation_images']} validation"
+            f" images ({data.source}), but earlier runs had {earlier.get('training_images')} and"
+            f" {earlier.get('validation_images')} ({earlier.get('data')}): make these available, or"
+            " begin anew in another --output with --dataset sample or --data-dir"
+        )
+    return data
