@@ -8,19 +8,17 @@ import numpy as np
 import tensorflow as tf
 
 from ..arguments import positive_number
+from ..batch_norm.convert import batch_norms
 from ..batch_norm.diagnosis import (
     LayerGap,
-    diagnosis,
-    mean_distance,
-    replica_distance,
-    variance_distance,
-)
-from ..batch_norm.find import batch_norms
-from ..batch_norm.probe import (
     check_model_accepts,
     checked_batch,
+    diagnosis,
+    mean_distance,
     observed_moments,
+    replica_distance,
     stateless_loss,
+    variance_distance,
 )
 from ..errors import UserError
 from ..layers.batch_norm_kernels import merge

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from .._upstream import is_chief
-from ..atomic_files import atomic_path, explain_write_errors
 from ..errors import UserError
+from ..files import atomic_path, explain_write_errors
 from .print_throughput import count_images, counts_images
 from .resumable import Clock, ResumableCallback
 

@@ -1,6 +1,5 @@
 from . import callbacks as callbacks
 from . import data as data
-from . import errors as errors
 from . import evaluation as evaluation
 from . import finders as finders
 from . import layers as layers

@@ -57,7 +57,7 @@ def prepare(home: Path) -> None:
     os.environ["https_proxy"] = "http://127.0.0.1:9"  # nobody answers there
     for name in ("WANDB_SWEEP_ID", "KERASTUNER_ORACLE_IP", "KERAS_HOME"):
         os.environ.pop(name, None)
-    for name in ("kdist.report.page", "scipy.stats", "wandb"):
+    for name in ("kdist.report.report", "jinja2", "vl_convert", "scipy.stats", "wandb"):
         importlib.import_module(name)  # now, as a case has little time
     from kdist.charts.figure import Figure
     from kdist.data import fashion_mnist_files

@@ -5,19 +5,18 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from ..atomic_files import (
+from ..errors import UserError
+from ..files import (
     atomic_write,
     check_writable_folder,
     explain_write_errors,
     folder_for_files,
     output_file,
 )
-from ..errors import UserError
 from ..launch.shares import visible_gpus
 from ..training.workers import worker_place
-from ..user_model.code_errors import explain_errors_of
 from ..user_model.data import first_samples
-from ..user_model.names import data_name, files_of, split_name
+from ..user_model.functions import data_name, explain_errors_of, files_of, split_name
 from .options import CheckOptions
 
 # TensorFlow is imported inside the functions: a wrong argument is answered at once.

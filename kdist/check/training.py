@@ -16,10 +16,8 @@ from ..distribute.exact_strategy import ExactStrategy
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
 from ..distribute.tensorflow_logging import quiet_stderr
-from ..errors import UserError
-from ..source_lines import line_of_error, user_line
-from ..user_model.code_errors import reason_of
-from ..user_model.functions import UserFunctions, has_parameter, takes_hp
+from ..errors import UserError, line_of_error, user_line
+from ..user_model.functions import UserFunctions, has_parameter, reason_of, takes_hp
 from .batches import Batches, read_batches
 from .comparison import CheckResult, Difference, Precision, Record, compare
 from .options import CheckOptions

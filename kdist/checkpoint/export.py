@@ -10,9 +10,9 @@ import keras
 import numpy as np
 
 from .. import layers
-from ..atomic_files import atomic_path, explain_write_errors
 from ..batch_norm.convert import convert_batch_norm
 from ..errors import UserError
+from ..files import atomic_path, explain_write_errors
 from .store import CheckpointFile, DamagedCheckpointError
 from .values import assign_values, first_difference, state_variables
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..arguments import path_text
-from ..atomic_files import output_file
 from ..errors import UserError
+from ..files import output_file
 from .store import CheckpointFile, DamagedCheckpointError, checkpoint_files
 
 _HEADING = ("epoch", "step", "size", "age", "state", "file")

@@ -20,8 +20,8 @@ from typing import IO, Any, BinaryIO, Self
 
 import numpy as np
 
-from ..atomic_files import explain_write_errors, full_disk_error
 from ..errors import RefusedCheckpointsError, UserError, error_text
+from ..files import explain_write_errors, full_disk_error
 
 FORMAT = 1
 # What `safetensors` reads into NumPy arrays. Any other type (bfloat16) is written as bytes.

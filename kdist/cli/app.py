@@ -20,18 +20,11 @@ from ..errors import ReportedError, TrainingError, UserError, handle_failure
 from ..signals import Received
 from ..training.config import TrainConfig
 from ..training.fields import field_names
-from .check import check
-from .checkpoints import checkpoints
-from .dashboard import dashboard
-from .devices import devices
-from .doctor import doctor
-from .evaluate import evaluate
+from .commands import check, checkpoints, dashboard, devices, doctor, evaluate, report
 from .find import app as find_app
 from .last_resort import DEBUG, end_output, one_line, take_debug, unexpected
-from .launch import keep_program, launch
-from .launched import CommandWithWorkers
-from .report import report
-from .sweep.app import app as sweep_app
+from .launch import CommandWithWorkers, keep_program, launch
+from .sweep import app as sweep_app
 from .train import train
 from .tune import tune
 

@@ -6,11 +6,11 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ..arguments import path_text, positive_integer, positive_number
-from ..atomic_files import folder_for_files, writable_folder
+from ..files import folder_for_files, writable_folder
 from ..finders.rate_curve import LEAST_RATE, MOST_RATE, check_range
 from ..training.config import TrainConfig
-from ..user_model.names import data_name
-from .integers import parse_integer
+from ..user_model.functions import data_name
+from .options import parse_integer
 
 app = App(
     name="find",

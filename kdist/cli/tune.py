@@ -18,8 +18,7 @@ from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel
 from ..tuning.pinning import trials_at_once
 from ..tuning.search import IDLE, Search, check_given
 from ..tuning.search_folder import SearchFolder
-from .integers import parse_integer
-from .options import ConfigFile, given, options_of, read_files
+from .options import ConfigFile, given, options_of, parse_integer, read_files
 
 _PLAIN = {"model", "space", "config"}
 # What a trial does not heed; a search has a folder of its own, and saves its models itself.

@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from .. import _upstream
 from ..arguments import check_backend
-from ..batch_norm.convert import convert_batch_norm
-from ..batch_norm.find import batch_norms
+from ..batch_norm.convert import batch_norms, convert_batch_norm
 from ..errors import UserError
 from ..layers.elementwise_kernels import activation_fusible, fused_activation, fused_dropout_of
 from ..performance import steps_per_execution

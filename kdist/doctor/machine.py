@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ..atomic_files import check_writable_folder, missing_folders
 from ..data.sources import keras_datasets
 from ..errors import UserError
+from ..files import check_writable_folder, missing_folders
 from ..performance.container_limits import (
     available_memory,
     cpu_quota,

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, TypeAlias
 from ..checkpoint.store import DamagedCheckpointError
 from ..errors import UserError
 from ..training.config import TrainConfig
-from ..user_model.names import split_name
-from .evaluation import Evaluation
+from ..user_model.functions import split_name
 from .options import EvaluateOptions
-from .saved_model import RunModels, SavedModel, find_models, settings_of
+from .saved_model import (
+    Evaluation,
+    RunModels,
+    SavedModel,
+    find_models,
+    settings_of,
+)
 
 if TYPE_CHECKING:
-    from .evaluator import Evaluator
-    from .file_evaluator import FileEvaluator
-    from .own_evaluator import OwnEvaluator
+    from .evaluators import Evaluator, FileEvaluator, OwnEvaluator
 
     _Evaluator: TypeAlias = Evaluator | OwnEvaluator | FileEvaluator
 
@@ -120,14 +123,14 @@ def _make_evaluator(
     announce: Callable[[str], None],
 ) -> "_Evaluator":
     if config.model is not None:
-        from .own_evaluator import OwnEvaluator
+        from .evaluators import OwnEvaluator
 
         return OwnEvaluator(config, views=options.views, averaged=options.averaged)
     if options.data is not None and isinstance(found, SavedModel):
-        from .file_evaluator import FileEvaluator
+        from .evaluators import FileEvaluator
 
         return FileEvaluator(options.data, config, found)
-    from .evaluator import Evaluator
+    from .evaluators import Evaluator
 
     return Evaluator(config, views=options.views, averaged=options.averaged, announce=announce)
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ..atomic_files import atomic_write
 from ..charts.learning_rate import learning_rate_figures
+from ..files import atomic_write
 from .batch_size import BatchSize
 from .rate_curve import RateCurve
 

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..atomic_files import writable_folder
 from ..errors import UserError
+from ..files import writable_folder
 from .attempt import AttemptOutcome, exit_code, run_workers
 from .cluster import NOTES, check_port_is_free, worker_addresses, worker_environment
 from .machines import Machines, find_machines

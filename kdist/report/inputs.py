@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ..analysis.groups import Row
 from ..charts.tables import MISSING, setting
 from ..errors import UserError, error_text
-from ..input_files import read_text
+from ..files import read_text
 from ..runs.run_record import FILES, RunRecord, read_run
 from ..runs.text import sanitize_text
 from ..sweep.results import SWEEP_FILE, read_sweep

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ..atomic_files import atomic_write, explain_write_errors, folder_for_files, output_file
 from ..errors import UserError
+from ..files import atomic_write, explain_write_errors, folder_for_files, output_file
 from .inputs import Skipped, find_sources
 
 if TYPE_CHECKING:

@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..atomic_files import (
+from ..errors import UserError, error_text
+from ..files import (
     atomic_path,
     atomic_write,
     explain_write_errors,
+    parse_json,
+    read_text,
     remove_empty,
     writable_folder,
 )
-from ..errors import UserError, error_text
-from ..input_files import parse_json, read_text
 
 if TYPE_CHECKING:
     import keras

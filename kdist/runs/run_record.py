@@ -11,7 +11,7 @@ from typing import Any
 
 from ..arguments import as_real
 from ..errors import UserError
-from ..input_files import parse_json, read_text
+from ..files import parse_json, read_text
 from .run_status import RunStatus, run_status
 from .summary_so_far import summary_so_far
 from .target import Met, met_target

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..source_lines import user_line
+from ..errors import user_line
 from .costs import Costs, Work
 from .placements import Partial, Shard
 from .plan import Planner

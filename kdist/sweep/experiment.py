@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..analysis.groups import Row
 from ..charts.tables import ResultsTable
 from ..runs.text import count
-from ..user_model.names import files_of
+from ..user_model.functions import files_of
 from .columns import POINT, RUN, Columns
 from .placement import Placement
 

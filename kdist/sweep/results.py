@@ -7,7 +7,7 @@ from typing import Any
 
 from ..analysis.groups import Row
 from ..errors import UserError
-from ..input_files import parse_json, read_text
+from ..files import parse_json, read_text
 from .columns import invalid_value
 from .kinds import EXPERIMENTS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoint.store import checkpoint_files
-from ..input_files import parse_json, read_text
+from ..files import parse_json, read_text
 
 
 def can_be_resumed(folder: Path, config: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from ..analysis.groups import done, failures
-from ..atomic_files import atomic_write
+from ..files import atomic_write
 from ..performance.machine import machine as describe_machine
 from ..runs.text import count
 from ..training.settings import model_name

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from ..analysis.groups import Row
-from ..atomic_files import atomic_write, says_full_disk
 from ..errors import UserError
+from ..files import atomic_write, says_full_disk
 from ..performance.out_of_memory import says_out_of_memory
 from ..runs.run_record import RunRecord, read_run
 from ..signals import hold_signals

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import path_text
-from ..atomic_files import (
+from ..errors import UserError
+from ..files import (
     atomic_write,
     check_writable_folder,
     explain_write_errors,
+    parse_json,
+    read_text,
     writable_folder,
 )
-from ..errors import UserError
-from ..input_files import parse_json, read_text
 from ..runs.run_folder import RUNS, unused_path
 from .experiment import as_list
 from .results import SWEEP_FILE, SWEEP_FORMAT, Sweep, read_about, read_sweep

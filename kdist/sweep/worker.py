@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import RefusedCheckpointsError, TrainingError, UserError
-from ..input_files import parse_json, read_text
+from ..files import parse_json, read_text
 from ..signals import end_with_parent
 from ..training.config import TrainConfig
 

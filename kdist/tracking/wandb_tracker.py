@@ -14,7 +14,7 @@ import wandb
 from wandb.integration.keras import WandbMetricsLogger, WandbModelCheckpoint
 
 from ..analysis.histogram import Histogram
-from ..atomic_files import atomic_write
+from ..files import atomic_write
 from ..runs.versions import versions
 from .tracker import BestValues, EveryBatches, TelemetryTracker, Tracker, device_of
 from .wandb_account import wandb_mode

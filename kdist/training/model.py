@@ -10,7 +10,7 @@ from ..errors import UserError
 from ..optimizers.schedules import make_schedule
 from ..optimizers.table import l2_factor, make_optimizer
 from ..runs.run_folder import RunFolder
-from ..user_model.code_errors import reason_of
+from ..user_model.functions import reason_of
 from .config import TrainConfig, TrainPlan
 from .images import seen_shape
 from .settings import NETWORKS
@@ -144,8 +144,7 @@ def _fault_of_configuration(model: "keras.Model") -> str | None:
 @contextlib.contextmanager
 def stock_batch_norms(model: "keras.Model") -> Iterator[None]:
     """Make a model's batch norms Keras's own for a while, but those of a user's own subclass."""
-    from ..batch_norm.convert import convert_batch_norm
-    from ..batch_norm.find import batch_norms
+    from ..batch_norm.convert import batch_norms, convert_batch_norm
 
     try:
         if batch_norms(model):

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import path_text
-from ..atomic_files import explain_write_errors
 from ..checkpoint.store import FolderLock, checkpoint_files
 from ..errors import UserError, error_text
+from ..files import explain_write_errors
 from ..runs.run_folder import RunFolder
 from ..runs.run_record import RunRecord, read_run
 from .config import TrainConfig

@@ -9,15 +9,13 @@ from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
-from ..atomic_files import check_writable_folder
 from ..data import ImageData
-from ..distribute.devices import describe_xla
 from ..errors import NonFiniteWeightsError, TrainingError
+from ..files import check_writable_folder
 from ..performance.out_of_memory import is_out_of_memory
 from ..runs.run_folder import RunFolder
 from ..signals import Received, hold_signals
-from ..user_model.code_errors import explain_errors_of
-from ..user_model.names import files_of
+from ..user_model.functions import explain_errors_of, files_of
 from .config import TrainConfig, TrainPlan, make_plan, resumed_plan
 from .console import result_lines, settings_lines
 from .images import load_data
@@ -255,6 +253,7 @@ def _train(
 ) -> TrainResult:
     import keras
 
+    from ..distribute.devices import describe_xla
     from .callbacks import make_callbacks, make_checkpoint, write_settings
 
     keras.utils.set_random_seed(config.seed)

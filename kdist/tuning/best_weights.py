@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .._upstream.keras_tuner import BestSaver, save_best_in
-from ..atomic_files import atomic_link
+from ..files import atomic_link
 
 
 class BestWeights:

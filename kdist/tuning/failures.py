@@ -9,9 +9,9 @@ from typing import Any
 
 import keras_tuner
 
-from ..atomic_files import full_disk_error
 from ..errors import UserError
-from ..user_model.code_errors import reason_of as explain
+from ..files import full_disk_error
+from ..user_model.functions import reason_of as explain
 from .parallel import ENDED_BY
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
 from ..training.config import TrainConfig
-from ..user_model.code_errors import explain_errors_of
-from ..user_model.names import files_of
+from ..user_model.functions import explain_errors_of, files_of
 from .chief_or_worker import Role, read_role
 from .objective import find_objective
 from .search import Search

@@ -15,7 +15,7 @@ from .._upstream.keras_tuner import (
     run_next,
     trial_file,
 )
-from ..atomic_files import atomic_write
+from ..files import atomic_write
 from .promotions import promotable
 
 

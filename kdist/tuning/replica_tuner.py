@@ -13,10 +13,10 @@ from rich.console import Console
 
 from .._upstream.internals import temporary_custom_gradients
 from .._upstream.keras_tuner import HookedTuner, oracle_file
-from ..atomic_files import atomic_write
 from ..callbacks import PrintThroughput, PrintTotalTime, StopAtNonFinite
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
+from ..files import atomic_write
 from ..signals import hold_signals
 from ..tracking.tracker import ended
 from .best_weights import BestWeights

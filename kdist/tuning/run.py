@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..runs.text import count
 from ..tracking.factory import TRACKER_KINDS
 from ..training.workers import refuse_workers
-from ..user_model.names import files_of
+from ..user_model.functions import files_of
 from .chief_or_worker import Role, read_role, refuse_own_processes
 from .loading import load_tuner
 from .search import Search

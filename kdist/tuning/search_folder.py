@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from ..atomic_files import atomic_write, explain_write_errors
 from ..errors import UserError, error_text
-from ..input_files import parse_json, read_text
+from ..files import atomic_write, explain_write_errors, parse_json, read_text
 from .search import Search, differences
 
 

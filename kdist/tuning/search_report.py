@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..analysis.rank_correlation import importance
-from ..atomic_files import atomic_write
+from ..files import atomic_write
 from .objective import find_objective
 from .search import Search
 from .search_folder import SearchFolder

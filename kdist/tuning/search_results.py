@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..input_files import parse_json, read_text
+from ..files import parse_json, read_text
 from .objective import Objective, find_objective
 from .search import Search
 from .search_folder import SearchFolder

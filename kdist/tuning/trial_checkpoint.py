@@ -8,10 +8,10 @@ from typing import Any
 
 import keras
 
-from ..atomic_files import atomic_link, atomic_path, full_disk_error
 from ..callbacks import Checkpoint
 from ..checkpoint.store import checkpoint_files
 from ..errors import UserError
+from ..files import atomic_link, atomic_path, full_disk_error
 from ..signals import Received
 from .best_weights import best_file
 

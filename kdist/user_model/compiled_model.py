@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
 from ..optimizers.scaling import scale_learning_rate
-from .code_errors import reason_of
+from .functions import reason_of
 
 if TYPE_CHECKING:
     import keras

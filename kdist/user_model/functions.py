@@ -1,22 +1,150 @@
-"""`UserFunctions`: the functions of a user that make a model and its data."""
+"""The functions of a user that make a model and its data: their names, loading, and errors."""
 
 import contextlib
 import dataclasses
 import importlib.util
 import inspect
+import os
 import random
+import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from ..errors import UserError
-from .code_errors import explain_errors_of
+from ..performance.out_of_memory import is_out_of_memory
 from .data import UserData, checked_data
-from .names import data_name, split_name
+
+# NumPy, TensorFlow and Keras are imported inside the functions, as in `kdist.training.run`.
+
+
+def split_name(name: str, *, what: str = "a model") -> tuple[str, str]:
+    """Split `"my_model.py:build"` into `("my_model.py", "build")`.
+
+    Args:
+        name: What the user has written.
+        what: What it names, for the error message.
+
+    Raises:
+        UserError: The name has another form, or the file does not exist.
+    """
+    path, _, function = name.rpartition(":")
+    if not path.endswith(".py") or not function.isidentifier():
+        raise UserError(f"{what} has to be given as FILE.py:FUNCTION, received {name}")
+    if not os.path.isfile(path):  # unlike `Path`, also of a path that no file can have
+        raise UserError(f"there is no file {path}: pass FILE.py:FUNCTION")
+    return path, function
+
+
+def data_name(model: str, data: str) -> tuple[str, str]:
+    """Split the name of a data function, which may be in the model's file or in another.
+
+    Args:
+        model: `"FILE.py:FUNCTION"` of the model.
+        data: `"FUNCTION"` in the same file, or `"FILE.py:FUNCTION"`.
+
+    Returns:
+        The file and the function.
+
+    Raises:
+        UserError: A name has another form, or a file does not exist.
+
+    Example:
+        >>> data_name("my_model.py:build", "data")
+        ('my_model.py', 'data')
+    """
+    if ":" in data or data.endswith(".py"):
+        return split_name(data, what="data in another file than the model")
+    return split_name(model)[0], data
+
+
+def files_of(model: str, data: str) -> tuple[str, ...]:
+    """Return the files of a model and of its data: one, or two.
+
+    Raises:
+        UserError: As in `data_name`.
+    """
+    return tuple(dict.fromkeys([split_name(model)[0], data_name(model, data)[0]]))
+
+
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
+# Lines in which Keras and TensorFlow say where, before they say what.
+_PLACES = re.compile(
+    r"\s|$|Exception encountered when calling|Could not automatically infer|Graph execution error"
+    r"|Detected at node|<stack traces|File \""
+)
+# What `tf.config` says of threads, memory growth and devices once TensorFlow has started.
+_TOO_LATE = "cannot be modified after"
+_VARIABLES = (
+    "TF_NUM_INTEROP_THREADS, TF_NUM_INTRAOP_THREADS, TF_FORCE_GPU_ALLOW_GROWTH or"
+    " CUDA_VISIBLE_DEVICES"
+)
+_TWO_STRATEGIES = "Mixing different tf.distribute.Strategy objects"
+OWN_STRATEGY = (
+    "the model is made in the scope of a strategy of its own: remove the strategy from this file,"
+    " as kdist makes it"
+)
+"""The reason where a `build` makes a strategy."""
+_LINES = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def reason_of(error: BaseException, *, plain: tuple[type[BaseException], ...] = ()) -> str:
+    """Explain an exception in one line.
+
+    Args:
+        error: The exception.
+        plain: Types besides `UserError` whose text needs no name of the type in front of it.
+    """
+    if is_out_of_memory(error):
+        return "out of memory"
+    if _TWO_STRATEGIES in str(error):
+        return OWN_STRATEGY
+    lines = _COLORS.sub("", str(error)).splitlines()
+    first = next((line for line in lines if not _PLACES.match(line)), "").strip()
+    if isinstance(error, (UserError, *plain)):
+        return first
+    if isinstance(error, RuntimeError) and _TOO_LATE in first:
+        late = f"{first.rstrip('.')}, and kdist has started TensorFlow by then"
+        return f"{late}: remove the line, and set {_VARIABLES} instead"
+    return f"{type(error).__name__}: {first}"[:300]
+
+
+@contextlib.contextmanager
+def explain_errors_of(*paths: str) -> Iterator[None]:
+    """Turn an exception that the user's code raises into a line that says where and why.
+
+    Args:
+        *paths: The files of the code; what has not passed through them stays as it is.
+
+    Raises:
+        UserError: The block raised an exception.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:  # a script may end with `sys.exit()`
+        for path in paths:
+            line = _line_of(error, path)
+            if line is not None:
+                raise UserError(f"{path}, line {line}: {reason_of(error)}") from error
+        raise
+
+
+def _line_of(error: BaseException, path: str) -> int | None:
+    own = Path(path).resolve()
+    if isinstance(error, SyntaxError) and Path(error.filename or "").resolve() == own:
+        return error.lineno  # which has no frame in the file
+    frames = traceback.extract_tb(error.__traceback__)
+    found = [frame for frame in frames if Path(frame.filename).resolve() == own]
+    if found:
+        return found[-1].lineno
+    # What TensorFlow calls, such as a generator, has its lines in the text only.
+    told = [int(line) for file, line in _LINES.findall(str(error)) if Path(file).resolve() == own]
+    return told[-1] if told else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -189,6 +317,8 @@ def _data_function(module: ModuleType, path: str, name: str) -> tuple[Callable[.
 
 def _draws() -> tuple[Any, ...]:
     """The states of the generators that a function without one of its own draws from."""
+    import numpy as np
+
     from .. import _upstream
 
     return random.getstate(), np.random.get_state(), _upstream.seed_state()
@@ -206,6 +336,8 @@ def _drawing(draws: tuple[Any, ...]) -> Iterator[None]:
 
 
 def _set_draws(draws: tuple[Any, ...]) -> None:
+    import numpy as np
+
     from .. import _upstream
 
     random.setstate(draws[0])

@@ -1,14 +1,21 @@
+"""None"""
+
 import zipfile
 
 import kdist
 import keras
 import numpy as np
 import pytest
-from kdist.batch_norm.convert import convert_batch_norm
-from kdist.batch_norm.group_norm import groups
+from kdist.batch_norm.convert import (
+    batch_norms,
+    convert_batch_norm,
+    groups,
+    unsynchronized_batch_norms,
+)
 from kdist.errors import UserError
 from kdist.layers import SyncBatchNormalization
 from kdist.layers.sync_batch_normalization import SynchronizedKerasLayer
+from keras import layers
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 
@@ -367,3 +374,26 @@ def test_files_of_a_synchronized_model_are_those_of_keras(tmp_path):
     assert {type(norm) for norm in norms(opened)} == {keras.layers.BatchNormalization}
     for one, other in zip(plain.get_weights(), opened.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def nested_model():
+    frozen = layers.BatchNormalization(name="frozen")
+    frozen.trainable = False
+    inner = keras.Sequential(
+        [layers.Input((4,)), layers.BatchNormalization(name="inner"), frozen], name="inner_model"
+    )
+    shared = layers.BatchNormalization(name="shared", synchronized=True)
+    inputs = keras.Input((4,))
+    return keras.Model(inputs, layers.LayerNormalization()(shared(shared(inner(inputs)))))
+
+
+def test_every_batch_norm_of_a_nested_model_once():
+    assert sorted(norm.name for norm in batch_norms(nested_model())) == [
+        "frozen",
+        "inner",
+        "shared",
+    ]
+
+
+def test_frozen_and_synchronized_ones_do_not_train_on_one_replicas_samples():
+    assert [norm.name for norm in unsynchronized_batch_norms(nested_model())] == ["inner"]

@@ -5,8 +5,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kdist.batch_norm.calibration_data import calibration_batches
-from kdist.batch_norm.recalibrate import recalibrate_batch_norm
+from kdist.batch_norm.recalibrate import calibration_batches, recalibrate_batch_norm
 from kdist.errors import UserError
 from kdist.layers import SyncBatchNormalization
 

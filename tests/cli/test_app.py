@@ -1,6 +1,9 @@
+"""None"""
+
 import contextlib
 import dataclasses
 import functools
+import io
 import json
 import os
 import re
@@ -12,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import kdist.cli
 import kdist.cli.app
 import pydantic  # noqa: F401 - where it is imported, cyclopts has it check values
 import pytest
@@ -19,10 +23,12 @@ from annotated_types import Ge, Lt
 from cyclopts import App, Parameter
 from kdist.callbacks.stop_at_non_finite import NonFinite
 from kdist.checkpoint.store import CheckpointStore
+from kdist.cli.last_resort import one_line, take_debug
 from kdist.cli.options import given, options_of, read_files
 from kdist.errors import ReportedError, TrainingError, UserError
 from kdist.signals import ENDING
 from kdist.training.config import TrainConfig
+from report_folders import throughput_rows, write_run, write_sweep
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("tensorflow", "keras", "wandb", "keras_tuner", "altair", "scipy")
@@ -359,3 +365,151 @@ def test_failed_training_is_a_line_and_exit_1(monkeypatch, capsys):
         "kdist: error: loss was nan in epoch 3, step 7: lower --base-lr, which is 3, or raise"
         " --warmup-epochs, which is 2; no model is saved in runs/1\n",
     )
+
+
+@pytest.fixture
+def kdist_devices(monkeypatch, tmp_path, capsys):
+    """Runs `kdist devices` with options, whose work raises what a test wants."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+
+    def run(*options, error):
+        def fail(**_):
+            raise error
+
+        monkeypatch.setattr("kdist.cli.commands.TrainConfig", fail)
+        monkeypatch.setattr("sys.argv", ["kdist", "devices", *options])
+        with pytest.raises(SystemExit) as end:
+            kdist.cli.main()
+        return end.value.code, capsys.readouterr().err
+
+    return run
+
+
+def test_an_unexpected_error_is_one_line_and_its_trace_is_in_a_file(kdist_devices, tmp_path):
+    code, said = kdist_devices("--replicas", "2", error=KeyError("a\nb"))
+    assert code == 1
+    expected = (
+        r"kdist: error: unexpected KeyError: 'a\\nb'; the trace is in (\S+), --debug prints it\n"
+    )
+    path = Path(re.fullmatch(expected, said)[1])
+    assert path.parent == tmp_path
+    command, *trace = path.read_text().splitlines()
+    assert command == "'kdist' 'devices' '--replicas' '2'"
+    assert trace[0] == "Traceback (most recent call last):"
+    assert trace[-1] == r"KeyError: 'a\nb'"
+
+
+def test_an_error_under_another_backend_names_the_backend(kdist_devices, tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    code, said = kdist_devices(error=ModuleNotFoundError("No module named 'jax'"))
+    assert code == 2
+    assert said.startswith("kdist: error: Keras's backend is jax, and kdist trains with TensorFlow")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_debug_shows_the_trace(kdist_devices, tmp_path, monkeypatch, place):
+    options = ["--replicas=2"]
+    options.insert(place, "--debug")
+    with pytest.raises(KeyError, match="seen"):
+        kdist_devices(*options, error=KeyError("seen"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_no_file_can_be_written_the_trace_is_printed(kdist_devices, monkeypatch):
+    def full(**_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.mkstemp", full)
+    code, said = kdist_devices(error=RuntimeError("odd"))
+    assert code == 1
+    assert said.startswith("Traceback (most recent call last):\n")
+    assert said.endswith("RuntimeError: odd\n\nkdist: error: unexpected RuntimeError: odd\n")
+
+
+class Broken(io.TextIOWrapper):
+    """Standard output that nobody reads any more, or with a full disk below it."""
+
+    def __init__(self, error, target):
+        super().__init__(target, write_through=False)
+        self.error = error
+
+    def flush(self):
+        if self.error is not None:
+            raise self.error
+        super().flush()
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(BrokenPipeError(), ""), (OSError(28, "No space"), "unexpected OSError: [Errno 28] No space")],
+)
+def test_an_output_that_takes_no_more_is_left_silently(monkeypatch, tmp_path, capsys, error, words):
+    """Python would flush once more when it ends, print that it cannot, and exit with 120."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["kdist", "--version"])
+    with open(tmp_path / "out", "wb") as file:
+        monkeypatch.setattr("sys.stdout", Broken(error, file))
+        with pytest.raises(SystemExit) as end:
+            kdist.cli.main()
+        sys.stdout.error = None
+        sys.stdout.flush()
+        assert os.readlink(f"/proc/self/fd/{file.fileno()}") == os.devnull
+    assert end.value.code == 1
+    said = capsys.readouterr().err
+    assert words in said
+    assert bool(said) == bool(words)
+
+
+def test_debug_is_taken_from_anywhere_but_behind_the_end_of_the_options():
+    assert take_debug(["train", "--debug", "--width", "2"]) == (["train", "--width", "2"], True)
+    assert take_debug(["train"]) == (["train"], False)
+    behind = ["report", "--", "--debug"]
+    assert take_debug(behind) == (behind, False)
+    assert take_debug(["--debug", *behind]) == (behind, True)
+    assert take_debug([]) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a\n b\tc", "a b c"),
+        ("a \x1b[31m \udcff \u202e", r"a \x1b[31m \udcff \u202e"),
+        ("zwölf …", "zwölf …"),
+        ("ab" * 1000, "ab" * 250 + " … " + "ab" * 250),
+    ],
+)
+def test_a_message_is_one_printable_line(text, line):
+    assert one_line(text) == line
+
+
+def test_a_mistake_is_one_line_and_exit_2_before_charts_are_imported(tmp_path):
+    code = (
+        "import sys\nsys.argv = ['kdist', 'report', sys.argv[1]]\n"
+        "from kdist.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    print('CODE', end.code)\n"
+        "heavy = ('tensorflow', 'keras', 'scipy', 'altair', 'vl_convert')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "no")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["CODE 2", "[]"]
+    assert done.stderr.startswith("kdist: error: cannot read ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_sweep_and_a_run_on_the_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("kdist.charts.figure.Figure.pngs", lambda figure, data: {})
+    sweep = write_sweep(tmp_path / "s", "throughput", throughput_rows())
+    runs = [write_run(tmp_path / name, width=at) for at, name in enumerate("ab", start=1)]
+    output = tmp_path / "mine.html"
+    given = ["kdist", "report", str(sweep), *map(str, runs)]
+    monkeypatch.setattr("sys.argv", [*given, "--output", str(output), "--baseline", "b"])
+    with pytest.raises(SystemExit) as end:
+        kdist.cli.main()
+    assert not end.value.code
+    assert capsys.readouterr().out.startswith(f"Report: {output}")
+    page = output.read_text()
+    for words in ("1 sweep and 2 runs", "Sweep s", "Baseline: b.", "Fitted step time"):
+        assert words in page

@@ -4,8 +4,7 @@ import os
 
 import kdist.cli
 import pytest
-from kdist.cli.launch import keep_program
-from kdist.cli.launched import command_with_workers
+from kdist.cli.launch import command_with_workers, keep_program
 from kdist.errors import UserError
 from kdist.launch.options import LaunchOptions
 from kdist.tuning.search import Search

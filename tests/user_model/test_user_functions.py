@@ -1,3 +1,7 @@
+"""Files of users that are named like other modules."""
+
+import importlib.util
+import random
 import sys
 
 import keras
@@ -5,11 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import UserError
-from kdist.user_model.code_errors import explain_errors_of
 from kdist.user_model.compiled_model import check_input
 from kdist.user_model.data import checked_data
-from kdist.user_model.functions import load_functions, takes_hp
-from kdist.user_model.names import data_name
+from kdist.user_model.functions import data_name, explain_errors_of, load_functions, takes_hp
 
 MODEL = """
 import keras
@@ -388,3 +390,92 @@ def test_a_script_that_configures_a_started_tensorflow_is_told_what_instead(path
     words = "model.py, line 14: Inter op .* and kdist has .*remove the line, and set TF_NUM_INTER"
     with pytest.raises(UserError, match=words):
         load_functions(f"{path}:build", "data")
+
+
+NAMED_LIKE_ANOTHER = """
+import random
+
+import json
+import keras
+
+def build():
+    return keras.Model
+
+def data():
+    return random.sample.__name__, __name__
+"""
+
+
+@pytest.mark.parametrize("name", ["keras", "json", "colorsys", "pip", "of my own"])
+def test_a_file_may_be_named_like_a_module(tmp_path, monkeypatch, name):
+    """Whether that is imported, built in, or installed; other code still imports what it means."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "modules", {**sys.modules})
+    own = f"{name}.py"
+    (tmp_path / own).write_text(NAMED_LIKE_ANOTHER)
+    before = sys.modules.get(name)
+    functions = load_functions(f"{tmp_path / own}:build", "data")
+    assert functions.build() is keras.Model
+    drawn, module = functions.make_data()
+    assert drawn == "sample"
+    assert sys.modules[module].build is functions.build
+    if name == "of my own":
+        assert module == name
+        return
+    assert module != name
+    assert sys.modules.get(name) is before
+    assert importlib.util.find_spec(name).origin != str(tmp_path / own)
+
+
+def test_two_files_of_one_name_are_two_modules(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "modules", {**sys.modules})
+    names = {}
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "twin.py").write_text(
+            f"def build():\n    return '{folder}'\n\ndef data():\n    return build()\n"
+        )
+        names[folder] = f"{tmp_path / folder / 'twin.py'}"
+    functions = load_functions(f"{names['one']}:build", f"{names['two']}:data")
+    assert (functions.build(), functions.make_data()) == ("one", "two")
+    modules = [sys.modules[one.__module__] for one in (functions.build, functions.make_data)]
+    assert [one.__file__ for one in modules] == list(names.values())
+
+
+DIVIDED = """
+import random
+
+import numpy as np
+import tensorflow as tf
+
+def build():
+    return None
+
+def data(batch_size):
+    order = np.random.permutation(20)
+    random.shuffle(order)
+    pairs = [tf.data.Dataset.from_tensor_slices((part, part)) for part in (order[:12], order[12:])]
+    return [one.batch(batch_size) for one in pairs]
+
+def drawn_by_tensorflow(batch_size):
+    order = tf.data.Dataset.range(20).shuffle(20, reshuffle_each_iteration=False)
+    order = order.map(lambda one: (one, one))
+    return order.take(12).batch(batch_size), order.skip(12).batch(batch_size)
+"""
+
+
+@pytest.mark.parametrize("data", ["data", "drawn_by_tensorflow"])
+def test_samples_divided_at_random_are_divided_once(tmp_path, data):
+    """Also where the validation's batch is another, for which the function is called again."""
+    path = tmp_path / "divided.py"
+    path.write_text(DIVIDED)
+    functions = load_functions(f"{path}:build", data)
+    following = []
+    for batches in ((4, 4), (4, 3)):
+        keras.utils.set_random_seed(3)
+        got = functions.load_data(*batches)
+        parts = [[int(x) for b in one for x in b[0]] for one in (got.training, got.validation)]
+        assert sorted(parts[0] + parts[1]) == list(range(20))
+        following.append((parts, random.random(), np.random.uniform(), tf.random.uniform(())))
+    assert following[0] == following[1]

@@ -80,7 +80,7 @@ def _start(
         "PYTHONPATH": os.pathsep.join(
             [
                 str(ROOT),
-                *(str(ROOT / "tests" / name) for name in ("", "parity", "checkpoints")),
+                *(str(ROOT / "tests" / name) for name in ("", "parity", "checkpoint")),
                 *filter(None, [os.environ.get("PYTHONPATH")]),
             ]
         ),

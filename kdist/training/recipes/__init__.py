@@ -6,7 +6,7 @@ from typing import Any
 
 from ...arguments import path_text
 from ...errors import UserError, error_text
-from ...input_files import check_plain, parse_json, read_text
+from ...files import check_plain, parse_json, read_text
 
 
 def recipe_names() -> tuple[str, ...]:

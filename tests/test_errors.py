@@ -1,7 +1,9 @@
+"""Lines of a user's program."""
+
 import os
 
 import pytest
-from kdist.source_lines import line_at
+from kdist.errors import line_at
 
 
 @pytest.fixture

@@ -1,0 +1,241 @@
+"""The commands of few options: each calls what does the work."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ..arguments import path_text
+from ..check.options import CheckOptions
+from ..data.datasets import DatasetName
+from ..errors import UserError
+from ..evaluation.options import EvaluateOptions, Views
+from ..training.config import TrainConfig
+from .options import parse_integer, parse_whole_numbers
+
+_DEFAULT = CheckOptions()
+
+
+def check(
+    model: Annotated[str | None, Parameter(help="FILE.py:FUNCTION, your own build().")] = None,
+    /,
+    *,
+    data: Annotated[
+        str, Parameter(help="Function that returns the data, in that file or FILE.py:FUNCTION.")
+    ] = "data",
+    devices: Annotated[
+        bool, Parameter(negative="", help="Train built-in models on this machine's devices.")
+    ] = False,
+    run: Annotated[
+        bool, Parameter(negative="", help="Train on one replica and on several, and compare.")
+    ] = False,
+    replicas: Annotated[
+        str | None,
+        Parameter(
+            help="Numbers of replicas, on logical CPUs if there are too few GPUs; 2,3 by default,"
+            " with --devices all GPUs."
+        ),
+    ] = None,
+    steps: Annotated[
+        int, Parameter(help="Training steps of --run.", converter=parse_integer)
+    ] = _DEFAULT.steps,
+    batch_size: Annotated[
+        int | None,
+        Parameter(
+            help="Samples per global batch of arrays; chosen by default.", converter=parse_integer
+        ),
+    ] = None,
+    seed: Annotated[int, Parameter(help="Seed of all training runs.", converter=parse_integer)] = (
+        _DEFAULT.seed
+    ),
+    json: Annotated[str | None, Parameter(help="Write the result to this file.")] = None,
+) -> int:
+    """Show what of your model's step is divided over replicas; with --run, that it is equal."""
+    numbers = None if replicas is None else parse_whole_numbers("--replicas", replicas)
+    if (model is None) != devices:
+        raise UserError("kdist check needs either a model, FILE.py:FUNCTION, or --devices")
+    from ..check.command import check_devices, check_file
+
+    if model is None:
+        return 0 if check_devices(numbers, json_file=json) else 1
+    options = CheckOptions(
+        replicas=numbers or _DEFAULT.replicas, steps=steps, batch_size=batch_size, seed=seed
+    )
+    return 0 if check_file(model, data, options, run=run, json_file=json) else 1
+
+
+def evaluate(
+    model: Annotated[str, Parameter(help="Folder of a run, or a .keras file.", show_default=False)],
+    /,
+    *,
+    dataset: Annotated[
+        DatasetName | None, Parameter(help="Data set; by default the run's.")
+    ] = None,
+    data_dir: Annotated[
+        str | None, Parameter(help="Folder of the data set; by default the run's.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        Parameter(
+            help="Function that returns data of yours, FILE.py:FUNCTION, for a .keras file; by"
+            " default the run's."
+        ),
+    ] = None,
+    replicas: Annotated[
+        int | None,
+        Parameter(
+            help="As for train; by default every GPU, or else the CPU.", converter=parse_integer
+        ),
+    ] = None,
+    val_batch_size: Annotated[
+        int | None,
+        Parameter(
+            help="Images per step and replica; by default the run's.", converter=parse_integer
+        ),
+    ] = None,
+    averaged: Annotated[
+        bool, Parameter(help="Evaluate the averaged weights.", negative=())
+    ] = False,
+    views: Annotated[
+        Views,
+        Parameter(
+            help="mirror: average the predictions for an image and its mirror image; mirror-shift:"
+            " also for both shifted by a pixel, to the top left and to the bottom right."
+        ),
+    ] = "none",
+    watch: Annotated[
+        float | None,
+        Parameter(
+            help="Look for new checkpoints every this many seconds, evaluate each, and end with"
+            " the run."
+        ),
+    ] = None,
+) -> None:
+    """Print the accuracy and the loss of a saved model, on exactly all test images or your data."""
+    from ..evaluation.run import evaluate as run
+
+    run(
+        model,
+        EvaluateOptions(
+            dataset=dataset,
+            data_dir=data_dir,
+            data=data,
+            replicas=replicas,
+            val_batch_size=val_batch_size,
+            averaged=averaged,
+            views=views,
+            watch=watch,
+        ),
+    )
+
+
+def checkpoints(
+    run: Annotated[
+        str, Parameter(help="Folder of a run, or of a Checkpoint callback.", show_default=False)
+    ],
+    /,
+    *,
+    verify: Annotated[
+        bool, Parameter(help="Check every byte by the SHA-256, not only the length.", negative=())
+    ] = False,
+    export: Annotated[
+        str | None, Parameter(help="Save the newest model as this .keras file, without training.")
+    ] = None,
+) -> int:
+    """List the checkpoints of a run; exit code 1 if one is damaged."""
+    from ..checkpoint.listing import list_checkpoints
+
+    return 0 if list_checkpoints(run, verify=verify, export=export) else 1
+
+
+def report(
+    runs: Annotated[
+        list[str],
+        Parameter(
+            help="Folders of runs, sweeps and searches, folders of these, or CSV files with the"
+            " columns batch_size, images_per_sec and, optionally, replicas."
+        ),
+    ],
+    /,
+    *,
+    output: Annotated[
+        str, Parameter(help="HTML file; the charts are put beside it as PNG files.")
+    ] = "report.html",
+    baseline: Annotated[
+        str | None,
+        Parameter(
+            help="Run with whose settings the others are compared, by name or folder; by default"
+            " the first."
+        ),
+    ] = None,
+) -> None:
+    """Show runs, sweeps and searches in one HTML file that opens without a network."""
+    from ..report.page import write_report
+
+    print(write_report(runs, output=output, baseline=baseline))
+
+
+def dashboard(
+    *,
+    project: Annotated[str, Parameter(help="W&B project whose runs it shows.")] = "kdist",
+    entity: Annotated[str | None, Parameter(help="User or team; by default the account's.")] = None,
+    report: Annotated[
+        bool, Parameter(help="Create a report instead of a workspace.", negative=())
+    ] = False,
+) -> None:
+    """Create a W&B workspace for runs that were tracked by W&B."""
+    from ..tracking.dashboard import dashboard as make
+
+    print(make(project=project, entity=entity, report=report))
+
+
+def devices(
+    *,
+    replicas: Annotated[
+        int | None,
+        Parameter(
+            help="As for train; by default every GPU, or else the CPU.", converter=parse_integer
+        ),
+    ] = None,
+) -> None:
+    """List the devices that a strategy would use."""
+    TrainConfig(replicas=replicas)  # refuses a wrong number before TensorFlow is imported
+    from ..distribute.mirrored_strategy import MirroredStrategy
+    from ..performance.hardware import device_names
+
+    strategy = MirroredStrategy(replicas=replicas)
+    for device, name in zip(strategy.devices, device_names(strategy.devices), strict=True):
+        print(f"{device}  {name}")
+
+
+def doctor(
+    *,
+    replicas: Annotated[
+        int | None,
+        Parameter(
+            help="For the all-reduce; by default every GPU, or else two logical CPUs.",
+            converter=parse_integer,
+        ),
+    ] = None,
+    run_dir: Annotated[str, Parameter(help="Folder of your runs; its disk is examined.")] = "runs",
+    json: Annotated[
+        bool,
+        Parameter(help="Print JSON for a bug report, without user names.", negative=()),
+    ] = False,
+) -> int:
+    """Say whether this machine is ready for training, and how to fix what is not."""
+    TrainConfig(replicas=replicas)  # refuses a wrong number
+    path_text("--run-dir", run_dir)
+    from rich.console import Console
+
+    from ..doctor.finding import as_json, screen_lines
+    from ..doctor.run import examine_machine
+
+    findings = examine_machine(replicas=replicas, run_dir=run_dir)
+    if json:
+        print(as_json(findings))
+    else:
+        screen = Console()
+        width = screen.width if screen.is_terminal else 100
+        for line in screen_lines(findings, width=width, colour=screen.is_terminal):
+            print(line)
+    return int(any(one.state == "broken" for one in findings))

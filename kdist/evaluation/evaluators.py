@@ -1,0 +1,423 @@
+"""Evaluate saved models: of runs on images, of runs with a model of the user's, and of files."""
+
+import dataclasses
+import inspect
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import keras
+import numpy as np
+
+from .. import layers, optimizers
+from ..checkpoint.export import import_classes, restore_weights
+from ..checkpoint.store import CheckpointFile
+from ..data import ImageData, evaluation_batches
+from ..distribute.mirrored_strategy import MirroredStrategy
+from ..distribute.saved_models import load_model, missing_part
+from ..errors import UserError
+from ..optimizers import warm_up
+from ..training.config import TrainConfig, make_plan
+from ..training.images import load_data, preprocessing
+from ..training.model import make_model, own_data, own_model, stock_batch_norms
+from ..training.settings import precision_scope
+from ..user_model.compiled_model import check_input
+from ..user_model.data import UserData
+from ..user_model.functions import (
+    UserFunctions,
+    explain_errors_of,
+    load_data_function,
+    load_functions,
+)
+from .options import Views
+from .saved_model import Evaluation, SavedModel
+
+
+def averaged_over_views(model: keras.Model, views: Views, image_shape: Sequence[int]) -> Any:
+    """Return a model that averages what a model predicts for views of its images.
+
+    Args:
+        model: Takes `(images, height, width, channels)` and returns probabilities.
+        views: Which views, as in `EvaluateOptions`.
+        image_shape: Height, width and channels, height and width at least 2.
+
+    Source: Jordan 2024 (arXiv:2404.00498), section 3.5, who averages logits.
+    """
+    if views == "none":
+        return model
+    images = keras.Input(tuple(image_shape))
+    means = [_mirrored_mean(model, images)]
+    if views == "mirror-shift":
+        padded = keras.ops.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="reflect")
+        shifted = (padded[:, :-2, :-2], padded[:, 2:, 2:])
+        # The images themselves count as much as both others together.
+        means = [*means * 2, *(_mirrored_mean(model, one) for one in shifted)]
+    return keras.Model(images, _mean(means))
+
+
+def _mirrored_mean(model: keras.Model, images: Any) -> Any:
+    return _mean([model(images), model(keras.ops.flip(images, axis=2))])
+
+
+def _mean(predictions: Sequence[Any]) -> Any:
+    if len(predictions) == 1:
+        return predictions[0]
+    # In mixed precision, too, the probabilities stay in full precision.
+    return keras.layers.Average(dtype=predictions[0].dtype)(predictions)
+
+
+_ONE_HOT = ("categorical_crossentropy", "categorical_focal_crossentropy")
+
+
+class Evaluator:
+    """Evaluates saved models, one after the other, on exactly all test images.
+
+    Args:
+        config: The settings of the run that the models are from.
+        views: As in `EvaluateOptions`.
+        averaged: Whether to take the averages of the weights.
+        announce: Called with a line that names the source of the images.
+
+    Raises:
+        UserError: The images or the devices are not there.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        *,
+        views: Views,
+        averaged: bool,
+        announce: Callable[[str], None] = print,
+    ) -> None:
+        self._config = config
+        self._views = views
+        self._averaged = averaged
+        # All test images, also of a run on a subset, whose training images standardize them.
+        everything = dataclasses.replace(config, subset=None)
+        self._data: ImageData = load_data(everything, announce=announce)
+        subset = config.subset
+        trained = self._data if subset is None else self._data.subset(subset)
+        self._prepared = preprocessing(config, trained)
+        self._strategy = MirroredStrategy(replicas=config.replicas)
+        self._plan = make_plan(config, replicas=self._strategy.num_replicas_in_sync)
+        self._of_run: tuple[keras.Model, keras.Model] | None = None
+
+    def evaluate(self, saved: SavedModel) -> Evaluation:
+        """Evaluate a model.
+
+        Args:
+            saved: The model.
+
+        Raises:
+            DamagedCheckpointError: It is a checkpoint that cannot be read.
+            UserError: It is of other images or classes, of another model than its run, or a file
+                that Keras cannot open.
+        """
+        with precision_scope(self._config.precision, self._strategy.devices):
+            if saved.checkpoint is not None:
+                model = self._restored(saved.checkpoint)
+            else:
+                model = self._evaluable(self._opened(saved.path))
+            results = model.evaluate(self._batches(model), verbose=0, return_dict=True)
+        return Evaluation(
+            epoch=saved.epoch,
+            step=saved.step,
+            images=len(self._data.test_images),
+            accuracy=float(results["accuracy"]),
+            loss=float(results["loss"]),
+            weights=self._kind_of_weights(saved),
+            file=saved.path.name,
+        )
+
+    def _kind_of_weights(self, saved: SavedModel) -> str:
+        if saved.checkpoint is not None:
+            return "averaged" if self._averaged else "trained"
+        if saved.epoch is None:
+            return "saved"
+        # A training that keeps averages ends with them in place of the weights.
+        return "trained" if self._config.ema_momentum is None else "averaged"
+
+    def _restored(self, checkpoint: CheckpointFile) -> keras.Model:
+        """The model of the run, which is made and traced once, with the weights of a checkpoint."""
+        if self._of_run is None:
+            model = make_model(self._config, self._data, self._strategy, self._plan)
+            self._of_run = model, self._evaluable(model)
+        model, evaluable = self._of_run
+        restore_weights(model, checkpoint, averaged=self._averaged)
+        return evaluable
+
+    def _opened(self, path: Path) -> keras.Model:
+        import_classes(layers, optimizers, warm_up)  # what a file may be made of
+        try:
+            return self._strategy.build(lambda: keras.models.load_model(path))
+        except Exception as error:  # whatever a damaged file or a user's own class raises
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            raise UserError(f"Keras cannot open {path}: {lines[0]}") from error
+
+    def _evaluable(self, model: keras.Model) -> keras.Model:
+        """A compiled model of the same weights, whose only metric is the accuracy."""
+        self._check_shapes(model)
+        loss = getattr(model, "loss", None) or _usual_loss(model)
+        with self._strategy.scope():
+            model = averaged_over_views(model, self._views, self._prepared.image_shape)
+            model.compile(loss=loss, metrics=["accuracy"])
+        return model
+
+    def _check_shapes(self, model: keras.Model) -> None:
+        shape, classes = self._prepared.image_shape, self._data.classes
+        with _unknown_shapes_are_tried():
+            taken, given = model.input_shape[1:], model.output_shape[-1]
+            if _fits(taken, shape) and given == classes:
+                return
+            received = f"{model.name} takes images of {_shape(taken)} and has {given} classes"
+            if (taken[-1], given) == (shape[-1], classes):
+                raise UserError(
+                    f"{received}, but images of {self._config.dataset} are evaluated as"
+                    f" {_shape(shape)}: if the run has cropped them, as with --augmentation towers,"
+                    " evaluate the run's folder, which knows how, in place of the file"
+                )
+            raise UserError(
+                f"{received}, but {self._config.dataset} has {_shape(shape)} and {classes}: pass"
+                " the --dataset that it was trained on"
+            )
+
+    def _batches(self, model: keras.Model) -> Any:
+        labels = self._data.test_labels
+        if _takes_one_hot(model.loss):
+            labels = np.eye(self._data.classes)[labels]
+        return evaluation_batches(
+            self._prepared.evaluated(self._data.test_images),
+            labels,
+            batch_size=self._plan.validation_batch,
+            standardization=self._prepared.standardization,
+        )
+
+
+@contextmanager
+def _unknown_shapes_are_tried() -> Iterator[None]:
+    """A model with a class of its own may not know its shapes."""
+    try:
+        yield
+    except (AttributeError, TypeError, IndexError):
+        return
+
+
+def _usual_loss(model: keras.Model) -> keras.losses.Loss:
+    """The loss of a classifier that was saved without one."""
+    last = getattr(model.layers[-1], "activation", None) if model.layers else None
+    is_softmax = last is keras.activations.softmax or isinstance(
+        model.layers[-1] if model.layers else None, keras.layers.Softmax
+    )
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=not is_softmax)
+
+
+def _takes_one_hot(loss: Any) -> bool:
+    name = loss if isinstance(loss, str) else getattr(loss, "name", getattr(loss, "__name__", ""))
+    return name in _ONE_HOT or type(loss).__name__.startswith("Categorical")
+
+
+def _fits(taken: Sequence[int | None], shape: Sequence[int]) -> bool:
+    """Whether a model takes images of a shape; its own may have sides of any length, `None`."""
+    pairs = zip(taken, shape, strict=True)
+    return len(taken) == len(shape) and all(own in (None, side) for own, side in pairs)
+
+
+def _shape(shape: Any) -> str:
+    return " x ".join(map(str, shape))
+
+
+class OwnEvaluator:
+    """Evaluates saved models of a user's run, one after the other, on its validation data.
+
+    The model is made anew by the user's function, so it need not be one that a file describes.
+
+    Args:
+        config: The settings of the run.
+        views: `"none"`: only images have mirror images.
+        averaged: Whether to take the averages of the weights.
+
+    Raises:
+        UserError: The functions fail, there are no validation data, or the devices are not there.
+    """
+
+    def __init__(self, config: TrainConfig, *, views: Views, averaged: bool) -> None:
+        if views != "none":
+            raise UserError(
+                f"received --views {views}, which is for images, and a run of {config.model}:"
+                " remove it"
+            )
+        self._averaged = averaged
+        self._precision = config.precision
+        self._strategy = MirroredStrategy(replicas=config.replicas)
+        # As in the run, for data that are divided at random.
+        keras.utils.set_random_seed(config.seed)
+        functions = load_functions(config.model or "", config.data or "data")
+        self._files = functions.files
+        replicas = self._strategy.num_replicas_in_sync
+        with precision_scope(config.precision, self._strategy.devices):
+            plan, data = own_data(config, functions, replicas=replicas)
+            validation = validation_of(data, functions)
+            self._model = own_model(config, functions, data, self._strategy, plan)
+        self._images = validation.samples()
+        self._arguments: dict[str, Any] = validation.fit_arguments(batch=plan.validation_batch)
+        self._arguments.pop("shuffle", None)
+
+    def evaluate(self, saved: SavedModel) -> Evaluation:
+        """Evaluate a model.
+
+        Args:
+            saved: The model.
+
+        Raises:
+            DamagedCheckpointError: It is a checkpoint that cannot be read.
+            UserError: It is of another model than the user's function makes.
+        """
+        with (
+            explain_errors_of(*self._files),
+            precision_scope(self._precision, self._strategy.devices),
+        ):
+            if saved.checkpoint is not None:
+                restore_weights(self._model, saved.checkpoint, averaged=self._averaged)
+            else:
+                _load_weights(self._model, saved.path)
+            results = self._model.evaluate(**self._arguments, verbose=0, return_dict=True)
+        weights = "averaged" if self._averaged else "trained"
+        return evaluation_of(results, saved, images=self._images, weights=weights)
+
+
+def validation_of(data: UserData, functions: UserFunctions) -> UserData:
+    """Return the validation data alone.
+
+    Args:
+        data: Of the user's.
+        functions: That have made them.
+
+    Raises:
+        UserError: There are none.
+    """
+    if data.validation is None:
+        raise UserError(
+            f"{functions.data_name}() of {functions.files[-1]} returns no"
+            " validation data to evaluate on: return training and validation data"
+        )
+    return UserData(training=data.validation)
+
+
+def evaluation_of(
+    results: Mapping[str, Any], saved: SavedModel, *, images: int | None, weights: str
+) -> Evaluation:
+    """Return what `model.evaluate` has returned, as a line of the table.
+
+    Args:
+        results: By name.
+        saved: The model.
+        images: Samples that were evaluated; `None` if unknown.
+        weights: Which they are, as in `Evaluation`.
+    """
+    measured = {name: float(value) for name, value in results.items()}
+    return Evaluation(
+        epoch=saved.epoch,
+        step=saved.step,
+        images=images,
+        accuracy=measured.pop("accuracy", None),
+        loss=measured.pop("loss", None),
+        weights=weights,
+        file=saved.path.name,
+        metrics=measured,
+    )
+
+
+def _load_weights(model: keras.Model, path: Path) -> None:
+    """Give a model the weights of a file, which has those of stock batch norms."""
+    try:
+        with stock_batch_norms(model), warnings.catch_warnings():
+            # The model is evaluated, which takes no optimizer.
+            warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
+            model.load_weights(path)
+    except Exception as error:  # whatever a file of another model raises
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise UserError(
+            f"{path} does not have the weights of the model that the run's function makes"
+            f" ({lines[0]}): put the function back as it was"
+        ) from error
+
+
+class FileEvaluator:
+    """Evaluates a saved model on the user's validation data, by its own loss and metrics.
+
+    The classes and functions that the model is made of may be in the file of the data.
+
+    Args:
+        data: `"FILE.py:FUNCTION"` of the data.
+        config: The settings: devices, batch and seed.
+        saved: The model.
+
+    Raises:
+        UserError: The function fails, there are no validation data, Keras cannot open the model, or
+            it does not take the data.
+    """
+
+    def __init__(self, data: str, config: TrainConfig, saved: SavedModel) -> None:
+        self._strategy = MirroredStrategy(replicas=config.replicas)
+        keras.utils.set_random_seed(config.seed)  # for data that are divided at random
+        functions, module = load_data_function(data, lambda: None)
+        self._files = functions.files
+        batch = config.val_batch_size * self._strategy.num_replicas_in_sync
+        loaded = functions.load_data(batch)
+        self._validation = validation_of(loaded, functions)
+        given = None if config.val_batch_size == TrainConfig.val_batch_size else batch
+        functions.check_batch(self._validation, given, option="val-batch-size")
+        self._batch = batch
+        self._model = self._opened(saved, module)
+
+    def _opened(self, saved: SavedModel, module: ModuleType) -> keras.Model:
+        known = _classes_in(module)
+        try:
+            with explain_errors_of(*self._files):
+                model = load_model(saved.path, strategy=self._strategy, custom_objects=known)
+        except UserError as error:
+            name = missing_part(error.__cause__)
+            if name is None:
+                raise
+            raise UserError(
+                f"{saved.path} is made of {name}, which is not in {self._files[0]}: import it there"
+            ) from error
+        if not model.compiled:
+            raise UserError(
+                f"{saved.path} has a model that is not compiled, so it has no loss and no metrics:"
+                " call model.compile(...) before model.save"
+            )
+        with self._strategy.scope():
+            check_input(
+                model,
+                self._validation.training,
+                what="validation data",
+                function=saved.path.name,
+            )
+        return model
+
+    def evaluate(self, saved: SavedModel) -> Evaluation:
+        """Evaluate the model.
+
+        Args:
+            saved: It, which is open.
+        """
+        arguments = self._validation.fit_arguments(batch=self._batch)
+        arguments.pop("shuffle", None)
+        with explain_errors_of(*self._files):
+            results = self._model.evaluate(**arguments, verbose=0, return_dict=True)
+        return evaluation_of(results, saved, images=self._validation.samples(), weights="saved")
+
+
+def _classes_in(module: ModuleType) -> dict[str, Any]:
+    """The classes and functions in a file that a model may be made of, but for Keras's own."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if (inspect.isclass(value) or inspect.isfunction(value))
+        and (value.__module__ or "").partition(".")[0] != "keras"
+    }
