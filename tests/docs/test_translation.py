@@ -43,4 +43,4 @@ def test_names():
 
 
 def test_both_are_short():
-    assert max(len(text.splitlines()) for text in (ENGLISH, CHINESE)) <= 150
+    assert max(len(text.splitlines()) for text in (ENGLISH, CHINESE)) <= 120
