@@ -57,7 +57,7 @@ def environments(tmp_path_factory):
 MODULES = """
 import importlib.util
 import kdist
-for name in ("callbacks.print_throughput", "models.wide_resnet", "launch.worker"):
+for name in ("callbacks.print_throughput", "models.wide_resnet", "launch.child"):
     print(importlib.util.find_spec("kdist." + name).origin)
 from kdist.training.recipes import recipe_names
 assert recipe_names()

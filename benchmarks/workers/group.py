@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from kdist.launch import exec_worker
+from kdist.launch import exec_child
 from kdist.launch.cluster import free_ports
 from kdist.launch.shares import divide, visible_cores
 
@@ -47,7 +47,7 @@ class Group:
             for worker in range(workers):
                 prefix = prefixes[worker] if prefixes else ()
                 cores = ",".join(map(str, shares[worker].cores))
-                start = [*prefix, sys.executable, exec_worker.__file__, str(os.getpid()), cores]
+                start = [*prefix, sys.executable, exec_child.__file__, str(os.getpid()), cores]
                 command = [*start, sys.executable, "-m", _MODULE, kind, json.dumps(settings)]
                 config = {
                     "cluster": {"worker": addresses},

@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 
 from ..arguments import path_text, positive_integer, positive_number
 from ..files import folder_for_files, writable_folder
-from ..finders.rate_curve import LEAST_RATE, MOST_RATE, check_range
+from ..finders.rate_curve import LEAST_RATE, MOST_RATE, check_range, rate_lines, write_curve
 from ..training.config import TrainConfig
 from ..user_model.functions import data_name
 from .options import parse_integer
@@ -70,8 +70,7 @@ def batch(
     _check(model, data, replicas)
     if memory_gib is not None:
         positive_number("--memory-gib", memory_gib, hint="pass GiB")
-    from ..finders.batch_size import find_batch_size
-    from ..finders.report import batch_lines
+    from ..finders.batch_size import batch_lines, find_batch_size
 
     found = find_batch_size(
         model,
@@ -113,7 +112,6 @@ def rate(
     with folder_for_files(folder):
         writable_folder(folder, option="--output")
         from ..finders.learning_rate import find_learning_rate
-        from ..finders.report import rate_lines, write_curve
 
         curve = find_learning_rate(
             model,

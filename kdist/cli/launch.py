@@ -8,10 +8,9 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from ..errors import UserError
-from ..launch.machines import find_machines
-from ..launch.options import AUTO, LaunchOptions
+from ..launch.cluster import find_machines
+from ..launch.options import AUTO, LaunchOptions, variables
 from ..launch.shares import count_workers, visible_gpus
-from ..launch.worker_settings import variables
 from .last_resort import DEBUG, take_debug
 from .options import parse_integer
 
@@ -155,7 +154,7 @@ def launch(
     ] = False,
 ) -> int | CommandWithWorkers:
     """Run a program on several workers, on this machine and others."""
-    from ..launch.run import launch as run
+    from ..launch.launcher import launch as run
 
     if test and program:
         raise UserError(

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from .. import _upstream
 from ..errors import UserError
-from ..launch.machines import slurm_port
+from ..launch.cluster import slurm_port
 
 _EXAMPLE = (
     '{"cluster": {"worker": ["host1:12345", "host2:12345"]},'

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from .. import _upstream
 from ..errors import UserError
-from ..launch.worker_settings import worker_settings
+from ..launch.options import worker_settings
 from ..spmd.collectives import Collectives, WorkerCollectives
 from ..spmd.explain import described, place_of
 from ..spmd.plan import Planner

@@ -6,7 +6,6 @@ import functools
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -19,6 +18,7 @@ from typing import Any, TypeVar
 from .. import _upstream
 from ..errors import FAILURE_HANDLERS, LostWorkerError
 from ..launch import start_watch
+from ..launch.child import Child
 from .agreement import Keys
 
 
@@ -34,17 +34,9 @@ def limit_start(addresses: Sequence[str], *, worker: int, seconds: float) -> Ite
     if len(addresses) == 1:
         yield
         return
-    arguments = [str(seconds), str(worker), *addresses]
-    watch = subprocess.Popen(  # noqa: S603 - our own file
-        [sys.executable, "-I", str(Path(start_watch.__file__)), *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is for the worker
-    )
-    try:
+    watch = [sys.executable, "-I", str(Path(start_watch.__file__)), str(seconds), str(worker)]
+    with Child([*watch, *addresses]):
         yield
-    finally:
-        watch.communicate()
 
 
 EXIT_CODE = 124

@@ -1,19 +1,32 @@
 """`find_batch_size`: the largest batch that fits into the memory."""
 
 import dataclasses
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Sequence
 
 from ..arguments import as_real, positive_integer, positive_number
 from ..errors import TrainingError, UserError
+from ..launch import child
 from ..performance.container_limits import available_memory
-from .functions import Function, function_name
 from .one_try import Try, TryResult
-from .search_largest import search_largest
-from .try_process import run_in_process
+from .short_fit import Function, function_name
+
+INSIDE = "KDIST_FINDER"
+"""Set within a try, so that a script which starts one when it is imported does not start more."""
 
 # Of the memory that is free before a try: what Python and TensorFlow take before the model is made,
 # with room for other programs.
 _RUNTIME_BYTES = 2**30
+_PROGRAM = (sys.executable, "-m", "kdist.finders.one_try")
+_LAST_CHARACTERS = 6000
+# Between the largest that works and the smallest that does not: a twentieth.
+_RESOLUTION = 1.05
+_LIMITS = {
+    "memory": "the next larger does not fit into the memory",
+    "data": "a larger global batch has more samples than the data",
+    "most": "larger ones were not tried (--most)",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -156,6 +169,14 @@ def find_batch_size(
     return BatchSize(batch_size=safe, largest=largest, limit=limit, tries=tuple(tries))
 
 
+def batch_lines(found: BatchSize) -> list[str]:
+    """Say which batch size to use."""
+    return [
+        f"largest batch size per replica that works: {found.largest} ({_LIMITS[found.limit]})",
+        f"use --batch-size {found.batch_size}",
+    ]
+
+
 def free_memory() -> int | None:
     """Return the bytes of memory for the model of a try on the CPU; `None` if unknown."""
     free = available_memory()
@@ -182,3 +203,81 @@ def _checked_margin(margin: object) -> float:
     if part is None or not 0 <= part < 1:
         raise UserError(f"margin is {margin!r}, but has to be at least 0 and below 1: pass 0.05")
     return part
+
+
+def search_largest(works: Callable[[int], bool], *, start: int, most: int) -> int | None:
+    """Return the largest number, to about 5 %, for which `works` is true; `None` if there is none.
+
+    It doubles `start` until the number does not work, or halves it until it does, and then halves
+    the interval between the two. What works with a number has to work with all smaller ones.
+
+    Args:
+        works: Tries a number; it is called once for each.
+        start: The first number.
+        most: The largest number that is tried.
+
+    Example:
+        >>> search_largest(lambda number: number <= 100, start=16, most=1000)
+        100
+    """
+    good, bad = 0, most + 1
+    number = min(start, most)
+    while good < number < bad:
+        if works(number):
+            good = number
+            number = min(2 * number, most)
+        else:
+            bad = number
+            number //= 2
+        if good and bad <= most:
+            break
+    while good and bad <= most and bad - good > 1 and bad / good > _RESOLUTION:
+        middle = (good + bad) // 2
+        if works(middle):
+            good = middle
+        else:
+            bad = middle
+    return good or None
+
+
+def run_in_process(
+    tried: Try, *, timeout: float | None = None, program: Sequence[str] = _PROGRAM
+) -> TryResult:
+    """Run a try in a process of its own, which may run out of memory.
+
+    Args:
+        tried: What is tried.
+        timeout: Seconds after which it is ended.
+        program: What is run.
+
+    Raises:
+        UserError: The user's functions fail.
+        TrainingError: The try failed for another reason than memory, or took too long.
+    """
+    if INSIDE in os.environ:
+        raise UserError(
+            "each try imports this file: let the call be under if __name__ == '__main__':"
+        )
+    try:
+        ended = child.run(
+            program,
+            orders=dataclasses.asdict(tried),
+            environment={INSIDE: "1"},
+            seconds=timeout,
+        )
+    except TimeoutError:
+        raise TrainingError(
+            f"a try of batch size {tried.batch_size} has not ended after {timeout:g} seconds:"
+            " pass a longer timeout"
+        ) from None
+    verdict = ended.verdict
+    if not verdict.cause and "result" in ended.answers:
+        return TryResult(**ended.answers["result"])
+    if "mistake" in ended.answers:
+        raise UserError(ended.answers["mistake"])
+    if verdict.cause == "memory":
+        said = verdict.error.strip().splitlines()[-1:]
+        how = "" if verdict.is_said else ": ".join([verdict.how, *said])
+        return TryResult(works=False, why="memory", how=how)
+    error = verdict.error[-_LAST_CHARACTERS:]
+    raise TrainingError(f"a try of batch size {tried.batch_size} ended with {verdict.how}: {error}")

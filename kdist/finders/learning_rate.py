@@ -11,9 +11,8 @@ from ..arguments import positive_integer
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import TrainingError, UserError
 from ..user_model.functions import UserFunctions
-from .functions import Function, as_functions
 from .rate_curve import LossAverage, RateCurve, check_range, rates_of
-from .short_fit import build_model, fit_steps
+from .short_fit import Function, as_functions, build_model, fit_steps
 
 _BATCH = 32
 

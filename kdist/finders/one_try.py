@@ -5,23 +5,18 @@ In a process of its own, so that running out of memory ends nothing else.
 
 import contextlib
 import dataclasses
-import json
-import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from ..errors import UserError
+from ..launch.child import answer, is_out_of_memory, orders
 from ..performance.process_memory import limit_memory, memory_now, peak_since, reset_peak
-from ..signals import end_with_parent
 
 _WARM_UP_SAMPLES = 8
 # The kernel ends this process first, should the machine run out of memory all the same.
 _FIRST_TO_END = "1000"
-# A thread needs memory for its stack: Python and the C++ library say so where there is none.
-_NO_THREAD = ("can't start new thread", "Resource temporarily unavailable")
-LIMITED = "kdist: the memory of this try is limited"
-"""What a try with a limit says first: from then on, a crash is one of an allocation."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,7 +51,7 @@ class TryResult:
         peak: Bytes per replica at most; `None` if unknown.
         seconds: Of a step, the median without the first; `None` without a second one.
         replicas: How many there were.
-        how: For a process that crashed without a word of memory, by which signal, and what it said
+        how: For a process that ended without a word of memory, by which signal, and what it said
             last.
     """
 
@@ -69,26 +64,14 @@ class TryResult:
 
 
 def main() -> None:
-    """Run the try of the first argument, and write the result as a line of JSON to stdout.
-
-    The second argument is the process that waits for it.
-    """
-    end_with_parent(int(sys.argv[2]))
+    """Run the try that is ordered, and answer with its result."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_END, encoding="ascii")
-    # Whatever else is printed, by programs that the user's code starts and at exit too, goes to
-    # stderr.
-    result = os.dup(1)
-    os.dup2(2, 1)
-    from ..errors import UserError
-
-    answer: dict[str, Any]
     try:
-        answer = dataclasses.asdict(run_try(Try(**json.loads(sys.argv[1]))))
+        answer(result=dataclasses.asdict(run_try(Try(**orders()))))
     except UserError as error:
-        answer = {"error": str(error)}
-    with open(result, "w", encoding="utf-8") as stream:
-        stream.write(json.dumps(answer) + "\n")
+        answer(mistake=str(error))
+        sys.exit(2)
 
 
 def run_try(tried: Try) -> TryResult:
@@ -110,13 +93,14 @@ def run_try(tried: Try) -> TryResult:
     _warm_up(strategy)
     reset_peak()
     before = memory_now()
+    # CUDA reserves far more addresses than it uses.
+    limited = limit_memory(tried.memory if strategy.devices[0].startswith("CPU") else None)
+    if limited:  # from then on, a crash is one of an allocation
+        answer(limited=True)
     try:
-        # CUDA reserves far more addresses than it uses.
-        if limit_memory(tried.memory if strategy.devices[0].startswith("CPU") else None):
-            print(LIMITED, file=sys.stderr, flush=True)
         seconds = _train(functions, strategy, data, global_batch, tried.steps)
     except Exception as error:
-        if not _is_of_memory(error):
+        if not is_out_of_memory(error, limited=limited):
             raise
         return TryResult(works=False, why="memory", replicas=replicas)
     peak = peak_since(before, strategy.devices)
@@ -144,16 +128,6 @@ def _full_batches(functions: Any, global_batch: int) -> Any:
     if not has_full_batch(data, global_batch):
         return None
     return full_batches(data, global_batch) if data.has_arrays else data
-
-
-def _is_of_memory(error: BaseException) -> bool:
-    """Whether an error, or one that it was raised because of, says that memory ran out."""
-    from ..performance.out_of_memory import is_out_of_memory
-
-    if is_out_of_memory(error) or any(words in str(error) for words in _NO_THREAD):
-        return True
-    cause = error.__cause__ or error.__context__
-    return cause is not None and _is_of_memory(cause)
 
 
 def _train(functions: Any, strategy: Any, data: Any, batch: int, steps: int) -> list[float]:

@@ -5,9 +5,11 @@ import dataclasses
 import io
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..arguments import as_integer, as_real, positive_number
 from ..errors import UserError
+from ..files import atomic_write
 
 #: From far too small to diverging: the default range of a test.
 LEAST_RATE, MOST_RATE = 1e-6, 10.0
@@ -183,3 +185,39 @@ class LossAverage:
         # A loss may be negative, such as a log-likelihood's.
         rise = max((self._divergence - 1) * abs(self._least), _RISE * self._first)
         return average, average > self._least + rise
+
+
+def rate_lines(curve: RateCurve) -> list[str]:
+    """Say which learning rate to use."""
+    doubt = curve.doubt
+    how = f"unsure: {doubt}" if doubt else "the loss fell, and then rose again"
+    return [
+        f"suggested learning rate: {curve.suggestion:.2g}, a tenth of that at the lowest loss"
+        f" ({curve.at_minimum:.2g})",
+        f"steepest fall of the loss: at {curve.steepest:.2g}",
+        f"{len(curve.rates)} steps, from {curve.rates[0]:.2g} to {curve.rates[-1]:.2g}: {how}",
+    ]
+
+
+def write_curve(curve: RateCurve, folder: Path, *, of: str) -> list[Path]:
+    """Write the curve as a table and a picture; returns their paths.
+
+    Args:
+        curve: The curve.
+        folder: That exists.
+        of: What was trained.
+    """
+    from ..charts.learning_rate import learning_rate_figures  # draws with Altair
+
+    figures, data = learning_rate_figures(
+        curve.rates,
+        curve.losses,
+        curve.smoothed,
+        suggestion=curve.suggestion,
+        steepest=curve.steepest,
+        of=of,
+    )
+    table, picture = folder / "learning-rate.csv", folder / "learning-rate.png"
+    atomic_write(table, curve.to_csv())
+    atomic_write(picture, figures[0].png(data))
+    return [table, picture]

@@ -1,41 +1,106 @@
-"""`fit_steps`: train a user's model for a number of steps, one at a time."""
+"""A user's functions, by name or from Python, and their model trained for a few steps."""
 
+import inspect
+import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import keras
-
 from ..errors import UserError
-from ..user_model.compiled_model import checked_model
 from ..user_model.data import UserData, first_samples
-from ..user_model.functions import UserFunctions
+from ..user_model.functions import UserFunctions, has_parameter, load_functions, takes_hp
 
 if TYPE_CHECKING:
+    import keras
+
     from ..distribute.mirrored_strategy import MirroredStrategy
 
-
-class StopAfter(keras.callbacks.Callback):
-    """Ends a training after a number of steps."""
-
-    def __init__(self, steps: int) -> None:
-        super().__init__()
-        self.steps = steps
-        self.done = 0
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Count the step."""
-        self.done += 1
-        if self.done >= self.steps:
-            self.model.stop_training = True
+Function = str | Callable[..., Any]
+"""A function, or `"FILE.py:FUNCTION"`."""
 
 
-def build_model(functions: UserFunctions, strategy: "MirroredStrategy") -> keras.Model:
+def as_functions(build: Function, data: Any) -> UserFunctions:
+    """Return the functions that make a model and its data.
+
+    Args:
+        build: A function that returns a compiled model, or `"FILE.py:FUNCTION"`.
+        data: A function that returns the data, or its name in the module of `build`; for a `build`
+            from a file also `"FILE.py:FUNCTION"`.
+
+    Raises:
+        UserError: One is neither, or the file has no such function.
+    """
+    if isinstance(build, str):
+        return load_functions(build, data if isinstance(data, str) else function_name(data))
+    if not callable(build):
+        raise UserError(
+            f"build has to be a function that returns a compiled model, or 'FILE.py:FUNCTION',"
+            f" received {type(build).__name__}"
+        )
+    if isinstance(data, str):
+        data = getattr(inspect.getmodule(build), data, data)
+    if not callable(data):
+        raise UserError(
+            "data has to be a function that returns (x, y), (x_val, y_val) or a"
+            f" tf.data.Dataset, or the name of one beside build, received {_shown(data)}: write"
+            " data=lambda: ..."
+        )
+    return UserFunctions(
+        files=tuple(dict.fromkeys([_file(build), _file(data)])),
+        build=build,
+        make_data=data,
+        takes_hp=takes_hp(build),
+        takes_batch=has_parameter(data, "batch_size"),
+        build_name=_name(build),
+        data_name=_name(data),
+    )
+
+
+def function_name(function: Function) -> str:
+    """Return the `"FILE.py:FUNCTION"` by which another process finds a function.
+
+    Raises:
+        UserError: It is not at the top level of a file.
+    """
+    if isinstance(function, str):
+        return function
+    name = getattr(function, "__qualname__", type(function).__name__)
+    try:
+        path = inspect.getsourcefile(function) or ""
+    except TypeError:  # no function
+        path = ""
+    if not name.isidentifier() or not path.endswith(".py") or not os.path.isfile(path):
+        raise UserError(
+            f"each try runs in a process of its own, which cannot find {name}: put the function at"
+            " the top level of a file, and pass it or 'FILE.py:FUNCTION'"
+        )
+    return f"{path}:{name}"
+
+
+def _file(function: Callable[..., Any]) -> str:
+    """The file of a function, by which errors in it are named."""
+    try:
+        return inspect.getsourcefile(function) or "<unknown>"
+    except TypeError:  # an object that can be called, or one written in C
+        return "<unknown>"
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if isinstance(value, str) else type(value).__name__
+
+
+def build_model(functions: UserFunctions, strategy: "MirroredStrategy") -> "keras.Model":
     """Make the user's model under a strategy, with a step per execution.
 
     Raises:
         UserError: The function fails, or returns no compiled model.
     """
+    from ..user_model.compiled_model import checked_model
+
     model = checked_model(strategy.build(functions.make_model), function="build")
     strategy.auto_steps(model).chosen = None
     model.steps_per_execution = 1
@@ -43,7 +108,7 @@ def build_model(functions: UserFunctions, strategy: "MirroredStrategy") -> keras
 
 
 def fit_steps(
-    model: keras.Model,
+    model: "keras.Model",
     data: UserData,
     *,
     global_batch: int,
@@ -59,11 +124,22 @@ def fit_steps(
         steps: How many.
         callbacks: Further ones; one may end the training sooner.
     """
+    import keras
+
+    done = 0
+
+    class StopAfter(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
+            nonlocal done
+            done += 1
+            if done >= steps:
+                self.model.stop_training = True
+
     arguments = UserData(training=data.training).fit_arguments(batch=global_batch)
     with warnings.catch_warnings():
         # Keras says so where it does not know the number of batches, after the first epoch.
         warnings.filterwarnings("ignore", "Your input ran out of data")
-        model.fit(**arguments, epochs=steps, verbose=0, callbacks=[*callbacks, StopAfter(steps)])
+        model.fit(**arguments, epochs=steps, verbose=0, callbacks=[*callbacks, StopAfter()])
 
 
 def full_batches(data: UserData, global_batch: int) -> UserData:
@@ -95,5 +171,7 @@ def has_full_batch(data: UserData, global_batch: int) -> bool:
         return (data.samples() or 0) >= global_batch
     if getattr(data.training, "num_batches", None) == 0:
         return False
+    import keras
+
     batch = next(iter(data.training), None)
     return batch is not None and int(keras.tree.flatten(batch)[0].shape[0]) >= global_batch

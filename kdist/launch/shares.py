@@ -1,34 +1,18 @@
-"""`Share`: the GPUs and cores of one worker."""
+"""The GPUs and cores of this machine, and the `Share` of each worker."""
 
-import dataclasses
 import itertools
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from ..errors import UserError
+from . import child
+from .child import Share
 from .options import AUTO
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-
-
-@dataclasses.dataclass(frozen=True)
-class Share:
-    """What a worker has of its machine.
-
-    Attributes:
-        gpus: Names as in `CUDA_VISIBLE_DEVICES`; `None` leaves that variable as it is.
-        cores: On which it runs.
-    """
-
-    gpus: tuple[str, ...] | None
-    cores: tuple[int, ...]
-
-    def environment(self) -> dict[str, str]:
-        """The variable that shows the worker its GPUs."""
-        return {} if self.gpus is None else {_VISIBLE: ",".join(self.gpus)}
+_MOST_SECONDS = 60.0
 
 
 def divide(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -> list[Share]:
@@ -98,19 +82,14 @@ def visible_gpus(environment: Mapping[str, str], *, dev: Path = Path("/dev")) ->
         valid = next((i for i, name in enumerate(names) if name in ("", "-1")), len(names))
         return names[:valid]
     try:
-        done = subprocess.run(
-            ["nvidia-smi", "--list-gpus"],  # noqa: S607 - from the driver
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        )
+        done = child.run(["nvidia-smi", "--list-gpus"], seconds=_MOST_SECONDS)
     except FileNotFoundError:
         count = len(list(dev.glob("nvidia[0-9]*")))
-    except (OSError, subprocess.SubprocessError):  # no driver
+    except OSError:  # a driver that hangs
         count = 0
-    else:
-        count = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+    else:  # none without a driver
+        lines = [] if done.code else done.output.splitlines()
+        count = sum(line.startswith("GPU ") for line in lines)
     return [str(index) for index in range(count)]
 
 

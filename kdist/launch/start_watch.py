@@ -2,14 +2,14 @@
 
 A file to run, `python -I start_watch.py SECONDS WORKER ADDRESS…`, that needs Python alone. A worker
 cannot do so itself: TensorFlow lets no other thread run while it waits, and ignores SIGTERM. The
-worker closes the standard input of this process once all have started.
+worker kills this process once all have started.
 """
 
 import os
-import select
 import signal
 import socket
 import sys
+import time
 
 _CONNECT_SECONDS = 3.0
 
@@ -18,8 +18,7 @@ def main() -> None:
     """Wait, and then end the parent process."""
     seconds, worker, *addresses = sys.argv[1:]
     parent = os.getppid()
-    if select.select([sys.stdin], [], [], float(seconds))[0]:
-        return  # all have started, or the worker has ended
+    time.sleep(float(seconds))
     others = [(rank, at) for rank, at in enumerate(addresses) if rank != int(worker)]
     found = [(rank, at, problem(at)) for rank, at in others]
     if os.getppid() == parent:

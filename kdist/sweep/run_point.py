@@ -13,7 +13,7 @@ from pathlib import Path
 from ..analysis.groups import Row
 from ..errors import UserError
 from ..files import atomic_write, says_full_disk
-from ..performance.out_of_memory import says_out_of_memory
+from ..launch.child import says_out_of_memory
 from ..runs.run_record import RunRecord, read_run
 from ..signals import hold_signals
 from .experiment import Experiment, Point

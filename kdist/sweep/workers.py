@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..launch.attempt import AttemptOutcome
+from ..launch.launcher import launch
 from ..launch.options import LaunchOptions
-from ..launch.run import launch
+from ..launch.workers import WorkersOutcome
 from ..signals import end_with_parent
 
 FIRST_ERROR = "kdist sweep: the first error of a worker:"
@@ -35,7 +35,7 @@ def main() -> None:
     sys.exit(code)
 
 
-def _report(outcome: AttemptOutcome, _: str) -> None:
+def _report(outcome: WorkersOutcome, _: str) -> None:
     worker = outcome.failed
     if worker is not None:
         print(f"{FIRST_ERROR}\n{worker.last_error()}", file=sys.stderr, flush=True)

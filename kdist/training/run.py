@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..data import ImageData
 from ..errors import NonFiniteWeightsError, TrainingError
 from ..files import check_writable_folder
-from ..performance.out_of_memory import is_out_of_memory
+from ..launch.child import is_out_of_memory
 from ..runs.run_folder import RunFolder
 from ..signals import Received, hold_signals
 from ..user_model.functions import explain_errors_of, files_of

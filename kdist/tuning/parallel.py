@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..errors import UserError
-from ..launch.cluster import bound_port
-from ..launch.machines import LOOPBACK
+from ..launch.cluster import LOOPBACK, bound_port
 from ..launch.shares import visible_cores, visible_gpus
 from ..runs.text import count
 from ..signals import hold_signals

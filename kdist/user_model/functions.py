@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from ..errors import UserError
-from ..performance.out_of_memory import is_out_of_memory
+from ..launch.child import is_out_of_memory
 from .data import UserData, checked_data
 
 # NumPy, TensorFlow and Keras are imported inside the functions, as in `kdist.training.run`.

@@ -117,7 +117,7 @@ def test_debug_is_taken_from_the_command():
 
 
 def test_a_slurm_job_of_several_nodes_is_refused(monkeypatch):
-    monkeypatch.setattr("kdist.launch.machines._scontrol", lambda nodes: nodes.split(","))
+    monkeypatch.setattr("kdist.launch.cluster._scontrol", lambda nodes: nodes.split(","))
     monkeypatch.setenv("SLURM_NODEID", "0")
     monkeypatch.setenv("SLURM_JOB_NODELIST", "a")
     options = LaunchOptions(slurm=True, workers=2)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from kdist.distribute.cluster import check_tf_config, deal_out, find_cluster
 from kdist.errors import UserError
-from kdist.launch.machines import slurm_port
+from kdist.launch.cluster import slurm_port
 
 CLUSTER = {"worker": ["a:1", "b:2"]}
 

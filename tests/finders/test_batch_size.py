@@ -2,17 +2,23 @@
 
 import dataclasses
 import os
+import signal
+import subprocess
+import sys
 
 import keras
 import numpy as np
 import pytest
 from kdist.errors import TrainingError, UserError
-from kdist.finders.batch_size import find_batch_size
-from kdist.finders.functions import function_name
+from kdist.finders.batch_size import (
+    INSIDE,
+    batch_lines,
+    find_batch_size,
+    run_in_process,
+    search_largest,
+)
 from kdist.finders.one_try import Try, TryResult
-from kdist.finders.report import batch_lines
-from kdist.finders.short_fit import full_batches, has_full_batch
-from kdist.finders.try_process import INSIDE, run_in_process
+from kdist.finders.short_fit import full_batches, function_name, has_full_batch
 from kdist.user_model.data import UserData
 
 MODEL = """
@@ -208,3 +214,112 @@ def test_what_a_file_prints_is_no_result_and_what_its_data_needed_is_not_the_tra
     # A dataset without a full batch is empty: the data are too few, which is no error.
     few = run_in_process(dataclasses.replace(tried, batch_size=21))
     assert (few.works, few.why) == (False, "data")
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 15, 16, 17, 100, 1000, 4095])
+@pytest.mark.parametrize("start", [1, 16, 700])
+def test_within_a_twentieth_and_each_number_once(limit, start):
+    tried = []
+
+    def works(number):
+        tried.append(number)
+        return number <= limit
+
+    found = search_largest(works, start=start, most=5000)
+    assert limit / 1.05 - 1 < found <= limit
+    assert len(set(tried)) == len(tried)
+    assert found in tried
+
+
+def test_doubles_then_halves():
+    tried = []
+    search_largest(lambda number: tried.append(number) or number <= 100, start=16, most=1000)
+    assert tried == [16, 32, 64, 128, 96, 112, 104, 100]
+
+
+def test_the_largest_of_all_works():
+    tried = []
+    assert search_largest(lambda number: tried.append(number) or True, start=16, most=50) == 50
+    assert tried == [16, 32, 50]
+    assert search_largest(lambda _: True, start=99, most=50) == 50
+
+
+def test_nothing_works():
+    tried = []
+    assert search_largest(lambda number: tried.append(number), start=8, most=50) is None
+    assert tried == [8, 4, 2, 1]
+
+
+TRY = Try(model="m.py:build", data="data", batch_size=8, replicas=1, steps=2)
+
+
+HEAD = "import os, signal, sys; from kdist.launch.child import answer"
+
+
+def run_program(text, **options):
+    program = [sys.executable, "-c", f"{HEAD}\n{text}"]
+    return run_in_process(TRY, program=program, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "how"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", "signal SIGKILL"),
+        ("print('std::bad_alloc', file=sys.stderr); os.abort()", ""),
+        (
+            "answer(limited=True); print('  what', file=sys.stderr); os.abort()",
+            "signal SIGABRT: what",
+        ),
+        ("answer(limited=True); os.kill(os.getpid(), signal.SIGSEGV)", "signal SIGSEGV"),
+        ("raise MemoryError", ""),
+    ],
+)
+def test_a_process_that_dies_of_memory_is_a_try(text, how):
+    assert run_program(text) == TryResult(works=False, why="memory", how=how)
+
+
+def test_a_process_that_dies_of_something_else_is_an_error():
+    with pytest.raises(TrainingError, match=r"exit code 3: broken"):
+        run_program("print('broken', file=sys.stderr); sys.exit(3)")
+    # Nothing says that memory ran out, and there was no limit.
+    with pytest.raises(TrainingError, match="SIGSEGV"):
+        run_program("os.kill(os.getpid(), signal.SIGSEGV)")
+    # What was printed before an error is not about it; all of its traceback is shown.
+    deep = "def f(n):\n    return [0][n] if n > 7 else f(n + 1)"
+    with pytest.raises(TrainingError) as error:
+        run_program(f"print('out of memory?', file=sys.stderr)\n{deep}\nf(0)")
+    message = str(error.value)
+    assert "exit code 1: Traceback (most recent call last):" in message
+    assert message.endswith("IndexError: list index out of range")
+    assert "out of memory?" not in message
+    with pytest.raises(UserError, match=r"m.py, line 3: KeyError"):
+        run_program("answer(mistake='m.py, line 3: KeyError'); sys.exit(2)")
+
+
+def test_a_process_that_hangs_is_ended():
+    with pytest.raises(TrainingError, match=r"has not ended after 0.5 seconds"):
+        run_program("signal.pause()", timeout=0.5)
+
+
+def test_no_process_is_left_after_ctrl_c(tmp_path):
+    """The end of a pipe says so: both programs have it open for writing."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    child = f"import signal; end = open({str(pipe)!r}, 'w'); print('up', file=end, flush=True)"
+    parent = (
+        "import sys; from kdist.finders.one_try import Try; from kdist.finders import batch_size"
+        f"; batch_size.run_in_process(Try(**{dataclasses.asdict(TRY)}),"
+        f" program=[sys.executable, '-c', {child + '; signal.pause()'!r}])"
+    )
+    process = subprocess.Popen([sys.executable, "-c", parent], stderr=subprocess.PIPE)
+    with open(pipe) as said:
+        assert said.readline() == "up\n"
+        process.send_signal(signal.SIGINT)
+        assert said.read() == ""
+    assert b"KeyboardInterrupt" in process.communicate()[1]
+
+
+def test_a_try_does_not_start_tries(monkeypatch):
+    monkeypatch.setenv(INSIDE, "1")
+    with pytest.raises(UserError, match="__main__"):
+        run_program("")

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import TrainingError, UserError
-from kdist.finders.functions import as_functions
 from kdist.finders.learning_rate import find_learning_rate
 from kdist.finders.rate_curve import LEAST_RATE, MOST_RATE, rates_of
+from kdist.finders.short_fit import as_functions
 
 STEPS = 24
 

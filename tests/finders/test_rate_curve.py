@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from kdist.charts.learning_rate import learning_rate_figures
 from kdist.errors import UserError
-from kdist.finders.rate_curve import LossAverage, RateCurve, check_range, rates_of
-from kdist.finders.report import rate_lines
+from kdist.finders.rate_curve import LossAverage, RateCurve, check_range, rate_lines, rates_of
 
 
 def curve(loss, *, diverged=True, steps=201):

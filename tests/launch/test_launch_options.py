@@ -9,12 +9,14 @@ from kdist.cli.launch import keep_program
 from kdist.errors import UserError
 from kdist.launch import cluster
 from kdist.launch.cluster import (
+    Machines,
     check_port_is_free,
+    find_machines,
     free_ports,
+    slurm_machines,
     worker_addresses,
     worker_environment,
 )
-from kdist.launch.machines import Machines, find_machines, slurm_machines
 from kdist.launch.options import LaunchOptions
 from kdist.launch.shares import divide, visible_gpus
 

@@ -9,9 +9,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from kdist.launch.attempt import run_workers
-from kdist.launch.shares import Share, visible_cores
-from kdist.launch.worker import Worker
+from kdist.launch.child import Share
+from kdist.launch.shares import visible_cores
+from kdist.launch.workers import Worker, run_workers
 
 SECONDS = 60  # no test takes as long
 

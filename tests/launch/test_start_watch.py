@@ -8,8 +8,7 @@ import sys
 import pytest
 from kdist.errors import UserError
 from kdist.launch import start_watch
-from kdist.launch.options import LaunchOptions
-from kdist.launch.worker_settings import WorkerSettings, variables, worker_settings
+from kdist.launch.options import LaunchOptions, WorkerSettings, variables, worker_settings
 
 SECONDS = 60  # no test takes as long
 
@@ -32,31 +31,23 @@ def test_the_message_names_those_that_have_not_come():
     assert "all others listen, but have not come together" in start_watch.message(0, 60, others[:1])
 
 
-def _waiting(seconds, then):
+def waiting(seconds, then):
     """A process that waits for a worker that never comes, as a strategy does."""
+    code = "import signal, sys; from kdist.distribute.worker_watch import limit_start\n"
+    code += f"with limit_start(['x:1', '127.0.0.1:1'], worker=0, seconds={seconds}): {then}"
     return subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import subprocess, sys\n"
-            f"watch = subprocess.Popen([sys.executable, '-I', {start_watch.__file__!r},"
-            f" '{seconds}', '0', 'x:1', '127.0.0.1:1'], stdin=subprocess.PIPE)\n"
-            f"{then}",
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=SECONDS,
+        [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, timeout=SECONDS
     )
 
 
 def test_a_worker_that_waits_is_ended_by_the_watch():
-    done = _waiting(0.01, "watch.wait(); watch = input")
+    done = waiting(0.01, "signal.pause()")
     assert done.returncode == -signal.SIGKILL
     assert "worker 1 (127.0.0.1:1: Connection refused) has not come" in done.stderr
 
 
-def test_a_worker_that_has_started_stays():
-    done = _waiting(SECONDS, "watch.communicate(); sys.exit(watch.returncode)")
+def test_a_worker_that_has_started_stays_and_its_watch_ends():
+    done = waiting(SECONDS, "pass")  # else its standard error would stay open
     assert (done.returncode, done.stderr) == (0, "")
 
 

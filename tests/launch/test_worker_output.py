@@ -4,9 +4,8 @@ import io
 import time
 
 import pytest
-from kdist.launch import worker
-from kdist.launch.worker import Worker
-from kdist.launch.worker_output import WorkerOutput
+from kdist.launch import workers
+from kdist.launch.workers import Worker, WorkerOutput
 
 HEAD = "Traceback (most recent call last):\n"
 FRAME = '  File "/home/me/heartbeat.py", line 3, in <module>\n    fit()\n'
@@ -56,6 +55,6 @@ def test_a_traceback_that_the_program_went_on_behind_is_not_its_end(capsys):
     ended.output, ended.ended_at = found, time.monotonic()
     assert ended.failed_at == found.failed_at
     assert ended.last_error().startswith("Traceback")
-    ended.ended_at += worker._LONGEST_END_SECONDS
+    ended.ended_at += workers._LONGEST_END_SECONDS
     assert ended.failed_at is None
     assert ended.last_error().endswith("more")

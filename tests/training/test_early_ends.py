@@ -13,7 +13,7 @@ import keras
 import pytest
 import tensorflow as tf
 from kdist.errors import TrainingError, UserError
-from kdist.performance.out_of_memory import is_out_of_memory
+from kdist.launch.child import is_out_of_memory
 from kdist.runs.run_record import read_run
 from kdist.training import model as training_model
 from kdist.training.config import TrainConfig

@@ -12,19 +12,23 @@ from typing import Any
 
 from ..errors import UserError
 from ..files import writable_folder
-from .attempt import AttemptOutcome, exit_code, run_workers
-from .cluster import NOTES, check_port_is_free, worker_addresses, worker_environment
-from .machines import Machines, find_machines
-from .options import LaunchOptions
-from .passed_signals import passed_signals
-from .shares import Share, count_workers, divide, visible_cores, visible_gpus
-from .worker import Worker
-from .worker_settings import variables
+from .child import Share, shell_code
+from .cluster import (
+    NOTES,
+    Machines,
+    check_port_is_free,
+    find_machines,
+    worker_addresses,
+    worker_environment,
+)
+from .options import LaunchOptions, variables
+from .shares import count_workers, divide, visible_cores, visible_gpus
+from .workers import Worker, WorkersOutcome, passed_signals, run_workers
 
 _USAGE_ERROR = 2
 
 
-def print_outcome(outcome: AttemptOutcome, then: str) -> None:
+def print_outcome(outcome: WorkersOutcome, then: str) -> None:
     """Print which worker failed first, with its error.
 
     Args:
@@ -38,7 +42,7 @@ def print_outcome(outcome: AttemptOutcome, then: str) -> None:
     how = (
         f"was killed by {signal.Signals(-code).name}"
         if code < 0
-        else f"ended with exit code {exit_code(worker)}"
+        else f"ended with exit code {shell_code(code)}"
     )
     if worker.is_stopped:
         how = "stood still, stopped by a signal, and was killed"
@@ -54,7 +58,7 @@ def launch(
     command: Sequence[str],
     options: LaunchOptions,
     *,
-    report: Callable[[AttemptOutcome, str], None] = print_outcome,
+    report: Callable[[WorkersOutcome, str], None] = print_outcome,
 ) -> int:
     """Run a Python program on several workers until it has ended on all.
 
@@ -92,7 +96,7 @@ def launch(
     return outcome.code
 
 
-def _may_restart(outcome: AttemptOutcome) -> bool:
+def _may_restart(outcome: WorkersOutcome) -> bool:
     # Wrong arguments stay wrong, and a signal asks to end.
     return outcome.code not in (0, _USAGE_ERROR) and outcome.signal is None
 
