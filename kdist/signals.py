@@ -1,18 +1,14 @@
 """Ctrl-C, SIGTERM and SIGHUP: raised as one exception, or held until the work at hand is whole."""
 
 import contextlib
-import ctypes
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that ask a program to end: Ctrl-C, a batch system or `kill`, a closed terminal."""
-
-_PR_SET_PDEATHSIG = 1
 
 
 class Interrupted(KeyboardInterrupt):
@@ -125,17 +121,3 @@ def _is_default(handler: Any) -> bool:
 def _received_by(handler: Any) -> Received | None:
     of = getattr(handler, "__self__", None)
     return of if isinstance(of, Received) else None
-
-
-def end_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when the one that has started it ends, however that does.
-
-    One that outlives it would take cores and memory from what is started next.
-
-    Args:
-        parent: The number of that process; if it has ended already, so does this one.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        sys.exit(1)

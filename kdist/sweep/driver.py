@@ -10,12 +10,12 @@ from rich.console import Console
 
 from ..analysis.groups import Row
 from ..errors import error_text
+from ..launch.child import OUT_OF_MEMORY
 from ..signals import signal_of
 from .experiment import Experiment, Point
 from .progress import Progress
 from .results import read_point
 from .resumable import can_be_resumed
-from .run_point import OUT_OF_MEMORY
 from .sweep_folder import SweepFolder
 
 RunPoint = Callable[[Point, Path, type[Experiment]], Row]

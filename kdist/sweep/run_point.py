@@ -1,40 +1,23 @@
 """Runs one point in a separate process, and makes its row."""
 
-import contextlib
 import errno
 import os
-import re
 import shutil
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
 from ..analysis.groups import Row
 from ..errors import UserError
-from ..files import atomic_write, says_full_disk
-from ..launch.child import says_out_of_memory
+from ..files import atomic_write
+from ..launch.child import Child, Verdict
 from ..runs.run_record import RunRecord, read_run
-from ..signals import hold_signals
 from .experiment import Experiment, Point
 from .results import why_invalid
 from .resumable import can_be_resumed, remove_checkpoints, run_config
 from .sweep_folder import as_json
-from .worker import REFUSED
-from .workers import FIRST_ERROR
 
-OUT_OF_MEMORY = "out of memory"
-
-# What a log's last lines are, where an error came before them.
-_NO_ERROR = re.compile(r"^\s*$|^[IW]\d{4} |^\d{4}-\d\d-\d\d .*: [IW] ")
-_TAIL = 400
-# What a worker says that is ended by kdist; its launcher writes its number before each line.
-_OWN_ERROR = re.compile(r"^(?:\[\d+\] )?kdist: error: (.+)$", re.MULTILINE)
 # On a full disk the run's process cannot write that it is full.
 _LEAST_FREE_BYTES = 2**16
-# A launcher that is told twice ends its workers within a second.
-_TIMES_TOLD = 100
-_SECONDS_UNTIL_TOLD_AGAIN = 0.1
 
 
 def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
@@ -58,12 +41,12 @@ def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
     row: Row = dict.fromkeys(experiment.columns())
     row |= {"name": point.name, "kind": experiment.kind, **point.axes}
     resume = can_be_resumed(folder, point.config)
-    code, errors = _run_process(point, folder, resume=resume)
-    if code and resume and REFUSED in errors:
+    verdict, is_refused = _run_process(point, folder, resume=resume)
+    if is_refused and resume:
         shutil.rmtree(folder / "run")
-        code, errors = _run_process(point, folder, resume=False)
-    if code:
-        return row | {"status": "failed", "error": explain(code, errors)}
+        verdict, _ = _run_process(point, folder, resume=False)
+    if verdict.cause:
+        return row | {"status": "failed", "error": verdict.line}
     try:
         run = read_run(folder / "run")
         found = measure(run)
@@ -88,18 +71,17 @@ def command(folder: Path, workers: int) -> list[str]:
     return [sys.executable, "-m", module, str(folder / "order.json")]
 
 
-def _run_process(point: Point, folder: Path, *, resume: bool) -> tuple[int, str]:
+def _run_process(point: Point, folder: Path, *, resume: bool) -> tuple[Verdict, bool]:
     """Run the point's process, whose logs follow those of the one before.
 
     Returns:
-        Its exit code, and what it wrote to standard error.
+        Why it ended, and whether it refused the checkpoints.
 
     Raises:
         OSError: It failed as the disk is full, or this process cannot write.
     """
     order = {
         "config": run_config(folder, point.config),
-        "parent": os.getpid(),
         "resume": resume,
         "workers": point.workers,
     }
@@ -107,57 +89,14 @@ def _run_process(point: Point, folder: Path, *, resume: bool) -> tuple[int, str]
     log = folder / "errors.log"
     with open(folder / "output.log", "ab") as output, open(log, "ab") as errors:
         begin = errors.tell()
-        process: subprocess.Popen[bytes] | None = None
-        try:
-            with hold_signals() as received:  # a process that nobody knows would not be ended
-                process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                    command(folder, point.workers),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=errors,
-                    start_new_session=True,  # Ctrl-C is for the sweep, which ends the run
-                )
-            received.check()
-            code = process.wait()
-        except BaseException:
-            if process is not None:
-                _end(process, workers=point.workers)
-            raise
+        with Child(command(folder, point.workers), output=output, errors=errors) as child:
+            child.wait()
     said = log.read_bytes()[begin:].decode("utf-8", errors="replace")
-    if code and (says_full_disk(said) or shutil.disk_usage(folder).free < _LEAST_FREE_BYTES):
+    verdict = child.verdict(said)
+    is_full = verdict.cause == "disk" or shutil.disk_usage(folder).free < _LEAST_FREE_BYTES
+    if verdict.cause and is_full:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    return code, said
-
-
-def _end(process: "subprocess.Popen[bytes]", *, workers: int) -> None:
-    # Workers have groups of their own, which their launcher kills at the second signal.
-    for _ in range(_TIMES_TOLD if workers > 1 else 0):
-        process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_SECONDS_UNTIL_TOLD_AGAIN)
-            break
-    with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def explain(code: int, errors: str) -> str:
-    """Why a process ended with `code`, from what it or its workers wrote to standard error."""
-    is_killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL)
-    cause = errors.rpartition(FIRST_ERROR)[2]  # of several workers
-    # One that froze is killed, too, and another one may have said so.
-    told = _OWN_ERROR.findall(cause) or (_OWN_ERROR.findall(errors) if is_killed else [])
-    errors = told[-1][:_TAIL] if told else cause
-    if says_out_of_memory(errors):
-        first = next(line.strip() for line in errors.splitlines() if says_out_of_memory(line))
-        first = first[:_TAIL]
-        return first if first.startswith(OUT_OF_MEMORY) else f"{OUT_OF_MEMORY}: {first}"
-    if is_killed and not told:
-        return f"{OUT_OF_MEMORY}, most likely: its process was killed"
-    lines = [line.strip() for line in errors.splitlines() if not _NO_ERROR.match(line)]
-    last = lines[-1][-_TAIL:] if lines else "it printed no error"
-    by = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    return f"{last} ({by})"
+    return verdict, bool(verdict.cause and child.answers.get("refused"))
 
 
 def measure(run: RunRecord) -> Row:

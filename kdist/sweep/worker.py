@@ -10,21 +10,14 @@ from typing import Any
 
 from ..errors import RefusedCheckpointsError, TrainingError, UserError
 from ..files import parse_json, read_text
-from ..signals import end_with_parent
+from ..launch.child import answer
 from ..training.config import TrainConfig
-
-REFUSED = "kdist sweep: the checkpoints are refused:"
-"""A line of `errors.log`; why stands behind it."""
 
 
 def main() -> None:
-    """Train as the file says, with `config`, `parent`, `resume` and `workers`."""
+    """Train as the file says, with `config`, `resume` and `workers`."""
     file = Path(sys.argv[1])
     order: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    # A run that outlives the sweep would also write into a folder that is taken from it;
-    # several workers end with their launcher.
-    if order["workers"] == 1:
-        end_with_parent(order["parent"])
     from ..training.images import load_same_images
     from ..training.run import train
 
@@ -37,9 +30,9 @@ def main() -> None:
             load=functools.partial(load_same_images, earlier=earlier),
         )
     except (UserError, TrainingError) as error:
-        if isinstance(error, RefusedCheckpointsError):
-            print(REFUSED, file=sys.stderr)
         print(error, file=sys.stderr)
+        if isinstance(error, UserError):
+            answer(mistake=str(error), refused=isinstance(error, RefusedCheckpointsError))
         sys.exit(2 if isinstance(error, UserError) else 1)
     if result.interrupted and result.signal is not None:  # too few epochs to measure
         print(f"interrupted by {result.signal.name}", file=sys.stderr)

@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..launch.launcher import launch
+from ..launch.child import answer
+from ..launch.launcher import launch, print_outcome
 from ..launch.options import LaunchOptions
 from ..launch.workers import WorkersOutcome
-from ..signals import end_with_parent
-
-FIRST_ERROR = "kdist sweep: the first error of a worker:"
-"""A line of `errors.log`; the error of the worker that failed first stands behind it."""
 
 _WORKER = "kdist.sweep.worker"
 
@@ -24,24 +21,27 @@ _WORKER = "kdist.sweep.worker"
 def main() -> None:
     """Train on as many workers as the file says, and end with the code of the first that failed."""
     order: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    end_with_parent(order["parent"])
     try:
         code = launch(
             ["-m", _WORKER, sys.argv[1]], LaunchOptions(workers=order["workers"]), report=_report
         )
     except UserError as error:
         print(error, file=sys.stderr)
+        answer(mistake=str(error))
         code = 2
     sys.exit(code)
 
 
-def _report(outcome: WorkersOutcome, _: str) -> None:
+def _report(outcome: WorkersOutcome, then: str) -> None:
+    print_outcome(outcome, then)
     worker = outcome.failed
-    if worker is not None:
-        print(f"{FIRST_ERROR}\n{worker.last_error()}", file=sys.stderr, flush=True)
-        if worker.is_stopped:
-            stood = f"worker {worker.rank} stood still, stopped by a signal, and was killed"
-            print(f"kdist: error: {stood}", file=sys.stderr, flush=True)
+    if worker is None:
+        return
+    error = worker.last_error()
+    if worker.is_stopped:
+        stood = f"worker {worker.rank} stood still, stopped by a signal, and was killed"
+        error = f"{error}\nkdist: error: {stood}"
+    answer(**worker.answers, error=error)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import queue
-import subprocess
+import signal
 import sys
 import threading
 import time
@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..errors import UserError
+from ..launch.child import Child, Share, Verdict
 from ..launch.cluster import LOOPBACK, bound_port
 from ..launch.shares import visible_cores, visible_gpus
 from ..runs.text import count
-from ..signals import hold_signals
 from .chief_or_worker import role_variables
-from .pinning import Pin, pin_workers
+from .pinning import pin_workers
 from .search import Search
 from .search_folder import SearchFolder
 from .time_left import Pace
@@ -73,7 +73,7 @@ class _Processes:
         self,
         folder: SearchFolder,
         port: int,
-        pins: list[Pin],
+        pins: list[Share],
         announce: Callable[[str], None],
         total: int | None,
     ) -> None:
@@ -81,9 +81,9 @@ class _Processes:
         self.port = port
         self.announce = announce
         self.pins = {f"worker{index}": pin for index, pin in enumerate(pins)}
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
-        self._ended: queue.Queue[tuple[str, int]] = queue.Queue()
-        self._lost_code = 0
+        self.running: dict[str, Child] = {}
+        self._ended: queue.Queue[str] = queue.Queue()
+        self._lost = ""  # how a worker ended that was not replaced
         self._total = total
         self._trials = self._ended_trials()
         self._pace = Pace(done=self._trials)
@@ -91,24 +91,26 @@ class _Processes:
     def run(self) -> None:
         """Start the processes, and return when all workers have ended."""
         try:
-            self._start(_CHIEF, Pin(gpus="-1", cores=()), {})
+            self._start(_CHIEF, Share(gpus=("-1",)), {})
             for name, pin in self.pins.items():
                 self._start(name, pin, {})
             while set(self.running) - {_CHIEF}:
-                name, code = self._next_ended()
-                del self.running[name]
-                if name == _CHIEF and code == 0:
+                name = self._next_ended()
+                child = self.running.pop(name)
+                child.kill()  # what it has started
+                verdict = child.verdict()
+                if name == _CHIEF and not verdict.cause:
                     return  # the chief waits for every worker that has requested a trial
                 if name == _CHIEF:
                     raise UserError(
-                        f"the chief of the search ended with exit code {code}: fix the errors"
+                        f"the chief of the search ended with {verdict.how}: fix the errors"
                         " above, if any, and run the same command again"
                     )
-                if code:
-                    self._replace(name, code)
-            if self._lost_code and self._has_open_trials():
+                if verdict.cause:
+                    self._replace(name, verdict)
+            if self._lost and self._has_open_trials():
                 raise UserError(
-                    f"a worker ended amid a trial, with exit code {self._lost_code}: fix the errors"
+                    f"a worker ended amid a trial, with {self._lost}: fix the errors"
                     " above, and run the same command to resume"
                 )
         except KeyboardInterrupt:
@@ -119,23 +121,21 @@ class _Processes:
 
     def _end_all(self) -> None:
         """End the processes, those of trials once these are saved; at once at a second signal."""
-        workers = [process for name, process in self.running.items() if name != _CHIEF]
+        workers = [child for name, child in self.running.items() if name != _CHIEF]
         try:
-            for process in workers:
-                process.terminate()
+            for child in workers:
+                child.send(signal.SIGTERM)
             until = time.monotonic() + _GRACE_SECONDS
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                for process in workers:
-                    process.wait(max(0.0, until - time.monotonic()))
+            with contextlib.suppress(TimeoutError):
+                for child in workers:
+                    child.wait(max(0.0, until - time.monotonic()))
         finally:
-            for process in self.running.values():
-                process.kill()
-            for process in self.running.values():
-                _await_end(process)
-                for part in self.folder.path.rglob(f".{process.pid}.*"):  # of `atomic_path`
+            for child in self.running.values():
+                child.kill()
+                for part in self.folder.path.rglob(f".{child.pid}.*"):  # of `atomic_path`
                     part.unlink(missing_ok=True)
 
-    def _next_ended(self) -> tuple[str, int]:
+    def _next_ended(self) -> str:
         """Wait for a process to end, and say meanwhile how far the search is."""
         while True:
             try:
@@ -161,58 +161,44 @@ class _Processes:
     def _ended_trials(self) -> int:
         return len((self.folder.read("trials/oracle.json") or {}).get("end_order", ()))
 
-    def _start(self, name: str, pin: Pin, more: Mapping[str, str]) -> None:
+    def _start(self, name: str, pin: Share, more: Mapping[str, str]) -> None:
         environment = {
-            **os.environ,
-            "CUDA_VISIBLE_DEVICES": pin.gpus,
             **role_variables(name, ip=LOOPBACK, port=self.port),
             "no_grpc_proxy": LOOPBACK,
             **more,
         }
-        with hold_signals() as received:  # a process that nobody knows would not be ended
-            process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                command(self.folder.path, pin),
-                env=environment,
-                stdin=subprocess.PIPE,  # it closes when this process ends, however it ends
-                start_new_session=True,  # Ctrl-C is for this process alone, which ends the others
-            )
-            self.running[name] = process
-        received.check()
+        child = Child(command(self.folder.path), share=pin, environment=environment)
+        self.running[name] = child
 
         def wait() -> None:
-            self._ended.put((name, _await_end(process)))
+            child.wait()
+            self._ended.put(name)
 
         threading.Thread(target=wait, daemon=True).start()
 
-    def _replace(self, name: str, code: int) -> None:
+    def _replace(self, name: str, verdict: Verdict) -> None:
         marker = running_marker(self.folder.trials, name)
         if not marker.exists():  # the trial is not the cause, if there was one
-            self._lost_code = code
-            self.announce(f"{name} ended with exit code {code}")
+            self._lost = verdict.how
+            self.announce(f"{name} ended with {verdict.how}")
             if not set(self.running) - {_CHIEF}:
                 raise UserError(
-                    f"every worker of the search ended, the last with exit code {code}: fix the"
+                    f"every worker of the search ended, the last with {verdict.how}: fix the"
                     " errors above, and run the same command again"
                 )
             return
         trial = marker.read_text(encoding="utf-8")
-        reason = f"its process ended with exit code {code}"
+        reason = f"its process ended with {verdict.how}"
+        if verdict.cause == "memory":
+            reason = verdict.line
         self.announce(f"{name}: trial {trial}: {reason}; starting another")
         marker.unlink()
         self._start(name, self.pins[name], {ENDED_BY: f"{trial}={reason}"})
 
 
-def _await_end(process: "subprocess.Popen[bytes]") -> int:
-    code = process.wait()
-    if process.stdin is not None:
-        process.stdin.close()
-    return code
-
-
-def command(folder: Path, pin: Pin) -> list[str]:
+def command(folder: Path) -> list[str]:
     """Return the command line of a chief or worker process."""
-    cores = ",".join(map(str, pin.cores))
-    return [sys.executable, "-m", "kdist.tuning.worker", str(folder), cores]
+    return [sys.executable, "-m", "kdist.tuning.worker", str(folder)]
 
 
 def free_port(port: int | None) -> int:

@@ -1,23 +1,10 @@
 """Assign devices and cores to the workers of a search."""
 
-import dataclasses
 from collections.abc import Sequence
 
 from ..errors import UserError
+from ..launch.child import Share
 from ..launch.shares import divide, divide_cores
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Pin:
-    """Devices and cores of one worker.
-
-    Attributes:
-        gpus: Value of `CUDA_VISIBLE_DEVICES`; `"-1"` hides all.
-        cores: CPU cores that the process may run on.
-    """
-
-    gpus: str
-    cores: tuple[int, ...]
 
 
 def pin_workers(
@@ -26,7 +13,7 @@ def pin_workers(
     devices: int | None,
     gpus: Sequence[str],
     cores: Sequence[int],
-) -> list[Pin]:
+) -> list[Share]:
     """Divide the devices among as many workers as possible.
 
     Args:
@@ -42,7 +29,7 @@ def pin_workers(
 
     Example:
         >>> pin_workers(per_trial=1, devices=2, gpus=[], cores=[0, 1])
-        [Pin(gpus='-1', cores=(0,)), Pin(gpus='-1', cores=(1,))]
+        [Share(gpus=('-1',), cores=(0,)), Share(gpus=('-1',), cores=(1,))]
     """
     if devices is None and not gpus:
         raise UserError(
@@ -62,8 +49,8 @@ def pin_workers(
             f"per_trial={per_trial} is more than the {count} available devices: lower --per-trial"
         )
     return [
-        Pin(
-            gpus=",".join(gpus[index * per_trial : (index + 1) * per_trial]) if gpus else "-1",
+        Share(
+            gpus=tuple(gpus[index * per_trial : (index + 1) * per_trial]) if gpus else ("-1",),
             cores=own_cores,
         )
         for index, own_cores in enumerate(divide_cores(workers, cores))

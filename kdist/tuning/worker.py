@@ -1,10 +1,9 @@
-"""Entry point of a chief or worker process: `python -m kdist.tuning.worker FOLDER CORES`."""
+"""Entry point of a chief or worker process: `python -m kdist.tuning.worker FOLDER`."""
 
 import json
 import logging
 import os
 import sys
-import threading
 from pathlib import Path
 
 from ..errors import UserError
@@ -18,10 +17,7 @@ from .search_folder import SearchFolder
 
 def main() -> None:
     """Run the search's trials in the role given by KerasTuner's environment variables."""
-    path, cores = sys.argv[1:]
-    threading.Thread(target=_end_with_the_starter, daemon=True).start()
-    if cores:  # before TensorFlow counts them
-        os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
+    path = sys.argv[1]
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     role = read_role(os.environ)
     search = Search.from_dict(json.loads(Path(path, "search.json").read_text(encoding="utf-8")))
@@ -39,11 +35,6 @@ def main() -> None:
         sys.exit(f"{role.tuner_id}: {error}")
     except KeyboardInterrupt as error:  # the trial is saved
         sys.exit(128 + signal_of(error))
-
-
-def _end_with_the_starter() -> None:
-    os.read(sys.stdin.fileno(), 1)  # it ends when the process that started this one has ended
-    os._exit(1)
 
 
 if __name__ == "__main__":

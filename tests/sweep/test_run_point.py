@@ -2,7 +2,6 @@ import json
 import math
 import os
 import signal
-import subprocess
 import sys
 import types
 
@@ -10,53 +9,20 @@ import pytest
 from kdist.analysis.time_to_target import row_to_target
 from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import RefusedCheckpointsError, UserError
+from kdist.launch.child import judge
 from kdist.runs.run_record import read_run
 from kdist.signals import ENDING, raise_signals, signal_of
 from kdist.sweep import worker
 from kdist.sweep.accuracy import AccuracySweep
 from kdist.sweep.experiment import Point
 from kdist.sweep.resumable import can_be_resumed
-from kdist.sweep.run_point import explain, measure, run_point
+from kdist.sweep.run_point import measure, run_point
 from kdist.sweep.scaling import ScalingSweep
 from kdist.sweep.throughput import TIMED_RUN, ThroughputSweep
-from kdist.sweep.workers import FIRST_ERROR
 from report_folders import write_run
 
 AXES = {"batch_size": 8, "replicas": 1}
 POINT = Point(name="b8", config={"batch_size": 8}, axes=AXES, group="batch 8")
-PYTHON_ERROR = 'Traceback (most recent call last):\n  File "x", line 1\nValueError: no\n'
-FROZEN = "[0] kdist: error: no step has ended (see above)\n[0]   File 'x'\n"
-OOM = "2026 W x\ntensorflow.errors_impl.ResourceExhaustedError: OOM when allocating [8]\nand more\n"
-
-
-@pytest.mark.parametrize(
-    ("code", "errors", "expected"),
-    [
-        (1, PYTHON_ERROR, "ValueError: no (exit code 1)"),
-        (2, "width is at least 1\n\nI0000 00:00:17 1 port.cc:153] x\n", "width is at least 1 (exi"),
-        (1, OOM, "out of memory: tensorflow.errors_impl.ResourceExhaustedError: OOM when"),
-        (1, "MemoryError\n", "out of memory: MemoryError"),
-        (-9, "", "out of memory, most likely: its process was killed"),
-        (137, PYTHON_ERROR, "out of memory, most likely"),
-        (-11, "", "it printed no error (signal SIGSEGV)"),
-        (
-            137,
-            f"{FROZEN}{FIRST_ERROR}\n{FROZEN[4:]}",
-            "no step has ended (see above) (exit code 137)",
-        ),
-        (
-            137,
-            f"{FROZEN}{FIRST_ERROR}\nnothing of the kind\n",
-            "no step has ended (see above) (exi",
-        ),
-        (-9, FROZEN[4:], "no step has ended (see above) (signal SIGKILL)"),
-        (1, f"{FROZEN}{FIRST_ERROR}\n{PYTHON_ERROR}", "ValueError: no (exit code 1)"),
-        (1, f"{FROZEN}{FIRST_ERROR}\n{OOM}", "out of memory: tensorflow"),
-        (1, "kdist: error: worker 1: out of memory\n", "out of memory: worker 1: out of memory"),
-    ],
-)
-def test_why_a_process_ended(code, errors, expected):
-    assert explain(code, errors).startswith(expected)
 
 
 def run_folder(run, *, images=512, **options):
@@ -189,48 +155,13 @@ def test_a_signal_to_the_sweep_ends_the_process(process, tmp_path, number):
         os.kill(pid, 0)
 
 
-@pytest.mark.parametrize("number", ENDING)
-def test_a_signal_while_the_process_starts_ends_it(process, monkeypatch, number):
-    """Between its start and the moment that the sweep knows of it."""
-    started, popen = [], subprocess.Popen
-
-    def start(*args, **options):
-        started.append(popen(*args, **options))
-        os.kill(os.getpid(), number)
-        return started[-1]
-
-    monkeypatch.setattr(subprocess, "Popen", start)
-    with raise_signals(), pytest.raises(KeyboardInterrupt) as raised:
-        process("import time; time.sleep(600)")
-    assert signal_of(raised.value) == number
-    try:
-        assert started[0].poll() == -signal.SIGKILL
-    finally:
-        started[0].kill()
-        started[0].wait()
-
-
-def test_a_run_is_killed_with_its_sweep():
-    child = "import sys, time; from kdist.signals import end_with_parent; "
-    child += "end_with_parent(int(sys.argv[1])); print('works', flush=True); time.sleep(600)"
-    sweep = "import os, subprocess, sys; "
-    sweep += "subprocess.run([sys.executable, '-c', sys.argv[1], str(os.getpid())])"
-    parent = subprocess.Popen([sys.executable, "-c", sweep, child], stdout=subprocess.PIPE)
-    assert parent.stdout.readline() == b"works\n"
-    parent.send_signal(signal.SIGKILL)
-    assert parent.stdout.read() == b""  # returns once the run has closed it too
-    parent.wait()
-    parent.stdout.close()
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, None])
 def test_a_run_that_a_signal_cut_short_is_not_measured(tmp_path, monkeypatch, capsys, number):
     """As from a program that frees memory: to the run alone, not to its sweep."""
     result = types.SimpleNamespace(interrupted=number is not None, signal=number)
     monkeypatch.setattr("kdist.training.run.train", lambda *_, **__: result)
-    monkeypatch.setattr("kdist.sweep.worker.end_with_parent", lambda parent: None)
     order = tmp_path / "order.json"
-    order.write_text('{"config": {}, "parent": 1, "resume": false, "workers": 1}')
+    order.write_text('{"config": {}, "resume": false, "workers": 1}')
     monkeypatch.setattr("sys.argv", ["worker", str(order)])
     if number is None:
         assert worker.main() is None
@@ -239,7 +170,7 @@ def test_a_run_that_a_signal_cut_short_is_not_measured(tmp_path, monkeypatch, ca
         worker.main()
     assert end.value.code == 143
     error = capsys.readouterr().err
-    assert explain(143, error) == "interrupted by SIGTERM (exit code 143)"
+    assert judge(143, error).line == "interrupted by SIGTERM (exit code 143)"
 
 
 def test_a_real_run(tmp_path):
@@ -299,12 +230,13 @@ def test_a_point_that_cannot_be_resumed_after_all_is_begun_anew(process, tmp_pat
     cut_short(tmp_path)
     (tmp_path / "errors.log").write_text("of the first process\n")
     run = str(tmp_path / "run")
-    refusal = f"{worker.REFUSED}\nout of memory is no cause, damaged"
-    code = f"import os, sys; sys.exit({refusal!r} if os.path.exists({run!r}) else 'new')"
+    code = f"import os, sys; from kdist.launch.child import answer; old = os.path.exists({run!r})"
+    code += "; answer(mistake='damaged', refused=True) if old else None"
+    code += "; sys.exit('damaged' if old else 'new')"
     assert process(code, point=SAVED)["error"].startswith("new")
     assert '"resume": false' in (tmp_path / "order.json").read_text()
     log = (tmp_path / "errors.log").read_text()
-    assert log == f"of the first process\n{refusal}\nnew\n"
+    assert log == "of the first process\ndamaged\nnew\n"
 
 
 @pytest.mark.parametrize(
@@ -329,24 +261,27 @@ def test_a_resumed_point_that_fails_keeps_its_checkpoints(process, tmp_path, end
 def test_a_full_disk_keeps_the_checkpoints_of_a_resumed_point(process, tmp_path, words):
     cut_short(tmp_path)
     with pytest.raises(OSError, match="No space left on device"):
-        process(f"import sys; sys.exit('{worker.REFUSED} OSError: {words}')", point=SAVED)
+        code = f"from kdist.launch.child import answer; answer(mistake='{words}', refused=True)"
+        process(f"import sys; {code}; sys.exit('OSError: {words}')", point=SAVED)
     assert can_be_resumed(tmp_path, SAVED.config)
 
 
 def test_the_worker_tells_a_refusal_to_resume_from_other_mistakes(tmp_path, monkeypatch, capsys):
-    def error_of(error):
+    def answers_to(error):
         def fail(*_, **__):
             raise error
 
+        told = {}
         monkeypatch.setattr("kdist.training.run.train", fail)
+        monkeypatch.setattr(worker, "answer", lambda **values: told.update(values))
         with pytest.raises(SystemExit) as end:
             worker.main()
         assert end.value.code == 2
-        return capsys.readouterr().err
+        assert capsys.readouterr().err == "why\n"
+        return told
 
-    monkeypatch.setattr("kdist.sweep.worker.end_with_parent", lambda parent: None)
     order = tmp_path / "order.json"
-    order.write_text('{"config": {}, "parent": 1, "resume": true, "workers": 1}')
+    order.write_text('{"config": {}, "resume": true, "workers": 1}')
     monkeypatch.setattr("sys.argv", ["worker", str(order)])
-    assert error_of(RefusedCheckpointsError("why")) == f"{worker.REFUSED}\nwhy\n"
-    assert error_of(UserError("why")) == "why\n"
+    assert answers_to(RefusedCheckpointsError("why")) == {"mistake": "why", "refused": True}
+    assert answers_to(UserError("why")) == {"mistake": "why", "refused": False}

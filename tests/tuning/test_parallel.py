@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from interrupting_model import interrupting_model
 from kdist.errors import UserError
+from kdist.launch.child import Share
 from kdist.signals import ENDING, raise_signals, signal_of
 from kdist.training.config import TrainConfig
 from kdist.tuning import parallel, worker
 from kdist.tuning.chief_or_worker import role_variables
-from kdist.tuning.pinning import Pin, pin_workers
+from kdist.tuning.pinning import pin_workers
 from kdist.tuning.search import Search
 from kdist.tuning.search_folder import SearchFolder
 
@@ -31,7 +32,7 @@ from kdist.tuning.search_folder import SearchFolder
 )
 def test_each_worker_has_devices_and_cores_of_its_own(given, expected):
     pins = pin_workers(**{"devices": None, "gpus": "", "cores": [0, 1], **given})
-    assert pins == [Pin(gpus=gpus, cores=cores) for gpus, cores in expected]
+    assert pins == [Share(gpus=tuple(gpus.split(",")), cores=cores) for gpus, cores in expected]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,8 @@ if plan.startswith("signal"):
     (folder / f".{os.getpid()}.trial.json").touch()
     os.kill(os.getppid(), int(plan.split()[1]))
 if plan.split()[0] in ("wait", "save", "hang", "signal"):
-    sys.stdin.read()
+    while True:
+        signal.pause()
 """
 
 
@@ -108,9 +110,7 @@ def run(tmp_path, monkeypatch):
     """A function from what chief and workers do to what was noted and announced."""
     folder = SearchFolder(str(tmp_path))
     folder.trials.mkdir()
-    monkeypatch.setattr(
-        parallel, "command", lambda path, pin: [sys.executable, "-c", CHILD, str(path)]
-    )
+    monkeypatch.setattr(parallel, "command", lambda path: [sys.executable, "-c", CHILD, str(path)])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
 
     def started(**plans):
@@ -211,10 +211,9 @@ def data():
 
 def test_a_users_mistake_is_a_line_of_the_process(tmp_path, monkeypatch):
     search = Search(model=str(tmp_path / "model.py:build"), output=str(tmp_path))
-    monkeypatch.setattr("sys.argv", ["worker", str(tmp_path), ""])
+    monkeypatch.setattr("sys.argv", ["worker", str(tmp_path)])
     for name, value in role_variables("worker0", ip="127.0.0.1", port=4000).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(worker.threading.Thread, "start", lambda thread: None)
     folder = SearchFolder(str(tmp_path))
     folder.write_json("search.json", search.to_dict())
     folder.trials.mkdir()
