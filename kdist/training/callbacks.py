@@ -25,8 +25,8 @@ from ..signals import Received
 from ..tracking.factory import TRACKER_KINDS, tracking
 from ..tracking.tracker import Tracker, ended
 from .config import TrainConfig, TrainPlan
-from .console import FittedBar, make_progress
 from .model import RunParts
+from .progress import FittedBar, make_progress
 from .settings import model_name
 
 

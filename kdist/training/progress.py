@@ -1,0 +1,148 @@
+"""What a run prints while it trains: a bar and a line per epoch on a terminal, else the line."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+from rich.console import Console
+
+from ..callbacks import PrintTotalTime
+
+_BAR = 20
+_SHORTEST_BAR = 5
+# Keras's time left and time per step: ` 10:00:00 999ms/step`.
+_TIMES = 20
+# In `logs` beside `images_per_sec`, from which they follow.
+_DERIVED = ("images_per_sec", "images_per_sec_per_replica", "seconds_per_step")
+
+
+class _Progress(keras.callbacks.ProgbarLogger):
+    """What `Checkpoint` asks of callbacks: there is nothing to resume."""
+
+    def get_state(self) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take nothing."""
+
+
+class EpochLines(_Progress):
+    """Prints one line per epoch, in place of Keras's progress bar.
+
+    Args:
+        total_time: Counts the seconds; it has to come earlier in the list of callbacks.
+    """
+
+    def __init__(self, total_time: PrintTotalTime) -> None:
+        super().__init__()
+        self.total_time = total_time
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Print nothing yet."""
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Print nothing yet."""
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Print the line."""
+        values = describe_epoch(logs or {}, self.total_time.seconds)
+        print(f"Epoch {epoch + 1}/{self.epochs}: {values}", flush=True)
+
+
+class FittedBar(_Progress):
+    """Keras's progress bar with the metrics that fit the terminal, then a line with the others.
+
+    A bar that is wider than the terminal is printed anew at every step.
+
+    Args:
+        total_time: Counts the seconds; it has to come earlier in the list of callbacks.
+        console: For the width of the terminal, which may change.
+    """
+
+    def __init__(self, total_time: PrintTotalTime, console: Console) -> None:
+        super().__init__()
+        self.total_time = total_time
+        self.console = console
+        self._shown: dict[str, float] = {}
+        self._metrics: set[str] = set()
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Begin a bar."""
+        self._shown = {}
+        super().on_epoch_begin(epoch, logs)
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Show the metrics of training that fit."""
+        self._metrics.update(logs or {})
+        super().on_train_batch_end(batch, self._fitting(logs or {}))
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Add the metrics of validation that fit, and print all other values below."""
+        logs = logs or {}
+        super().on_epoch_end(epoch, self._fitting(logs))
+        rest = {name: value for name, value in logs.items() if name not in self._shown}
+        print(describe_epoch(rest, self.total_time.seconds), flush=True)
+
+    def _fitting(self, logs: Mapping[str, Any]) -> dict[str, float]:
+        count = len(f"{self.target}/{self.target} ") if self.target else len("      1/Unknown")
+        room = self.console.width - 1 - count - _TIMES - _SHORTEST_BAR
+        room -= sum(map(_width, self._shown.items()))
+        for name, value in logs.items():
+            if name in self._shown or name.removeprefix("val_") not in self._metrics:
+                continue
+            width = _width((name, value))
+            if width <= room:
+                self._shown[name] = value
+                room -= width
+        if self.progbar is not None:
+            self.progbar.width = max(_SHORTEST_BAR, min(_BAR, _SHORTEST_BAR + room))
+        self._shown.update({name: logs[name] for name in self._shown if name in logs})
+        return self._shown
+
+
+def _width(metric: tuple[str, Any]) -> int:
+    name, value = metric
+    shown = f"{value:.4f}" if abs(value) > 1e-3 else f"{value:.4e}"  # as Keras writes it
+    return len(f" - {name}: {shown}")
+
+
+def describe_epoch(logs: Mapping[str, Any], seconds: float) -> str:
+    """Format the values of an epoch in one line.
+
+    Args:
+        logs: Values by name, as Keras's callbacks get them.
+        seconds: Since training began.
+
+    Example:
+        >>> describe_epoch({"val_accuracy": 0.85214, "images_per_sec": 1184.7}, 9.48)
+        'val_accuracy 0.8521, 1,185 images/s, 9.5 seconds so far'
+    """
+    words = [f"{name} {_number(value)}" for name, value in logs.items() if name not in _DERIVED]
+    if "images_per_sec" in logs:
+        words.append(f"{logs['images_per_sec']:,.0f} images/s")
+    return ", ".join([*words, f"{seconds:,.1f} seconds so far"])
+
+
+def _number(value: Any) -> str:
+    number = float(value)
+    if abs(number) >= 1000:
+        return f"{number:,.0f}"
+    return f"{number:.4f}" if abs(number) > 1e-3 or not number else f"{number:.3e}"
+
+
+def make_progress(
+    verbose: int, total_time: PrintTotalTime, *, console: Console | None = None
+) -> list[keras.callbacks.Callback]:
+    """Make the callback that shows the progress of a run, if any.
+
+    Args:
+        verbose: 0 for none, 2 for a line per epoch, 1 for a bar too where it can be redrawn.
+        total_time: Counts the seconds.
+        console: Where to; standard output by default.
+    """
+    console = console or Console()
+    if not verbose:
+        return []
+    redraws = (console.is_terminal and not console.is_dumb_terminal) or console.is_jupyter
+    return [FittedBar(total_time, console) if verbose == 1 and redraws else EpochLines(total_time)]
