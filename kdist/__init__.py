@@ -3,7 +3,7 @@
 import lazy_loader
 
 from .distribute.tensorflow_logging import quiet_tensorflow
-from .performance.onednn import enable_onednn
+from .performance.hardware import enable_onednn
 
 __version__ = "0.1.0"
 

@@ -12,7 +12,7 @@ from ..arguments import check_backend
 from ..batch_norm.convert import batch_norms, convert_batch_norm
 from ..errors import UserError
 from ..layers.elementwise_kernels import activation_fusible, fused_activation, fused_dropout_of
-from ..performance import steps_per_execution
+from ..performance.flops import steps_per_execution
 from ..spmd.strategy import GlobalViewStrategy
 from .devices import device_type, short_name, xla_is_automatic
 from .made_outside import remake
@@ -217,7 +217,7 @@ class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
             global_batch: Samples per step, over all replicas; `None` if unknown.
         """
         on_gpus = device_type(self.devices[0]) == "GPU"
-        return steps_per_execution.steps_per_execution(model, global_batch, on_gpus=on_gpus)
+        return steps_per_execution(model, global_batch, on_gpus=on_gpus)
 
     def compare_workers(self, event: str, values: Mapping[str, Any]) -> None:
         """Do nothing, as there is only one worker."""

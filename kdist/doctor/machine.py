@@ -1,10 +1,8 @@
 """The machine as probes read it: its CPU, memory and disks."""
 
-import contextlib
 import dataclasses
 import math
 import os
-import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,15 +10,15 @@ from pathlib import Path
 from ..data.sources import keras_datasets
 from ..errors import UserError
 from ..files import check_writable_folder, missing_folders
-from ..performance.container_limits import (
+from ..launch import child
+from ..performance.hardware import ONEDNN_VARIABLE, cpu_flags
+from ..performance.resources import (
     available_memory,
     cpu_quota,
     memory_limit,
     swap,
     total_memory,
 )
-from ..performance.hardware import cpu_flags
-from ..performance.onednn import VARIABLE
 from .finding import Finding
 
 _MOST_SECONDS = 20.0
@@ -59,25 +57,15 @@ def run_command(arguments: Sequence[str], *, seconds: float = _MOST_SECONDS) -> 
     """Run a command; `None` if it is not installed.
 
     Raises:
-        TimeoutError: It has not ended in time. It is killed, but not waited for: a command that
-            hangs in a driver cannot be killed.
+        TimeoutError: It has not ended in time, and is killed.
     """
-    with tempfile.TemporaryFile() as output:
-        try:
-            process = subprocess.Popen(  # noqa: S603 - kdist's own commands
-                arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
-        except OSError:
-            return None
-        try:
-            code = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(1)
-            raise TimeoutError(f"{arguments[0]} has not answered in {seconds:g} seconds") from None
-        output.seek(0)
-        return Ended(code, output.read().decode(errors="replace"))
+    try:
+        ended = child.run(arguments, seconds=seconds)
+    except FileNotFoundError:
+        return None
+    except TimeoutError:
+        raise TimeoutError(f"{arguments[0]} has not answered in {seconds:g} seconds") from None
+    return Ended(ended.code, ended.output + ended.errors)
 
 
 def _cores() -> frozenset[int]:
@@ -126,10 +114,10 @@ def find_onednn(machine: Machine) -> Finding:
             "oneDNN", "slow", "the CPU has no AVX2 or no FMA", "use a newer machine for CPU work"
         )
     best = next((n for n in ("amx_bf16", "avx512_bf16", "avx512f") if n in flags), "avx2")
-    chosen = machine.environment.get(VARIABLE, "")
+    chosen = machine.environment.get(ONEDNN_VARIABLE, "")
     if chosen.lower() in _OFF:
-        text = f"turned off by {VARIABLE}={chosen}"
-        return Finding("oneDNN", "slow", text, f"unset {VARIABLE}: kdist turns it on")
+        text = f"turned off by {ONEDNN_VARIABLE}={chosen}"
+        return Finding("oneDNN", "slow", text, f"unset {ONEDNN_VARIABLE}: kdist turns it on")
     return Finding("oneDNN", "good", f"on, with instructions up to {best}")
 
 

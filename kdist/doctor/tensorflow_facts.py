@@ -13,7 +13,6 @@ import os
 import queue
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -22,6 +21,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from ..launch.child import PIPE, Child
 
 LIMIT_SECONDS: Mapping[str, float] = {
     "tensorflow": 180,
@@ -84,38 +85,25 @@ def read_facts(
         command: The program, before the number of replicas.
         limits: Seconds for each stage.
     """
-    variables = {**os.environ, **(environment or {})}
     # Its messages say which library it could not load.
-    variables["TF_CPP_MIN_LOG_LEVEL"] = "0"
-    variables["PYTHONUNBUFFERED"] = "1"
+    own = {"TF_CPP_MIN_LOG_LEVEL": "0", "PYTHONUNBUFFERED": "1"}
     found = TensorFlowFacts()
     with tempfile.TemporaryFile() as messages:
-        process = subprocess.Popen(  # noqa: S603 - this module's own program
+        with Child(
             [*command, str(replicas)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=messages,
-            text=True,
-            env=variables,
-            start_new_session=True,
-        )
-        try:
-            _read_stages(process, found, limits)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):  # in a driver that hangs
-                process.wait(5)
+            environment={**(environment or {}), **own},
+            output=PIPE,
+            errors=messages,
+        ) as child:
+            _read_stages(child, found, limits)
         messages.seek(0)
         found.messages = messages.read().decode(errors="replace")
     return found
 
 
-def _read_stages(
-    process: "subprocess.Popen[str]", found: TensorFlowFacts, limits: Mapping[str, float]
-) -> None:
+def _read_stages(child: Child, found: TensorFlowFacts, limits: Mapping[str, float]) -> None:
     lines: queue.Queue[str] = queue.Queue()
-    threading.Thread(target=_pass_on, args=(process, lines), daemon=True).start()
+    threading.Thread(target=_pass_on, args=(child, lines), daemon=True).start()
     for stage in STAGES:
         try:
             line = lines.get(timeout=limits[stage])
@@ -123,9 +111,9 @@ def _read_stages(
             found.errors[stage] = f"not done after {limits[stage]:g} seconds"
             return
         if not line:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(5)
-            found.errors[stage] = _how_it_ended(process.returncode)
+            with contextlib.suppress(TimeoutError):
+                child.wait(5)
+            found.errors[stage] = _how_it_ended(child.code)
             return
         answer = json.loads(line)
         if "error" in answer:
@@ -136,9 +124,9 @@ def _read_stages(
             found.facts[stage] = answer["facts"]
 
 
-def _pass_on(process: "subprocess.Popen[str]", lines: "queue.Queue[str]") -> None:
-    with process.stdout or io.StringIO() as stream:
-        for line in stream:
+def _pass_on(child: Child, lines: "queue.Queue[str]") -> None:
+    with child.streams[0] or io.BytesIO() as stream:
+        for line in map(bytes.decode, stream):
             if line.startswith('{"stage": '):  # not what a module prints that Python itself imports
                 lines.put(line)
     lines.put("")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from ..arguments import as_real, positive_integer, positive_number
 from ..errors import TrainingError, UserError
 from ..launch import child
-from ..performance.container_limits import available_memory
+from ..performance.resources import available_memory
 from .one_try import Try, TryResult
 from .short_fit import Function, function_name
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import UserError
 from ..launch.child import answer, is_out_of_memory, orders
-from ..performance.process_memory import limit_memory, memory_now, peak_since, reset_peak
+from ..performance.resources import limit_memory, memory_now, peak_since, reset_peak
 
 _WARM_UP_SAMPLES = 8
 # The kernel ends this process first, should the machine run out of memory all the same.

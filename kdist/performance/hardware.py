@@ -1,13 +1,52 @@
-"""The hardware behind a strategy's devices."""
+"""The machine that trains: its CPU, its devices, and oneDNN's kernels for the CPU."""
 
 import datetime
 import os
 import platform
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..errors import UserError
+
 CPUINFO = Path("/proc/cpuinfo")
+ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
+_ONEDNN_FLAGS = {"avx2", "fma"}
+_ONEDNN_DEFAULT_FLAGS = {
+    *("avx512_vnni", "avx512_bf16", "avx_vnni"),
+    *("amx_tile", "amx_int8", "amx_bf16"),
+}
 _INSTRUCTION_SETS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
+
+
+def machine(devices: Sequence[str] | None = None) -> dict[str, Any]:
+    """The machine as plain data; `devices` has a line for every GPU, or one for the CPU.
+
+    Args:
+        devices: What an earlier call found; by default a process of its own asks TensorFlow, which
+            takes seconds, so that this one holds no memory of a GPU.
+
+    Raises:
+        UserError: TensorFlow cannot list its devices.
+    """
+    return {**host(), "devices": _listed() if devices is None else list(devices)}
+
+
+def _listed() -> list[str]:
+    from ..launch import child  # `import kdist` does not need it
+
+    done = child.run([sys.executable, "-m", "kdist", "devices"])
+    devices = [" ".join(line.split()) for line in done.output.splitlines()]
+    if done.code or not devices:
+        last = (done.errors.strip().splitlines() or ["it printed no error"])[-1]
+        raise UserError(f"`kdist devices` fails, and so would every run: {last}")
+    return devices
+
+
+def on_cpu(about: dict[str, Any]) -> bool:
+    """Whether replicas are parts of a CPU."""
+    return all(str(device).startswith("CPU") for device in about.get("devices", ()))
 
 
 def host() -> dict[str, Any]:
@@ -63,3 +102,32 @@ def _read_field(cpuinfo: Path, name: str) -> str:
         return ""
     values = (line.partition(":")[2].strip() for line in lines if line.startswith(name))
     return next(values, "")
+
+
+def is_on_by_default(cpuinfo: Path = CPUINFO) -> bool:
+    """Whether TensorFlow enables oneDNN on this CPU (its util/port.cc, `IsMKLEnabled`).
+
+    Args:
+        cpuinfo: The file in which Linux lists the CPU's features.
+    """
+    return bool(cpu_flags(cpuinfo) & _ONEDNN_DEFAULT_FLAGS)
+
+
+def enable_onednn(cpuinfo: Path = CPUINFO) -> None:
+    """Enable oneDNN in TensorFlow if the CPU has AVX2 and FMA and the user has not decided.
+
+    TensorFlow decides when it is imported, see `is_on_by_default`. Its other kernels are compiled
+    for AVX without FMA: on an AVX2 machine a training step of a convolutional network takes twice
+    as long with them (docs/results/speed.md). GPUs are not affected.
+
+    Set `TF_ENABLE_ONEDNN_OPTS=0` to keep TensorFlow's choice.
+
+    Args:
+        cpuinfo: The file in which Linux lists the CPU's features.
+    """
+    if (
+        ONEDNN_VARIABLE not in os.environ
+        and "tensorflow" not in sys.modules
+        and cpu_flags(cpuinfo) >= _ONEDNN_FLAGS
+    ):
+        os.environ[ONEDNN_VARIABLE] = "1"

@@ -10,7 +10,7 @@ from statistics import median
 from ..analysis.groups import Row
 from ..analysis.time_to_target import TimeToTarget, row_to_target, time_to_target
 from ..charts.tables import accuracy, rate, seconds
-from ..performance.machine import on_cpu
+from ..performance.hardware import on_cpu
 from ..runs.run_record import RunRecord, finite
 from ..runs.text import count, of_workers
 from ..sweep.sweep_record import SweepRecord

@@ -28,8 +28,8 @@ def show_finished(
     Args:
         experiment: As for `sweep`.
         folder: Its folder, which may contain anything.
-        machine: See `kdist.performance.machine.machine`. The devices are taken to be those that the
-            sweep ran on, as TensorFlow takes seconds to list them.
+        machine: See `kdist.performance.hardware.machine`. The devices are taken to be those that
+            the sweep ran on, as TensorFlow takes seconds to list them.
         retry_failed: Whether failed points are to be run again.
         console: Takes all output.
 

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..analysis.groups import Row
-from ..performance.machine import on_cpu
+from ..performance.hardware import on_cpu
 
 
 def shared_cores_warning(about: dict[str, Any], rows: Sequence[Row]) -> str | None:
     """The warning for figures of several replicas that are parts of a CPU, else `None`.
 
     Args:
-        about: What `kdist.performance.machine.machine` found.
+        about: What `kdist.performance.hardware.machine` found.
         rows: Of the points.
     """
     most = max((row["replicas"] for row in rows), default=1)
@@ -32,7 +32,7 @@ def replica_counts(about: dict[str, Any], workers: Sequence[int] = (1,)) -> list
     as many replicas each.
 
     Args:
-        about: What `kdist.performance.machine.machine` found.
+        about: What `kdist.performance.hardware.machine` found.
         workers: Numbers of workers.
     """
     most = max((2 if on_cpu(about) else len(about["devices"])) // max(workers), 1)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ..analysis.groups import done, failures
 from ..files import atomic_write
-from ..performance.machine import machine as describe_machine
+from ..performance.hardware import machine as describe_machine
 from ..runs.text import count
 from ..training.settings import model_name
 from ..training.workers import refuse_workers

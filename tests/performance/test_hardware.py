@@ -1,6 +1,24 @@
-import platform
+"""What the machine is, as other processes and files tell, and oneDNN's kernels."""
 
-from kdist.performance.hardware import device_names
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+from kdist.errors import UserError
+from kdist.launch import child
+from kdist.performance.hardware import (
+    ONEDNN_VARIABLE,
+    cpu_flags,
+    device_names,
+    enable_onednn,
+    is_on_by_default,
+    machine,
+    on_cpu,
+)
+
+AVX2 = "processor : 0\nflags\t\t: fpu sse avx avx2 f16c fma\n"
 
 
 def test_every_device_has_a_name():
@@ -12,3 +30,93 @@ def test_every_device_has_a_name():
 def test_without_proc_the_architecture_is_told(monkeypatch):
     monkeypatch.setattr("pathlib.Path.read_text", lambda *_, **__: "nothing of use")
     assert device_names(("CPU:0",)) == [platform.machine()]
+
+
+def listing(monkeypatch, *, code=0, stdout="", stderr=""):
+    def run(command, **_):
+        assert command[1:] == ["-m", "kdist", "devices"]
+        return child.Ended(code=code, output=stdout, errors=stderr)
+
+    monkeypatch.setattr(child, "run", run)
+
+
+def test_devices_are_lines_of_another_process(monkeypatch):
+    listing(monkeypatch, stdout="GPU:0  NVIDIA H100\nGPU:1  NVIDIA H100\n")
+    about = machine()
+    assert about["devices"] == ["GPU:0 NVIDIA H100", "GPU:1 NVIDIA H100"]
+    assert about["cores"] >= 1
+    assert not on_cpu(about)
+
+
+def test_known_devices_are_not_listed_again(monkeypatch):
+    listing(monkeypatch, code=1)
+    about = machine(["CPU:0 Xeon"])
+    assert about["devices"] == ["CPU:0 Xeon"]
+    assert on_cpu(about)
+
+
+@pytest.mark.parametrize(
+    ("ended", "last"),
+    [
+        ({"code": 1, "stdout": "CPU:0 x", "stderr": "first\nlast\n"}, "last"),
+        ({}, "it printed no error"),
+    ],
+)
+def test_devices_that_cannot_be_listed_are_an_error(monkeypatch, ended, last):
+    listing(monkeypatch, **ended)
+    with pytest.raises(UserError, match=f"`kdist devices` fails, and so would every run: {last}$"):
+        machine()
+
+
+@pytest.fixture
+def undecided(monkeypatch):
+    monkeypatch.delenv(ONEDNN_VARIABLE, raising=False)
+    monkeypatch.delitem(sys.modules, "tensorflow")
+
+
+def enabled(tmp_path, text):
+    path = tmp_path / "cpuinfo"
+    path.write_text(text)
+    enable_onednn(path)
+    return os.environ.get(ONEDNN_VARIABLE)
+
+
+def test_on_where_the_cpu_has_the_instructions(undecided, tmp_path):
+    assert enabled(tmp_path, AVX2) == "1"
+
+
+@pytest.mark.parametrize("text", ["flags : fpu sse avx", "Features : fp asimd", ""])
+def test_left_alone_elsewhere(undecided, tmp_path, text):
+    assert enabled(tmp_path, text) is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "on"), [("avx2 fma", False), ("avx512f", False), ("avx512_vnni", True)]
+)
+def test_tensorflows_default(flags, on, tmp_path):
+    (tmp_path / "cpuinfo").write_text(f"flags : fpu {flags}\n")
+    assert is_on_by_default(tmp_path / "cpuinfo") is on
+
+
+def test_left_alone_where_nothing_tells(undecided, tmp_path):
+    enable_onednn(tmp_path / "missing")
+    assert ONEDNN_VARIABLE not in os.environ
+
+
+def test_what_the_user_chose_stays(undecided, tmp_path, monkeypatch):
+    monkeypatch.setenv(ONEDNN_VARIABLE, "0")
+    assert enabled(tmp_path, AVX2) == "0"
+
+
+def test_too_late_once_tensorflow_is_imported(tmp_path, monkeypatch):
+    monkeypatch.delenv(ONEDNN_VARIABLE, raising=False)
+    assert enabled(tmp_path, AVX2) is None
+
+
+def test_importing_kdist_first_decides():
+    code = f"import kdist, os; print(os.environ.get({ONEDNN_VARIABLE!r}) == '1')"
+    environment = {k: v for k, v in os.environ.items() if k != ONEDNN_VARIABLE}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [str(cpu_flags() >= {"avx2", "fma"})]

@@ -3,7 +3,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.performance import steps_per_execution
+from kdist.performance import flops
+from kdist.performance.flops import steps_per_execution
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 
@@ -39,21 +40,17 @@ class Executions(keras.callbacks.Callback):
     ],
 )
 def test_a_tenth_of_a_second_of_arithmetic(units, global_batch, steps):
-    assert (
-        steps_per_execution.steps_per_execution(dense(units), global_batch, on_gpus=False) == steps
-    )
+    assert steps_per_execution(dense(units), global_batch, on_gpus=False) == steps
 
 
 def test_a_gpu_takes_more_steps():
-    assert steps_per_execution.steps_per_execution(dense(2048), 320, on_gpus=True) == pytest.approx(
-        25, abs=1
-    )
+    assert steps_per_execution(dense(2048), 320, on_gpus=True) == pytest.approx(25, abs=1)
 
 
 @pytest.mark.parametrize("global_batch", [None, 32])
 def test_one_step_where_the_arithmetic_is_not_known(global_batch):
     recurrent = keras.Sequential([keras.Input((3, 2)), keras.layers.GRU(2)])
-    assert steps_per_execution.steps_per_execution(recurrent, global_batch, on_gpus=False) == 1
+    assert steps_per_execution(recurrent, global_batch, on_gpus=False) == 1
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -143,7 +140,7 @@ def test_a_callback_may_evaluate_and_predict():
 def test_the_arithmetic_is_counted_once(monkeypatch):
     counted = []
     count = lambda model: counted.append(model) or 1e9  # noqa: E731
-    monkeypatch.setattr(steps_per_execution, "training_flops", count)
+    monkeypatch.setattr(flops, "training_flops", count)
     model = compiled(kdist.MirroredStrategy(replicas=1), "auto")
     for _ in range(3):
         model.fit(np.zeros((16, 4)), np.zeros((16, 4)), batch_size=4, verbose=0)
@@ -155,8 +152,8 @@ def test_one_step_where_counting_fails(monkeypatch):
     def fails(model):
         raise ValueError("a fixed batch")
 
-    monkeypatch.setattr(steps_per_execution, "training_flops", fails)
-    assert steps_per_execution.steps_per_execution(dense(4), 32, on_gpus=False) == 1
+    monkeypatch.setattr(flops, "training_flops", fails)
+    assert steps_per_execution(dense(4), 32, on_gpus=False) == 1
 
 
 def test_another_batch_size_is_chosen_for_anew():
