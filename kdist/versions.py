@@ -1,8 +1,31 @@
-"""The versions of Keras and TensorFlow that kdist was tested with."""
+"""The versions that kdist was tested with, and the packages that only some of it needs."""
 
+import importlib.util
 from collections.abc import Mapping
 
+from .errors import UserError
+
 TESTED = {"Keras": ("3.14", "3.15"), "TensorFlow": ("2.20", "2.21")}
+EXTRAS = {
+    "report": ("altair", "jinja2", "vl_convert"),
+    "dashboard": ("wandb_workspaces",),
+    "tune": ("sklearn",),
+}
+"""The modules of each extra in `pyproject.toml`."""
+
+
+def require(extra: str) -> None:
+    """Raise an error unless the packages of an extra are installed.
+
+    Raises:
+        UserError: One is not; the message has the command that installs it.
+    """
+    missing = [name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(
+            f"this needs {missing[0]}, which is not installed: pip install 'kdist[{extra}]', or in"
+            f" a checkout pip install '.[{extra}]'"
+        )
 
 
 def untested(versions: Mapping[str, str]) -> str | None:

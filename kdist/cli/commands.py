@@ -10,6 +10,7 @@ from ..data.datasets import DatasetName
 from ..errors import UserError
 from ..evaluation.options import EvaluateOptions, Views
 from ..training.config import TrainConfig
+from ..versions import require
 from .options import parse_integer, parse_whole_numbers
 
 _DEFAULT = CheckOptions()
@@ -169,6 +170,7 @@ def report(
     ] = None,
 ) -> None:
     """Show runs, sweeps and searches in one HTML file that opens without a network."""
+    require("report")
     from ..report.page import write_report
 
     print(write_report(runs, output=output, baseline=baseline))
@@ -183,6 +185,7 @@ def dashboard(
     ] = False,
 ) -> None:
     """Create a W&B workspace for runs that were tracked by W&B."""
+    require("dashboard")
     from ..tracking.dashboard import dashboard as make
 
     print(make(project=project, entity=entity, report=report))

@@ -10,6 +10,7 @@ from ..files import folder_for_files, writable_folder
 from ..finders.rate_curve import LEAST_RATE, MOST_RATE, check_range, rate_lines, write_curve
 from ..training.config import TrainConfig
 from ..user_model.functions import data_name
+from ..versions import require
 from .options import parse_integer
 
 app = App(
@@ -108,6 +109,7 @@ def rate(
     _check(model, data, replicas, batch_size)
     path_text("--output", output)
     check_range(least=least, most=most, steps=steps)
+    require("report")
     folder = Path(output)
     with folder_for_files(folder):
         writable_folder(folder, option="--output")

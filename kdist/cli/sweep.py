@@ -13,6 +13,7 @@ from ..optimizers.scaling import RULES
 from ..training.config import TrainConfig
 from ..training.fields import NotTimed, field_names, marked
 from ..training.settings import FOLDERS, Batches, Checkpoints, Output, OwnModel, Stopping
+from ..versions import require
 from .options import (
     ConfigFile,
     OwnModelName,
@@ -116,6 +117,7 @@ def train_settings(
 
 def run_sweep(experiment: "ExperimentOrMaker", options: SweepOptions) -> int:
     """Run a sweep, and return its exit code."""
+    require("report")
     from ..sweep.run import sweep
 
     own = {name: value for name, value in vars(options).items() if name != "workers"}

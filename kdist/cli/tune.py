@@ -18,6 +18,7 @@ from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel
 from ..tuning.pinning import trials_at_once
 from ..tuning.search import IDLE, Search, check_given
 from ..tuning.search_folder import SearchFolder
+from ..versions import require
 from .options import ConfigFile, given, options_of, parse_integer, read_files
 
 _PLAIN = {"model", "space", "config"}
@@ -76,6 +77,7 @@ def tune(
         **options,
     )
     check_given(asked, given(settings))
+    require("report")
     from ..tuning.run import tune as run
 
     try:

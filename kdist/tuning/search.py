@@ -1,7 +1,6 @@
 """`Search`: all settings of a hyperparameter search, as plain data."""
 
 import dataclasses
-import importlib.util
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
@@ -11,6 +10,7 @@ from ..errors import UserError
 from ..training.config import TrainConfig
 from ..training.fields import Folder, IdleInTrials, check_fields, field_names, marked
 from ..training.settings import FOLDERS, Count, Output, Replicas, Stopping, without_idle
+from ..versions import require
 from .objective import check_time_budget, find_objective, full_name
 from .space import DEFAULT_SPACE, SearchSpace
 
@@ -86,7 +86,7 @@ class Search:
         object.__setattr__(self, "objective", full_name(self.objective))
         check_time_budget(find_objective(self.objective).metric, self.config.time_budget)
         if self.tuner == "bayesian":
-            _require_bayesian()
+            require("tune")
         if self.max_trials is None and self.tuner != "hyperband":
             object.__setattr__(self, "max_trials", 10)
         if self.factor != Search.factor and self.tuner != "hyperband":
@@ -211,10 +211,3 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         elif was != is_now:
             found.append(f"{name} was {was}, is {is_now}")
     return found
-
-
-def _require_bayesian() -> None:
-    if importlib.util.find_spec("sklearn") is None:
-        raise UserError(
-            "tuner=bayesian needs scikit-learn: pip install scikit-learn, or choose --tuner random"
-        )
