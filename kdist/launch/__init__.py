@@ -1,1 +1,4 @@
-"""Starts a program on several workers: `kdist launch`. Never imports TensorFlow."""
+"""Child processes, and `kdist launch`, which starts a program on several workers.
+
+Never imports TensorFlow.
+"""

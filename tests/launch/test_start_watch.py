@@ -5,10 +5,7 @@ import socket
 import subprocess
 import sys
 
-import pytest
-from kdist.errors import UserError
 from kdist.launch import start_watch
-from kdist.launch.options import LaunchOptions, WorkerSettings, variables, worker_settings
 
 SECONDS = 60  # no test takes as long
 
@@ -49,41 +46,3 @@ def test_a_worker_that_waits_is_ended_by_the_watch():
 def test_a_worker_that_has_started_stays_and_its_watch_ends():
     done = waiting(SECONDS, "pass")  # else its standard error would stay open
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_settings_come_from_the_program_then_the_launcher_then_defaults():
-    options = LaunchOptions(hang_seconds=60, start_timeout=30.0)
-    environment = variables(**options.limits)
-    assert environment == {"KDIST_HANG_SECONDS": "60", "KDIST_START_TIMEOUT_SECONDS": "30.0"}
-    assert worker_settings(environment, start_timeout_seconds=5) == WorkerSettings(
-        hang_seconds=60, start_timeout_seconds=5
-    )
-    assert worker_settings({}, hang_seconds=None) == WorkerSettings()
-
-
-@pytest.mark.parametrize(
-    ("environment", "given", "message"),
-    [
-        ({"KDIST_HANG_SECONDS": "soon"}, {}, "KDIST_HANG_SECONDS='soon': expected seconds"),
-        ({"KDIST_HANG_SECONDS": "nan"}, {}, "received KDIST_HANG_SECONDS nan: pass seconds"),
-        ({}, {"heartbeat_seconds": 0}, "received heartbeat_seconds 0: pass seconds, from 1 to"),
-        ({}, {"hang_seconds": "60"}, "received hang_seconds '60'"),
-        ({}, {"hang_seconds": -1}, "from 0 to 10000000, 0 for never"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(environment, given, message):
-    with pytest.raises(UserError, match=message):
-        worker_settings(environment, **given)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"heartbeat_seconds": 0.5}, "--heartbeat-seconds 0.5: pass seconds, from 1"),
-        ({"hang_seconds": float("inf")}, "--hang-seconds inf"),
-        ({"start_timeout": 0}, "--start-timeout 0: pass"),
-    ],
-)
-def test_options_that_cannot_be_are_refused(options, message):
-    with pytest.raises(UserError, match=message):
-        LaunchOptions(**options)
