@@ -128,6 +128,27 @@ def real_number(name: str, value: object, *, hint: str) -> float:
     raise UserError(f"{name} is {value!r}, but has to be a number: {hint}.")
 
 
+def number_within(
+    name: str, value: object, *, above: float | None = None, below: float = math.inf
+) -> float:
+    """Return `value` as a `float` if it is a number of at least 0, or `above`, and `below` a bound.
+
+    Raises:
+        UserError: If it is anything else, or not finite.
+
+    Example:
+        >>> number_within("momentum", 0.9, below=1)
+        0.9
+    """
+    number = as_real(value)
+    low = number is not None and (number >= 0 if above is None else number > above)
+    if number is None or not (low and number < below):
+        least = "at least 0" if above is None else f"above {above:g}"
+        bound = "finite" if below == math.inf else f"below {below:g}"
+        raise UserError(f"{name} has to be a number {least} and {bound}; received {value!r}")
+    return number
+
+
 def check_backend(name: str) -> None:
     """Reject Keras's other backends.
 

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import _upstream
-from ..arguments import as_integer
+from ..arguments import positive_integer
 from ..errors import UserError
 from ..layers.batch_norm_kernels import Kernels, broadcast_mask, merge
 from ..spmd.strategy import GlobalViewStrategy
@@ -183,8 +183,8 @@ def calibration_batches(data: Any, steps: int | None, batch_size: int) -> Iterab
         UserError: `data` is infinite and `steps` is `None`, or an argument is invalid.
     """
     if steps is not None:
-        _check_positive("steps", steps)
-    _check_positive("batch_size", batch_size)
+        positive_integer("steps", steps, hint="pass how many batches to take")
+    positive_integer("batch_size", batch_size, hint="pass the samples of a batch")
     if isinstance(data, np.ndarray | tf.Tensor | tuple | dict):
         data = tf.data.Dataset.from_tensor_slices(data).batch(batch_size)
     if isinstance(data, tf.distribute.DistributedDataset) or not isinstance(
@@ -208,8 +208,3 @@ def _is_endless(data: Any) -> bool:
     return isinstance(data, tf.data.Dataset) and bool(
         data.cardinality() == tf.data.INFINITE_CARDINALITY
     )
-
-
-def _check_positive(name: str, value: int) -> None:
-    if (as_integer(value) or 0) < 1:
-        raise UserError(f"{name} has to be an integer of at least 1, received {value!r}")

@@ -1,4 +1,4 @@
-"""The `kdist` command: parses and calls, no logic."""
+"""The `kdist` command: its subcommands, and one line and an exit code for every error."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""`kdist find`: parses and calls, no logic."""
+"""`kdist find`: the options of batch sizes and of learning rates."""
 
 from pathlib import Path
 from typing import Annotated

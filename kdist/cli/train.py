@@ -1,4 +1,4 @@
-"""`kdist train`: parses and calls, no logic."""
+"""`kdist train`: an option for each setting of a run."""
 
 import os
 from typing import TYPE_CHECKING, Annotated

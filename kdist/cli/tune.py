@@ -1,4 +1,4 @@
-"""`kdist tune`: parses and calls, no logic."""
+"""`kdist tune`: options of the search, and of its trials."""
 
 import dataclasses
 import os

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ..arguments import as_integer, as_real
+from ..arguments import as_integer, number_within
 from ..errors import UserError
 
 
@@ -139,9 +139,9 @@ class LocalResponseNormalization(keras.layers.Layer):
         if radius is None or radius < 0:
             raise UserError(f"depth_radius={depth_radius!r}; expected an integer of at least 0.")
         self.depth_radius = radius
-        self.bias = _number("bias", bias, above=True)
-        self.alpha = _number("alpha", alpha)
-        self.beta = _number("beta", beta)
+        self.bias = number_within("bias", bias, above=0)
+        self.alpha = number_within("alpha", alpha)
+        self.beta = number_within("beta", beta)
         self.supports_masking = True
 
     def build(self, input_shape: Any) -> None:
@@ -178,11 +178,3 @@ class LocalResponseNormalization(keras.layers.Layer):
             "alpha": self.alpha,
             "beta": self.beta,
         }
-
-
-def _number(name: str, value: Any, *, above: bool = False) -> float:
-    number = as_real(value)
-    if number is None or not 0 <= number < float("inf") or (above and not number):
-        bound = "above 0" if above else "of at least 0"
-        raise UserError(f"{name}={value!r}; expected a finite number {bound}.")
-    return number

@@ -1,6 +1,5 @@
 """`LARS` and `NovoGrad`: optimizers for large batches, which scale the step of each layer."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,21 +7,8 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from ..arguments import as_real
+from ..arguments import number_within
 from ..errors import UserError
-
-
-def checked_number(
-    name: str, value: Any, *, above: float | None = None, below: float = math.inf
-) -> float:
-    """Check a number: at least 0 (or above `above`), and below `below`."""
-    number = as_real(value)
-    low = number is not None and (number >= 0 if above is None else number > above)
-    if number is None or not (low and number < below):
-        least = "at least 0" if above is None else f"above {above:g}"
-        bound = "finite" if below == math.inf else f"below {below:g}"
-        raise UserError(f"{name} has to be a number {least} and {bound}; received {value!r}")
-    return number
 
 
 def checked_names(name: str, value: Any) -> tuple[str, ...]:
@@ -58,7 +44,7 @@ class LayerwiseOptimizer(keras.optimizers.Optimizer):
     ) -> None:
         _reject_weight_decay(options)
         super().__init__(learning_rate=learning_rate, name=name, **options)
-        self.weight_decay_rate = checked_number("weight_decay_rate", weight_decay_rate)
+        self.weight_decay_rate = number_within("weight_decay_rate", weight_decay_rate)
         self.exclude = checked_names("exclude", exclude)
 
     def build(self, variables: list[keras.Variable]) -> None:
@@ -155,10 +141,10 @@ class LARS(LayerwiseOptimizer):
             name=name,
             options=kwargs,
         )
-        self.momentum = checked_number("momentum", momentum, below=1)
-        self.trust_coefficient = checked_number("trust_coefficient", trust_coefficient, above=0)
+        self.momentum = number_within("momentum", momentum, below=1)
+        self.trust_coefficient = number_within("trust_coefficient", trust_coefficient, above=0)
         self.nesterov = nesterov
-        self.epsilon = checked_number("epsilon", epsilon)
+        self.epsilon = number_within("epsilon", epsilon)
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Update one variable."""
@@ -246,9 +232,9 @@ class NovoGrad(LayerwiseOptimizer):
             name=name,
             options=kwargs,
         )
-        self.beta_1 = checked_number("beta_1", beta_1, below=1)
-        self.beta_2 = checked_number("beta_2", beta_2, below=1)
-        self.epsilon = checked_number("epsilon", epsilon, above=0)
+        self.beta_1 = number_within("beta_1", beta_1, below=1)
+        self.beta_2 = number_within("beta_2", beta_2, below=1)
+        self.epsilon = number_within("epsilon", epsilon, above=0)
         self.grad_averaging = grad_averaging
 
     def build(self, variables: list[keras.Variable]) -> None:

@@ -330,8 +330,8 @@ def unbuilt():
         (renormalized, {}, "renorm"),
         (lambda: keras.layers.Dense(1), {}, "received Dense for a model"),
         (two_norms, {"data": 3}, "received int for data"),
-        (two_norms, {"steps": 0}, "steps has to be an integer of at least 1, received 0"),
-        (two_norms, {"steps": 1.5}, "received 1.5"),
+        (two_norms, {"steps": 0}, "steps is 0, but has to be an integer of at least 1"),
+        (two_norms, {"steps": 1.5}, "steps is 1.5"),
         (two_norms, {"batch_size": 0}, "batch_size"),
     ],
 )

@@ -173,10 +173,10 @@ def test_replicas_train_as_one(float64):
     [
         ({"depth_radius": -1}, "depth_radius=-1; expected an integer of at least 0"),
         ({"depth_radius": 2.0}, "depth_radius=2.0; expected an integer"),
-        ({"bias": 0}, "bias=0; expected a finite number above 0"),
-        ({"alpha": -0.1}, "alpha=-0.1; expected a finite number of at least 0"),
-        ({"beta": float("inf")}, "beta=inf; expected a finite number"),
-        ({"beta": "1"}, "beta='1'; expected"),
+        ({"bias": 0}, "bias has to be a number above 0 and finite; received 0"),
+        ({"alpha": -0.1}, "alpha has to be a number at least 0 and finite; received -0.1"),
+        ({"beta": float("inf")}, "beta has to be a number at least 0 and finite; received inf"),
+        ({"beta": "1"}, "received '1'"),
     ],
 )
 def test_an_argument_out_of_range_is_an_error(options, why):
