@@ -8,7 +8,6 @@ from ..performance.hardware import device_names
 from ..runs.run_folder import RunFolder
 from ..runs.versions import versions
 from ..runs.warm_epochs import median_rate
-from .model import RunParts
 
 if TYPE_CHECKING:
     import keras
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from ..callbacks.stop_at_non_finite import NonFinite
     from ..distribute.exact_strategy import ExactStrategy
     from .callbacks import RunCallbacks
+    from .model import RunParts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ def make_result(
 def summary(
     result: TrainResult,
     strategy: "ExactStrategy",
-    parts: RunParts,
+    parts: "RunParts",
 ) -> dict[str, Any]:
     """Return the result, hardware and versions as plain data for `summary.json`."""
     names = [field.name for field in dataclasses.fields(result)]

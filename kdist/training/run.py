@@ -19,7 +19,6 @@ from ..user_model.functions import explain_errors_of, files_of
 from .config import TrainConfig, TrainPlan, make_plan, resumed_plan
 from .console import result_lines, settings_lines
 from .images import load_data
-from .model import save_stock_model
 from .result import TrainResult, make_result, summary
 from .settings import model_name, precision_scope
 from .workers import OtherWorkersFolder, WorkerPlace, note_run, worker_place
@@ -313,6 +312,8 @@ def _fit(
 def _save_model(
     model: "keras.Model", folder: RunFolder, announce: Callable[[str], None], *, interrupted: bool
 ) -> None:
+    from .model import save_stock_model
+
     if interrupted:
         announce("Interrupted: saving the model trained so far.")
     line = save_stock_model(model, folder)
