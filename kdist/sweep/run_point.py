@@ -65,10 +65,9 @@ def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
     return row | {"status": "failed", "error": f"its run folder cannot be read: {invalid}"}
 
 
-def command(folder: Path, workers: int) -> list[str]:
-    """The process of the point in `folder`, or the one that starts its workers."""
-    module = "kdist.sweep.worker" if workers == 1 else "kdist.sweep.workers"
-    return [sys.executable, "-m", module, str(folder / "order.json")]
+def command(folder: Path) -> list[str]:
+    """The process of the point in `folder`."""
+    return [sys.executable, "-m", "kdist.sweep.worker", str(folder / "order.json")]
 
 
 def _run_process(point: Point, folder: Path, *, resume: bool) -> tuple[Verdict, bool]:
@@ -89,7 +88,7 @@ def _run_process(point: Point, folder: Path, *, resume: bool) -> tuple[Verdict, 
     log = folder / "errors.log"
     with open(folder / "output.log", "ab") as output, open(log, "ab") as errors:
         begin = errors.tell()
-        with Child(command(folder, point.workers), output=output, errors=errors) as child:
+        with Child(command(folder), output=output, errors=errors) as child:
             child.wait()
     said = log.read_bytes()[begin:].decode("utf-8", errors="replace")
     verdict = child.verdict(said)
