@@ -95,18 +95,22 @@ class Child:
         if share.gpus is not None:
             own[_VISIBLE_GPUS] = ",".join(share.gpus)
         with hold_signals() as received:  # a process that nobody knows would not be ended
-            self._process = subprocess.Popen(  # noqa: S603 - the caller's own program
-                [
-                    *(sys.executable, "-I", str(_EXEC_CHILD), str(os.getpid()), cores),
-                    *(program, *command[1:], *last),
-                ],
-                env={**os.environ, **(environment or {}), **own},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                start_new_session=True,
-                pass_fds=(descriptor,),
-            )
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 - the caller's own program
+                    [
+                        *(sys.executable, "-I", str(_EXEC_CHILD), str(os.getpid()), cores),
+                        *(program, *command[1:], *last),
+                    ],
+                    env={**os.environ, **(environment or {}), **own},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=errors,
+                    start_new_session=True,
+                    pass_fds=(descriptor,),
+                )
+            except BaseException:
+                self._answers_file.close()
+                raise
         self.pid = self._process.pid
         try:
             received.check()
@@ -139,8 +143,9 @@ class Child:
     def answers(self) -> Mapping[str, Any]:
         """What it has said by `answer` so far; of values of the same name the last."""
         if self._answers_file is not None:
-            self._answers_file.seek(0)
-            for line in self._answers_file.read().splitlines():
+            file = self._answers_file.fileno()
+            # The position in the file is the child's, too, and not to be moved.
+            for line in os.pread(file, os.fstat(file).st_size, 0).splitlines():
                 with contextlib.suppress(ValueError):  # it was killed within the line
                     self._answers |= json.loads(line)
         return self._answers

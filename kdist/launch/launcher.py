@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import UserError
 from ..files import writable_folder
-from .child import Share, shell_code
+from .child import OUT_OF_MEMORY, Share, judge, shell_code
 from .cluster import (
     NOTES,
     Machines,
@@ -44,6 +44,9 @@ def print_outcome(outcome: WorkersOutcome, then: str) -> None:
         if code < 0
         else f"ended with exit code {shell_code(code)}"
     )
+    verdict = judge(code, worker.last_error(), worker.answers)
+    if verdict.cause == "memory" and not verdict.is_said and outcome.signal is None:
+        how += f" ({OUT_OF_MEMORY}, most likely)"
     if worker.is_stopped:
         how = "stood still, stopped by a signal, and was killed"
     by = f" after {outcome.signal.name}" if outcome.signal else ""

@@ -41,6 +41,14 @@ def test_orders_go_in_and_answers_come_back():
     assert ended.verdict.cause == ""
 
 
+def test_no_answer_is_lost_while_another_is_read():
+    code = "[answer(**{str(number): number}) for number in range(2000)]"
+    with Child(python(code)) as child:
+        while child.code is None:
+            assert set(child.answers.values()) <= set(range(2000))
+        assert list(child.answers.values()) == list(range(2000))
+
+
 def test_a_program_that_nobody_asked_answers_nobody():
     assert subprocess.run(python("answer(a=1)"), capture_output=True).stderr == b""
 
