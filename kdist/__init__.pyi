@@ -7,9 +7,9 @@ from . import models as models
 from . import optimizers as optimizers
 from . import scaling as scaling
 from . import schedules as schedules
+from . import study as study
 from . import tracking as tracking
 from . import training as training
-from . import tuning as tuning
 from .batch_norm.convert import convert_batch_norm as convert_batch_norm
 from .batch_norm.recalibrate import recalibrate_batch_norm as recalibrate_batch_norm
 from .check.explain import explain as explain

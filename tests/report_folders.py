@@ -3,10 +3,10 @@
 import csv
 import json
 
-from kdist.sweep.kinds import EXPERIMENTS
-from kdist.sweep.results import SWEEP_FORMAT
+from kdist.study.grid_folder import SWEEP_FORMAT
+from kdist.study.kinds import EXPERIMENTS
+from kdist.study.search import Search
 from kdist.training.config import TrainConfig
-from kdist.tuning.search import Search
 
 SUMMARY = {
     "replicas": 1,

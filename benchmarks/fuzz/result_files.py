@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
-from kdist.sweep.kinds import EXPERIMENTS
+from kdist.study.kinds import EXPERIMENTS
+from kdist.study.search import Search
 from kdist.training.config import TrainConfig
-from kdist.tuning.search import Search
 
 from .settings_files import ODD_VALUES, as_json_text, damaged
 

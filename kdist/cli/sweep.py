@@ -30,7 +30,7 @@ from .options import (
 if TYPE_CHECKING:
     from typing import Any as TimedOptions
 
-    from ..sweep.experiment import ExperimentOrMaker
+    from ..study.experiments import ExperimentOrMaker
 
 # A sweep's runs have folders of their own, and a fixed place for each file.
 OWN_FOLDERS = FOLDERS & field_names(Output)
@@ -118,7 +118,7 @@ def train_settings(
 def run_sweep(experiment: "ExperimentOrMaker", options: SweepOptions) -> int:
     """Run a sweep, and return its exit code."""
     require("report")
-    from ..sweep.run import sweep
+    from ..study.grid import sweep
 
     own = {name: value for name, value in vars(options).items() if name != "workers"}
     return sweep(experiment, **own)
@@ -141,7 +141,7 @@ def throughput(
     train = train_settings(recipe, config, settings, decided=NOT_TIMED, model=model)
     batches = parse_whole_numbers("--batch-sizes", batch_sizes)
     counts = parse_whole_numbers("--replicas", replicas)
-    from ..sweep.throughput import ThroughputSweep
+    from ..study.kinds import ThroughputSweep
 
     experiment = ThroughputSweep(
         train=train,
@@ -209,7 +209,7 @@ def accuracy(
     batches = parse_whole_numbers("--batch-sizes", batch_sizes)
     counts = parse_whole_numbers("--replicas", replicas)
     rules = parse_names("--lr-rules", lr_rules, RULES)
-    from ..sweep.accuracy import AccuracySweep
+    from ..study.kinds import AccuracySweep
 
     experiment = AccuracySweep(
         train=train,
@@ -257,9 +257,9 @@ def scaling(
     """Measure the efficiency of 1 to N replicas."""
     train = train_settings(recipe, config, settings, decided=NOT_TIMED, model=model)
     asked = None if replicas is None else parse_whole_numbers("--replicas", replicas)
-    from ..sweep.checks import check_experiment
-    from ..sweep.replica_counts import replica_counts
-    from ..sweep.scaling import MODES, ScalingSweep
+    from ..study.experiments import replica_counts
+    from ..study.grid import check_experiment
+    from ..study.kinds import MODES, ScalingSweep
 
     workers = sweep.worker_counts()
     chosen = parse_names("--modes", modes, MODES)

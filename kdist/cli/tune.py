@@ -11,13 +11,13 @@ from ..errors import UserError
 from ..launch.options import MOST_WORKERS
 from ..launch.shares import visible_gpus
 from ..signals import signal_of
+from ..study.parallel import trials_at_once
+from ..study.search import IDLE, Search, check_given
+from ..study.search_folder import SearchFolder
 from ..training.config import TrainConfig
 from ..training.fields import field_names
 from ..training.recipes import read_settings
 from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel
-from ..tuning.pinning import trials_at_once
-from ..tuning.search import IDLE, Search, check_given
-from ..tuning.search_folder import SearchFolder
 from ..versions import require
 from .options import ConfigFile, given, options_of, parse_integer, read_files
 
@@ -78,7 +78,7 @@ def tune(
     )
     check_given(asked, given(settings))
     require("report")
-    from ..tuning.run import tune as run
+    from ..study.run import tune as run
 
     try:
         run(asked)

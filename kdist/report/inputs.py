@@ -17,14 +17,12 @@ from ..errors import UserError, error_text
 from ..files import read_text
 from ..runs.run_record import FILES, RunRecord, read_run
 from ..runs.text import sanitize_text
-from ..sweep.results import SWEEP_FILE, read_sweep
-from ..sweep.sweep_record import SweepRecord
+from ..study.grid_folder import SWEEP_FILE, SweepRecord, read_sweep
+from ..study.search import Objective, Search, find_objective
+from ..study.search_folder import SearchFolder
+from ..study.trials import TrialResult, best_first, read_trials
 from ..training.fields import field_names
 from ..training.settings import FOLDERS, SIZES, OwnModel, model_name
-from ..tuning.objective import Objective, find_objective
-from ..tuning.search import Search
-from ..tuning.search_folder import SearchFolder
-from ..tuning.search_results import TrialResult, best_first, read_trials
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,11 @@ from ..charts.tables import setting
 from ..errors import UserError
 from ..runs.run_record import RunRecord
 from ..runs.text import count
-from ..sweep.replica_counts import shared_cores_warning
-from ..sweep.sweep_record import SweepRecord
-from ..sweep.throughput import ThroughputSweep
+from ..study.experiments import shared_cores_warning
+from ..study.grid_folder import SweepRecord
+from ..study.kinds import ThroughputSweep
+from ..study.trials import searched_model, trials_figure, trials_table
 from ..training.settings import FOLDERS, model_name
-from ..tuning.trials_figure import searched_model, trials_figure
-from ..tuning.trials_table import trials_table
 from .inputs import CsvMeasurements, SearchRecord, Skipped, Sources, settings_of, shared
 from .results import Headline, find_results, headlines, shares_cores
 from .tables import (

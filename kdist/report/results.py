@@ -13,9 +13,9 @@ from ..charts.tables import accuracy, rate, seconds
 from ..performance.hardware import on_cpu
 from ..runs.run_record import RunRecord, finite
 from ..runs.text import count, of_workers
-from ..sweep.sweep_record import SweepRecord
+from ..study.grid_folder import SweepRecord
+from ..study.trials import TrialResult
 from ..training.settings import FOLDERS
-from ..tuning.search_results import TrialResult
 from .inputs import SearchRecord, Sources
 
 # What two runs of the same experiment may differ in.

@@ -9,8 +9,8 @@ from kdist.cli import main
 from kdist.cli.app import app
 from kdist.cli.options import parse_integer, parse_names, parse_whole_numbers
 from kdist.errors import UserError
-from kdist.sweep.experiment import Experiment
-from kdist.sweep.throughput import ThroughputSweep
+from kdist.study.experiments import Experiment
+from kdist.study.kinds import ThroughputSweep
 
 
 def parsed(text):
@@ -83,7 +83,7 @@ def asked(monkeypatch, capsys):
         seen.append((experiment, options))
         return 0
 
-    monkeypatch.setattr("kdist.sweep.run.sweep", sweep)
+    monkeypatch.setattr("kdist.study.grid.sweep", sweep)
 
     def run(line):
         monkeypatch.setattr("sys.argv", ["kdist", "sweep", *line.split()])

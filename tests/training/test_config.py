@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kdist.errors import UserError
+from kdist.study.search import Search
 from kdist.training.config import TrainConfig
 from kdist.training.fields import fields_of
 from kdist.training.settings import FOLDERS
-from kdist.tuning.search import Search
 
 
 @given(

@@ -15,9 +15,8 @@ from kdist.errors import UserError
 from kdist.evaluation import EvaluateOptions, evaluate
 from kdist.report.inputs import name_runs
 from kdist.runs.run_record import read_run
-from kdist.sweep.accuracy import AccuracySweep
-from kdist.sweep.checks import check_experiment
-from kdist.sweep.throughput import ThroughputSweep
+from kdist.study.grid import check_experiment
+from kdist.study.kinds import AccuracySweep, ThroughputSweep
 from kdist.training import resume_run, train
 from kdist.training.config import TrainConfig
 from kdist.training.model import own_data, own_model, own_parts

@@ -9,13 +9,13 @@ import pytest
 from kdist.data import fashion_mnist
 from kdist.data.datasets import DATASETS
 from kdist.errors import UserError
-from kdist.sweep import worker
+from kdist.study import Search
+from kdist.study import point_process as worker
+from kdist.study.loading import load_tuner
+from kdist.study.parallel import Role
+from kdist.study.search_folder import SearchFolder
 from kdist.training.config import TrainConfig
 from kdist.training.images import describe_images, load_same_images
-from kdist.tuning import Search
-from kdist.tuning.chief_or_worker import Role
-from kdist.tuning.loading import load_tuner
-from kdist.tuning.search_folder import SearchFolder
 
 CONFIG = TrainConfig()
 SAMPLE = fashion_mnist(sample=True, announce=lambda _: None)

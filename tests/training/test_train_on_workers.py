@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from kdist.errors import UserError
 from kdist.runs.run_folder import RunFolder
-from kdist.sweep.run import sweep
+from kdist.study import Search, tune
+from kdist.study.grid import sweep
 from kdist.training import TrainConfig, resume_run, train
 from kdist.training import model as training_model
 from kdist.training.workers import (
@@ -23,7 +24,6 @@ from kdist.training.workers import (
     note_run,
     worker_place,
 )
-from kdist.tuning import Search, tune
 from small_network import STAND_IN, small_model
 
 SECONDS = 600  # no test takes as long

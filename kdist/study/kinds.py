@@ -1,0 +1,641 @@
+"""The kinds of grids: throughput, accuracy, scaling."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..analysis.groups import Row, format_spread, grouped, spread
+from ..analysis.step_time_fit import StepTimeFit, fit_step_time
+from ..analysis.time_to_target import TimeToTarget, rows_to_target
+from ..charts.tables import ResultsTable
+from ..errors import UserError
+from ..optimizers.scaling import scale_learning_rate
+from ..runs.run_record import finite
+from ..runs.text import count, of_workers
+from .experiments import (
+    Columns,
+    Experiment,
+    Placement,
+    Point,
+    common_settings,
+    is_number,
+    is_positive,
+    is_text,
+    placements,
+)
+
+if TYPE_CHECKING:
+    from ..charts.figure import Figures
+    from ..runs.run_record import RunRecord
+
+
+GAIN = 0.05
+"""Doubling the batch has to bring this share of images per second to be worth it."""
+
+TIMED = ("images_per_sec", "images_per_sec_low", "images_per_sec_high", "images_per_step")
+"""The columns that a timed point has to have."""
+
+TIMED_RUN = {"validate": False, "save_model": False}
+"""Settings of a run that is there for its speed."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ThroughputSweep(Experiment):
+    """Batch sizes by replicas, a few timed epochs each, in rounds of alternating order.
+
+    Args:
+        train: Settings of every run, as `TrainConfig` takes them.
+        workers: Numbers of workers that train a point together.
+        batch_sizes: Training images per batch and replica.
+        replicas: Numbers of replicas, of each worker.
+        epochs: Of each run; the first, which holds tracing, does not count.
+        rounds: How often each point is run.
+    """
+
+    kind: ClassVar[str] = "throughput"
+    axes: ClassVar[Columns] = {"round": is_positive}
+    setting: ClassVar[tuple[str, ...]] = ("batch_size", "replicas")
+    required: ClassVar[tuple[str, ...]] = TIMED
+
+    batch_sizes: Sequence[int]
+    replicas: Sequence[int]
+    epochs: int
+    rounds: int
+
+    def __post_init__(self) -> None:
+        check_timed(self.epochs)
+        check_subset(self.train, self.timed_batch)
+
+    @property
+    def timed_batch(self) -> int:
+        """See `Experiment`."""
+        return max(self.batch_sizes) * max(one.total for one in self._placements)
+
+    @property
+    def repetitions(self) -> int:
+        """See `Experiment`."""
+        return self.rounds
+
+    def round(self, turn: int) -> list[Point]:
+        """See `Experiment`."""
+        return [
+            self._point(batch, place, turn)
+            for place in self._placements
+            for batch in self.batch_sizes
+        ]
+
+    @property
+    def _placements(self) -> list[Placement]:
+        return placements(self.workers, self.replicas)
+
+    def _point(self, batch: int, place: Placement, turn: int) -> Point:
+        axes = {"batch_size": batch, "replicas": place.total, "workers": place.workers}
+        return Point(
+            name=f"b{batch}-r{place.total}-round{turn + 1}",
+            config=timed_settings(self.train, self._placements, self.epochs)
+            | {"batch_size": batch, "replicas": place.replicas},
+            axes={**axes, "global_batch": batch * place.total, "round": turn + 1},
+            group=self.group(axes),
+        )
+
+    @classmethod
+    def summarize(
+        cls,
+        rows: Sequence[Row],
+        settings: Mapping[str, Any],  # noqa: ARG003 - rows say it all
+    ) -> dict[str, Any]:
+        """See `Experiment`."""
+        fits = [_fit(replicas, group) for (replicas,), group in _groups(rows, "replicas")]
+        return {
+            "points": [
+                {
+                    "replicas": replicas,
+                    "workers": group[0]["workers"],
+                    "batch_size": batch,
+                    "rounds": len(group),
+                    "images_per_sec": (speed := _over_epochs(group)),
+                    "step_seconds": _step_seconds(group[0]["images_per_step"], speed),
+                }
+                for (replicas, batch), group in _groups(rows, "replicas", "batch_size")
+            ],
+            "fits": [fit for fit in fits if fit is not None],
+        }
+
+    @classmethod
+    def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
+        """See `Experiment`."""
+        speeds = ResultsTable(
+            title="Speed",
+            columns=("replicas", "batch per replica", "images/s (min to max epoch)", "rounds"),
+            rows=[
+                (
+                    f"{one['replicas']:.0f}{of_workers(one.get('workers'))}",
+                    f"{one['batch_size']:.0f}",
+                    format_spread(one["images_per_sec"], ",.0f"),
+                    str(one["rounds"]),
+                )
+                for one in summary["points"]
+            ],
+        )
+        fits = ResultsTable(
+            title="Fitted step time",
+            columns=(
+                "replicas",
+                "overhead per step, ms",
+                "rate, images/s",
+                f"batch from which doubling gains under {GAIN:.0%}",
+            ),
+            rows=[
+                (
+                    f"{fit['replicas']:.0f}",
+                    format_spread(fit["overhead_seconds"], ".1f", 1e3),
+                    format_spread(fit["images_per_sec"], ",.0f"),
+                    format_spread(fit["batch_of_diminishing_returns"], ",.0f"),
+                )
+                for fit in summary["fits"]
+            ],
+            note="Step time = overhead + global batch / rate, fitted to all rounds; in brackets,"
+            " min to max of the fits to single rounds. The last column's batch is per replica.",
+        )
+        return [table for table in (speeds, fits) if table.rows]
+
+    @classmethod
+    def figures(
+        cls,
+        name: str,
+        rows: Sequence[Row],
+        summary: Mapping[str, Any],
+        *,
+        runs: Mapping[str, "RunRecord"],  # noqa: ARG003 - they only time a few epochs
+        prefix: str = "",
+    ) -> "Figures":
+        """See `Experiment`."""
+        from ..charts.sweeps import throughput_figures
+
+        return throughput_figures(f"{prefix}{cls.kind}", name, rows, summary)
+
+
+def timed_settings(
+    train: Mapping[str, Any], places: Sequence[Placement], epochs: int
+) -> dict[str, Any]:
+    """All settings of a timed run except its batch and replicas."""
+    return {**common_settings(train, places), **TIMED_RUN, "epochs": epochs}
+
+
+def check_timed(epochs: int) -> None:
+    """Refuse runs too short for an epoch to be timed."""
+    if epochs < 2:
+        raise UserError(
+            f"epochs is {epochs}, but the first epoch, which holds tracing, is not timed: pass 2"
+            " or more"
+        )
+
+
+def check_subset(train: Mapping[str, Any], largest: int) -> None:
+    """Refuse a global batch that an epoch cannot fill."""
+    images = train.get("subset")
+    if images is not None and images < largest:
+        raise UserError(
+            f"subset={images} does not fill a global batch of {largest}, so that its speed cannot"
+            " be measured: raise it, or drop the largest batch or number of replicas"
+        )
+
+
+def _groups(rows: Sequence[Row], *names: str) -> list[tuple[tuple[Any, ...], list[Row]]]:
+    return sorted(grouped(rows, *names).items())
+
+
+def _over_epochs(rows: Sequence[Row]) -> dict[str, Any]:
+    """The median of the rounds, with the slowest and fastest epoch; one epoch has neither."""
+    low = min(row["images_per_sec_low"] for row in rows)
+    high = max(row["images_per_sec_high"] for row in rows)
+    found = spread(row["images_per_sec"] for row in rows) or {}
+    return found | ({"low": low, "high": high} if low < high or len(rows) > 1 else {})
+
+
+def _step_seconds(images: float, speed: Mapping[str, float | None]) -> dict[str, float | None]:
+    seconds = {name: images / rate if rate else None for name, rate in speed.items()}
+    return {"median": seconds["median"], "low": seconds["high"], "high": seconds["low"]}
+
+
+def _fit(replicas: int, rows: Sequence[Row]) -> dict[str, Any] | None:
+    """The fit of all rows, with the minimum and maximum of the rounds' own fits."""
+    whole = _fitted(rows)
+    if whole is None:
+        return None
+    each = [_fitted(group) for group in grouped(rows, "round").values()]
+    rounds = [fit for fit in each if fit is not None]
+
+    def with_ends(value: float, values: list[float]) -> dict[str, float | None]:
+        if len(values) < 2:  # one round has no spread
+            return {"median": value, "low": None, "high": None}
+        finite = [one for one in (*values, value) if math.isfinite(one)]
+        return {
+            "median": value,
+            "low": min(finite, default=math.inf),
+            "high": max(finite, default=math.inf),
+        }
+
+    return {
+        "replicas": replicas,
+        "overhead_seconds": with_ends(
+            whole.overhead_seconds, [fit.overhead_seconds for fit in rounds]
+        ),
+        "images_per_sec": with_ends(whole.images_per_sec, [fit.images_per_sec for fit in rounds]),
+        "batch_of_diminishing_returns": with_ends(
+            whole.batch_of_diminishing_returns(GAIN) / replicas,
+            [fit.batch_of_diminishing_returns(GAIN) / replicas for fit in rounds],
+        ),
+    }
+
+
+def _fitted(rows: Sequence[Row]) -> StepTimeFit | None:
+    # An epoch that the batch does not divide has a smaller last step: the mean step is what fits,
+    # as the time of an epoch is linear in its steps and images.
+    steps = [row["images_per_step"] for row in rows]
+    if len(set(steps)) < 2:
+        return None
+    return fit_step_time(steps, [row["images_per_sec"] for row in rows])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AccuracySweep(Experiment):
+    """Batch sizes by rules of the learning rate by replicas by seeds.
+
+    Args:
+        train: Settings of every run, as `TrainConfig` takes them; the target, patience, time budget
+            and maximum of epochs are among them.
+        workers: Numbers of workers that train a point together.
+        batch_sizes: Training images per batch and replica.
+        lr_rules: How the learning rate follows the global batch.
+        replicas: Numbers of replicas, of each worker.
+        base_lr: The learning rate for a global batch of `base_batch`.
+        base_batch: Training images per global batch for which `base_lr` was chosen.
+        seeds: How many runs of each setting, each with another seed.
+    """
+
+    kind: ClassVar[str] = "accuracy"
+    axes: ClassVar[Columns] = {"lr_rule": is_text, "seed": is_number}
+    setting: ClassVar[tuple[str, ...]] = ("batch_size", "replicas", "lr_rule")
+    required: ClassVar[tuple[str, ...]] = ("seconds", "epochs", "reached_target")
+    trains: ClassVar[bool] = True
+
+    batch_sizes: Sequence[int]
+    lr_rules: Sequence[str]
+    replicas: Sequence[int]
+    base_lr: float
+    base_batch: int
+    seeds: int
+
+    def __post_init__(self) -> None:
+        model = self.train.get("model")
+        if model is not None:
+            raise UserError(
+                f"received {model}, but an accuracy sweep sets the learning rate of its runs, which"
+                " your own model sets itself: remove it, or run kdist sweep throughput or"
+                " scaling, or kdist tune, with it"
+            )
+
+    @property
+    def repetitions(self) -> int:
+        """See `Experiment`."""
+        return self.seeds
+
+    def round(self, turn: int) -> list[Point]:
+        """See `Experiment`."""
+        places = placements(self.workers, self.replicas)
+        return [
+            self._point(batch, rule, place, places, turn)
+            for place in places
+            for rule in self.lr_rules
+            for batch in self.batch_sizes
+        ]
+
+    def _point(
+        self, batch: int, rule: str, place: Placement, places: Sequence[Placement], seed: int
+    ) -> Point:
+        global_batch = batch * place.total
+        rate = scale_learning_rate(
+            self.base_lr,
+            global_batch=global_batch,
+            reference_batch=self.base_batch,
+            rule=rule,
+            optimizer=self.train.get("optimizer", "sgd"),
+        )
+        config = {
+            "noise_scale": True,
+            "save_model": False,
+            **common_settings(self.train, places),
+            "batch_size": batch,
+            "replicas": place.replicas,
+            "seed": seed,
+            "base_lr": rate,
+            "lr_rule": "none",  # the rate is that of the global batch already
+        }
+        axes: dict[str, Any] = {
+            "batch_size": batch,
+            "replicas": place.total,
+            "workers": place.workers,
+            "seed": seed,
+            "lr_rule": rule,
+            "learning_rate": rate,
+            "global_batch": global_batch,
+        }
+        return Point(
+            name=f"b{batch}-r{place.total}-{rule}-seed{seed}",
+            config=config,
+            axes=axes,
+            group=self.group(axes),
+        )
+
+    @classmethod
+    def summarize(cls, rows: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Experiment`."""
+        groups = sorted(grouped(rows, *cls.setting).items())
+        train = settings.get("train")
+        target = train.get("target_accuracy") if isinstance(train, Mapping) else None
+        return {
+            "target_accuracy": finite(target),
+            "groups": [
+                {
+                    **dict(zip(cls.setting, key, strict=True)),
+                    "workers": group[0]["workers"],
+                    "global_batch": group[0]["global_batch"],
+                    "runs": len(group),
+                    "reached": sum(bool(row["reached_target"]) for row in group),
+                    "diverged": sum(bool(row["diverged"]) for row in group),
+                    "seconds_to_target": _interval(rows_to_target(group, "seconds")),
+                    "epochs_to_target": _interval(rows_to_target(group, "epochs")),
+                    "best_val_accuracy": spread(row["best_val_accuracy"] for row in group),
+                    "noise_scale": spread(row["noise_scale"] for row in group),
+                }
+                for key, group in groups
+            ],
+            # It grows while a model learns, so a run that learned nothing shows little.
+            "critical_batch": spread(row["noise_scale"] for row in rows if row["reached_target"])
+            or spread(row["noise_scale"] for row in rows),
+        }
+
+    @classmethod
+    def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
+        """See `Experiment`."""
+        if not summary["groups"]:
+            return []
+        note = "Seconds and epochs: median (95 % interval; of few runs its upper end, or all of it,"
+        note += " is not known). Accuracy and noise scale: median (min to max)."
+        critical = summary["critical_batch"]
+        if critical is not None:
+            note += (
+                f"\nCritical batch by the gradient noise scale: {format_spread(critical, ',.0f')}"
+                " images, median (min to max) of the last epochs, an order of magnitude; far larger"
+                " global batches gain little."
+            )
+        return [
+            ResultsTable(
+                title=f"Time to validation accuracy above {_target(summary)}",
+                columns=(
+                    "batch per replica",
+                    "replicas",
+                    "rule",
+                    "reached",
+                    "seconds",
+                    "epochs",
+                    "best accuracy",
+                    "noise scale",
+                ),
+                rows=[_cells(one) for one in summary["groups"]],
+                note=note,
+            )
+        ]
+
+    @classmethod
+    def figures(
+        cls,
+        name: str,
+        rows: Sequence[Row],
+        summary: Mapping[str, Any],
+        *,
+        runs: Mapping[str, "RunRecord"],
+        prefix: str = "",
+    ) -> "Figures":
+        """See `Experiment`."""
+        from ..charts.sweeps import accuracy_figures
+
+        return accuracy_figures(prefix, name, rows, summary, runs)
+
+
+def _interval(found: TimeToTarget) -> dict[str, float | None]:
+    return {"median": found.median, "low": found.low, "high": found.high}
+
+
+def _target(summary: Mapping[str, Any]) -> str:
+    target = summary["target_accuracy"]
+    return "?" if target is None else f"{target:g}"
+
+
+def _cells(group: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{group['batch_size']:.0f}",
+        f"{group['replicas']:.0f}{of_workers(group.get('workers'))}",
+        group["lr_rule"],
+        f"{group['reached']} of {group['runs']}"
+        + (f", {group['diverged']} diverged" if group["diverged"] else ""),
+        format_spread(group["seconds_to_target"], ",.1f") or "more than half never",
+        format_spread(group["epochs_to_target"], "g") or "more than half never",
+        format_spread(group["best_val_accuracy"], ".3f"),
+        format_spread(group["noise_scale"], ",.0f"),
+    ]
+
+
+MODES = ("weak", "strong")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScalingSweep(Experiment):
+    """Numbers of replicas, weak and strong, in rounds of alternating order.
+
+    Every run trains the same model in a new process: tracing falls into the first epoch, which does
+    not count, nothing is validated or saved, and XLA compiles the step on no number of replicas, as
+    Keras does not under any strategy.
+
+    Args:
+        train: Settings of every run, as `TrainConfig` takes them.
+        workers: Numbers of workers that train a point together.
+        batch_size: Weak: training images per batch and replica.
+        global_batch: Strong: training images per batch, of all replicas.
+        replicas: Numbers of replicas, of each worker; the others are compared with the smallest.
+        modes: `"weak"`, `"strong"` or both.
+        epochs: Of each run; the first does not count.
+        rounds: How often each point is run.
+    """
+
+    kind: ClassVar[str] = "scaling"
+    axes: ClassVar[Columns] = {"round": is_positive, "mode": is_text}
+    setting: ClassVar[tuple[str, ...]] = ("mode", "batch_size", "replicas")
+    required: ClassVar[tuple[str, ...]] = TIMED
+
+    batch_size: int
+    global_batch: int
+    replicas: Sequence[int]
+    modes: Sequence[str]
+    epochs: int
+    rounds: int
+
+    def __post_init__(self) -> None:
+        check_timed(self.epochs)
+        totals = [place.total for place in self._placements]
+        uneven = [total for total in totals if self.global_batch % total]
+        if "strong" in self.modes and uneven:
+            raise UserError(
+                f"a global batch of {self.global_batch} cannot be divided evenly among"
+                f" {uneven[0]} replicas: pass a --global-batch that is a multiple of"
+                f" {math.lcm(*totals)}, or other --replicas"
+            )
+        check_subset(self.train, self.timed_batch)
+
+    @property
+    def timed_batch(self) -> int:
+        """See `Experiment`."""
+        most = max(place.total for place in self._placements)
+        weak = self.batch_size * most if "weak" in self.modes else 0
+        return max(weak, self.global_batch if "strong" in self.modes else 0)
+
+    @property
+    def repetitions(self) -> int:
+        """See `Experiment`."""
+        return self.rounds
+
+    def round(self, turn: int) -> list[Point]:
+        """See `Experiment`."""
+        return [self._point(mode, place, turn) for mode in self.modes for place in self._placements]
+
+    @property
+    def _placements(self) -> list[Placement]:
+        return placements(self.workers, self.replicas)
+
+    def _point(self, mode: str, place: Placement, turn: int) -> Point:
+        batch = self.batch_size if mode == "weak" else self.global_batch // place.total
+        axes: dict[str, Any] = {
+            "batch_size": batch,
+            "replicas": place.total,
+            "workers": place.workers,
+            "global_batch": batch * place.total,
+            "round": turn + 1,
+            "mode": mode,
+        }
+        return Point(
+            name=f"{mode}-r{place.total}-round{turn + 1}",
+            config=timed_settings(self.train, self._placements, self.epochs)
+            | {"batch_size": batch, "replicas": place.replicas},
+            axes=axes,
+            group=self.group(axes),
+        )
+
+    @classmethod
+    def summarize(
+        cls,
+        rows: Sequence[Row],
+        settings: Mapping[str, Any],  # noqa: ARG003 - rows say it all
+    ) -> dict[str, Any]:
+        """See `Experiment`."""
+        base = min((row["replicas"] for row in rows), default=0)
+        points = [
+            _point_summary(mode, replicas, group, _of(rows, mode, base))
+            for (mode, replicas), group in grouped(rows, "mode", "replicas").items()
+        ]
+        return {"base_replicas": base, "points": sorted(points, key=_by_mode)}
+
+    @classmethod
+    def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
+        """See `Experiment`."""
+        if not summary["points"]:
+            return []
+        return [
+            ResultsTable(
+                title="Efficiency",
+                columns=(
+                    "mode",
+                    "replicas",
+                    "batch",
+                    "images/s",
+                    "efficiency",
+                    "step, ms",
+                ),
+                rows=[_efficiency_cells(one) for one in summary["points"]],
+                note="Batch: per replica. Median (min to max round). Efficiency: images/s per"
+                f" replica over those of {count(summary['base_replicas'], 'replica')}.",
+            )
+        ]
+
+    @classmethod
+    def figures(
+        cls,
+        name: str,
+        rows: Sequence[Row],  # noqa: ARG003 - the summary has all that is drawn
+        summary: Mapping[str, Any],
+        *,
+        runs: Mapping[str, "RunRecord"],  # noqa: ARG003 - they only time a few epochs
+        prefix: str = "",
+    ) -> "Figures":
+        """See `Experiment`."""
+        from ..charts.sweeps import scaling_figures
+
+        return scaling_figures(f"{prefix}{cls.kind}", name, summary)
+
+
+def _efficiency_cells(one: Mapping[str, Any]) -> list[str]:
+    return [
+        one["mode"],
+        f"{one['replicas']:.0f}{of_workers(one.get('workers'))}",
+        f"{one['batch_size']:.0f}",
+        format_spread(one["images_per_sec"], ",.0f"),
+        format_spread(one["efficiency"], ".2f"),
+        format_spread(one["step_seconds"], ".1f", 1e3),
+    ]
+
+
+def _of(rows: Sequence[Row], mode: str, replicas: int) -> list[Row]:
+    return [row for row in rows if (row["mode"], row["replicas"]) == (mode, replicas)]
+
+
+def _by_round(rows: Sequence[Row]) -> dict[int, Row]:
+    return {row["round"]: row for row in rows}
+
+
+def _point_summary(
+    mode: str, replicas: int, rows: Sequence[Row], base: Sequence[Row]
+) -> dict[str, Any]:
+    """The summary of one mode and number of replicas, compared round by round."""
+    alone = _by_round(base)
+    # Ratios within a round, whose runs are near each other in time.
+    efficiencies = [
+        (row["images_per_sec"] / replicas)
+        / (alone[turn]["images_per_sec"] / alone[turn]["replicas"])
+        for turn, row in _by_round(rows).items()
+        if turn in alone
+    ]
+    return {
+        "mode": mode,
+        "replicas": replicas,
+        "workers": rows[0]["workers"],
+        "batch_size": rows[0]["batch_size"],
+        "global_batch": rows[0]["global_batch"],
+        "images_per_sec": spread(row["images_per_sec"] for row in rows),
+        "efficiency": spread(efficiencies),
+        "step_seconds": spread(_step(row) for row in rows),
+    }
+
+
+def _step(row: Row) -> float:
+    return float(row["images_per_step"] / row["images_per_sec"])
+
+
+def _by_mode(one: Mapping[str, Any]) -> tuple[bool, str, float]:
+    return one["mode"] != MODES[0], one["mode"], one["replicas"]
+
+
+EXPERIMENTS: dict[str, type[Experiment]] = {
+    one.kind: one for one in (ThroughputSweep, AccuracySweep, ScalingSweep)
+}
+"""Each kind by the name that `sweep.json` has for it."""

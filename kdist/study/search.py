@@ -1,0 +1,340 @@
+"""`Search`: all settings of a hyperparameter search, and its objectives."""
+
+import dataclasses
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from annotated_types import Ge, Le
+
+from ..errors import UserError
+from ..training.config import TrainConfig
+from ..training.fields import Folder, IdleInTrials, check_fields, field_names, marked
+from ..training.settings import FOLDERS, Count, Output, Replicas, Stopping, without_idle
+from ..versions import require
+from .space import DEFAULT_SPACE, SearchSpace
+
+if TYPE_CHECKING:
+    from ..callbacks import StopAtAccuracy
+
+
+#: Factor on the time budget of a trial that never reached the target: the penalized average runtime
+#: (PAR10) of algorithm configuration, Hutter et al. 2009, "ParamILS", section 3.
+PENALTY = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """A metric, and whether larger (`"max"`) or smaller (`"min"`) values are better."""
+
+    metric: str
+    direction: str
+
+
+OBJECTIVES = {
+    "val_accuracy": Objective("val_accuracy", "max"),
+    "val_loss": Objective("val_loss", "min"),
+    "seconds_to_target": Objective("seconds_to_target", "min"),
+}
+
+#: Short names of objectives, which are those of validation.
+_SHORT = {"accuracy": "val_accuracy", "loss": "val_loss"}
+
+
+def full_name(name: str) -> str:
+    """Return the objective's name as Keras reports it: `val_accuracy` for `accuracy`."""
+    return _SHORT.get(name, name)
+
+
+#: Metrics that Keras reports of a validation.
+OF_VALIDATION = ("val_accuracy", "val_loss")
+
+
+def find_objective(name: str) -> Objective:
+    """Return the objective of this name.
+
+    Raises:
+        UserError: The name is unknown.
+    """
+    name = full_name(name)
+    if name not in OBJECTIVES:
+        raise UserError(f"objective has to be one of {', '.join(OBJECTIVES)}; received {name}")
+    return OBJECTIVES[name]
+
+
+def check_time_budget(metric: str, time_budget: float | None) -> None:
+    """Reject the objective `seconds_to_target` without a time budget.
+
+    Raises:
+        UserError: There is no time budget.
+    """
+    if metric == OBJECTIVES["seconds_to_target"].metric and time_budget is None:
+        raise UserError(
+            f"the objective {metric} needs a time budget, received none: pass --time-budget, the"
+            " maximum seconds per trial; a trial that misses the target scores ten times that"
+        )
+
+
+def seconds_to_target(
+    met_seconds: float | None, *, budget: float, best: float, target: float
+) -> float:
+    """Return the seconds until the target was met, or at least ten times the budget if it was not.
+
+    Args:
+        met_seconds: Seconds until it was met; `None` if it never was.
+        budget: Maximum seconds per trial, the same for all trials: otherwise a trial that fails
+            fast would score better than one that comes close to the target.
+        best: The best accuracy of the trial.
+        target: The accuracy to beat. Of two trials that missed it, the one that came closer has the
+            smaller score.
+    """
+    if met_seconds is not None:
+        return met_seconds
+    return PENALTY * budget * (1 + max(0.0, target - best))
+
+
+def target_metrics(
+    stop: "StopAtAccuracy", target: float, *, time_budget: float | None
+) -> dict[str, float]:
+    """Return what a trial scores whose objective is `seconds_to_target`.
+
+    Args:
+        stop: The callback that has ended the trial.
+        target: The accuracy to beat.
+        time_budget: Maximum seconds per trial; `None` for as long as this one took.
+    """
+    best = stop.best.get("val_accuracy", 0.0)
+    return {
+        "reached": float(stop.reached),
+        "seconds_to_target": seconds_to_target(
+            stop.met_seconds if stop.reached else None,
+            budget=stop.seconds if time_budget is None else time_budget,
+            best=best,
+            target=target,
+        ),
+        "val_accuracy": best,
+    }
+
+
+def missing_metric(name: str, reported: Iterable[str]) -> str:
+    """What to do where training does not report the metric that trials are compared by."""
+    return (
+        f"trials are compared by {name}, but training reported {', '.join(reported) or 'nothing'}:"
+        f' compile the model with it, as in metrics=["{name.removeprefix("val_")}"], pass'
+        " validation data, or choose another --objective"
+    )
+
+
+def best_epoch(history: Mapping[str, Sequence[float]], objective: Objective) -> dict[str, float]:
+    """Return the metrics of the best epoch by `objective`.
+
+    Raises:
+        UserError: The metric is not in the history.
+    """
+    if not history.get(objective.metric):
+        raise UserError(missing_metric(objective.metric, history))
+    values = history[objective.metric]
+    sign = 1 if objective.direction == "max" else -1
+    epoch = max(
+        range(len(values)), key=lambda i: -math.inf if math.isnan(values[i]) else sign * values[i]
+    )
+    return {name: float(column[epoch]) for name, column in history.items() if len(column) > epoch}
+
+
+#: What may change when a search is resumed; the trials so far stay comparable.
+_MAY_CHANGE = ("max_trials", "max_failures", "devices", "port", "output")
+_MAY_CHANGE_IN_CONFIG = field_names(Output) - FOLDERS
+
+#: Settings that do nothing in a trial of a built-in network.
+IDLE = {name: f"but {mark.why}" for name, mark in marked(TrainConfig, IdleInTrials).items()}
+
+#: The settings that a search uses with the user's own `build(hp)`.
+_OF_ANY_MODEL = (
+    {"replicas", "batch_size", "lr_rule", "warmup_epochs", "seed"}
+    | (field_names(Stopping) - {*IDLE})
+    | _MAY_CHANGE_IN_CONFIG
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Search:
+    """Search.
+
+    Attributes:
+        model: `"FILE.py:FUNCTION"` with your own `build(hp)`; `None` for the built-in network.
+        data: Function in the model's file, or FILE.py:FUNCTION, that returns (x, y),
+            (x_val, y_val), or two tf.data.Dataset or PyDataset; it may take `batch_size`, the
+            global batch size.
+        tuner: Search algorithm.
+        max_trials: Maximum number of trials; by default 10, or with Hyperband all its brackets.
+        factor: Factor by which Hyperband reduces trials and raises epochs from round to round.
+        objective: What to optimize: val_accuracy, val_loss or seconds_to_target.
+        executions_per_trial: Runs per trial, with different seeds; their results are averaged.
+        max_failures: Stop after this many failed trials in a row.
+        per_trial: Devices per trial, to run several trials at once; by default each trial runs
+            alone, on all devices.
+        devices: Total number of devices, with --per-trial; by default every GPU. Without a GPU the
+            CPU is split.
+        port: Port of the chief, with --per-trial; a free one by default.
+        output: Folder of the search; a search that was started there is resumed.
+        space: For a built-in network: what to tune, as `SearchSpace` takes it; `None` for the
+            default.
+        config: The settings that are not tuned. With your own `build(hp)` only `replicas`,
+            `epochs`, `batch_size`, `lr_rule`, `warmup_epochs` (for Hyperband), `seed`,
+            `target_accuracy`, `patience`, `time_budget` and those of trackers are used; any other
+            raises an error.
+
+    Raises:
+        UserError: A value is out of range; the message names the field.
+
+    Example:
+        >>> search = Search(max_trials=20, config=TrainConfig(epochs=4, replicas=2))
+        >>> search.tuner, search.replicas
+        ('random', 2)
+    """
+
+    model: str | None = None
+    data: str = "data"
+    tuner: Literal["random", "bayesian", "hyperband"] = "random"
+    max_trials: Count | None = None
+    factor: Annotated[int, Ge(2), Le(100)] = 3
+    objective: str = "val_accuracy"
+    executions_per_trial: Count = 1
+    max_failures: Count = 5
+    per_trial: Replicas | None = None
+    devices: Replicas | None = None
+    port: Annotated[int, Ge(1), Le(65_535)] | None = None
+    output: Folder = "runs/tune"
+    space: Mapping[str, Any] | None = None
+    config: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        object.__setattr__(self, "objective", full_name(self.objective))
+        check_time_budget(find_objective(self.objective).metric, self.config.time_budget)
+        if self.tuner == "bayesian":
+            require("tune")
+        if self.max_trials is None and self.tuner != "hyperband":
+            object.__setattr__(self, "max_trials", 10)
+        if self.factor != Search.factor and self.tuner != "hyperband":
+            raise UserError(
+                f"factor={self.factor} is for Hyperband: pass --tuner hyperband, or remove it"
+            )
+        if self.data != Search.data and self.model is None:
+            raise UserError(
+                f"data={self.data} needs your own build(hp): pass FILE.py:FUNCTION, or remove it"
+            )
+        self._check_devices()
+        if self.config.model is not None:
+            raise UserError(
+                f"received model={self.config.model} among the settings of the trials: pass it as"
+                " kdist tune FILE.py:FUNCTION"
+            )
+        for name in ("run_dir", "log_dir"):
+            if getattr(self.config, name) is not None:
+                raise UserError(f"received {name}: a search writes only into its --output")
+        if self.model is None:
+            if self.tuner == "hyperband" and "epochs" in (self.space or ()):
+                raise UserError("epochs cannot be tuned by Hyperband, which sets them itself")
+            if self.space is None:
+                names = without_idle([*DEFAULT_SPACE], self.config.network)
+                object.__setattr__(self, "space", {name: DEFAULT_SPACE[name] for name in names})
+            self.search_space()
+            self._check_idle(IDLE)
+        elif self.space is not None:
+            raise UserError(
+                f"received a search space and {self.model}, whose function declares its own: remove"
+                " --space"
+            )
+        else:
+            ignored = self.config.to_dict().keys() - _OF_ANY_MODEL
+            self._check_idle(dict.fromkeys(ignored, f"which {self.model} decides itself"))
+
+    def _check_idle(self, reasons: Mapping[str, str]) -> None:
+        given, default = self.config.to_dict(), TrainConfig().to_dict()
+        idle = [name for name in given if name in reasons and given[name] != default[name]]
+        if idle:
+            raise UserError(
+                f"received {', '.join(idle)}, {reasons[idle[0]]}: remove"
+                f" {'it' if len(idle) == 1 else 'them'}"
+            )
+
+    def _check_devices(self) -> None:
+        if self.per_trial is None:
+            if self.port is not None:
+                raise UserError(f"port={self.port} does nothing without --per-trial: remove it")
+            if self.devices is not None:
+                raise UserError(
+                    f"devices={self.devices} is for several trials at once: pass --per-trial too,"
+                    " or use --replicas to set the devices of each trial"
+                )
+            return
+        if self.config.replicas is not None:
+            raise UserError(
+                f"received replicas={self.config.replicas} and per_trial={self.per_trial}: with"
+                " --per-trial N each trial has N replicas; remove --replicas"
+            )
+        if self.devices is not None and self.devices < self.per_trial:
+            raise UserError(
+                f"per_trial={self.per_trial} is more than devices={self.devices}: lower --per-trial"
+            )
+
+    @property
+    def replicas(self) -> int | None:
+        """Number of replicas of a trial; `None` for all devices."""
+        return self.per_trial or self.config.replicas
+
+    def search_space(self) -> SearchSpace:
+        """Return the search space of the built-in network."""
+        return SearchSpace(self.space or {}, base=self.config)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as plain data, ready for JSON."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {**values, "config": self.config.to_dict()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Search":
+        """Make a search from the result of `to_dict`."""
+        return cls(**{**values, "config": TrainConfig.from_dict(values["config"])})
+
+
+def check_given(search: Search, given: Collection[str]) -> None:
+    """Reject command-line settings that the search space tunes.
+
+    Args:
+        search: The settings.
+        given: Names of the settings given. `batch_size` is allowed: it is the batch size that
+            learning rates are drawn for.
+
+    Raises:
+        UserError: A setting would have no effect.
+    """
+    tuned = [name for name in search.space or () if name in given and name != "batch_size"]
+    if tuned:
+        raise UserError(
+            f"received {', '.join(tuned)}, which the search space tunes: remove"
+            f" {'it' if len(tuned) == 1 else 'them'}, or pass a --space without"
+            f" {'it' if len(tuned) == 1 else 'them'}"
+        )
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Compare two searches (results of `to_dict`), ignoring what may change on resumption.
+
+    Returns:
+        One line per difference, such as `"config.depth was 10, is 16"`.
+    """
+    found = []
+    before = {**before, "objective": full_name(before.get("objective", ""))}
+    for name in sorted({*before, *now} - set(_MAY_CHANGE)):
+        was, is_now = before.get(name), now.get(name)
+        if isinstance(was, Mapping) and isinstance(is_now, Mapping):
+            found += [
+                f"{name}.{key} was {was.get(key)}, is {is_now.get(key)}"
+                for key in sorted({*was, *is_now})
+                if was.get(key) != is_now.get(key) and key not in _MAY_CHANGE_IN_CONFIG
+            ]
+        elif was != is_now:
+            found.append(f"{name} was {was}, is {is_now}")
+    return found

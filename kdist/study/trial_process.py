@@ -1,0 +1,40 @@
+"""Entry point of a chief or worker process: `python -m kdist.study.trial_process FOLDER`."""
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+
+from ..errors import UserError
+from ..signals import signal_of
+from .parallel import read_role, running_marker
+from .run import run_trials
+from .search import Search
+from .search_folder import SearchFolder
+
+
+def main() -> None:
+    """Run the search's trials in the role given by KerasTuner's environment variables."""
+    path = sys.argv[1]
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    role = read_role(os.environ)
+    search = Search.from_dict(json.loads(Path(path, "search.json").read_text(encoding="utf-8")))
+
+    def announce(line: str) -> None:
+        if not role.is_chief:
+            print(f"{role.tuner_id}: {line}", flush=True)
+
+    folder = SearchFolder(path)
+    try:
+        run_trials(search, folder, role, announce=announce)
+    except UserError as error:
+        # Not the trial's fault: another process would end as this one.
+        running_marker(folder.trials, role.tuner_id or "").unlink(missing_ok=True)
+        sys.exit(f"{role.tuner_id}: {error}")
+    except KeyboardInterrupt as error:  # the trial is saved
+        sys.exit(128 + signal_of(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,405 @@
+"""Results of a search, read from its folder without TensorFlow: its table, chart and files."""
+
+import csv
+import dataclasses
+import io
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..analysis.rank_correlation import importance
+from ..charts.tables import MISSING, ResultsTable, setting
+from ..errors import UserError
+from ..files import atomic_write, parse_json, read_text
+from ..optimizers.scaling import scale_learning_rate
+from ..training.config import TrainConfig
+from ..training.settings import NETWORKS, SIZES, model_name
+from .search import Objective, Search, find_objective
+from .search_folder import SearchFolder
+
+if TYPE_CHECKING:
+    from ..charts.figure import Figures
+
+
+def trial_config(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
+    """Return the settings of a trial, with which `kdist train` can repeat it.
+
+    Learning rates are drawn for one replica with the `batch_size` of `base`. They are scaled to the
+    trial's own batch size by `lr_rule`, so that rate and batch size can be drawn independently: a
+    rate that suits a batch of 32 is not tried unchanged with 256. The run itself scales the rate to
+    the number of replicas.
+
+    Args:
+        base: The settings that are not tuned. Learning rates are drawn for its `batch_size`.
+        values: Settings of the trial, from `SearchSpace.decode`.
+
+    Raises:
+        UserError: Settings are incompatible, such as Adam with a momentum.
+
+    Example:
+        >>> trial_config(TrainConfig(), {"base_lr": 0.01, "batch_size": 64}).base_lr
+        0.02
+    """
+    config = TrainConfig.from_dict({**base.to_dict(), **values})
+    rate = scale_learning_rate(
+        config.base_lr,
+        global_batch=config.batch_size,
+        reference_batch=base.batch_size,
+        rule=config.lr_rule,
+        optimizer=config.optimizer,
+    )
+    return TrainConfig.from_dict({**config.to_dict(), "base_lr": rate})
+
+
+# How the search was tracked and where it ran: not settings of the best run.
+_OF_THE_SEARCH = ("track", "track_batches", "log_model", "profile_batches", "run_dir", "log_dir")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrialResult:
+    """The result of a trial.
+
+    Attributes:
+        trial_id: KerasTuner's name of the trial.
+        status: `"COMPLETED"`, `"FAILED"`, or KerasTuner's status of an unfinished trial.
+        score: The value of the objective; `None` unless completed.
+        values: Its hyperparameters; for a built-in network as settings. Those that Hyperband adds
+            begin with `tuner/`.
+        metrics: Means over the executions: the objective, `seconds`, `epochs`, …
+        failure: Why it failed, in one line.
+        sampling: How each hyperparameter with a range was sampled: `"linear"`, `"log"`, …
+    """
+
+    trial_id: str
+    status: str
+    score: float | None
+    values: dict[str, Any]
+    metrics: dict[str, float]
+    failure: str = ""
+    sampling: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def reached(self) -> bool:
+        """Whether every execution reached the target; true if there is none."""
+        return self.metrics.get("reached", 1.0) >= 1.0
+
+
+def read_trials(
+    folder: SearchFolder, search: Search, *, order: str = "start_order"
+) -> list[TrialResult]:
+    """Read the trials of a search so far, in the order in which they started.
+
+    Args:
+        folder: The folder of the search.
+        search: The settings of the search.
+        order: `"end_order"` for the finished trials only, in the order in which they ended.
+
+    Raises:
+        UserError: A file of KerasTuner's is damaged.
+    """
+    oracle = folder.read("trials/oracle.json") or {order: []}
+    try:
+        trials = [folder.trials / f"trial_{trial_id}" for trial_id in oracle[order]]
+        return [_read_trial(trial, search) for trial in trials]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"the trials in {folder.trials} are damaged ({type(error).__name__}: {error}): pass"
+            " another --output"
+        ) from error
+
+
+def _read_trial(folder: Path, search: Search) -> TrialResult:
+    state = parse_json(read_text(folder / "trial.json"))
+    space = state["hyperparameters"].get("space", [])
+    names = [part["config"]["name"] for part in space]
+    values = in_order(state["hyperparameters"]["values"], names)
+    if search.model is None:
+        added = {name: value for name, value in values.items() if name.startswith("tuner/")}
+        values = {**search.search_space().decode(values), **added}
+    failure = folder / "failure.txt"
+    reason = ""
+    if state["status"] == "FAILED":
+        text = failure.read_text(encoding="utf-8") if failure.exists() else "no reason given"
+        reason = text.splitlines()[0]
+    return TrialResult(
+        trial_id=state["trial_id"],
+        status=state["status"],
+        score=state["score"] if state["status"] == "COMPLETED" else None,
+        values=values,
+        metrics={
+            name: metric["observations"][-1]["value"][-1]
+            for name, metric in state["metrics"]["metrics"].items()
+        },
+        failure=reason,
+        sampling={
+            part["config"]["name"]: part["config"]["sampling"]
+            for part in space
+            if part["config"].get("sampling")
+        },
+    )
+
+
+def log_sampled(trials: Sequence[TrialResult]) -> list[str]:
+    """Return the hyperparameters that a search samples on a logarithmic scale."""
+    ways = {name: way for trial in trials for name, way in trial.sampling.items()}
+    return [name for name, way in ways.items() if way in ("log", "reverse_log")]
+
+
+def best_first(trials: list[TrialResult], objective: Objective) -> list[TrialResult]:
+    """Sort the completed trials, best first; those that missed the target come last."""
+    sign = -1 if objective.direction == "max" else 1
+    finished = [trial for trial in trials if trial.score is not None]
+    return sorted(finished, key=lambda trial: (not trial.reached, sign * (trial.score or 0.0)))
+
+
+def best_settings(search: Search, trials: list[TrialResult]) -> dict[str, Any] | None:
+    """Return the best trial's settings, for `kdist train --config`; `None` if none was completed.
+
+    They have as many replicas as the trial; none are named if it had all devices of its machine.
+    For the user's own `build(hp)` it returns the hyperparameters.
+    """
+    ranked = best_first(trials, find_objective(search.objective))
+    if not ranked:
+        return None
+    values = hyperparameters(ranked[0].values)
+    if search.model is not None:
+        return values
+    settings = trial_config(search.config, values).to_dict()
+    settings["replicas"] = search.replicas  # with `per_trial` the configuration has none
+    return {name: value for name, value in settings.items() if name not in _OF_THE_SEARCH}
+
+
+def hyperparameters(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a trial without those that Hyperband adds."""
+    return {name: value for name, value in values.items() if not name.startswith("tuner/")}
+
+
+def in_order(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return values by name, in the order of `names`; the others follow."""
+    known = [name for name in names if name in values]
+    return {name: values[name] for name in dict.fromkeys([*known, *values])}
+
+
+def describe(values: Mapping[str, Any]) -> str:
+    """Format the hyperparameters of a trial in one line."""
+    shown = hyperparameters(values)
+    if values.get("tuner/epochs"):
+        shown["epochs"] = f"{values['tuner/initial_epoch'] + 1} to {values['tuner/epochs']}"
+    return ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in shown.items()
+    )
+
+
+def trials_table(trials: Sequence[TrialResult], search: Search) -> ResultsTable:
+    """Make a table of trials, best first: their scores, what was measured, hyperparameters.
+
+    Args:
+        trials: The trials that began.
+        search: The settings of the search.
+    """
+    objective = find_objective(search.objective)
+    names = tuned_names(trials)
+    measured = [
+        name
+        for name in ("val_accuracy", "seconds", "epochs")
+        if name != objective.metric and any(name in trial.metrics for trial in trials)
+    ]
+    ordered = [
+        *best_first(list(trials), objective),
+        *(trial for trial in trials if trial.score is None),
+    ]
+    return ResultsTable(
+        title="Trials",
+        columns=["Trial", objective.metric, *measured, *names],
+        rows=[
+            [
+                trial.trial_id,
+                _score(trial),
+                *(_short(trial.metrics.get(name)) for name in measured),
+                *(
+                    _short(trial.values[name]) if name in trial.values else MISSING
+                    for name in names
+                ),
+            ]
+            for trial in ordered
+        ],
+        note=_note(search, objective.metric),
+    )
+
+
+def tuned_names(trials: Sequence[TrialResult]) -> list[str]:
+    """Return the names of the trials' hyperparameters, in order: the last columns of the table."""
+    return list(dict.fromkeys(name for trial in trials for name in hyperparameters(trial.values)))
+
+
+def _score(trial: TrialResult) -> str:
+    if trial.score is None:
+        return trial.status.lower()
+    return _short(trial.score) + ("" if trial.reached else ", missed the target")
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else setting(value)
+
+
+def _note(search: Search, metric: str) -> str:
+    note = f"Best first, by {metric}; then the hyperparameters."
+    if search.executions_per_trial > 1:
+        note += f" Means over {search.executions_per_trial} runs per trial."
+    if search.model is None:
+        note += " Learning rates are those for one replica and the batch of the search."
+    return note
+
+
+def trials_figure(ident: str, trials: Sequence[TrialResult], search: Search) -> "Figures":
+    """Draw the trials that ended, in order and against each hyperparameter that varied.
+
+    Args:
+        ident: The figure's id, and the name of its data.
+        trials: The trials in the order in which they started.
+        search: The settings of the search.
+    """
+    from ..charts.search import COMPLETED, FAILED, MISSED, TrialPoint, search_figure
+
+    def outcome(trial: TrialResult) -> str:
+        if trial.score is None:
+            return FAILED
+        return COMPLETED if trial.reached else MISSED
+
+    objective = find_objective(search.objective)
+    points = [
+        TrialPoint(
+            number=number,
+            outcome=outcome(trial),
+            score=trial.score,
+            values=hyperparameters(trial.values),
+        )
+        for number, trial in zip(_numbers(trials), trials, strict=True)
+        if trial.score is not None or trial.status == "FAILED"
+    ]
+    scored = [point for point in points if point.score is not None]
+    correlations = importance([p.values for p in scored], [p.score or 0.0 for p in scored])
+    # What only failed trials have, and what none of them changed, is unknown.
+    names = dict.fromkeys(name for point in points for name in point.values)
+    return search_figure(
+        ident,
+        searched_model(search),
+        objective.metric,
+        points,
+        correlations | {name: None for name in names if name not in correlations},
+        direction=objective.direction,
+        log=log_sampled(trials),
+    )
+
+
+def searched_model(search: Search) -> str:
+    """Name the model of a search: the user's function, or the network."""
+    if search.model is not None:
+        return search.model
+    tuned = SIZES & set(search.space or ())
+    if tuned:
+        return NETWORKS[search.config.network].title
+    return model_name(search.config.to_dict())
+
+
+def _numbers(trials: Sequence[TrialResult]) -> list[int]:
+    """The numbers that KerasTuner names trials with; counted where a name is not a number."""
+    if all(trial.trial_id.isdigit() for trial in trials):
+        return [int(trial.trial_id) for trial in trials]
+    return list(range(1, len(trials) + 1))
+
+
+# A table is as wide as its cells; a terminal wraps what is wider.
+_WIDE = 1000
+
+
+def report(search: Search, folder: SearchFolder, *, announce: Callable[[str], None]) -> None:
+    """Write `trials.csv`, `trials.png` and `best.json`, and announce the results.
+
+    Args:
+        search: The settings of the search.
+        folder: The folder of the search.
+        announce: Called with the table and the lines below it.
+    """
+    trials = read_trials(folder, search)
+    ranked = best_first(trials, find_objective(search.objective))
+    atomic_write(folder.path / "trials.csv", trials_csv(trials))
+    failed = [trial for trial in trials if trial.status == "FAILED"]
+    announce(_as_text(trials, search))
+    for trial in failed:
+        announce(f"Trial {trial.trial_id} failed: {trial.failure}")
+    settings = best_settings(search, trials)
+    if settings is None:
+        announce("No trial was completed.")
+        return
+    _draw(trials, search, folder)
+    best = ranked[0]
+    folder.write_json("best.json", settings)
+    announce(f"Best trial: {best.trial_id}, {search.objective} {best.score:.4g}")
+    if not best.reached:
+        announce(
+            f"No trial beat the target accuracy of {search.config.target_accuracy:g}; such trials"
+            " score at least ten times the time budget."
+        )
+    path = folder.path / "best.json"
+    announce(
+        f"Best settings: kdist train --config {path}"
+        if search.model is None
+        else f"Best hyperparameters: {path}"
+    )
+
+
+def trials_csv(trials: Sequence[TrialResult]) -> str:
+    """Format the trials as CSV: name, status, score, hyperparameters, metrics, failure."""
+    names = _columns([trial.values for trial in trials])
+    metrics = [name for name in _columns([trial.metrics for trial in trials]) if name not in names]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    # Not the objective's name: accuracy and loss are metrics of the training, too.
+    writer.writerow(["trial", "status", "score", *names, *metrics, "failure"])
+    for trial in trials:
+        cells = [trial.values.get(name, "") for name in names]
+        cells += [_metric(name, trial.metrics.get(name, "")) for name in metrics]
+        score = "" if trial.score is None else trial.score
+        writer.writerow([trial.trial_id, trial.status, score, *cells, trial.failure])
+    return text.getvalue()
+
+
+def _as_text(trials: Sequence[TrialResult], search: Search) -> str:
+    """The table of the trials, with each hyperparameter's rank correlation."""
+    from rich.console import Console
+    from rich.table import Table
+
+    found = trials_table(trials, search)
+    table = Table()
+    for column in found.columns:
+        table.add_column(column, no_wrap=True)
+    for row in found.rows:
+        table.add_row(*row)
+    table.add_section()
+    names, scored = tuned_names(trials), [trial for trial in trials if trial.score is not None]
+    weights = importance(
+        [trial.values for trial in scored], [trial.score or 0.0 for trial in scored]
+    )
+    cells = ["-" if weights.get(name) is None else f"{weights[name]:+.2f}" for name in names]
+    others = len(found.columns) - len(names)
+    table.add_row("rank correlation", *[""] * (others - 1), *cells)
+    text = io.StringIO()
+    Console(file=text, width=_WIDE).print(table)
+    return text.getvalue().rstrip()
+
+
+def _draw(trials: Sequence[TrialResult], search: Search, folder: SearchFolder) -> None:
+    (figure,), data = trials_figure("trials", trials, search)
+    atomic_write(folder.path / f"{figure.id}.png", figure.png(data))
+
+
+def _metric(name: str, value: Any) -> Any:
+    # KerasTuner keeps counts as floats; the mean of several executions need not be whole.
+    is_count = name == "epochs" and isinstance(value, float) and value.is_integer()
+    return int(value) if is_count else value
+
+
+def _columns(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))

@@ -1,0 +1,181 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from kdist.errors import UserError
+from kdist.study.loading import least_epochs
+from kdist.study.run import tune
+from kdist.study.search import Search, check_given, differences
+from kdist.study.search_folder import SearchFolder
+from kdist.training.config import TrainConfig
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"tuner": "grid"}, "tuner has to be one of random, bayesian, hyperband; received grid"),
+        ({"objective": "speed"}, "objective has to be one of val_accuracy, val_loss, seconds_to"),
+        ({"objective": "seconds_to_target"}, "needs a time budget, received none: pass --time-b"),
+        ({"max_trials": 0}, "max_trials has to be from 1 to 1000000, received 0"),
+        ({"executions_per_trial": 1.5}, "executions_per_trial has to be an integer"),
+        ({"factor": 1}, "factor has to be from 2 to 100, received 1"),
+        ({"factor": 4}, "factor=4 is for Hyperband: pass --tuner hyperband"),
+        ({"data": "images"}, "data=images needs your own build"),
+        ({"devices": 2}, "devices=2 is for several trials at once: pass --per-trial"),
+        ({"port": 4000}, "port=4000 does nothing without --per-trial"),
+        ({"config": TrainConfig(validate=False)}, "received validate, but every trial is"),
+        ({"config": TrainConfig(noise_scale=True)}, "received noise_scale, but no trial meas"),
+        ({"per_trial": 3, "devices": 2}, "per_trial=3 is more than devices=2"),
+        ({"per_trial": 1, "config": TrainConfig(replicas=2)}, "remove --replicas"),
+        ({"config": TrainConfig(run_dir="x")}, "received run_dir"),
+        ({"tuner": "hyperband", "space": {"epochs": [1, 2]}}, "epochs cannot be tuned"),
+        ({"space": {"depht": [10]}}, "unknown hyperparameter depht"),
+        ({"model": "m.py:build", "space": {"width": [1]}}, "remove --space"),
+        (
+            {"model": "m.py:build", "config": TrainConfig(depth=10, epochs=2)},
+            "received depth, which m.py:build decides itself: remove it",
+        ),
+    ],
+)
+def test_a_mistake_is_named(values, words):
+    with pytest.raises(UserError, match=words):
+        Search(**values)
+
+
+def test_a_setting_that_is_tuned_is_not_given_too():
+    search = Search(config=TrainConfig(optimizer="adam", batch_size=64))
+    with pytest.raises(UserError, match="received optimizer, which the search space tunes"):
+        check_given(search, {"optimizer", "batch_size", "epochs"})
+    check_given(search, {"batch_size", "epochs"})
+    check_given(Search(space={"width": [1, 2]}), {"optimizer"})
+
+
+def test_bayesian_without_its_libraries_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match="needs sklearn"):
+        Search(tuner="bayesian")
+
+
+def test_a_search_is_plain_data():
+    search = Search(space={"momentum": [None, 0.9]}, config=TrainConfig(epochs=3))
+    assert Search.from_dict(json.loads(json.dumps(search.to_dict()))) == search
+    assert Search().max_trials == 10
+    assert Search(tuner="hyperband").max_trials is None
+
+
+def test_only_what_makes_trials_incomparable_is_a_difference():
+    one = Search(max_trials=4, config=TrainConfig(track="csv")).to_dict()
+    assert (
+        differences(one, Search(max_trials=9, max_failures=2, output="elsewhere").to_dict()) == []
+    )
+    other = Search(tuner="hyperband", space={"width": [1]}, config=TrainConfig(depth=10)).to_dict()
+    found = differences(one, other)
+    assert "config.depth was 16, is 10" in found
+    assert "tuner was random, is hyperband" in found
+    assert any(line.startswith("space.base_lr was") for line in found)
+
+
+def test_hyperband_grants_more_than_the_warm_up():
+    config = TrainConfig(epochs=9, warmup_epochs=1.5)
+    assert least_epochs(Search(config=config)) == 2
+    assert least_epochs(Search(config=config, space={"warmup_epochs": [0, 3]})) == 4
+    ranged = {"warmup_epochs": {"min": 0.0, "max": 4.5}}
+    assert least_epochs(Search(config=config, space=ranged)) == 5
+
+
+def test_a_folder_holds_one_search(tmp_path):
+    folder = SearchFolder(str(tmp_path / "search"))
+    search = Search(config=TrainConfig(epochs=3))
+    assert not folder.open(search)
+    with pytest.raises(UserError, match="another kdist tune is running in"):
+        SearchFolder(str(folder.path)).open(search)
+    folder.close()
+    before = (folder.path / "search.json").read_bytes()
+    with pytest.raises(UserError, match=r"contains another search \(config.epochs was 3, is 4\)"):
+        SearchFolder(str(folder.path)).open(Search(config=TrainConfig(epochs=4)))
+    assert (folder.path / "search.json").read_bytes() == before
+    again = SearchFolder(str(folder.path))
+    assert again.open(Search(max_trials=20, config=TrainConfig(epochs=3)))
+    again.close()
+
+
+def test_what_a_kill_leaves_before_the_settings_is_no_hindrance(tmp_path):
+    for name in (".lock", ".123.search.json"):
+        (tmp_path / name).touch()
+    folder = SearchFolder(str(tmp_path))
+    assert not folder.open(Search())
+    folder.close()
+
+
+@pytest.mark.parametrize("name", ["file", "search.json"])
+def test_a_folder_of_something_else_is_left_alone(tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UserError, match="pass another --output"):
+        SearchFolder(str(tmp_path)).open(Search())
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_file_in_the_folders_place_is_told(tmp_path):
+    path = tmp_path / "file"
+    path.touch()
+    with pytest.raises(UserError, match="cannot write .*file: File exists; pass another --output"):
+        SearchFolder(str(path)).open(Search())
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("model.py", "FILE.py:FUNCTION, received model.py"),
+        ("no.py:build", "there is no file no.py"),
+    ],
+)
+def test_a_model_that_is_not_there_is_told_before_anything_is_made(tmp_path, model, words):
+    with pytest.raises(UserError, match=words):
+        tune(Search(model=model, output=str(tmp_path / "out")))
+    assert not (tmp_path / "out").exists()
+
+
+def test_per_trial_under_a_chief_of_someone_else_is_refused(tmp_path, monkeypatch):
+    for name in ("ORACLE_IP", "ORACLE_PORT", "TUNER_ID"):
+        monkeypatch.setenv(f"KERASTUNER_{name}", "1")
+    with pytest.raises(UserError, match="unset the variable"):
+        tune(Search(per_trial=1, devices=2, output=str(tmp_path / "out")))
+
+
+def test_variables_of_kerastuner_go_together(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERASTUNER_ORACLE_IP", "127.0.0.1")
+    monkeypatch.setenv("KERASTUNER_ORACLE_PORT", "4000")
+    with pytest.raises(UserError, match="KERASTUNER_ORACLE_IP without KERASTUNER_TUNER_ID: set"):
+        tune(Search(output=str(tmp_path / "out")))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_mode_that_wandb_does_not_know_fails_no_trial(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "of")
+    with pytest.raises(UserError, match="WANDB_MODE has to be one of .*; received of"):
+        tune(Search(config=TrainConfig(track="wandb"), output=str(tmp_path / "out")))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_mistake_is_one_line_and_exit_2_without_tensorflow(tmp_path):
+    space = tmp_path / "space.toml"
+    space.write_text("learning_rat = [0.1]\n")
+    code = (
+        "import sys\nsys.argv = ['kdist', 'tune', '--space', %r]\nfrom kdist.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n"
+        "    print(end.code, 'tensorflow' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code % str(space)], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.stdout.split() == ["2", "False"]
+    assert done.stderr.startswith("kdist: error: unknown hyperparameter learning_rat in the search")
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [space]
+
+
+def test_a_folder_in_the_place_of_a_file_is_an_error_in_a_line(tmp_path):
+    (tmp_path / "finished.json").mkdir()
+    with pytest.raises(UserError, match=r"finished.json is damaged \(Is a directory\)"):
+        SearchFolder(str(tmp_path)).read("finished.json")

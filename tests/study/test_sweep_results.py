@@ -1,0 +1,98 @@
+import json
+
+import pytest
+from kdist.errors import UserError
+from kdist.study.grid_folder import SWEEP_FORMAT, read_sweep
+from kdist.study.kinds import ThroughputSweep
+
+ABOUT = {"format": SWEEP_FORMAT, "kind": "throughput", "settings": {"epochs": 3}, "machine": {}}
+
+
+def write_sweep(folder, **about):
+    folder.mkdir(exist_ok=True)
+    (folder / "sweep.json").write_text(json.dumps(ABOUT | about))
+
+
+def write_point(folder, name, /, **values):
+    row = dict.fromkeys(ThroughputSweep.columns()) | {"kind": "throughput", "status": "done"}
+    row |= {"name": name, "batch_size": 8, "replicas": 1, "images_per_step": 8}
+    row |= dict.fromkeys(("images_per_sec", "images_per_sec_low", "images_per_sec_high"), 50.0)
+    row |= values
+    (folder / "points" / name).mkdir(parents=True)
+    (folder / "points" / name / "point.json").write_text(json.dumps(row))
+    return row
+
+
+def test_rows_come_back_by_name(tmp_path):
+    write_sweep(tmp_path)
+    two, one = (write_point(tmp_path, name) for name in ("b", "a"))
+    sweep = read_sweep(tmp_path)
+    assert sweep.points == [one, two]
+    assert (sweep.kind, sweep.settings, sweep.machine) == (
+        "throughput",
+        {"workers": [1], "epochs": 3},  # one, as earlier versions had no others
+        {},
+    )
+    assert sweep.path == tmp_path
+    assert sweep.skipped == {}
+
+
+def test_folders_that_hold_no_row_are_listed_and_skipped(tmp_path):
+    write_sweep(tmp_path)
+    write_point(tmp_path, "good")
+    write_point(tmp_path, "copied", name="other")
+    write_point(tmp_path, "edited", images_per_sec="fast")
+    write_point(tmp_path, "negative", images_per_sec_low=-1.0)
+    write_point(tmp_path, "scaling", kind="scaling")
+    write_point(tmp_path, "speedless", images_per_sec=None)
+    write_point(tmp_path, "failed", images_per_sec=None, status="failed", error="no")
+    for name, text in (("broken", '{"name": "br'), ("foreign", '{"epochs": 3}'), ("list", "[]")):
+        (tmp_path / "points" / name).mkdir()
+        (tmp_path / "points" / name / "point.json").write_text(text)
+    (tmp_path / "points" / "killed" / "run").mkdir(parents=True)
+    (tmp_path / "points" / "a file").write_text("")
+    (tmp_path / "points" / "binary").mkdir()
+    (tmp_path / "points" / "binary" / "point.json").write_bytes(b"\xff\xfe")
+    (tmp_path / "points" / "deep").mkdir()
+    (tmp_path / "points" / "deep" / "point.json").write_text("[" * 100_000)
+    sweep = read_sweep(tmp_path)
+    assert [row["name"] for row in sweep.points] == ["failed", "good"]
+    assert list(sweep.skipped) == [
+        *("a file", "binary", "broken", "copied", "deep", "edited", "foreign", "killed", "list"),
+        *("negative", "scaling", "speedless"),
+    ]
+    assert "images_per_sec_low -1.0" in sweep.skipped["negative"]
+    assert "kind 'scaling', not 'throughput'" in sweep.skipped["scaling"]
+    assert sweep.skipped["speedless"] == "point.json has no images_per_sec"
+    assert "it has not ended" in sweep.skipped["killed"]
+    assert "images_per_sec 'fast'" in sweep.skipped["edited"]
+    assert "of 'other'" in sweep.skipped["copied"]
+    assert "cannot be read" in sweep.skipped["broken"]
+
+
+@pytest.mark.parametrize(
+    ("about", "words"),
+    [
+        ({"format": 99}, "has format 99, this kdist reads 2"),
+        ({"kind": "speed"}, "lacks a sweep's kind"),
+        ({"kind": []}, "lacks a sweep's kind"),
+        ({"settings": None}, "lacks a sweep's kind, settings or machine"),
+    ],
+)
+def test_another_version_or_content_is_told(tmp_path, about, words):
+    write_sweep(tmp_path, **about)
+    with pytest.raises(UserError, match=words):
+        read_sweep(tmp_path)
+
+
+def test_no_sweep_is_told(tmp_path):
+    with pytest.raises(UserError, match="not a sweep folder"):
+        read_sweep(tmp_path / "missing")
+    for text, words in (
+        ("{", "is not valid JSON"),
+        ("[" * 100_000, "is not valid JSON"),
+        ("[]", "not written by kdist sweep"),
+    ):
+        (tmp_path / "sweep.json").write_text(text)
+        with pytest.raises(UserError, match=words):
+            read_sweep(str(tmp_path))

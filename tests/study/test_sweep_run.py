@@ -1,0 +1,349 @@
+import csv
+import errno
+import json
+import os
+import shutil
+import signal
+
+import pytest
+from fake_runs import MACHINE, FakeRuns, done_row, run, throughput
+from kdist.checkpoint.store import CheckpointStore
+from kdist.errors import UserError
+from kdist.signals import Interrupted, signal_of
+from kdist.study.grid_folder import SweepFolder, read_sweep
+from kdist.study.kinds import ThroughputSweep
+from kdist.study.points import can_be_resumed
+
+FIRST, SECOND, *_ = NAMES = [point.name for point in throughput().points()]
+
+
+def only_folder(here):
+    (folder,) = (here / "runs").iterdir()
+    return folder
+
+
+def test_every_round_runs_all_points_the_second_backwards():
+    assert [
+        *("b8-r1-round1", "b16-r1-round1", "b8-r2-round1", "b16-r2-round1"),
+        *("b16-r2-round2", "b8-r2-round2", "b16-r1-round2", "b8-r1-round2"),
+    ] == NAMES
+
+
+def test_a_sweep_leaves_tables_and_charts(here, runs):
+    code, out = run(runs)
+    assert code == 0
+    assert runs.names == NAMES
+    folder = only_folder(here)
+    rows = list(csv.DictReader((folder / "points.csv").read_text().splitlines()))
+    assert [row["name"] for row in rows] == NAMES
+    assert list(rows[0]) == list(ThroughputSweep.columns())
+    assert rows[0]["error"] == ""
+    assert json.loads((folder / "points.json").read_text())[0]["batch_size"] == 8
+    assert sorted(row["name"] for row in read_sweep(folder).points) == sorted(NAMES)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["points_left"] == 0
+    for fit in summary["fits"]:
+        assert fit["overhead_seconds"]["median"] == pytest.approx(0.1)
+        assert fit["images_per_sec"]["median"] == pytest.approx(1000)
+    assert "100.0 (100.0 to 100.0)" in out
+    assert (folder / "throughput.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), Interrupted(signal.SIGTERM), SystemExit(9)])
+def test_the_same_command_resumes_without_repeating_points(here, runs, end):
+    """A signal, and a process that ends without a chance to tidy up."""
+    runs.at[NAMES[3]] = end
+    if isinstance(end, KeyboardInterrupt):
+        code, out = run(runs)
+        assert code == 128 + signal_of(end)
+        assert "Interrupted; 3 of 8 points are in runs/sweep-" in out
+        assert (only_folder(here) / "throughput.png").exists()
+    else:
+        with pytest.raises(SystemExit):
+            run(runs)
+    again = FakeRuns()
+    code, out = run(again)
+    assert code == 0
+    assert again.names == NAMES[3:]
+    assert "Resuming the sweep in runs/sweep-" in out
+    assert f"Skipped: {NAMES[3]}: no point.json: it has not ended; it is run again" in out
+    assert len(read_sweep(only_folder(here)).points) == len(NAMES)
+
+
+def test_what_is_finished_or_differs_is_not_resumed(here, runs):
+    line = "A sweep with the same settings is finished; --output"
+    assert line not in run(runs)[1]
+    finished = only_folder(here)
+    runs.at[FIRST] = KeyboardInterrupt()
+    # A second folder, and where the results of the first are is said.
+    assert f"{line} runs/{finished.name} shows its results\n" in run(runs)[1]
+    for options in ({"machine": MACHINE | {"cores": 4}}, {"fresh": True}):
+        assert line not in run(runs, **options)[1]
+    assert line not in run(runs, throughput(epochs=4))[1]
+    assert len(list((here / "runs").iterdir())) == 5
+    unfinished = [p for p in (here / "runs").iterdir() if not read_sweep(p).points]
+    assert len(unfinished) == 4
+
+
+def test_a_point_that_fails_is_recorded_and_retried_on_demand(here, runs):
+    failed = {"status": "failed", "error": "ValueError: no", "images_per_sec": None}
+    runs.at[SECOND] = failed
+    code, out = run(runs, output="out")
+    assert code == 0
+    assert runs.names == NAMES
+    assert f"Failed: {SECOND}: ValueError: no" in out
+    rows = {row["name"]: row for row in read_sweep(here / "out").points}
+    assert (rows[SECOND]["status"], rows[SECOND]["error"]) == ("failed", "ValueError: no")
+    again = FakeRuns()
+    run(again, output="out")
+    assert again.names == []
+    run(again, output="out", retry_failed=True)
+    assert again.names == [SECOND]
+    assert {row["status"] for row in read_sweep(here / "out").points} == {"done"}
+
+
+def test_a_sweep_of_which_every_point_failed_has_no_result(here, runs):
+    failed = {"status": "failed", "error": "ValueError: no", "images_per_sec": None}
+    runs.at |= dict.fromkeys(NAMES, failed)
+    for _ in range(2):  # the second time it is shown
+        code, out = run(runs, output="out")
+        assert code == 1
+        assert out.endswith("All 8 points failed: --retry-failed runs them again\n")
+    assert runs.names == NAMES
+    assert run(FakeRuns(), output="out", retry_failed=True)[0] == 0
+
+
+def test_failed_points_are_retried_without_naming_the_folder(here, runs):
+    runs.at[SECOND] = {"status": "failed", "error": "ValueError: no"}
+    run(runs)
+    again = FakeRuns()
+    run(again, retry_failed=True)
+    assert again.names == [SECOND]
+
+
+def test_a_sweep_killed_before_its_summary_gets_one(here, runs):
+    run(runs)
+    (only_folder(here) / "summary.json").unlink()
+    run(runs)
+    assert runs.names == NAMES
+    assert (only_folder(here) / "summary.json").exists()
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left")])
+def test_a_sweep_cut_short_at_its_charts_gets_them(here, runs, end, monkeypatch):
+    runs.at[SECOND] = KeyboardInterrupt()
+    run(runs)  # which leaves a summary of one point
+
+    def cut_short(figure, data, **options):
+        raise end
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kdist.charts.figure.Figure.png", cut_short)
+        if isinstance(end, OSError):
+            assert run(FakeRuns())[0] == 1
+            assert not list(only_folder(here).glob(".*png*"))
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                run(FakeRuns())
+    again = FakeRuns()
+    code, out = run(again)
+    assert code == 0
+    assert again.names == []
+    assert "Resuming the sweep in" in out
+    assert json.loads((only_folder(here) / "summary.json").read_text())["points_left"] == 0
+
+
+def test_out_of_memory_ends_a_point_and_its_repetitions(here, runs):
+    failed = {"status": "failed", "error": "out of memory: OOM when allocating", "run_dir": None}
+    runs.at["b16-r2-round1"] = failed
+    _, out = run(runs)
+    assert runs.names == [name for name in NAMES if name != "b16-r2-round2"]
+    row = next(r for r in read_sweep(only_folder(here)).points if r["name"] == "b16-r2-round2")
+    assert row["error"] == "out of memory, as b16-r2-round1; not run again"
+    assert (row["status"], row["round"]) == ("failed", 2)
+
+
+def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_written(here, runs, monkeypatch):
+    def full(self, row):
+        if row["name"] == SECOND:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, row)
+
+    write = SweepFolder.write_point
+    with monkeypatch.context() as patch:
+        patch.setattr(SweepFolder, "write_point", full)
+        code, out = run(runs)
+    assert code == 1
+    assert "Stopped: No space left on device (" in out
+    assert "1 of 8 points are in" in out
+    assert [row["name"] for row in read_sweep(only_folder(here)).points] == [FIRST]
+    assert not list(only_folder(here).rglob(".*.json"))
+    again = FakeRuns()
+    assert run(again)[0] == 0
+    assert again.names == NAMES[1:]
+
+
+def test_a_folder_that_is_removed_meanwhile_is_told(here, runs):
+    def remove(point, folder, experiment):
+        shutil.rmtree(here / "out")
+        raise OSError(errno.EIO, "Input/output error")
+
+    code, out = run(remove, output="out")
+    assert code == 1
+    assert "Stopped: Input/output error (out: No such file or directory)" in out
+
+
+@pytest.mark.parametrize(
+    ("experiment", "machine", "words"),
+    [
+        (throughput(epochs=5), MACHINE, "contains another sweep: its epochs is 3, not 5"),
+        (throughput(batch_sizes=[8]), MACHINE, "its batch_sizes is 8,16, not 8"),
+        (throughput(train={}), MACHINE, "its depth is 10, not None"),
+        (None, MACHINE | {"cores": 4}, "its cores is 2, not 4"),
+    ],
+)
+def test_a_folder_of_other_settings_is_told(here, runs, experiment, machine, words):
+    run(runs, output="out")
+    with pytest.raises(UserError, match=words):
+        run(runs, experiment, machine=machine, output="out")
+
+
+def test_a_folder_that_holds_something_else_is_told(here, runs):
+    (here / "out").mkdir()
+    (here / "out" / "thesis.tex").write_text("")
+    with pytest.raises(UserError, match="not a sweep folder"):
+        run(runs, output="out")
+    with pytest.raises(UserError, match="out is not empty"):
+        run(runs, output="out", fresh=True)
+    with pytest.raises(UserError, match="cannot write"):
+        run(runs, output="out/thesis.tex/more")
+    assert runs.names == []
+
+
+def test_broken_and_foreign_folders_among_the_runs_are_passed_over(here, runs):
+    runs.at[SECOND] = KeyboardInterrupt()
+    run(runs)
+    for name, text in (("sweep-a", "{"), ("sweep-b", '{"format": 99}'), ("other", "{}")):
+        (here / "runs" / name).mkdir()
+        (here / "runs" / name / "sweep.json").write_text(text)
+    again = FakeRuns()
+    run(again)
+    assert again.names == NAMES[1:]
+
+
+def test_points_of_another_sweep_are_skipped(here, runs):
+    run(runs, output="out")
+    os.rename(here / "out" / "points" / FIRST, here / "out" / "points" / "stray")
+    _, out = run(runs, output="out")
+    assert f"Skipped: stray: point.json is of '{FIRST}'" in out
+    assert runs.names == [*NAMES, FIRST]
+
+
+def test_rows_that_were_changed_are_skipped(here, runs):
+    run(runs, output="out")
+    row = json.loads((here / "out" / "points" / FIRST / "point.json").read_text())
+    for name, values in ((FIRST, {"batch_size": 9}), (SECOND, {"images_per_sec": None})):
+        file = here / "out" / "points" / name / "point.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | values))
+    (here / "out/points/stray").mkdir()
+    (here / "out/points/stray/point.json").write_text(json.dumps(row | {"name": "stray"}))
+    again = FakeRuns()
+    _, out = run(again, output="out")
+    assert again.names == [FIRST, SECOND]
+    assert f"Skipped: {FIRST}: point.json has batch_size 9, not 8; it is run again" in out
+    assert f"Skipped: {SECOND}: point.json has no images_per_sec; it is run again" in out
+    assert "Skipped: stray: not a point of this sweep" in out
+
+
+def test_a_sweep_without_a_point_gives_way_to_a_corrected_one(here, runs):
+    runs.at[FIRST] = KeyboardInterrupt()
+    run(runs, output="out")
+    with SweepFolder(here / "out").alone(), pytest.raises(UserError, match="another process"):
+        run(runs, throughput(rounds=1, epochs=4), output="out")
+    assert read_sweep(here / "out").settings["epochs"] == 3
+    again = FakeRuns()
+    code, out = run(again, throughput(rounds=1, epochs=4, batch_sizes=[16]), output="out")
+    assert code == 0
+    assert again.names == ["b16-r1-round1", "b16-r2-round1"]
+    assert "Skipped" not in out
+    assert read_sweep(here / "out").settings["epochs"] == 4
+    for row in (here / "out").glob("points/*/point.json"):
+        row.write_text("{")  # as of another version
+    with pytest.raises(UserError, match="contains another sweep"):
+        run(again, output="out")
+    assert len(list((here / "out").glob("points/*/run"))) == 2
+
+
+def test_two_sweeps_do_not_work_on_one_folder(here, runs):
+    runs.at[SECOND] = KeyboardInterrupt()
+    run(runs, output="out")
+    with SweepFolder(here / "out").alone(), pytest.raises(UserError, match="another process"):
+        run(runs, output="out")
+
+
+def test_on_a_terminal_a_table_with_the_time_left(here, runs):
+    _, out = run(runs, terminal=True)
+    assert "batch 16, replicas 2" in out
+    assert "2 of 2" in out
+    assert "elapsed" in out
+    assert "left" in out
+
+
+def test_without_a_terminal_a_line_a_point(here, runs):
+    _, out = run(runs)
+    assert f"1 of 8: {FIRST}: 74 images/s" in out  # 8 images in 0.108 seconds
+    assert "8 of 8: b8-r1-round2: 74 images/s" in out
+
+
+def test_a_point_that_no_run_would_take_is_refused_before_the_first(here, runs):
+    with pytest.raises(UserError, match="depth has to be 6n"):
+        run(runs, throughput(train={"depth": 12}))
+    assert not (here / "runs").exists()
+
+
+def test_charts_say_which_model_and_how_many_points_failed(here, runs, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        "kdist.charts.figure.Figure.png",
+        lambda figure, data, note: drawn.append((figure.of, note)) or b"png",
+    )
+    runs.at = {NAMES[0]: {"status": "failed", "error": "out of memory"}}
+    run(runs, throughput(train={"depth": 10, "width": 2}))
+    ((model, note),) = drawn
+    assert model == "WRN-10-2"
+    assert note.startswith("2 points failed and are not drawn. Replicas are logical CPUs")
+
+
+def test_one_measurement_has_no_spread(here, runs):
+    code, out = run(runs, throughput(rounds=1))
+    assert code == 0
+    assert "100.0" in out
+    assert "?" not in out  # of the one fit there is no spread, only of a round's epochs
+    summary = json.loads((only_folder(here) / "summary.json").read_text())
+    assert summary["points"][0]["images_per_sec"]["low"] == pytest.approx(0.9 * 8 / 0.108)
+    runs.at = {
+        name: {"images_per_sec_low": 99.0, "images_per_sec_high": 99.0, "images_per_sec": 99.0}
+        for name in NAMES
+    }
+    _, out = run(runs, throughput(rounds=1), fresh=True)
+    assert "?" not in out
+
+
+def test_a_point_with_checkpoints_is_not_cleared(here):
+    experiment = throughput(train={"checkpoint_every": 9}, rounds=1, batch_sizes=[8], replicas=[1])
+    (point,) = experiment.points()
+
+    def cut_short(point, folder, experiment):
+        config = {**point.config, "run_dir": str(folder / "run")}
+        (folder / "order.json").write_text(json.dumps({"config": config}))
+        with CheckpointStore(folder / "run" / "checkpoints") as store:
+            store.commit(epoch=1, batch=2, arrays={}, state={})
+        raise KeyboardInterrupt
+
+    run(cut_short, experiment)
+
+    def resumed(point, folder, experiment):
+        assert can_be_resumed(folder, point.config)
+        return done_row(point, experiment)
+
+    assert run(resumed, experiment)[0] == 0
