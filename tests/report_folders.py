@@ -3,7 +3,7 @@
 import csv
 import json
 
-from kdist.study.grid_folder import SWEEP_FORMAT
+from kdist.study.folder import FORMAT, StudyFolder
 from kdist.study.kinds import EXPERIMENTS
 from kdist.study.search import Search
 from kdist.training.config import TrainConfig
@@ -67,12 +67,12 @@ def write_sweep(folder, kind, rows, **about):
     """A sweep folder with the points `rows`; a row's `run` is the accuracies of its run folder."""
     folder.mkdir(parents=True)
     whole = {
-        "format": SWEEP_FORMAT,
+        "format": FORMAT,
         "kind": kind,
         "settings": {"train": {"depth": 10, "target_accuracy": 0.85}, "rounds": 2},
         "machine": {"cpu": "Old Processor", "cores": 2, "devices": ["CPU:0 Old Processor"]},
     }
-    (folder / "sweep.json").write_text(json.dumps(whole | about))
+    (folder / "study.json").write_text(json.dumps(whole | about))
     for number, given in enumerate(rows):
         row = dict.fromkeys(EXPERIMENTS[kind].columns())
         row |= {"name": f"p{number}", "kind": kind, "status": "done"}
@@ -165,7 +165,7 @@ def write_search(folder, trials, **settings):
     """A folder of `kdist tune`; of each trial its values, score, status, metrics and failure."""
     search = Search(**{"space": SPACE, "config": TrainConfig(depth=10, width=1)} | settings)
     (folder / "trials").mkdir(parents=True)
-    (folder / "search.json").write_text(json.dumps(search.to_dict()))
+    StudyFolder(folder).write_about(search.about)
     for number, trial in enumerate(trials):
         path = folder / "trials" / f"trial_{number}"
         path.mkdir()

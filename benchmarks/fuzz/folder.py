@@ -39,7 +39,7 @@ def contents(folder: Path) -> dict[str, object]:
     """What is in a folder: kinds and sizes by path, without the files of a search."""
     found: dict[str, object] = {}
     for parent, folders, files in os.walk(folder):
-        if "search.json" in files:  # it may sum itself up before it fails
+        if "study.json" in files:  # it may sum itself up before it fails
             folders.clear()
             continue
         for name in (*folders, *files):

@@ -1,6 +1,7 @@
 """Folders of runs, sweeps and searches, with a file of them damaged."""
 
 import csv
+import dataclasses
 import io
 import json
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
+from kdist.study.folder import FORMAT
 from kdist.study.kinds import EXPERIMENTS
 from kdist.study.search import Search
 from kdist.training.config import TrainConfig
@@ -67,7 +69,7 @@ def _search() -> Files:
     """A finished search of two trials, where `kdist tune` looks for one."""
     search = Search(max_trials=2, config=TrainConfig(dataset="sample", depth=10, width=1))
     files: dict[str, Any] = {
-        "search.json": search.to_dict(),
+        "study.json": {"format": FORMAT, **dataclasses.asdict(search.about)},
         "finished.json": {"max_trials": 2},
         "trials/oracle.json": {"start_order": ["0", "1"], "end_order": ["0", "1"]},
     }

@@ -11,9 +11,9 @@ from ..errors import UserError
 from ..launch.options import MOST_WORKERS
 from ..launch.shares import visible_gpus
 from ..signals import signal_of
+from ..study.folder import StudyFolder
 from ..study.parallel import trials_at_once
 from ..study.search import IDLE, Search, check_given
-from ..study.search_folder import SearchFolder
 from ..training.config import TrainConfig
 from ..training.fields import field_names
 from ..training.recipes import read_settings
@@ -83,7 +83,7 @@ def tune(
     try:
         run(asked)
     except KeyboardInterrupt as error:
-        then = "resumes the search" if SearchFolder(asked.output).has_search else "begins anew"
+        then = "resumes the search" if StudyFolder(asked.output).has_study else "begins anew"
         print(f"Interrupted: the same command {then}.")
         return 128 + signal_of(error)
     return 0

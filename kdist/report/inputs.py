@@ -17,10 +17,8 @@ from ..errors import UserError, error_text
 from ..files import read_text
 from ..runs.run_record import FILES, RunRecord, read_run
 from ..runs.text import sanitize_text
-from ..study.grid_folder import SWEEP_FILE, SweepRecord, read_sweep
-from ..study.search import Objective, Search, find_objective
-from ..study.search_folder import SearchFolder
-from ..study.trials import TrialResult, best_first, read_trials
+from ..study.folder import STUDY_FILE
+from ..study.record import GridRecord, SearchRecord, read_study
 from ..training.fields import field_names
 from ..training.settings import FOLDERS, SIZES, OwnModel, model_name
 
@@ -121,66 +119,6 @@ def _positive(name: str, text: str, number: int) -> float:
     return value
 
 
-SEARCH_FILE = "search.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchRecord:
-    """A search as it is in its folder, finished or not.
-
-    Attributes:
-        name: The name of the search in the report.
-        path: Its folder.
-        search: Its settings.
-        trials: The trials that began, in order.
-    """
-
-    name: str
-    path: Path
-    search: Search
-    trials: Sequence[TrialResult]
-
-    @property
-    def objective(self) -> Objective:
-        """The metric of its scores."""
-        return find_objective(self.search.objective)
-
-    @property
-    def ranked(self) -> list[TrialResult]:
-        """The trials that were completed, best first."""
-        return best_first(list(self.trials), self.objective)
-
-    @property
-    def failed(self) -> list[TrialResult]:
-        """The trials that failed."""
-        return [trial for trial in self.trials if trial.status == "FAILED"]
-
-    @property
-    def unfinished(self) -> list[TrialResult]:
-        """The trials that were stopped, or are still running."""
-        ended = ("COMPLETED", "FAILED")
-        return [trial for trial in self.trials if trial.status not in ended]
-
-
-def read_search(path: Path) -> SearchRecord:
-    """Read the folder of a search.
-
-    Raises:
-        UserError: Its files cannot be read, or are of another version of kdist.
-    """
-    folder = SearchFolder(str(path))
-    try:
-        search = Search.from_dict(folder.read(SEARCH_FILE) or {})
-        trials = read_trials(folder, search)
-    except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:
-        raise UserError(
-            f"the files of its search cannot be read ({type(error).__name__}: {error}): they are"
-            " damaged, or of another version of kdist"
-        ) from error
-    name = sanitize_text(path.resolve().name)
-    return SearchRecord(name=name, path=path, search=search, trials=trials)
-
-
 DERIVED = frozenset(
     {"global_batch", "learning_rate", "parameters", "training_images", "validation_images"}
 )
@@ -264,7 +202,7 @@ _MAIN = ("model", "replicas", "batch_size")
 _FIRST = (*_MAIN, "optimizer", "base_lr")
 
 
-_Record = TypeVar("_Record", RunRecord, SweepRecord, SearchRecord, CsvMeasurements)
+_Record = TypeVar("_Record", RunRecord, GridRecord, SearchRecord, CsvMeasurements)
 
 
 def is_dated(path: Path) -> bool:
@@ -373,7 +311,7 @@ def distinguish(records: Sequence[_Record]) -> list[_Record]:
     return named
 
 
-def name_sweeps(sweeps: Sequence[SweepRecord]) -> list[SweepRecord]:
+def name_sweeps(sweeps: Sequence[GridRecord]) -> list[GridRecord]:
     """Name sweeps after their kind and model, unless the user named their folders."""
     own = {one.path: one.name for one in distinguish([s for s in sweeps if not is_dated(s.path)])}
     words = [f"{one.kind} sweep of {model_name(one.train_settings)}" for one in sweeps]
@@ -386,7 +324,7 @@ def name_sweeps(sweeps: Sequence[SweepRecord]) -> list[SweepRecord]:
     ]
 
 
-def _with_named_runs(sweep: SweepRecord) -> SweepRecord:
+def _with_named_runs(sweep: GridRecord) -> GridRecord:
     """Name the runs of a sweep after the settings that it varied."""
     rows = [row for row in sweep.rows if row["name"] in sweep.runs]
     columns = list(dict.fromkeys((*sweep.experiment.setting, *sweep.experiment.axes)))
@@ -401,7 +339,7 @@ def _with_named_runs(sweep: SweepRecord) -> SweepRecord:
     return dataclasses.replace(sweep, runs=runs)
 
 
-def with_sweep_name(sweep: SweepRecord) -> SweepRecord:
+def with_sweep_name(sweep: GridRecord) -> GridRecord:
     """Put the name of a sweep before those of its runs."""
     runs = {
         point: dataclasses.replace(run, name=f"{sweep.name}: {run.name}")
@@ -410,7 +348,7 @@ def with_sweep_name(sweep: SweepRecord) -> SweepRecord:
     return dataclasses.replace(sweep, runs=runs)
 
 
-_RECORD = {SWEEP_FILE, SEARCH_FILE, *FILES}
+_RECORD = {STUDY_FILE, *FILES}
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -426,7 +364,7 @@ class Sources:
     """
 
     runs: list[RunRecord] = dataclasses.field(default_factory=list)
-    sweeps: list[SweepRecord] = dataclasses.field(default_factory=list)
+    sweeps: list[GridRecord] = dataclasses.field(default_factory=list)
     searches: list[SearchRecord] = dataclasses.field(default_factory=list)
     measurements: list[CsvMeasurements] = dataclasses.field(default_factory=list)
     skipped: list[Skipped] = dataclasses.field(default_factory=list)
@@ -521,10 +459,12 @@ def _add(sources: Sources, path: Path) -> None:
     try:
         if not path.is_dir():
             sources.measurements.append(read_csv_measurements(path))
-        elif (path / SWEEP_FILE).is_file():
-            sources.sweeps.append(SweepRecord.of(read_sweep(path)))
-        elif (path / SEARCH_FILE).is_file():
-            sources.searches.append(read_search(path))
+        elif (path / STUDY_FILE).is_file():
+            study = read_study(path)
+            if isinstance(study, GridRecord):
+                sources.sweeps.append(study)
+            else:
+                sources.searches.append(study)
         else:
             sources.runs.append(read_run(path, unfinished=True))
     except UserError as error:

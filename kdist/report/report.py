@@ -13,11 +13,11 @@ from ..errors import UserError
 from ..runs.run_record import RunRecord
 from ..runs.text import count
 from ..study.experiments import shared_cores_warning
-from ..study.grid_folder import SweepRecord
 from ..study.kinds import ThroughputSweep
+from ..study.record import GridRecord, SearchRecord
 from ..study.trials import searched_model, trials_figure, trials_table
 from ..training.settings import FOLDERS, model_name
-from .inputs import CsvMeasurements, SearchRecord, Skipped, Sources, settings_of, shared
+from .inputs import CsvMeasurements, Skipped, Sources, settings_of, shared
 from .results import Headline, find_results, headlines, shares_cores
 from .tables import (
     SHARED_CORES,
@@ -54,7 +54,7 @@ def page_title(sources: Sources) -> str:
     return f"{parts[0]} of {models.pop()}" if len(models) == 1 else parts[0]
 
 
-def sweep_title(sweep: SweepRecord) -> str:
+def sweep_title(sweep: GridRecord) -> str:
     """Return the heading of a sweep's section."""
     if sweep.name == sweep.path.resolve().name:
         return f"Sweep {sweep.name}"
@@ -86,7 +86,7 @@ def _run_machine(run: RunRecord) -> str:
     return f"{replicas}{run.of_workers} on {kinds}{shared}"
 
 
-def _sweep_machine(sweep: SweepRecord) -> str:
+def _sweep_machine(sweep: GridRecord) -> str:
     """Name the GPUs of a sweep's machine, else its processor; empty if neither is known."""
     devices = sweep.machine.get("devices")
     names = map(str, devices if isinstance(devices, list) else ())
@@ -150,7 +150,7 @@ def make_sections(
     return sections
 
 
-def _sweep_section(ident: str, sweep: SweepRecord) -> Section:
+def _sweep_section(ident: str, sweep: GridRecord) -> Section:
     experiment = sweep.experiment
     summary = experiment.summarize(sweep.done, sweep.settings)
     figures, rows = experiment.figures(
@@ -172,21 +172,21 @@ def _sweep_section(ident: str, sweep: SweepRecord) -> Section:
     )
 
 
-def _sweep_lead(sweep: SweepRecord) -> str:
+def _sweep_lead(sweep: GridRecord) -> str:
     parts = [f"{sweep.kind.capitalize()} sweep", f"{count(len(sweep.done), 'point')} finished"]
     parts += [f"{len(sweep.failed)} failed"] if sweep.failed else []
     parts += [f"{len(sweep.skipped)} skipped"] if sweep.skipped else []
     return f"{', '.join(parts)}.{_shared_cores(sweep)}"
 
 
-def _sweep_settings(sweep: SweepRecord) -> dict[str, str]:
+def _sweep_settings(sweep: GridRecord) -> dict[str, str]:
     asked = {name: value for name, value in sweep.settings.items() if name != "train"}
     machine = {f"machine: {name}": value for name, value in sweep.machine.items()}
     about = {**asked, **sweep.train_settings, **machine}
     return {name: setting(value) for name, value in about.items()}
 
 
-def _shared_cores(sweep: SweepRecord) -> str:
+def _shared_cores(sweep: GridRecord) -> str:
     known = isinstance(sweep.machine.get("devices"), list)
     warning = shared_cores_warning(dict(sweep.machine), sweep.done) if known else None
     return f" {warning}" if warning else ""

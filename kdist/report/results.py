@@ -13,10 +13,10 @@ from ..charts.tables import accuracy, rate, seconds
 from ..performance.hardware import on_cpu
 from ..runs.run_record import RunRecord, finite
 from ..runs.text import count, of_workers
-from ..study.grid_folder import SweepRecord
+from ..study.record import GridRecord, SearchRecord
 from ..study.trials import TrialResult
 from ..training.settings import FOLDERS
-from .inputs import SearchRecord, Sources
+from .inputs import Sources
 
 # What two runs of the same experiment may differ in.
 INCIDENTAL = {"seed"} | FOLDERS
@@ -125,7 +125,7 @@ def _without_target(run: RunRecord) -> float | None:
     return math.inf if run.summary.get("diverged") else run.fact("seconds")
 
 
-def _of_sweep(sweep: SweepRecord) -> list[Result]:
+def _of_sweep(sweep: GridRecord) -> list[Result]:
     return [
         _of_row(
             sweep, row, sweep.runs.get(row["name"]), f"{sweep.path} {sweep.experiment.group(row)}"
@@ -134,7 +134,7 @@ def _of_sweep(sweep: SweepRecord) -> list[Result]:
     ]
 
 
-def _of_row(sweep: SweepRecord, row: Row, run: RunRecord | None, key: str) -> Result:
+def _of_row(sweep: GridRecord, row: Row, run: RunRecord | None, key: str) -> Result:
     settings = run.settings if run else sweep.train_settings
     images = run.fact("validation_images") if run else None
     low, high = row.get("images_per_sec_low"), row.get("images_per_sec_high")
@@ -162,7 +162,7 @@ def _of_row(sweep: SweepRecord, row: Row, run: RunRecord | None, key: str) -> Re
     )
 
 
-def shares_cores(sweep: SweepRecord, replicas: float) -> bool:
+def shares_cores(sweep: GridRecord, replicas: float) -> bool:
     """Whether so many replicas of a sweep were logical CPUs of one processor."""
     known = isinstance(sweep.machine.get("devices"), list)
     return replicas > 1 and known and on_cpu(dict(sweep.machine))

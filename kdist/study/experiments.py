@@ -15,6 +15,7 @@ from ..performance.hardware import on_cpu
 from ..runs.run_record import finite
 from ..runs.text import count
 from ..user_model.functions import files_of
+from .folder import as_list
 
 if TYPE_CHECKING:
     from ..charts.figure import Figures
@@ -166,7 +167,7 @@ class Experiment(abc.ABC):
     rows are class methods, as a report has rows and settings but no experiment to run.
 
     Attributes:
-        kind: Its name, on the command line and in `sweep.json`.
+        kind: Its name, on the command line and in `study.json`.
         axes: The columns that tell its points apart besides batch and replicas.
         setting: The columns that name a setting; points that agree in them are repetitions.
         required: The columns that a point has to have when it is done.
@@ -243,7 +244,7 @@ class Experiment(abc.ABC):
 
         Args:
             rows: Of the points that are done, with the required columns.
-            settings: Of the sweep, as `sweep.json` has them.
+            settings: Of the sweep, as `study.json` has them.
         """
 
     @classmethod
@@ -288,11 +289,6 @@ def common_settings(train: Mapping[str, Any], places: Sequence[Placement]) -> di
     """
     given = {name: value for name, value in train.items() if (name, value) != ("xla", None)}
     return {"xla": False, **given} if len(places) > 1 else given
-
-
-def as_list(value: Any) -> str:
-    """Format a setting as the command line takes it, such as `8,16`."""
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def alternating_order(points: Sequence[Point], turn: int) -> list[Point]:

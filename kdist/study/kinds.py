@@ -638,4 +638,4 @@ def _by_mode(one: Mapping[str, Any]) -> tuple[bool, str, float]:
 EXPERIMENTS: dict[str, type[Experiment]] = {
     one.kind: one for one in (ThroughputSweep, AccuracySweep, ScalingSweep)
 }
-"""Each kind by the name that `sweep.json` has for it."""
+"""Each kind by the name that `study.json` has for it."""

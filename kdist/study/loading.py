@@ -1,7 +1,6 @@
 """`load_tuner`, `tuner_of`: the KerasTuner tuner of a search, with the trials so far."""
 
 import contextlib
-import fcntl
 import io
 import os
 import shutil
@@ -12,9 +11,9 @@ from ..errors import UserError
 from ..tracking.factory import tracking
 from ..training.config import TrainConfig, make_plan
 from ..user_model.functions import explain_errors_of, files_of
+from .folder import StudyFolder, locked
 from .parallel import Role, read_role
-from .search import Search, find_objective
-from .search_folder import SearchFolder
+from .search import Search, find_objective, read_search
 from .space import Range
 from .trials import trial_config
 from .tuner import is_resumed
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def trial_trackers(
-    search: Search, folder: SearchFolder, *, replicas: int, own_batch: int | None = None
+    search: Search, folder: StudyFolder, *, replicas: int, own_batch: int | None = None
 ) -> Callable[[str, int, Mapping[str, Any]], list[Any]] | None:
     """Make the `make_callbacks` of a `ReplicaTuner` that returns trackers.
 
@@ -110,17 +109,14 @@ def tuner_of(path: str) -> "ReplicaTuner":
         model = tuner.get_best_models()[0]
         ```
     """
-    folder = SearchFolder(path)
-    settings = folder.read("search.json")
-    if settings is None:
-        raise UserError(f"there is no search in {path}: pass the --output of kdist tune")
-    role = read_role(os.environ)
-    return load_tuner(Search.from_dict(settings), folder, role, trains=False)
+    folder = StudyFolder(path)
+    search = read_search(folder)
+    return load_tuner(search, folder, read_role(os.environ), trains=False)
 
 
 def load_tuner(
     search: Search,
-    folder: SearchFolder,
+    folder: StudyFolder,
     role: Role,
     *,
     announce: Callable[[str], None] = print,
@@ -150,7 +146,7 @@ def load_tuner(
 
 
 def _load_images(
-    config: TrainConfig, folder: SearchFolder, announce: Callable[[str], None], *, trains: bool
+    config: TrainConfig, folder: StudyFolder, announce: Callable[[str], None], *, trains: bool
 ) -> "ImageData":
     """Load the images of the trials so far; a file says which the first process has found."""
     from ..training.images import describe_images, load_data, load_same_images
@@ -160,18 +156,17 @@ def _load_images(
     name = f"{folder.trials.name}/data.json"
     folder.trials.mkdir(parents=True, exist_ok=True)
     # Processes that begin at one time load one after the other.
-    with (folder.trials / "data.lock").open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder.trials / "data.lock", wait=True):
         earlier = folder.read(name)
         data = load_same_images(config, earlier or {}, announce=announce)
         if earlier is None:
-            folder.write_json(name, describe_images(data))
+            folder.write(name, describe_images(data))
     return data
 
 
 def _load(
     search: Search,
-    folder: SearchFolder,
+    folder: StudyFolder,
     role: Role,
     announce: Callable[[str], None],
     console: "Console | None",
@@ -244,7 +239,7 @@ def least_epochs(search: Search) -> int:
 
 
 def _user_hypermodel(
-    search: Search, folder: SearchFolder, strategy: "MirroredStrategy", role: Role
+    search: Search, folder: StudyFolder, strategy: "MirroredStrategy", role: Role
 ) -> "keras_tuner.HyperModel":
     import keras_tuner
 
@@ -276,7 +271,7 @@ def _user_hypermodel(
     return hypermodel
 
 
-def _keep_space(hp: "keras_tuner.HyperParameters", folder: SearchFolder) -> None:
+def _keep_space(hp: "keras_tuner.HyperParameters", folder: StudyFolder) -> None:
     """Save the hyperparameters of a user's model, or compare them with the saved ones."""
     space = {"space": hp.get_config()["space"]}
     before = folder.read("space.json")
@@ -287,4 +282,4 @@ def _keep_space(hp: "keras_tuner.HyperParameters", folder: SearchFolder) -> None
             f"the folder {folder.path} contains a search with other hyperparameters ({changed}):"
             " pass another --output"
         )
-    folder.write_json("space.json", space)
+    folder.write("space.json", space)

@@ -16,9 +16,9 @@ from ..launch.child import Child, Share, Verdict
 from ..launch.cluster import LOOPBACK, bound_port
 from ..launch.shares import divide, divide_cores, visible_cores, visible_gpus
 from ..runs.text import count
-from .progress import Pace
+from .console import Pace
+from .folder import StudyFolder
 from .search import Search
-from .search_folder import SearchFolder
 
 _TUNER_ID = "KERASTUNER_TUNER_ID"
 _ORACLE_IP = "KERASTUNER_ORACLE_IP"
@@ -185,7 +185,7 @@ def running_marker(folder: Path, tuner_id: str) -> Path:
 
 
 def run_parallel(
-    search: Search, folder: SearchFolder, *, announce: Callable[[str], None] = print
+    search: Search, folder: StudyFolder, *, announce: Callable[[str], None] = print
 ) -> None:
     """Run the remaining trials, several at once, each on its own devices.
 
@@ -220,7 +220,7 @@ class _Processes:
 
     def __init__(
         self,
-        folder: SearchFolder,
+        folder: StudyFolder,
         port: int,
         pins: list[Share],
         announce: Callable[[str], None],

@@ -16,7 +16,8 @@ from ..files import atomic_write, parse_json, read_text
 from ..launch.child import Child, Verdict
 from ..runs.run_record import RunRecord, read_run
 from .experiments import Experiment, Point
-from .grid_folder import as_json, why_invalid
+from .folder import as_json
+from .record import why_invalid
 
 
 def can_be_resumed(folder: Path, config: Mapping[str, Any]) -> bool:

@@ -13,14 +13,14 @@ from ..runs.text import count
 from ..tracking.factory import TRACKER_KINDS
 from ..training.workers import refuse_workers
 from ..user_model.functions import files_of
+from .folder import StudyFolder
 from .loading import load_tuner
 from .parallel import Role, read_role, refuse_own_processes, run_parallel
-from .search import Search
-from .search_folder import SearchFolder
+from .search import MAY_CHANGE, Search
 from .trials import read_trials, report
 
 
-def tune(search: Search, *, announce: Callable[[str], None] = print) -> SearchFolder:
+def tune(search: Search, *, announce: Callable[[str], None] = print) -> StudyFolder:
     """Run a search, resume one that was interrupted, or show the results of a finished one.
 
     If KerasTuner's environment variables are set (`KERASTUNER_TUNER_ID`, `KERASTUNER_ORACLE_IP`,
@@ -57,40 +57,49 @@ def tune(search: Search, *, announce: Callable[[str], None] = print) -> SearchFo
         files_of(search.model, search.data)
     for name in search.config.trackers:
         TRACKER_KINDS[name].check()  # one that cannot work would fail every trial
-    folder, role = SearchFolder(search.output), read_role(os.environ)
+    folder, role = StudyFolder(search.output), read_role(os.environ)
     refuse_own_processes(role, search.per_trial)
     if role.is_worker:
         run_trials(search, folder, role, announce=announce)
         return folder
-    resumed = folder.open(search)
-    try:
-        finished = folder.read("finished.json") == _finished(search)
-        if not finished:
-            if resumed:
-                known = read_trials(folder, search)
-                ended = [trial for trial in known if trial.status in ("COMPLETED", "FAILED")]
-                announce(f"Resuming {folder.path}: {count(len(ended), 'trial')} finished")
-            _run(search, folder, role, announce)
-        report(search, folder, announce=announce)
-        _check_failures(search, folder)
-        if finished:
-            announce(f"The search in {folder.path} is finished: {_how_to_continue(search)}")
-        folder.write_json("finished.json", _finished(search))
-    except BaseException:
-        # A corrected command would be refused as another search. Workers of other machines may
-        # have begun trials.
-        began = any(folder.trials.glob("trial_*"))
-        worth = resumed or _has_ended_trials(folder) or _has_checkpoints(folder)
-        if not (worth or (began and role.is_chief)):
-            folder.discard()
-        raise
-    finally:
-        folder.close()
+    with folder.open(search.about, may_change=MAY_CHANGE) as resumed:
+        try:
+            _search(search, folder, role, announce, resumed=resumed)
+        except BaseException:
+            # Workers of other machines may have begun trials.
+            began = any(folder.trials.glob("trial_*"))
+            worth = resumed or _has_ended_trials(folder) or _has_checkpoints(folder)
+            if not (worth or (began and role.is_chief)):
+                folder.discard()
+            raise
     return folder
 
 
+def _search(
+    search: Search,
+    folder: StudyFolder,
+    role: Role,
+    announce: Callable[[str], None],
+    *,
+    resumed: bool,
+) -> None:
+    """Run the trials that are left, and report all of them."""
+    finished = folder.read("finished.json") == _finished(search)
+    if not finished:
+        if resumed:
+            known = read_trials(folder, search)
+            ended = [trial for trial in known if trial.status in ("COMPLETED", "FAILED")]
+            announce(f"Resuming {folder.path}: {count(len(ended), 'trial')} finished")
+        _run(search, folder, role, announce)
+    report(search, folder, announce=announce)
+    _check_failures(search, folder)
+    if finished:
+        announce(f"The search in {folder.path} is finished: {_how_to_continue(search)}")
+    folder.write("finished.json", _finished(search))
+
+
 def run_trials(
-    search: Search, folder: SearchFolder, role: Role, *, announce: Callable[[str], None] = print
+    search: Search, folder: StudyFolder, role: Role, *, announce: Callable[[str], None] = print
 ) -> None:
     """Run the remaining trials in this process; a chief hands them out to workers instead."""
     screen = Console()
@@ -103,19 +112,19 @@ def run_trials(
         tuner.search(verbose=0)
 
 
-def _run(search: Search, folder: SearchFolder, role: Role, announce: Callable[[str], None]) -> None:
+def _run(search: Search, folder: StudyFolder, role: Role, announce: Callable[[str], None]) -> None:
     if search.per_trial is None:
         run_trials(search, folder, role, announce=announce)
         return
     run_parallel(search, folder, announce=announce)
 
 
-def _has_ended_trials(folder: SearchFolder) -> bool:
+def _has_ended_trials(folder: StudyFolder) -> bool:
     oracle = folder.read("trials/oracle.json") or {}
     return bool(oracle.get("end_order"))
 
 
-def _has_checkpoints(folder: SearchFolder) -> bool:
+def _has_checkpoints(folder: StudyFolder) -> bool:
     """Whether a trial was interrupted that continues from there."""
     return any(map(checkpoint_files, folder.trials.glob("trial_*/checkpoints/*")))
 
@@ -130,7 +139,7 @@ def _how_to_continue(search: Search) -> str:
     return "pass a larger --max-trials to continue, or another --output for a new one"
 
 
-def _check_failures(search: Search, folder: SearchFolder) -> None:
+def _check_failures(search: Search, folder: StudyFolder) -> None:
     trials = read_trials(folder, search)
     failed = [trial for trial in trials if trial.status == "FAILED"]
     # With several at once, the trial that started last need not end last.

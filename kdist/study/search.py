@@ -12,6 +12,7 @@ from ..training.config import TrainConfig
 from ..training.fields import Folder, IdleInTrials, check_fields, field_names, marked
 from ..training.settings import FOLDERS, Count, Output, Replicas, Stopping, without_idle
 from ..versions import require
+from .folder import About, StudyFolder
 from .space import DEFAULT_SPACE, SearchSpace
 
 if TYPE_CHECKING:
@@ -141,9 +142,15 @@ def best_epoch(history: Mapping[str, Sequence[float]], objective: Objective) -> 
     return {name: float(column[epoch]) for name, column in history.items() if len(column) > epoch}
 
 
-#: What may change when a search is resumed; the trials so far stay comparable.
-_MAY_CHANGE = ("max_trials", "max_failures", "devices", "port", "output")
+KIND = "search"
+"""Of the study in `study.json`."""
+
 _MAY_CHANGE_IN_CONFIG = field_names(Output) - FOLDERS
+
+MAY_CHANGE = {"max_trials", "max_failures", "devices", "port", "output"} | {
+    f"config.{name}" for name in _MAY_CHANGE_IN_CONFIG
+}
+"""What may change when a search is resumed; the trials so far stay comparable."""
 
 #: Settings that do nothing in a trial of a built-in network.
 IDLE = {name: f"but {mark.why}" for name, mark in marked(TrainConfig, IdleInTrials).items()}
@@ -288,6 +295,11 @@ class Search:
         """Return the search space of the built-in network."""
         return SearchSpace(self.space or {}, base=self.config)
 
+    @property
+    def about(self) -> About:
+        """What the study is."""
+        return About(kind=KIND, settings=self.to_dict())
+
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain data, ready for JSON."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -319,22 +331,13 @@ def check_given(search: Search, given: Collection[str]) -> None:
         )
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Compare two searches (results of `to_dict`), ignoring what may change on resumption.
+def read_search(folder: StudyFolder) -> Search:
+    """Read the settings of the search in a folder.
 
-    Returns:
-        One line per difference, such as `"config.depth was 10, is 16"`.
+    Raises:
+        UserError: There is none, or it is of another version of kdist.
     """
-    found = []
-    before = {**before, "objective": full_name(before.get("objective", ""))}
-    for name in sorted({*before, *now} - set(_MAY_CHANGE)):
-        was, is_now = before.get(name), now.get(name)
-        if isinstance(was, Mapping) and isinstance(is_now, Mapping):
-            found += [
-                f"{name}.{key} was {was.get(key)}, is {is_now.get(key)}"
-                for key in sorted({*was, *is_now})
-                if was.get(key) != is_now.get(key) and key not in _MAY_CHANGE_IN_CONFIG
-            ]
-        elif was != is_now:
-            found.append(f"{name} was {was}, is {is_now}")
-    return found
+    about = folder.about()
+    if about is None or about.kind != KIND:
+        raise UserError(f"there is no search in {folder.path}: pass the --output of kdist tune")
+    return Search.from_dict(about.settings)

@@ -1,17 +1,15 @@
 """Entry point of a chief or worker process: `python -m kdist.study.trial_process FOLDER`."""
 
-import json
 import logging
 import os
 import sys
-from pathlib import Path
 
 from ..errors import UserError
 from ..signals import signal_of
+from .folder import StudyFolder
 from .parallel import read_role, running_marker
 from .run import run_trials
-from .search import Search
-from .search_folder import SearchFolder
+from .search import read_search
 
 
 def main() -> None:
@@ -19,13 +17,14 @@ def main() -> None:
     path = sys.argv[1]
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     role = read_role(os.environ)
-    search = Search.from_dict(json.loads(Path(path, "search.json").read_text(encoding="utf-8")))
+
+    folder = StudyFolder(path)
+    search = read_search(folder)
 
     def announce(line: str) -> None:
         if not role.is_chief:
             print(f"{role.tuner_id}: {line}", flush=True)
 
-    folder = SearchFolder(path)
     try:
         run_trials(search, folder, role, announce=announce)
     except UserError as error:

@@ -14,8 +14,9 @@ from ..files import atomic_write, parse_json, read_text
 from ..optimizers.scaling import scale_learning_rate
 from ..training.config import TrainConfig
 from ..training.settings import NETWORKS, SIZES, model_name
+from .console import rich_table
+from .folder import StudyFolder
 from .search import Objective, Search, find_objective
-from .search_folder import SearchFolder
 
 if TYPE_CHECKING:
     from ..charts.figure import Figures
@@ -85,7 +86,7 @@ class TrialResult:
 
 
 def read_trials(
-    folder: SearchFolder, search: Search, *, order: str = "start_order"
+    folder: StudyFolder, search: Search, *, order: str = "start_order"
 ) -> list[TrialResult]:
     """Read the trials of a search so far, in the order in which they started.
 
@@ -314,7 +315,7 @@ def _numbers(trials: Sequence[TrialResult]) -> list[int]:
 _WIDE = 1000
 
 
-def report(search: Search, folder: SearchFolder, *, announce: Callable[[str], None]) -> None:
+def report(search: Search, folder: StudyFolder, *, announce: Callable[[str], None]) -> None:
     """Write `trials.csv`, `trials.png` and `best.json`, and announce the results.
 
     Args:
@@ -335,7 +336,7 @@ def report(search: Search, folder: SearchFolder, *, announce: Callable[[str], No
         return
     _draw(trials, search, folder)
     best = ranked[0]
-    folder.write_json("best.json", settings)
+    folder.write("best.json", settings)
     announce(f"Best trial: {best.trial_id}, {search.objective} {best.score:.4g}")
     if not best.reached:
         announce(
@@ -369,14 +370,9 @@ def trials_csv(trials: Sequence[TrialResult]) -> str:
 def _as_text(trials: Sequence[TrialResult], search: Search) -> str:
     """The table of the trials, with each hyperparameter's rank correlation."""
     from rich.console import Console
-    from rich.table import Table
 
     found = trials_table(trials, search)
-    table = Table()
-    for column in found.columns:
-        table.add_column(column, no_wrap=True)
-    for row in found.rows:
-        table.add_row(*row)
+    table = rich_table(found, wraps=False)
     table.add_section()
     names, scored = tuned_names(trials), [trial for trial in trials if trial.score is not None]
     weights = importance(
@@ -390,7 +386,7 @@ def _as_text(trials: Sequence[TrialResult], search: Search) -> str:
     return text.getvalue().rstrip()
 
 
-def _draw(trials: Sequence[TrialResult], search: Search, folder: SearchFolder) -> None:
+def _draw(trials: Sequence[TrialResult], search: Search, folder: StudyFolder) -> None:
     (figure,), data = trials_figure("trials", trials, search)
     atomic_write(folder.path / f"{figure.id}.png", figure.png(data))
 

@@ -30,9 +30,9 @@ from ..files import atomic_link, atomic_path, atomic_write, full_disk_error
 from ..signals import Received, hold_signals
 from ..tracking.tracker import ended
 from ..user_model.functions import reason_of as explain
+from .console import Progress
 from .oracles import total_trials
 from .parallel import ENDED_BY, running_marker
-from .progress import SearchProgress
 from .search import (
     OF_VALIDATION,
     Objective,
@@ -336,7 +336,7 @@ class ReportProgress(ResumableCallback):
     """
 
     def __init__(
-        self, progress: SearchProgress, *, objective: str, execution: int, executions: int
+        self, progress: Progress, *, objective: str, execution: int, executions: int
     ) -> None:
         super().__init__()
         self.progress = progress
@@ -457,7 +457,7 @@ class ReplicaTuner(HookedTuner):
         self._make_callbacks = make_callbacks
         self._announce = announce or (lambda _: None)
         self._console = console
-        self._progress = SearchProgress(self._announce)
+        self._progress = Progress(self._announce)
         self._execution = 0
         self._idle = False
         super().__init__(
@@ -548,7 +548,7 @@ class ReplicaTuner(HookedTuner):
         known: dict[str, Any] = {}
         if not self.is_worker:
             known = {"total": total_trials(self.oracle), "ended": len(self.oracle.end_order)}
-        progress = SearchProgress(self._announce, console=self._console, **known)
+        progress = Progress(self._announce, console=self._console, **known)
         with end_at_full_disk(self.project_dir), progress as self._progress:
             super().search(*args, **kwargs)
 
@@ -619,7 +619,7 @@ class ReplicaTuner(HookedTuner):
             atomic_write(marker, trial.trial_id)
         names = [hyperparameter.name for hyperparameter in trial.hyperparameters.space]
         values = in_order(trial.hyperparameters.values, names)
-        self._progress.begin_trial(trial.trial_id, describe(values))
+        self._progress.begin(f"trial {trial.trial_id}", describe(values))
 
     def on_trial_end(self, trial: Any) -> None:
         """Announce the trial's result."""
@@ -632,7 +632,7 @@ class ReplicaTuner(HookedTuner):
         outcome = f"{name} {known.score:.4g}" if known.status == "COMPLETED" else "failed"
         if trial.message:
             outcome += f": {trial.message}"
-        self._progress.end_trial(outcome)
+        self._progress.end(outcome)
 
     def _running_marker(self) -> Path | None:
         return running_marker(Path(self.project_dir), self.tuner_id) if self.is_worker else None

@@ -324,9 +324,9 @@ def test_a_search_whose_trials_failed_or_that_has_none(tmp_path):
 @pytest.mark.parametrize(
     ("file", "content"),
     [
-        ("search.json", "[1]"),
-        ("search.json", "{"),
-        ("search.json", '{"future": 1}'),
+        ("study.json", "[1]"),
+        ("study.json", "{"),
+        ("study.json", '{"future": 1}'),
         ("trials/oracle.json", '{"start_order": ["0", "9"]}'),
         ("trials/trial_0/trial.json", "{}"),
     ],

@@ -6,7 +6,7 @@ from kdist.charts.figure import Figure
 from kdist.errors import UserError
 from kdist.report.inputs import find_sources
 from kdist.report.report import make_report
-from kdist.study.grid_folder import open_folder
+from kdist.study.folder import About, StudyFolder
 from kdist.study.kinds import EXPERIMENTS, AccuracySweep, ScalingSweep, ThroughputSweep
 from report_folders import write_run
 
@@ -121,7 +121,7 @@ def test_a_report_shows_the_charts_and_tables_of_the_sweep(here, experiment, mon
 
 def test_a_sweep_of_a_model_that_has_changed_is_another(tmp_path):
     """Its points would be of two models."""
-    file, output = tmp_path / "mine.py", str(tmp_path / "sweep")
+    file, output = tmp_path / "mine.py", tmp_path / "sweep"
     file.write_text("first")
     other = tmp_path / "other.py"
     other.write_text("data")
@@ -131,15 +131,15 @@ def test_a_sweep_of_a_model_that_has_changed_is_another(tmp_path):
         options = {"batch_sizes": [8], "replicas": [1], "epochs": 2, "rounds": 1}
         made = ThroughputSweep(train=train, **options)
         assert "mine.py" not in made.describe()
-        about = {"kind": made.kind, "settings": made.settings, "machine": {}}
-        return open_folder(**about, points=1, output=output, fresh=False, retry_failed=False)[1]
+        with StudyFolder(output).open(About(kind=made.kind, settings=made.settings)) as resumed:
+            return resumed
 
     assert [opened(), opened()] == [False, True]
     ended = tmp_path / "sweep" / "points" / "b8-r1-round1" / "point.json"
     ended.parent.mkdir(parents=True)
     ended.write_text("{}")
     other.write_text("more data")
-    with pytest.raises(UserError, match=r"contains another sweep: .*other\.py has changed since;"):
+    with pytest.raises(UserError, match=r"contains another study: .*other\.py has changed since;"):
         opened()
     other.write_text("data")
     assert opened()

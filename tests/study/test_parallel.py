@@ -12,9 +12,9 @@ from kdist.launch.child import Share
 from kdist.signals import ENDING, raise_signals, signal_of
 from kdist.study import parallel
 from kdist.study import trial_process as worker
+from kdist.study.folder import StudyFolder
 from kdist.study.parallel import pin_workers, role_variables
 from kdist.study.search import Search
-from kdist.study.search_folder import SearchFolder
 from kdist.training.config import TrainConfig
 
 
@@ -108,7 +108,7 @@ if plan.split()[0] in ("wait", "save", "hang", "signal"):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """A function from what chief and workers do to what was noted and announced."""
-    folder = SearchFolder(str(tmp_path))
+    folder = StudyFolder(str(tmp_path))
     folder.trials.mkdir()
     monkeypatch.setattr(parallel, "command", lambda path: [sys.executable, "-c", CHILD, str(path)])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
@@ -214,8 +214,8 @@ def test_a_users_mistake_is_a_line_of_the_process(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["worker", str(tmp_path)])
     for name, value in role_variables("worker0", ip="127.0.0.1", port=4000).items():
         monkeypatch.setenv(name, value)
-    folder = SearchFolder(str(tmp_path))
-    folder.write_json("search.json", search.to_dict())
+    folder = StudyFolder(str(tmp_path))
+    folder.write_about(search.about)
     folder.trials.mkdir()
     marker = parallel.running_marker(folder.trials, "worker0")
     marker.touch()  # by which its trial would be taken for the cause

@@ -4,10 +4,10 @@ import sys
 
 import pytest
 from kdist.errors import UserError
+from kdist.study.folder import StudyFolder
 from kdist.study.loading import least_epochs
 from kdist.study.run import tune
-from kdist.study.search import Search, check_given, differences
-from kdist.study.search_folder import SearchFolder
+from kdist.study.search import MAY_CHANGE, Search, check_given, read_search
 from kdist.training.config import TrainConfig
 
 
@@ -65,15 +65,14 @@ def test_a_search_is_plain_data():
 
 
 def test_only_what_makes_trials_incomparable_is_a_difference():
-    one = Search(max_trials=4, config=TrainConfig(track="csv")).to_dict()
-    assert (
-        differences(one, Search(max_trials=9, max_failures=2, output="elsewhere").to_dict()) == []
-    )
-    other = Search(tuner="hyperband", space={"width": [1]}, config=TrainConfig(depth=10)).to_dict()
-    found = differences(one, other)
-    assert "config.depth was 16, is 10" in found
-    assert "tuner was random, is hyperband" in found
-    assert any(line.startswith("space.base_lr was") for line in found)
+    one = Search(max_trials=4, config=TrainConfig(track="csv")).about
+    more = Search(max_trials=9, max_failures=2, output="elsewhere").about
+    assert one.differences(more, MAY_CHANGE) == []
+    other = Search(tuner="hyperband", space={"width": [1]}, config=TrainConfig(depth=10)).about
+    found = one.differences(other, MAY_CHANGE)
+    assert "its config.depth is 16, not 10" in found
+    assert "its tuner is random, not hyperband" in found
+    assert any(line.startswith("its space.base_lr is") for line in found)
 
 
 def test_hyperband_grants_more_than_the_warm_up():
@@ -84,35 +83,47 @@ def test_hyperband_grants_more_than_the_warm_up():
     assert least_epochs(Search(config=config, space=ranged)) == 5
 
 
+def opened(path, search):
+    return StudyFolder(path).open(search.about, may_change=MAY_CHANGE)
+
+
 def test_a_folder_holds_one_search(tmp_path):
-    folder = SearchFolder(str(tmp_path / "search"))
-    search = Search(config=TrainConfig(epochs=3))
-    assert not folder.open(search)
-    with pytest.raises(UserError, match="another kdist tune is running in"):
-        SearchFolder(str(folder.path)).open(search)
-    folder.close()
-    before = (folder.path / "search.json").read_bytes()
-    with pytest.raises(UserError, match=r"contains another search \(config.epochs was 3, is 4\)"):
-        SearchFolder(str(folder.path)).open(Search(config=TrainConfig(epochs=4)))
-    assert (folder.path / "search.json").read_bytes() == before
-    again = SearchFolder(str(folder.path))
-    assert again.open(Search(max_trials=20, config=TrainConfig(epochs=3)))
-    again.close()
+    path, search = tmp_path / "search", Search(config=TrainConfig(epochs=3))
+    with opened(path, search) as resumed:
+        assert not resumed
+        with pytest.raises(UserError, match="another process works on the study"):
+            opened(path, search).__enter__()
+    (path / "trials" / "trial_0").mkdir(parents=True)
+    before = (path / "study.json").read_bytes()
+    with pytest.raises(UserError, match="another study: its config.epochs is 3, not 4;"):
+        opened(path, Search(config=TrainConfig(epochs=4))).__enter__()
+    assert (path / "study.json").read_bytes() == before
+    with opened(path, Search(max_trials=20, config=TrainConfig(epochs=3))) as resumed:
+        assert resumed
+
+
+def test_a_search_without_a_trial_gives_way_to_a_corrected_one(tmp_path):
+    with opened(tmp_path, Search()):
+        (tmp_path / "space.json").write_text("{}")
+    corrected = Search(config=TrainConfig(epochs=4))
+    with opened(tmp_path, corrected) as resumed:
+        assert not resumed
+    assert not (tmp_path / "space.json").exists()
+    assert read_search(StudyFolder(tmp_path)) == corrected
 
 
 def test_what_a_kill_leaves_before_the_settings_is_no_hindrance(tmp_path):
-    for name in (".lock", ".123.search.json"):
+    for name in (".lock", ".123.study.json"):
         (tmp_path / name).touch()
-    folder = SearchFolder(str(tmp_path))
-    assert not folder.open(Search())
-    folder.close()
+    with opened(tmp_path, Search()) as resumed:
+        assert not resumed
 
 
-@pytest.mark.parametrize("name", ["file", "search.json"])
+@pytest.mark.parametrize("name", ["file", "study.json", "search.json", "sweep.json"])
 def test_a_folder_of_something_else_is_left_alone(tmp_path, name):
     (tmp_path / name).write_text("mine")
     with pytest.raises(UserError, match="pass another --output"):
-        SearchFolder(str(tmp_path)).open(Search())
+        opened(tmp_path, Search()).__enter__()
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
@@ -120,7 +131,7 @@ def test_a_file_in_the_folders_place_is_told(tmp_path):
     path = tmp_path / "file"
     path.touch()
     with pytest.raises(UserError, match="cannot write .*file: File exists; pass another --output"):
-        SearchFolder(str(path)).open(Search())
+        opened(path, Search()).__enter__()
 
 
 @pytest.mark.parametrize(
@@ -178,4 +189,4 @@ def test_a_mistake_is_one_line_and_exit_2_without_tensorflow(tmp_path):
 def test_a_folder_in_the_place_of_a_file_is_an_error_in_a_line(tmp_path):
     (tmp_path / "finished.json").mkdir()
     with pytest.raises(UserError, match=r"finished.json is damaged \(Is a directory\)"):
-        SearchFolder(str(tmp_path)).read("finished.json")
+        StudyFolder(str(tmp_path)).read("finished.json")

@@ -4,8 +4,8 @@ import keras
 import keras_tuner
 import numpy as np
 import pytest
+from kdist.study.console import Pace, Progress
 from kdist.study.oracles import make_oracle, total_trials
-from kdist.study.progress import Pace, SearchProgress
 from kdist.study.tuner import ReportProgress
 from rich.console import Console
 
@@ -34,17 +34,17 @@ def test_the_time_left_follows_the_pace_since_the_start(clock):
 
 def test_without_a_terminal_a_line_per_epoch_and_trial_with_the_time_left(clock):
     lines = []
-    with SearchProgress(lines.append, total=4, ended=1, clock=clock) as progress:
-        progress.begin_trial("0007", "width 4")
+    with Progress(lines.append, total=4, ended=1, clock=clock) as progress:
+        progress.begin("trial 0007", "width 4")
         clock.now = 10.0
         progress.update(0.25, "epoch 1/2")
         progress.end_epoch(0.5, "epoch 1/2: val_accuracy 0.75")
         clock.now = 24.0
         progress.end_epoch(1.0, "epoch 2/2: val_accuracy 0.5")
-        progress.end_trial("val_accuracy 0.75")
-        progress.begin_trial("0008", "width 8")
+        progress.end("val_accuracy 0.75")
+        progress.begin("trial 0008", "width 8")
         clock.now = 30.0
-        progress.end_trial("failed: out of memory")
+        progress.end("failed: out of memory")
     assert lines == [
         "trial 0007: width 4",
         "trial 0007: epoch 1/2: val_accuracy 0.75, about 10 seconds left",
@@ -59,13 +59,13 @@ def test_on_a_terminal_bars_for_the_search_and_the_trial(clock):
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=100)
     lines = []
-    with SearchProgress(lines.append, total=4, console=console, clock=clock) as progress:
-        progress.begin_trial("0", "width 4")
+    with Progress(lines.append, total=4, console=console, clock=clock) as progress:
+        progress.begin("trial 0", "width 4")
         clock.now = 30.0
         progress.update(0.5, "epoch 1/2")
-        progress._bars.refresh()
+        progress._live.refresh()
         progress.end_epoch(0.75, "epoch 2/2: val_accuracy 0.5")
-        progress._bars.refresh()
+        progress._live.refresh()
     shown = file.getvalue()
     assert lines == ["trial 0: width 4"]
     assert "trials" in shown

@@ -9,16 +9,15 @@ from hypothesis import strategies as st
 from kdist.analysis.rank_correlation import importance
 from kdist.charts.tables import MISSING
 from kdist.errors import UserError
+from kdist.study.folder import StudyFolder
 from kdist.study.run import tune
 from kdist.study.search import (
     Objective,
     Search,
     best_epoch,
-    differences,
     find_objective,
     seconds_to_target,
 )
-from kdist.study.search_folder import SearchFolder
 from kdist.study.trials import (
     TrialResult,
     best_first,
@@ -109,7 +108,7 @@ def searched(tmp_path):
         space={"base_lr": {"min": 0.001, "max": 0.1}, "momentum": [None, 0.9]},
         config=TrainConfig(epochs=2, depth=10, width=1, track="csv"),
     )
-    folder = SearchFolder(str(tmp_path))
+    folder = StudyFolder(str(tmp_path))
     for number, (rate, momentum, accuracy) in enumerate(
         [(0.01, "null", 0.5), (0.02, "0.9", 0.8), (0.03, "null", 0.6)]
     ):
@@ -186,7 +185,7 @@ def test_the_report_leaves_a_table_a_chart_and_the_best_settings(searched):
 def test_who_reached_the_target_comes_first(tmp_path):
     budget = TrainConfig(time_budget=60)
     search = Search(objective="seconds_to_target", space={"width": [1, 2]}, config=budget)
-    folder = SearchFolder(str(tmp_path))
+    folder = StudyFolder(str(tmp_path))
     write_trial(folder, "0", "COMPLETED", {"width": 1}, seconds_to_target=5.0, reached=0.5)
     write_trial(folder, "1", "COMPLETED", {"width": 2}, seconds_to_target=50.0, reached=1.0)
     (folder.trials / "oracle.json").write_text(json.dumps({"start_order": ["0", "1"]}))
@@ -225,7 +224,7 @@ def test_a_trial_is_described_in_a_line():
 def test_hyperparameters_are_in_the_order_of_the_space_everywhere(tmp_path):
     """KerasTuner's chief sends the values of a trial in an order of their own."""
     search = Search(model="mine.py:build", output=str(tmp_path))
-    folder = SearchFolder(str(tmp_path))
+    folder = StudyFolder(str(tmp_path))
     for number, values in enumerate([{"b": 1, "a": 2}, {"a": 3, "extra": 0, "b": 4}]):
         path = write_trial(folder, str(number), "COMPLETED", values, val_accuracy=0.5)
         state = json.loads((path / "trial.json").read_text())
@@ -242,22 +241,20 @@ def test_hyperparameters_are_in_the_order_of_the_space_everywhere(tmp_path):
 def test_objectives_are_called_as_keras_reports_them(short, full):
     search = Search(objective=short)
     assert search.objective == full == find_objective(short).metric
-    before = {**search.to_dict(), "objective": short}  # as an earlier version wrote it
-    assert differences(before, search.to_dict()) == []
 
 
 def finished(tmp_path, statuses, ended=None, **options):
     search = Search(space={"width": [1, 2]}, output=str(tmp_path), **options)
-    folder = SearchFolder(str(tmp_path))
+    folder = StudyFolder(str(tmp_path))
     for number, status in enumerate(statuses):
         scores = {"val_accuracy": 0.5} if status == "COMPLETED" else {}
         write_trial(folder, str(number), status, {"width": 1}, **scores)
     names = [str(number) for number in range(len(statuses))]
     order = {"start_order": names, "end_order": ended or names}
     (folder.trials / "oracle.json").write_text(json.dumps(order))
-    folder.write_json("search.json", search.to_dict())
+    folder.write_about(search.about)
     if len(statuses) == search.max_trials:
-        folder.write_json("finished.json", {"max_trials": search.max_trials})
+        folder.write("finished.json", {"max_trials": search.max_trials})
     return search
 
 

@@ -2,15 +2,16 @@ import json
 
 import pytest
 from kdist.errors import UserError
-from kdist.study.grid_folder import SWEEP_FORMAT, read_sweep
+from kdist.study.folder import FORMAT
 from kdist.study.kinds import ThroughputSweep
+from kdist.study.record import read_study
 
-ABOUT = {"format": SWEEP_FORMAT, "kind": "throughput", "settings": {"epochs": 3}, "machine": {}}
+ABOUT = {"format": FORMAT, "kind": "throughput", "settings": {"epochs": 3}, "machine": {}}
 
 
 def write_sweep(folder, **about):
     folder.mkdir(exist_ok=True)
-    (folder / "sweep.json").write_text(json.dumps(ABOUT | about))
+    (folder / "study.json").write_text(json.dumps(ABOUT | about))
 
 
 def write_point(folder, name, /, **values):
@@ -26,15 +27,15 @@ def write_point(folder, name, /, **values):
 def test_rows_come_back_by_name(tmp_path):
     write_sweep(tmp_path)
     two, one = (write_point(tmp_path, name) for name in ("b", "a"))
-    sweep = read_sweep(tmp_path)
-    assert sweep.points == [one, two]
+    sweep = read_study(tmp_path)
+    assert sweep.rows == [one, two]
     assert (sweep.kind, sweep.settings, sweep.machine) == (
         "throughput",
-        {"workers": [1], "epochs": 3},  # one, as earlier versions had no others
+        {"epochs": 3},
         {},
     )
     assert sweep.path == tmp_path
-    assert sweep.skipped == {}
+    assert sweep.skipped == []
 
 
 def test_folders_that_hold_no_row_are_listed_and_skipped(tmp_path):
@@ -55,44 +56,45 @@ def test_folders_that_hold_no_row_are_listed_and_skipped(tmp_path):
     (tmp_path / "points" / "binary" / "point.json").write_bytes(b"\xff\xfe")
     (tmp_path / "points" / "deep").mkdir()
     (tmp_path / "points" / "deep" / "point.json").write_text("[" * 100_000)
-    sweep = read_sweep(tmp_path)
-    assert [row["name"] for row in sweep.points] == ["failed", "good"]
-    assert list(sweep.skipped) == [
+    sweep = read_study(tmp_path)
+    assert [row["name"] for row in sweep.rows] == ["failed", "good"]
+    skipped = dict(sweep.skipped)
+    assert list(skipped) == [
         *("a file", "binary", "broken", "copied", "deep", "edited", "foreign", "killed", "list"),
         *("negative", "scaling", "speedless"),
     ]
-    assert "images_per_sec_low -1.0" in sweep.skipped["negative"]
-    assert "kind 'scaling', not 'throughput'" in sweep.skipped["scaling"]
-    assert sweep.skipped["speedless"] == "point.json has no images_per_sec"
-    assert "it has not ended" in sweep.skipped["killed"]
-    assert "images_per_sec 'fast'" in sweep.skipped["edited"]
-    assert "of 'other'" in sweep.skipped["copied"]
-    assert "cannot be read" in sweep.skipped["broken"]
+    assert "images_per_sec_low -1.0" in skipped["negative"]
+    assert "kind 'scaling', not 'throughput'" in skipped["scaling"]
+    assert skipped["speedless"] == "point.json has no images_per_sec"
+    assert "it has not ended" in skipped["killed"]
+    assert "images_per_sec 'fast'" in skipped["edited"]
+    assert "of 'other'" in skipped["copied"]
+    assert "cannot be read" in skipped["broken"]
 
 
 @pytest.mark.parametrize(
     ("about", "words"),
     [
-        ({"format": 99}, "has format 99, this kdist reads 2"),
-        ({"kind": "speed"}, "lacks a sweep's kind"),
-        ({"kind": []}, "lacks a sweep's kind"),
-        ({"settings": None}, "lacks a sweep's kind, settings or machine"),
+        ({"format": 99}, "has format 99, this kdist reads 3"),
+        ({"kind": "speed"}, "kind 'speed', which is unknown"),
+        ({"kind": []}, "lacks a study's kind"),
+        ({"settings": None}, "lacks a study's kind, settings or machine"),
     ],
 )
 def test_another_version_or_content_is_told(tmp_path, about, words):
     write_sweep(tmp_path, **about)
     with pytest.raises(UserError, match=words):
-        read_sweep(tmp_path)
+        read_study(tmp_path)
 
 
 def test_no_sweep_is_told(tmp_path):
-    with pytest.raises(UserError, match="not a sweep folder"):
-        read_sweep(tmp_path / "missing")
-    for text, words in (
-        ("{", "is not valid JSON"),
-        ("[" * 100_000, "is not valid JSON"),
-        ("[]", "not written by kdist sweep"),
-    ):
-        (tmp_path / "sweep.json").write_text(text)
-        with pytest.raises(UserError, match=words):
-            read_sweep(str(tmp_path))
+    with pytest.raises(UserError, match="not the folder of a study"):
+        read_study(tmp_path / "missing")
+    for text in ("{", "[" * 100_000, "[]"):
+        (tmp_path / "study.json").write_text(text)
+        with pytest.raises(UserError, match="study.json is damaged"):
+            read_study(tmp_path)
+    (tmp_path / "study.json").unlink()
+    (tmp_path / "sweep.json").write_text("{}")
+    with pytest.raises(UserError, match="written by an earlier kdist"):
+        read_study(tmp_path)

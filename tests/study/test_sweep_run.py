@@ -10,9 +10,10 @@ from fake_runs import MACHINE, FakeRuns, done_row, run, throughput
 from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import UserError
 from kdist.signals import Interrupted, signal_of
-from kdist.study.grid_folder import SweepFolder, read_sweep
+from kdist.study.folder import StudyFolder
 from kdist.study.kinds import ThroughputSweep
 from kdist.study.points import can_be_resumed
+from kdist.study.record import read_study
 
 FIRST, SECOND, *_ = NAMES = [point.name for point in throughput().points()]
 
@@ -39,7 +40,7 @@ def test_a_sweep_leaves_tables_and_charts(here, runs):
     assert list(rows[0]) == list(ThroughputSweep.columns())
     assert rows[0]["error"] == ""
     assert json.loads((folder / "points.json").read_text())[0]["batch_size"] == 8
-    assert sorted(row["name"] for row in read_sweep(folder).points) == sorted(NAMES)
+    assert sorted(row["name"] for row in read_study(folder).rows) == sorted(NAMES)
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["points_left"] == 0
     for fit in summary["fits"]:
@@ -67,7 +68,7 @@ def test_the_same_command_resumes_without_repeating_points(here, runs, end):
     assert again.names == NAMES[3:]
     assert "Resuming the sweep in runs/sweep-" in out
     assert f"Skipped: {NAMES[3]}: no point.json: it has not ended; it is run again" in out
-    assert len(read_sweep(only_folder(here)).points) == len(NAMES)
+    assert len(read_study(only_folder(here)).rows) == len(NAMES)
 
 
 def test_what_is_finished_or_differs_is_not_resumed(here, runs):
@@ -81,7 +82,7 @@ def test_what_is_finished_or_differs_is_not_resumed(here, runs):
         assert line not in run(runs, **options)[1]
     assert line not in run(runs, throughput(epochs=4))[1]
     assert len(list((here / "runs").iterdir())) == 5
-    unfinished = [p for p in (here / "runs").iterdir() if not read_sweep(p).points]
+    unfinished = [p for p in (here / "runs").iterdir() if not read_study(p).rows]
     assert len(unfinished) == 4
 
 
@@ -92,14 +93,14 @@ def test_a_point_that_fails_is_recorded_and_retried_on_demand(here, runs):
     assert code == 0
     assert runs.names == NAMES
     assert f"Failed: {SECOND}: ValueError: no" in out
-    rows = {row["name"]: row for row in read_sweep(here / "out").points}
+    rows = {row["name"]: row for row in read_study(here / "out").rows}
     assert (rows[SECOND]["status"], rows[SECOND]["error"]) == ("failed", "ValueError: no")
     again = FakeRuns()
     run(again, output="out")
     assert again.names == []
     run(again, output="out", retry_failed=True)
     assert again.names == [SECOND]
-    assert {row["status"] for row in read_sweep(here / "out").points} == {"done"}
+    assert {row["status"] for row in read_study(here / "out").rows} == {"done"}
 
 
 def test_a_sweep_of_which_every_point_failed_has_no_result(here, runs):
@@ -158,7 +159,7 @@ def test_out_of_memory_ends_a_point_and_its_repetitions(here, runs):
     runs.at["b16-r2-round1"] = failed
     _, out = run(runs)
     assert runs.names == [name for name in NAMES if name != "b16-r2-round2"]
-    row = next(r for r in read_sweep(only_folder(here)).points if r["name"] == "b16-r2-round2")
+    row = next(r for r in read_study(only_folder(here)).rows if r["name"] == "b16-r2-round2")
     assert row["error"] == "out of memory, as b16-r2-round1; not run again"
     assert (row["status"], row["round"]) == ("failed", 2)
 
@@ -169,14 +170,14 @@ def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_written(here, runs,
             raise OSError(errno.ENOSPC, "No space left on device")
         write(self, row)
 
-    write = SweepFolder.write_point
+    write = StudyFolder.write_point
     with monkeypatch.context() as patch:
-        patch.setattr(SweepFolder, "write_point", full)
+        patch.setattr(StudyFolder, "write_point", full)
         code, out = run(runs)
     assert code == 1
     assert "Stopped: No space left on device (" in out
     assert "1 of 8 points are in" in out
-    assert [row["name"] for row in read_sweep(only_folder(here)).points] == [FIRST]
+    assert [row["name"] for row in read_study(only_folder(here)).rows] == [FIRST]
     assert not list(only_folder(here).rglob(".*.json"))
     again = FakeRuns()
     assert run(again)[0] == 0
@@ -196,9 +197,9 @@ def test_a_folder_that_is_removed_meanwhile_is_told(here, runs):
 @pytest.mark.parametrize(
     ("experiment", "machine", "words"),
     [
-        (throughput(epochs=5), MACHINE, "contains another sweep: its epochs is 3, not 5"),
+        (throughput(epochs=5), MACHINE, "contains another study: its epochs is 3, not 5"),
         (throughput(batch_sizes=[8]), MACHINE, "its batch_sizes is 8,16, not 8"),
-        (throughput(train={}), MACHINE, "its depth is 10, not None"),
+        (throughput(train={}), MACHINE, "its train.depth is 10, not None"),
         (None, MACHINE | {"cores": 4}, "its cores is 2, not 4"),
     ],
 )
@@ -211,7 +212,7 @@ def test_a_folder_of_other_settings_is_told(here, runs, experiment, machine, wor
 def test_a_folder_that_holds_something_else_is_told(here, runs):
     (here / "out").mkdir()
     (here / "out" / "thesis.tex").write_text("")
-    with pytest.raises(UserError, match="not a sweep folder"):
+    with pytest.raises(UserError, match="contains no study"):
         run(runs, output="out")
     with pytest.raises(UserError, match="out is not empty"):
         run(runs, output="out", fresh=True)
@@ -225,7 +226,7 @@ def test_broken_and_foreign_folders_among_the_runs_are_passed_over(here, runs):
     run(runs)
     for name, text in (("sweep-a", "{"), ("sweep-b", '{"format": 99}'), ("other", "{}")):
         (here / "runs" / name).mkdir()
-        (here / "runs" / name / "sweep.json").write_text(text)
+        (here / "runs" / name / "study.json").write_text(text)
     again = FakeRuns()
     run(again)
     assert again.names == NAMES[1:]
@@ -258,18 +259,18 @@ def test_rows_that_were_changed_are_skipped(here, runs):
 def test_a_sweep_without_a_point_gives_way_to_a_corrected_one(here, runs):
     runs.at[FIRST] = KeyboardInterrupt()
     run(runs, output="out")
-    with SweepFolder(here / "out").alone(), pytest.raises(UserError, match="another process"):
+    with StudyFolder(here / "out").alone(), pytest.raises(UserError, match="another process"):
         run(runs, throughput(rounds=1, epochs=4), output="out")
-    assert read_sweep(here / "out").settings["epochs"] == 3
+    assert read_study(here / "out").settings["epochs"] == 3
     again = FakeRuns()
     code, out = run(again, throughput(rounds=1, epochs=4, batch_sizes=[16]), output="out")
     assert code == 0
     assert again.names == ["b16-r1-round1", "b16-r2-round1"]
     assert "Skipped" not in out
-    assert read_sweep(here / "out").settings["epochs"] == 4
+    assert read_study(here / "out").settings["epochs"] == 4
     for row in (here / "out").glob("points/*/point.json"):
         row.write_text("{")  # as of another version
-    with pytest.raises(UserError, match="contains another sweep"):
+    with pytest.raises(UserError, match="contains another study"):
         run(again, output="out")
     assert len(list((here / "out").glob("points/*/run"))) == 2
 
@@ -277,7 +278,7 @@ def test_a_sweep_without_a_point_gives_way_to_a_corrected_one(here, runs):
 def test_two_sweeps_do_not_work_on_one_folder(here, runs):
     runs.at[SECOND] = KeyboardInterrupt()
     run(runs, output="out")
-    with SweepFolder(here / "out").alone(), pytest.raises(UserError, match="another process"):
+    with StudyFolder(here / "out").alone(), pytest.raises(UserError, match="another process"):
         run(runs, output="out")
 
 
@@ -285,14 +286,13 @@ def test_on_a_terminal_a_table_with_the_time_left(here, runs):
     _, out = run(runs, terminal=True)
     assert "batch 16, replicas 2" in out
     assert "2 of 2" in out
-    assert "elapsed" in out
-    assert "left" in out
+    assert "seconds left" in out
 
 
 def test_without_a_terminal_a_line_a_point(here, runs):
     _, out = run(runs)
-    assert f"1 of 8: {FIRST}: 74 images/s" in out  # 8 images in 0.108 seconds
-    assert "8 of 8: b8-r1-round2: 74 images/s" in out
+    assert f"{FIRST}: 74 images/s (0.0 seconds); 1 of 8 points" in out  # 8 images in 0.108 seconds
+    assert "b8-r1-round2: 74 images/s (0.0 seconds); 8 of 8 points" in out
 
 
 def test_a_point_that_no_run_would_take_is_refused_before_the_first(here, runs):

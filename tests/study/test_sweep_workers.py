@@ -92,22 +92,6 @@ def test_a_sweep_of_other_workers_is_another_sweep(here):
         run(FakeRuns(), throughput(workers=[2]), output="out")
 
 
-def test_points_of_versions_that_had_one_worker_are_kept(here):
-    run(FakeRuns(), output="out")
-    sweep = here / "out" / "sweep.json"
-    about = json.loads(sweep.read_text())
-    del about["settings"]["workers"]
-    sweep.write_text(json.dumps(about))
-    for file in (here / "out").glob("points/*/point.json"):
-        row = json.loads(file.read_text())
-        del row["workers"]
-        file.write_text(json.dumps(row))
-    again = FakeRuns()
-    code, out = run(again, output="out")
-    assert (code, again.names) == (0, [])
-    assert "Skipped" not in out
-
-
 def test_replicas_by_default_are_a_workers_share_of_the_gpus():
     gpus = {"devices": [f"GPU:{index} x" for index in range(8)]}
     assert replica_counts(gpus, [2]) == [1, 2, 4]

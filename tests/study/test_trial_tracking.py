@@ -1,8 +1,8 @@
 import pytest
 from kdist.study import loading as trial_tracking
+from kdist.study.folder import StudyFolder
 from kdist.study.loading import trial_trackers
 from kdist.study.search import Search
-from kdist.study.search_folder import SearchFolder
 from kdist.training.config import TrainConfig
 
 
@@ -17,7 +17,7 @@ def asked(monkeypatch):
 
 
 def test_without_trackers_there_are_none(tmp_path):
-    assert trial_trackers(Search(), SearchFolder(str(tmp_path)), replicas=1) is None
+    assert trial_trackers(Search(), StudyFolder(str(tmp_path)), replicas=1) is None
 
 
 def test_each_execution_of_a_trial_is_a_run_of_the_searchs_group(tmp_path, asked):
@@ -26,7 +26,7 @@ def test_each_execution_of_a_trial_is_a_run_of_the_searchs_group(tmp_path, asked
         executions_per_trial=2,
         config=TrainConfig(track="wandb", track_batches=5),
     )
-    folder = SearchFolder(str(tmp_path / "search"))
+    folder = StudyFolder(str(tmp_path / "search"))
     left = folder.trials / "trial_03" / "tracking-1" / "wandb"
     left.mkdir(parents=True)  # by a run that was killed
     make = trial_trackers(search, folder, replicas=2)
@@ -52,7 +52,7 @@ def test_a_users_model_shows_its_hyperparameters(tmp_path, asked):
         objective="seconds_to_target",
         config=TrainConfig(track="csv", time_budget=60),
     )
-    make = trial_trackers(search, SearchFolder(str(tmp_path / "search")), replicas=2)
+    make = trial_trackers(search, StudyFolder(str(tmp_path / "search")), replicas=2)
     make("0", 0, {"units": 3})
     (_, options) = asked[0]
     assert options["run_name"] == "search-0"

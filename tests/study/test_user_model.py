@@ -8,11 +8,11 @@ from kdist.checkpoint.store import CheckpointStore
 from kdist.cli.app import app
 from kdist.errors import UserError
 from kdist.signals import raise_signals
+from kdist.study.folder import StudyFolder
 from kdist.study.loading import tuner_of
 from kdist.study.parallel import role_variables
 from kdist.study.run import tune
 from kdist.study.search import Search
-from kdist.study.search_folder import SearchFolder
 from kdist.study.trials import read_trials
 from kdist.training.config import TrainConfig
 
@@ -207,27 +207,27 @@ def test_a_search_with_nothing_to_resume_leaves_nothing(
     tmp_path, monkeypatch, error, resumed, ended, saved, left
 ):
     search = Search(output=str(tmp_path / "runs" / "tune"))
-    folder = SearchFolder(search.output)
+    folder = StudyFolder(search.output)
 
     def fail(*_):
         checkpoints = folder.trials / "trial_0" / "checkpoints" / "execution-0"
         checkpoints.mkdir(parents=True)
         (checkpoints / "best.weights.h5").touch()  # of an epoch, without what its trial needs
-        folder.write_json("trials/oracle.json", {"start_order": [], "end_order": ended})
+        folder.write("trials/oracle.json", {"start_order": [], "end_order": ended})
         if saved:
             with CheckpointStore(checkpoints) as store:
                 store.commit(epoch=1, batch=2, arrays={}, state={})
         raise error
 
     if resumed:
-        folder.open(search)
-        folder.close()
+        with folder.open(search.about):
+            pass
     monkeypatch.setattr("kdist.study.run._run", fail)
     with pytest.raises(type(error)):
         tune(search, announce=lambda line: None)
     assert (tmp_path / "runs").exists() == left
     if left:
-        assert (folder.path / "search.json").exists()
+        assert (folder.path / "study.json").exists()
 
 
 def test_what_is_printed_after_a_signal_is_true(path, tmp_path, capsys):
@@ -290,11 +290,11 @@ def test_a_folder_of_other_hyperparameters_is_refused(path, tmp_path):
     search = Search(
         model=f"{path}:build", output=str(tmp_path / "out"), config=TrainConfig(replicas=1)
     )
-    folder = SearchFolder(search.output)
-    folder.open(search)
-    folder.close()
+    folder = StudyFolder(search.output)
+    with folder.open(search.about):
+        pass
     space = {"space": [{"class_name": "Int", "config": {"name": "layers"}}]}
-    folder.write_json("space.json", space)
+    folder.write("space.json", space)
     with pytest.raises(UserError, match=r"other hyperparameters \(layers, units\)"):
         tune(search, announce=lambda line: None)
     assert json.loads((folder.path / "space.json").read_text()) == space

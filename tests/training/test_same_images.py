@@ -11,9 +11,9 @@ from kdist.data.datasets import DATASETS
 from kdist.errors import UserError
 from kdist.study import Search
 from kdist.study import point_process as worker
+from kdist.study.folder import StudyFolder
 from kdist.study.loading import load_tuner
 from kdist.study.parallel import Role
-from kdist.study.search_folder import SearchFolder
 from kdist.training.config import TrainConfig
 from kdist.training.images import describe_images, load_same_images
 
@@ -86,7 +86,7 @@ def test_a_point_has_the_images_of_those_that_are_done(finds, tmp_path, monkeypa
 
 
 def test_all_trials_have_the_images_of_the_first(finds, tmp_path):
-    folder = SearchFolder(str(tmp_path / "tune"))
+    folder = StudyFolder(str(tmp_path / "tune"))
     search = Search(output=str(folder.path))
 
     def images(role=None, **options):

@@ -1,0 +1,348 @@
+"""`StudyFolder`: the files of a study, and the lock of the process that works on it."""
+
+import contextlib
+import csv
+import dataclasses
+import fcntl
+import io
+import json
+import math
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError, error_text
+from ..files import (
+    atomic_write,
+    check_writable_folder,
+    explain_write_errors,
+    missing_folders,
+    parse_json,
+    read_text,
+    remove_empty,
+)
+from ..runs.run_folder import RUNS
+
+STUDY_FILE = "study.json"
+FORMAT = 3
+_EARLIER = ("sweep.json", "search.json")
+_PARTS = ("points", "trials")
+_RESULTS = ("summary.json", "finished.json", "space.json", "best.json", "trials.csv")
+# Of a machine, what makes speeds comparable.
+_SAME_MACHINE = ("cpu", "cores", "devices")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class About:
+    """What a study is, as plain data: equal ones are the same study.
+
+    Attributes:
+        kind: `"search"`, or that of a grid.
+        settings: Its settings.
+        machine: Where it runs, if its results depend on that.
+    """
+
+    kind: str
+    settings: Mapping[str, Any]
+    machine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def differences(self, now: "About", may_change: Collection[str] = ()) -> list[str]:
+        """Compare with another study: a line per difference, such as `its depth is 10, not 16`.
+
+        Args:
+            now: The other one.
+            may_change: Settings that may differ; of nested ones with a dot, as `config.depth`.
+        """
+        if self.kind != now.kind:
+            return [f"its kind is {self.kind}, not {now.kind}"]
+        then, here = ({n: one.machine.get(n) for n in _SAME_MACHINE} for one in (self, now))
+        return _changes(self.settings, now.settings, may_change) + _changes(then, here, ())
+
+
+def _changes(
+    then: Mapping[str, Any], now: Mapping[str, Any], may_change: Collection[str], prefix: str = ""
+) -> list[str]:
+    found = []
+    for name in sorted({*then, *now}):
+        was, is_now, whole = then.get(name), now.get(name), f"{prefix}{name}"
+        if whole == "files":
+            was, is_now = was or {}, is_now or {}
+            changed = [file for file in is_now if file in was and was[file] != is_now[file]]
+            found += [f"{file} has changed since" for file in changed]
+        elif isinstance(was, Mapping) and isinstance(is_now, Mapping):
+            found += _changes(was, is_now, may_change, f"{whole}.")
+        elif was != is_now and whole not in may_change:
+            found.append(f"its {whole} is {as_list(was)}, not {as_list(is_now)}")
+    return found
+
+
+def _plain(about: About) -> About:
+    """As it comes back from a file."""
+    return About(**json.loads(as_json(dataclasses.asdict(about))))
+
+
+def as_list(value: Any) -> str:
+    """Format a setting as the command line takes it, such as `8,16`."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+class StudyFolder:
+    """The folder of a study: `study.json`, its points or trials, and the results.
+
+    Args:
+        path: The folder, which need not exist.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._made: list[Path] = []
+
+    def point(self, name: str) -> Path:
+        """The folder of a point of a grid."""
+        return self.path / "points" / name
+
+    @property
+    def trials(self) -> Path:
+        """KerasTuner's own folder: `oracle.json`, and one folder per trial."""
+        return self.path / "trials"
+
+    @property
+    def has_study(self) -> bool:
+        """Whether there is a study, which the same command resumes."""
+        return (self.path / STUDY_FILE).exists()
+
+    def about(self) -> About | None:
+        """Read what the study is; `None` if there is none.
+
+        Raises:
+            UserError: It cannot be read, or is of another version of kdist.
+        """
+        found = self.read(STUDY_FILE)
+        if found is None:
+            earlier = [name for name in _EARLIER if (self.path / name).exists()]
+            if earlier:
+                raise UserError(
+                    f"{self.path} was written by an earlier kdist, which had {earlier[0]}: read it"
+                    " with that one, or pass another --output"
+                )
+            return None
+        if found.get("format") != FORMAT:
+            raise UserError(
+                f"{self.path} has format {found.get('format')}, this kdist reads {FORMAT}: read it"
+                " with the kdist that wrote it, or pass another --output"
+            )
+        kind, settings, machine = (found.get(name) for name in ("kind", "settings", "machine"))
+        if not (isinstance(kind, str) and isinstance(settings, dict) and isinstance(machine, dict)):
+            raise UserError(
+                f"{self.path / STUDY_FILE} lacks a study's kind, settings or machine: pass another"
+                " --output"
+            )
+        return About(kind=kind, settings=settings, machine=machine)
+
+    def holds_study(self) -> bool:
+        """Whether the folder has a study; an empty or missing one has to be writable.
+
+        Raises:
+            UserError: It has something else, or cannot be written.
+        """
+        with explain_write_errors(self.path, hint="pass another --output"):
+            if self.about() is not None:
+                return True
+            if self.path.is_dir() and not all(map(_is_ours, self.path.iterdir())):
+                raise UserError(
+                    f"the folder {self.path} is not empty and contains no study: pass another"
+                    " --output"
+                )
+        check_writable_folder(self.path, option="--output")
+        return False
+
+    @contextlib.contextmanager
+    def open(self, about: About, *, may_change: Collection[str] = ()) -> Iterator[bool]:
+        """Create the folder, or resume the study in it; no other process works on it meanwhile.
+
+        Another study gives way if none of its points or trials has begun: it was stopped to be
+        corrected.
+
+        Args:
+            about: The study.
+            may_change: See `About.differences`.
+
+        Yields:
+            Whether a study is resumed.
+
+        Raises:
+            UserError: The folder contains another study or other files, another process works on
+                it, or it cannot be written. Nothing is changed then.
+        """
+        asked = _plain(about)
+        before = self.about() if self.holds_study() else None
+        changed = [] if before is None else before.differences(asked, may_change)
+        if self.has_begun():
+            self._refuse(changed)
+        with contextlib.ExitStack() as stack:
+            with explain_write_errors(self.path, hint="pass another --output"):
+                self._made = missing_folders(self.path)
+                self.path.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(self.alone())
+                if changed:
+                    self._clear()
+                self.write_about(asked)
+            yield before is not None and not changed
+
+    def check_same(self, about: About) -> None:
+        """Check that the folder has this study, if any.
+
+        Raises:
+            UserError: It has another one.
+        """
+        before = self.about()
+        if before is not None:
+            self._refuse(before.differences(_plain(about)))
+
+    def _refuse(self, changed: Sequence[str]) -> None:
+        if changed:
+            raise UserError(
+                f"{self.path} contains another study: {'; '.join(changed)}; pass the same settings,"
+                " or another --output"
+            )
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other processes from working on the study.
+
+        Raises:
+            UserError: One does already.
+        """
+        with locked(self.path / ".lock", wait=False) as is_locked:
+            if not is_locked:
+                raise UserError(
+                    f"another process works on the study in {self.path}: wait until it ends, or"
+                    " pass another --output"
+                )
+            yield
+
+    def has_begun(self) -> bool:
+        """Whether a point has ended, or a trial has begun; even if they cannot be read."""
+        ended = self.path.glob("points/*/point.json")
+        return any(ended) or any(self.trials.glob("trial_*"))
+
+    def discard(self) -> None:
+        """Remove what a study has made that has nothing to resume."""
+        self._clear()
+        for name in (STUDY_FILE, ".lock"):
+            (self.path / name).unlink(missing_ok=True)
+        remove_empty(self._made)
+
+    def _clear(self) -> None:
+        for name in _PARTS:
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        for name in _RESULTS:
+            (self.path / name).unlink(missing_ok=True)
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """Read a JSON file; `None` if it does not exist.
+
+        Raises:
+            UserError: It cannot be read, or is not valid JSON.
+        """
+        path = self.path / name
+        try:
+            found = parse_json(read_text(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"{path} is damaged ({error_text(error)}): pass another --output"
+            ) from error
+        if not isinstance(found, dict):
+            raise UserError(f"{path} is damaged (it has no settings): pass another --output")
+        return found
+
+    def write(self, name: str, values: Any) -> None:
+        """Write a JSON file, completely or not at all."""
+        atomic_write(self.path / name, as_json(values))
+
+    def write_about(self, about: About) -> None:
+        """Write what the study is."""
+        self.write(STUDY_FILE, {"format": FORMAT, **dataclasses.asdict(about)})
+
+    def write_rows(self, rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> None:
+        """Write the columns of all rows of a grid into one table, as CSV, and the rows as JSON."""
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, list(columns), extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        atomic_write(self.path / "points.csv", text.getvalue())
+        self.write("points.json", rows)
+
+    def write_point(self, row: Mapping[str, Any]) -> None:
+        """Write the row of a point that ended."""
+        self.write(f"points/{row['name']}/point.json", row)
+
+    def clear_point(self, name: str) -> Path:
+        """An empty folder for a point; the files of an interrupted run are removed."""
+        folder = self.point(name)
+        if folder.is_dir():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+        return folder
+
+    def read_summary(self) -> dict[str, Any] | None:
+        """Read the summary of all points of a grid; `None` if there is none, or points are left."""
+        with contextlib.suppress(UserError):
+            found = self.read("summary.json")
+            return found if found is not None and found.get("points_left") == 0 else None
+        return None
+
+
+def same_studies(about: About) -> Iterator[StudyFolder]:
+    """The folders below `runs/` with the same grid, newest first."""
+    asked = _plain(about)
+    files = RUNS.glob(f"sweep-*/{STUDY_FILE}")
+    for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
+        folder = StudyFolder(file.parent)
+        with contextlib.suppress(UserError):  # of another version, or damaged
+            found = folder.about()
+            if found is not None and not found.differences(asked):
+                yield folder
+
+
+@contextlib.contextmanager
+def locked(file: Path, *, wait: bool) -> Iterator[bool]:
+    """Hold the lock of a file, which ends with this process.
+
+    Args:
+        file: Is created.
+        wait: Whether to wait while another process has it.
+
+    Yields:
+        Whether this process has it.
+    """
+    with file.open("a", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+
+
+def as_json(value: Any) -> str:
+    """JSON that every program reads: what is not a finite number becomes null."""
+    return json.dumps(_finite(value), indent=1, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _is_ours(path: Path) -> bool:
+    # What a kill leaves before the study is written.
+    return path.name == ".lock" or (
+        path.name.startswith(".") and path.name.endswith(f".{STUDY_FILE}")
+    )
