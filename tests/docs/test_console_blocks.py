@@ -48,7 +48,7 @@ def check(words):
             unknown = set(options(arguments)) - options_of(command)
             assert not unknown, f"kdist {' '.join(command)} has no {unknown}"
     elif program == "make":
-        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         assert rest[0] in targets
     elif program == "python" and rest[0] == "-m":
         path = ROOT.joinpath(*rest[1].split("."))
