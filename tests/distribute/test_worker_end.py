@@ -58,8 +58,8 @@ def test_the_error_of_another_worker_is_no_loss(ends, capsys):
 
 
 def test_a_worker_that_learns_of_a_lost_one_as_it_waits_may_be_started_again(ends, monkeypatch):
-    monkeypatch.setattr(_upstream.worker_failures, "chief_answers", lambda: False)
-    monkeypatch.setattr(_upstream.worker_failures, "chief_is_lost", lambda: True)
+    monkeypatch.setattr(_upstream.worker_devices, "chief_answers", lambda: False)
+    monkeypatch.setattr(_upstream.worker_devices, "chief_is_lost", lambda: True)
 
     class Nobody:
         def set_key(self, key, value):
