@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +32,7 @@ _VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 # Inherited by all that a child starts: its path, as of a folder, from the first parent on.
 _MARK = "KDIST_CHILD"
 _ANSWERS = "KDIST_CHILD_ANSWERS"  # the file descriptor for them
-_MOST_ROUNDS = 5  # a process may start another while it is looked for
+_PAUSE_SECONDS = 0.01
 # One that hangs in a driver cannot be killed.
 _KILL_SECONDS = 5.0
 
@@ -181,9 +182,9 @@ class Child:
         """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        for _ in range(_MOST_ROUNDS):
-            if not _kill_marked(self._mark.encode()):
-                break
+        until = time.monotonic() + _KILL_SECONDS
+        while _kill_marked(self._mark.encode()) and time.monotonic() < until:
+            time.sleep(_PAUSE_SECONDS)  # they may start another before they end
         with contextlib.suppress(TimeoutError):
             self.wait(_KILL_SECONDS)
         if self._answers_file is not None:
