@@ -5,6 +5,7 @@ key that is fixed when the step is traced costs less, but has to belong to value
 """
 
 import contextlib
+import functools
 import itertools
 import threading
 from collections.abc import Iterator
@@ -54,9 +55,12 @@ class Launcher(CollectiveReplicaLauncher):
         super().__init__(*args)
         self._thread = threading.local()
         self._is_of_cpu = tf.DeviceSpec.from_string(self._device).device_type == "CPU"
+
+    @functools.cached_property
+    def _tokens(self) -> Iterator[Any]:
         with tf.init_scope(), tf.device(self._device):
             tokens = [resource_variable_ops.ResourceVariable(0.0) for _ in range(_TOKENS)]
-        self._tokens = itertools.cycle(tokens)
+        return itertools.cycle(tokens)
 
     def all_reduce(self, input_tensor: Any, control_input: Any = None, options: Any = None) -> Any:
         """Sum small values by one gather, which takes half as many messages as a ring's all-reduce.
