@@ -4,7 +4,7 @@ import linecache
 import re
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 
@@ -88,7 +88,7 @@ _LIBRARIES = tuple(
     | {str(Path(__file__).resolve().parent)}
 )
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
-_CHECK = "/kdist/check/training.py"  # the lines before are of the program that has called it
+_CHECK = "/kdist/check/training.py"
 # AutoGraph's copy of a user's function has a file of its own.
 _GENERATED = ("<frozen ", "<string>", "<stdin>", "__autograph_generated_file")
 
@@ -122,8 +122,17 @@ def line_of_error(error: BaseException) -> str:
     """
     passed = [(one.filename, one.lineno or 0) for one in traceback.extract_tb(error.__traceback__)]
     told = [(path, int(number)) for path, number in _PLACE.findall(str(error))]
-    begins = max((at for at, (path, _) in enumerate(told) if path.endswith(_CHECK)), default=-1)
-    return user_line(passed) or user_line(told[begins + 1 :])
+    return user_line(passed) or user_line(since_check(told))
+
+
+def since_check(places: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
+    """Return the lines behind that of `check_model`, which are not of the program that called it.
+
+    Args:
+        places: Files and numbers of lines, the outermost first.
+    """
+    begins = max((at for at, (path, _) in enumerate(places) if path.endswith(_CHECK)), default=-1)
+    return places[begins + 1 :]
 
 
 def is_of_user(path: str) -> bool:

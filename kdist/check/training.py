@@ -16,13 +16,12 @@ from ..distribute.exact_strategy import ExactStrategy
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
 from ..distribute.tensorflow_logging import quiet_stderr
-from ..errors import UserError, line_of_error, user_line
+from ..errors import UserError, line_of_error, since_check, user_line
 from ..user_model.functions import UserFunctions, has_parameter, reason_of, takes_hp
 from .batches import Batches, read_batches
 from .comparison import CheckResult, Difference, Precision, Record, compare
 from .options import CheckOptions
 
-_THIS_FILE = "/kdist/check/training.py"
 _METRICS = "/keras/src/metrics/"
 
 
@@ -375,8 +374,7 @@ def _float32_line(plan: Plan, model: keras.Model) -> str:
             continue
         places = [(frame.filename, frame.lineno) for frame in op.traceback]
         if not any(_METRICS in path for path, _ in places):
-            begin = max(at for at, (path, _) in enumerate(places) if path.endswith(_THIS_FILE))
-            line = user_line(places[begin + 1 :]) or f"{places[-1][0]}:{places[-1][1]}"
+            line = user_line(since_check(places)) or f"{places[-1][0]}:{places[-1][1]}"
             return f"{line} computes in it"
     bodies = graph.as_graph_def().library.function
     if any(_is_float32(node) for body in bodies for node in body.node_def):
