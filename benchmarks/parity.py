@@ -106,7 +106,7 @@ def main() -> None:
     if options.run:
         print(json.dumps(_run(options.case[0], options.run, options.replicas, options.jit)))
         return
-    known = _case_names()
+    known = _case_names(of_kdist=options.whole)
     names = options.case or (known if options.all else README_CASES)
     unknown = sorted(set(names) - set(known))
     if unknown:
@@ -205,10 +205,11 @@ def _import_cases() -> tuple[Any, Any]:
     return importlib.import_module("cases"), importlib.import_module("harness")
 
 
-def _case_names() -> list[str]:
+def _case_names(*, of_kdist: bool) -> list[str]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Stock Keras has no counterpart of kdist's layers.
-    return [name for name in _import_cases()[0].CASES if not name.startswith("kdist_bn")]
+    names = _import_cases()[0].CASES
+    return [name for name in names if of_kdist or not name.startswith("kdist_bn")]
 
 
 def _start(replicas: int) -> tuple[Any, Any]:
