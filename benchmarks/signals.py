@@ -33,7 +33,7 @@ import kdist.training.run as training_run
 import keras
 import numpy as np
 from kdist.errors import UserError
-from kdist.runs.run_record import read_run
+from kdist.runs.record import read_run
 from kdist.signals import ENDING
 from kdist.training import model as training_model
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arguments import positive_integer, positive_number, real_number
 from ..errors import UserError
-from ..runs.target import Streak, beats
+from ..runs.record import Streak, beats
 from .resumable import Clock, ResumableCallback
 
 

@@ -70,7 +70,7 @@ def _search() -> Files:
     search = Search(max_trials=2, config=TrainConfig(dataset="sample", depth=10, width=1))
     files: dict[str, Any] = {
         "study.json": {"format": FORMAT, **dataclasses.asdict(search.about)},
-        "finished.json": {"max_trials": 2},
+        "summary.json": {"points_left": 0, "max_trials": 2},
         "trials/oracle.json": {"start_order": ["0", "1"], "end_order": ["0", "1"]},
     }
     for trial, score in (("0", 0.5), ("1", 0.75)):

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from ..runs.run_record import RunRecord
+from ..runs.record import RunRecord
 from ..runs.text import count
 from .figure import Figure, Variant, hidden_param, line_dash, run_colour, shown_runs
 from .tables import accuracy, rate

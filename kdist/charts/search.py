@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from ..runs.run_record import finite
+from ..runs.record import finite
 from .figure import Figure, Figures, Variant, whole_number_axis
 
 # Widest names of categories that stand upright below a chart, letters in all.

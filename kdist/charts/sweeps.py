@@ -10,7 +10,7 @@ import numpy as np
 from ..analysis.groups import Row, grouped
 from ..analysis.step_time_fit import StepTimeFit
 from ..analysis.time_to_target import row_to_target, rows_to_target
-from ..runs.run_record import RunRecord
+from ..runs.record import RunRecord
 from ..runs.text import count
 from .figure import Data, Figure, Figures, Variant, line_dash
 from .runs import ReferenceLine, alternating_dashes, coinciding

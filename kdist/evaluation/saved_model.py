@@ -9,7 +9,7 @@ from typing import Any
 from ..arguments import path_text
 from ..checkpoint.store import CheckpointFile, checkpoint_files, is_abandoned
 from ..errors import UserError, error_text
-from ..runs.run_record import RunRecord, read_run
+from ..runs.record import RunRecord, read_run
 from .options import EvaluateOptions
 
 

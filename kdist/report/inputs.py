@@ -15,7 +15,7 @@ from ..analysis.groups import Row
 from ..charts.tables import MISSING, setting
 from ..errors import UserError, error_text
 from ..files import read_text
-from ..runs.run_record import FILES, RunRecord, read_run
+from ..runs.record import FILES, RunRecord, read_run
 from ..runs.text import sanitize_text
 from ..study.folder import STUDY_FILE
 from ..study.record import GridRecord, SearchRecord, read_study

@@ -10,7 +10,7 @@ from ..charts.figure import LIGHT, Figure
 from ..charts.runs import EPOCHS, SPEEDS, curve_figures, epoch_rows, run_speeds, speed_rows
 from ..charts.tables import setting
 from ..errors import UserError
-from ..runs.run_record import RunRecord
+from ..runs.record import RunRecord
 from ..runs.text import count
 from ..study.experiments import shared_cores_warning
 from ..study.kinds import ThroughputSweep

@@ -11,7 +11,7 @@ from ..analysis.groups import Row
 from ..analysis.time_to_target import TimeToTarget, row_to_target, time_to_target
 from ..charts.tables import accuracy, rate, seconds
 from ..performance.hardware import on_cpu
-from ..runs.run_record import RunRecord, finite
+from ..runs.record import RunRecord, finite
 from ..runs.text import count, of_workers
 from ..study.record import GridRecord, SearchRecord
 from ..study.trials import TrialResult

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..charts.tables import MISSING, ResultsTable, accuracy, rate, seconds
-from ..runs.run_record import RunRecord
+from ..runs.record import RunRecord
 from ..runs.text import sanitize_text
 from ..training.settings import model_name
 from .inputs import CsvMeasurements, Skipped, differing, settings_of

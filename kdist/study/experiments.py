@@ -12,14 +12,14 @@ from ..analysis.groups import Row
 from ..charts.tables import ResultsTable
 from ..errors import UserError
 from ..performance.hardware import on_cpu
-from ..runs.run_record import finite
+from ..runs.record import finite
 from ..runs.text import count
 from ..user_model.functions import files_of
 from .folder import as_list
 
 if TYPE_CHECKING:
     from ..charts.figure import Figures
-    from ..runs.run_record import RunRecord
+    from ..runs.record import RunRecord
 
 
 Columns = Mapping[str, Callable[[Any], bool]]

@@ -22,13 +22,13 @@ from ..files import (
     read_text,
     remove_empty,
 )
-from ..runs.run_folder import RUNS
+from ..runs.folder import RUNS
 
 STUDY_FILE = "study.json"
 FORMAT = 3
 _EARLIER = ("sweep.json", "search.json")
 _PARTS = ("points", "trials")
-_RESULTS = ("summary.json", "finished.json", "space.json", "best.json", "trials.csv")
+_RESULTS = ("summary.json", "space.json", "best.json", "trials.csv")
 # Of a machine, what makes speeds comparable.
 _SAME_MACHINE = ("cpu", "cores", "devices")
 
@@ -289,7 +289,7 @@ class StudyFolder:
         return folder
 
     def read_summary(self) -> dict[str, Any] | None:
-        """Read the summary of all points of a grid; `None` if there is none, or points are left."""
+        """Read the summary of a finished study; `None` if there is none, or points are left."""
         with contextlib.suppress(UserError):
             found = self.read("summary.json")
             return found if found is not None and found.get("points_left") == 0 else None

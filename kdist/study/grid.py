@@ -23,7 +23,7 @@ from ..launch.child import OUT_OF_MEMORY
 from ..launch.options import MOST_WORKERS
 from ..launch.shares import divide, visible_cores, visible_gpus
 from ..performance.hardware import machine as describe_machine
-from ..runs.run_folder import unused_path
+from ..runs.folder import unused_path
 from ..runs.text import count
 from ..signals import signal_of
 from ..training.config import TrainConfig

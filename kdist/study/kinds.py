@@ -11,7 +11,7 @@ from ..analysis.time_to_target import TimeToTarget, rows_to_target
 from ..charts.tables import ResultsTable
 from ..errors import UserError
 from ..optimizers.scaling import scale_learning_rate
-from ..runs.run_record import finite
+from ..runs.record import finite
 from ..runs.text import count, of_workers
 from .experiments import (
     Columns,
@@ -27,7 +27,7 @@ from .experiments import (
 
 if TYPE_CHECKING:
     from ..charts.figure import Figures
-    from ..runs.run_record import RunRecord
+    from ..runs.record import RunRecord
 
 
 GAIN = 0.05

@@ -14,7 +14,7 @@ from ..checkpoint.store import checkpoint_files
 from ..errors import UserError
 from ..files import atomic_write, parse_json, read_text
 from ..launch.child import Child, Verdict
-from ..runs.run_record import RunRecord, read_run
+from ..runs.record import RunRecord, read_run
 from .experiments import Experiment, Point
 from .folder import as_json
 from .record import why_invalid

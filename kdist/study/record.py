@@ -8,7 +8,7 @@ from typing import Any
 from ..analysis.groups import Row, done
 from ..errors import UserError
 from ..files import parse_json, read_text
-from ..runs.run_record import RunRecord, read_run
+from ..runs.record import RunRecord, read_run
 from ..runs.text import sanitize_text
 from .experiments import Experiment, invalid_value
 from .folder import STUDY_FILE, StudyFolder

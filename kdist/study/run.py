@@ -3,7 +3,6 @@
 import os
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 from rich.console import Console
 
@@ -84,7 +83,8 @@ def _search(
     resumed: bool,
 ) -> None:
     """Run the trials that are left, and report all of them."""
-    finished = folder.read("finished.json") == _finished(search)
+    summary = folder.read_summary()
+    finished = summary is not None and summary.get("max_trials") == search.max_trials
     if not finished:
         if resumed:
             known = read_trials(folder, search)
@@ -95,7 +95,7 @@ def _search(
     _check_failures(search, folder)
     if finished:
         announce(f"The search in {folder.path} is finished: {_how_to_continue(search)}")
-    folder.write("finished.json", _finished(search))
+    folder.write("summary.json", {"points_left": 0, "max_trials": search.max_trials})
 
 
 def run_trials(
@@ -127,10 +127,6 @@ def _has_ended_trials(folder: StudyFolder) -> bool:
 def _has_checkpoints(folder: StudyFolder) -> bool:
     """Whether a trial was interrupted that continues from there."""
     return any(map(checkpoint_files, folder.trials.glob("trial_*/checkpoints/*")))
-
-
-def _finished(search: Search) -> dict[str, Any]:
-    return {"max_trials": search.max_trials}
 
 
 def _how_to_continue(search: Search) -> str:

@@ -15,7 +15,7 @@ from tensorboard.plugins.hparams import api as hparams
 
 from .. import _upstream
 from ..analysis.histogram import Histogram
-from ..runs.versions import versions
+from ..runs.folder import versions
 from .tracker import BestValues, EveryBatches, StepTracker, TelemetryTracker, Tracker, device_of
 
 

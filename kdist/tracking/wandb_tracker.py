@@ -15,7 +15,7 @@ from wandb.integration.keras import WandbMetricsLogger, WandbModelCheckpoint
 
 from ..analysis.histogram import Histogram
 from ..files import atomic_write
-from ..runs.versions import versions
+from ..runs.folder import versions
 from .tracker import BestValues, EveryBatches, TelemetryTracker, Tracker, device_of
 from .wandb_account import wandb_mode
 

@@ -20,7 +20,7 @@ from ..callbacks import (
 )
 from ..callbacks.print_throughput import counts_images
 from ..callbacks.resumable import ResumableCallback
-from ..runs.run_folder import RunFolder
+from ..runs.folder import RunFolder
 from ..signals import Received
 from ..tracking.factory import TRACKER_KINDS, tracking
 from ..tracking.tracker import Tracker, ended

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..performance.hardware import device_names
-from ..runs.run_folder import RunFolder
+from ..runs.folder import RunFolder
 from ..runs.text import count
 from .config import TrainConfig, TrainPlan
 from .settings import SIZES, model_name

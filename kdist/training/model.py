@@ -9,7 +9,7 @@ from ..data import ImageData
 from ..errors import UserError
 from ..optimizers.schedules import make_schedule
 from ..optimizers.table import l2_factor, make_optimizer
-from ..runs.run_folder import RunFolder
+from ..runs.folder import RunFolder
 from ..user_model.functions import reason_of
 from .config import TrainConfig, TrainPlan
 from .images import seen_shape

@@ -5,9 +5,8 @@ from signal import Signals
 from typing import TYPE_CHECKING, Any
 
 from ..performance.hardware import device_names
-from ..runs.run_folder import RunFolder
-from ..runs.versions import versions
-from ..runs.warm_epochs import median_rate
+from ..runs.folder import RunFolder, versions
+from ..runs.record import median_rate
 
 if TYPE_CHECKING:
     import keras

@@ -9,8 +9,8 @@ from ..arguments import path_text
 from ..checkpoint.store import FolderLock, checkpoint_files
 from ..errors import UserError, error_text
 from ..files import explain_write_errors
-from ..runs.run_folder import RunFolder
-from ..runs.run_record import RunRecord, read_run
+from ..runs.folder import RunFolder
+from ..runs.record import RunRecord, read_run
 from .config import TrainConfig
 from .fields import field_names
 from .result import TrainResult

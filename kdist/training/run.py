@@ -13,7 +13,7 @@ from ..data import ImageData
 from ..errors import NonFiniteWeightsError, TrainingError
 from ..files import check_writable_folder
 from ..launch.child import is_out_of_memory
-from ..runs.run_folder import RunFolder
+from ..runs.folder import RunFolder
 from ..signals import Received, hold_signals
 from ..user_model.functions import explain_errors_of, files_of
 from .config import TrainConfig, TrainPlan, make_plan, resumed_plan

@@ -40,7 +40,7 @@ def check_workers() -> None:
     """
     began = time.perf_counter()
     from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
-    from ..runs.versions import versions
+    from ..runs.folder import versions
 
     strategy = MultiWorkerMirroredStrategy()
     say = print if strategy.is_chief else lambda *_, **__: None

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
-from ..runs.run_folder import RunFolder
+from ..runs.folder import RunFolder
 
 if TYPE_CHECKING:
     import keras
 from collections.abc import Callable
 
 from ..launch.cluster import NOTES, RESTART_COUNT
-from ..runs.run_folder import clear_run
-from ..runs.run_record import read_run
+from ..runs.folder import clear_run
+from ..runs.record import read_run
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from kdist.charts.runs import (
     run_speeds,
     speed_rows,
 )
-from kdist.runs.run_record import read_run
+from kdist.runs.record import read_run
 from report_folders import write_run
 
 

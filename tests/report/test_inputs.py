@@ -11,7 +11,7 @@ from kdist.report.inputs import (
     shared,
 )
 from kdist.report.tables import diff_table
-from kdist.runs.run_record import read_run
+from kdist.runs.record import read_run
 from report_folders import accuracy_rows, scaling_rows, throughput_rows, write_run, write_sweep
 
 

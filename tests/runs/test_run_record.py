@@ -3,7 +3,7 @@ import math
 
 import pytest
 from kdist.errors import UserError
-from kdist.runs.run_record import read_run
+from kdist.runs.record import read_run
 from report_folders import write_run
 
 

@@ -1,5 +1,5 @@
 import pytest
-from kdist.runs.run_status import run_status
+from kdist.runs.record import run_status
 
 
 @pytest.mark.parametrize(

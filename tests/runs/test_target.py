@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kdist.callbacks import StopAtAccuracy
-from kdist.runs.target import Met, Streak, beats, met_target
+from kdist.runs.record import Met, Streak, beats, met_target
 
 
 def rows(*accuracies):

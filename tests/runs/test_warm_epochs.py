@@ -1,5 +1,5 @@
 import pytest
-from kdist.runs.warm_epochs import median_rate, warm_rates
+from kdist.runs.record import median_rate, warm_rates
 
 
 @pytest.mark.parametrize(

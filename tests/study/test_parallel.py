@@ -13,7 +13,7 @@ from kdist.signals import ENDING, raise_signals, signal_of
 from kdist.study import parallel
 from kdist.study import trial_process as worker
 from kdist.study.folder import StudyFolder
-from kdist.study.parallel import pin_workers, role_variables
+from kdist.study.parallel import Role, pin_workers, read_role, role_variables
 from kdist.study.search import Search
 from kdist.training.config import TrainConfig
 
@@ -68,6 +68,29 @@ def test_a_port_is_had_again_at_once_when_the_chief_was_killed():
             chief.accept()[0].close()  # who closes first keeps the connection for a minute
             worker.recv(1)
     assert parallel.free_port(port) == port
+
+
+@pytest.mark.parametrize(
+    ("tuner_id", "chief", "worker"), [("chief", True, False), ("worker0", False, True)]
+)
+def test_a_process_reads_the_role_that_it_was_given(tuner_id, chief, worker):
+    role = read_role(role_variables(tuner_id, ip="127.0.0.1", port=4000))
+    assert (role.tuner_id, role.is_chief, role.is_worker) == (tuner_id, chief, worker)
+
+
+def test_a_name_alone_makes_no_worker():
+    role = read_role({"KERASTUNER_TUNER_ID": "worker0"})
+    assert role == Role()
+    assert not role.is_chief
+    assert not role.is_worker
+
+
+@pytest.mark.parametrize("missing", ["KERASTUNER_TUNER_ID", "KERASTUNER_ORACLE_PORT"])
+def test_the_variables_go_together(missing):
+    variables = role_variables("chief", ip="127.0.0.1", port=4000)
+    del variables[missing]
+    with pytest.raises(UserError, match=f"without {missing}: set it too"):
+        read_role(variables)
 
 
 # Plays chief and workers without TensorFlow: what each does stands in its environment.

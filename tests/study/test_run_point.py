@@ -10,7 +10,7 @@ from kdist.analysis.time_to_target import row_to_target
 from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import RefusedCheckpointsError, UserError
 from kdist.launch.child import judge
-from kdist.runs.run_record import read_run
+from kdist.runs.record import read_run
 from kdist.signals import ENDING, raise_signals, signal_of
 from kdist.study import point_process as worker
 from kdist.study.experiments import Point

@@ -187,6 +187,6 @@ def test_a_mistake_is_one_line_and_exit_2_without_tensorflow(tmp_path):
 
 
 def test_a_folder_in_the_place_of_a_file_is_an_error_in_a_line(tmp_path):
-    (tmp_path / "finished.json").mkdir()
-    with pytest.raises(UserError, match=r"finished.json is damaged \(Is a directory\)"):
-        StudyFolder(str(tmp_path)).read("finished.json")
+    (tmp_path / "space.json").mkdir()
+    with pytest.raises(UserError, match=r"space.json is damaged \(Is a directory\)"):
+        StudyFolder(str(tmp_path)).read("space.json")

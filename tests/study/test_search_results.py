@@ -254,7 +254,7 @@ def finished(tmp_path, statuses, ended=None, **options):
     (folder.trials / "oracle.json").write_text(json.dumps(order))
     folder.write_about(search.about)
     if len(statuses) == search.max_trials:
-        folder.write("finished.json", {"max_trials": search.max_trials})
+        folder.write("summary.json", {"points_left": 0, "max_trials": search.max_trials})
     return search
 
 

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from kdist.errors import TrainingError, UserError
 from kdist.launch.child import is_out_of_memory
-from kdist.runs.run_record import read_run
+from kdist.runs.record import read_run
 from kdist.training import model as training_model
 from kdist.training.config import TrainConfig
 from kdist.training.run import memory_by_setting, train

@@ -14,7 +14,7 @@ from kdist.distribute.mirrored_strategy import MirroredStrategy
 from kdist.errors import UserError
 from kdist.evaluation import EvaluateOptions, evaluate
 from kdist.report.inputs import name_runs
-from kdist.runs.run_record import read_run
+from kdist.runs.record import read_run
 from kdist.study.grid import check_experiment
 from kdist.study.kinds import AccuracySweep, ThroughputSweep
 from kdist.training import resume_run, train

@@ -14,8 +14,8 @@ import pytest
 from kdist.checkpoint import checkpoint_files
 from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import TrainingError, UserError
-from kdist.runs.run_folder import RunFolder
-from kdist.runs.run_record import read_run
+from kdist.runs.folder import RunFolder
+from kdist.runs.record import read_run
 from kdist.training import model as training_model
 from kdist.training import resume_run
 from kdist.training import run as training_run

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import pytest
 from kdist.errors import UserError
-from kdist.runs.run_folder import RunFolder
+from kdist.runs.folder import RunFolder
 from kdist.study import Search, tune
 from kdist.study.grid import sweep
 from kdist.training import TrainConfig, resume_run, train

@@ -1,8 +1,9 @@
-"""`RunRecord`: the contents of a run folder as plain data."""
+"""`RunRecord`: the contents of a run folder as plain data, and what follows from them."""
 
 import csv
 import io
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,11 +13,195 @@ from typing import Any
 from ..arguments import as_real
 from ..errors import UserError
 from ..files import parse_json, read_text
-from .run_status import RunStatus, run_status
-from .summary_so_far import summary_so_far
-from .target import Met, met_target
 from .text import of_workers, sanitize_text
-from .warm_epochs import median_rate, warm_rates
+
+
+@dataclass(frozen=True)
+class Met:
+    """When a target was met: the first of the consecutive epochs that beat it.
+
+    Attributes:
+        epoch: The epoch, counted from 1.
+        seconds: Wall-clock seconds from the start of training to the end of the epoch.
+    """
+
+    epoch: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Streak:
+    """The consecutive epochs that beat their targets, up to the latest one.
+
+    Attributes:
+        length: The number of epochs.
+        epoch: The first of them, counted from 1; `None` if there is none, or it is unknown.
+        seconds: Seconds of training to the end of the first one; `None` likewise.
+    """
+
+    length: int = 0
+    epoch: int | None = None
+    seconds: float | None = None
+
+    def after(self, beaten: bool, *, epoch: int | None, seconds: float | None) -> "Streak":
+        """Return the streak after one more epoch.
+
+        Args:
+            beaten: Whether the epoch beat the targets.
+            epoch: Its number, counted from 1.
+            seconds: Seconds of training to its end.
+        """
+        if not beaten:
+            return Streak()
+        if self.length:
+            return Streak(self.length + 1, self.epoch, self.seconds)
+        return Streak(1, epoch, seconds)
+
+
+def beats(values: Mapping[str, float], targets: Mapping[str, float]) -> bool:
+    """Whether every value is above its target; equal values and NaN are not.
+
+    Args:
+        values: The values of an epoch by name, including one for each target.
+        targets: The targets by name.
+    """
+    return all(_is_above(values[name], target) for name, target in targets.items())
+
+
+def met_target(
+    epochs: Sequence[Mapping[str, float | None]], targets: Mapping[str, float], *, patience: int
+) -> Met | None:
+    """Find when a run met its targets in `patience` consecutive epochs, as `StopAtAccuracy` does.
+
+    Epochs without validation are ignored.
+
+    Args:
+        epochs: Lines of `history.csv`.
+        targets: The targets by column; without any, the result is `None`.
+        patience: Number of consecutive epochs, at least 1.
+    """
+    streak = Streak()
+    for line in epochs if targets else ():
+        values = {name: value for name in targets if (value := line.get(name)) is not None}
+        if len(values) < len(targets):
+            continue
+        number, seconds = line.get("epoch"), line.get("seconds")
+        epoch = None if number is None else int(number)
+        streak = streak.after(beats(values, targets), epoch=epoch, seconds=seconds)
+        if streak.length == patience:
+            break
+    if streak.length < patience or streak.epoch is None or streak.seconds is None:
+        return None
+    return Met(streak.epoch, streak.seconds)
+
+
+def _is_above(accuracy: float, target: float) -> bool:
+    import numpy as np
+
+    # Keras computes in float32, in which 8,500 of 10,000 is 0.85000002.
+    return bool(np.float32(accuracy) > np.float32(target))
+
+
+def warm_rates(rates: Sequence[float | None]) -> list[float]:
+    """Return the images per second of all epochs but the first, unless no other has a value.
+
+    Args:
+        rates: Of each epoch; `None` if it was not measured.
+
+    Example:
+        >>> warm_rates([10.0, 90.0, 110.0])
+        [90.0, 110.0]
+    """
+    known = [rate for rate in rates[1:] if rate is not None]
+    return known or [rate for rate in rates[:1] if rate is not None]
+
+
+def median_rate(rates: Sequence[float | None]) -> float | None:
+    """Return the median of `warm_rates`; `None` if there is no epoch.
+
+    Args:
+        rates: Images per second of each epoch.
+
+    Example:
+        >>> median_rate([10.0, 90.0, 110.0])
+        100.0
+    """
+    warm = warm_rates(rates)
+    return statistics.median(warm) if warm else None
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """How a run ended.
+
+    Attributes:
+        word: `"complete"`, `"interrupted"`, `"diverged"` or `"unfinished"`.
+        detail: What is known about it, such as `"diverged in epoch 4, step 17"`.
+    """
+
+    word: str
+    detail: str
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run trained to its end."""
+        return self.word == "complete"
+
+
+def run_status(summary: Mapping[str, Any], *, finished: bool) -> RunStatus:
+    """Say how a run ended, by its `summary.json`.
+
+    Args:
+        summary: The content of the file.
+        finished: Whether there is such a file.
+
+    Example:
+        >>> run_status({"diverged": {"epoch": 4, "step": 17}}, finished=True).detail
+        'diverged in epoch 4, step 17'
+    """
+    if not finished:
+        return RunStatus("unfinished", "killed or still running")
+    diverged = summary.get("diverged")
+    if diverged:
+        where = diverged if isinstance(diverged, Mapping) else {}
+        known = [f"{name} {where[name]}" for name in ("epoch", "step") if name in where]
+        return RunStatus("diverged", "diverged" + (f" in {', '.join(known)}" if known else ""))
+    if summary.get("interrupted"):
+        return RunStatus("interrupted", "interrupted")
+    return RunStatus("complete", "complete")
+
+
+# Columns of `history.csv` that a summary has too.
+_FACTS = ("replicas", "global_batch", "learning_rate", "seconds", "val_accuracy")
+
+
+def summary_so_far(
+    settings: Mapping[str, Any], epochs: Sequence[Mapping[str, float | None]]
+) -> dict[str, Any]:
+    """Put together what a summary would say so far; what is not known is missing.
+
+    Args:
+        settings: The content of `config.json`.
+        epochs: The lines of `history.csv`.
+
+    Example:
+        >>> summary_so_far({"replicas": 2, "batch_size": 32}, [])
+        {'epochs': 0, 'replicas': 2, 'global_batch': 64}
+        >>> summary_so_far({}, [{"epoch": 1, "seconds": 9.5, "replicas": 4}])
+        {'epochs': 1, 'replicas': 4, 'seconds': 9.5}
+    """
+    summary: dict[str, Any] = {"epochs": len(epochs)}
+    replicas, batch = settings.get("replicas"), settings.get("batch_size")
+    if isinstance(replicas, int):
+        summary["replicas"] = replicas
+        if isinstance(batch, int):
+            summary["global_batch"] = replicas * batch
+    for name in _FACTS:
+        known = [epoch[name] for epoch in epochs if epoch.get(name) is not None]
+        if known:
+            summary[name] = known[-1]
+    return summary
+
 
 FILES = ("config.json", "history.csv", "summary.json")
 _REQUIRED = ("replicas", "global_batch", "seconds")

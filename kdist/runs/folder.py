@@ -1,7 +1,9 @@
-"""`RunFolder`: the files of a run."""
+"""`RunFolder`: the files of a run, and the versions that it was made with."""
 
 import datetime
+import importlib.metadata
 import json
+import platform
 import re
 import shutil
 from collections.abc import Mapping
@@ -21,6 +23,15 @@ from ..files import (
 
 if TYPE_CHECKING:
     import keras
+
+_PACKAGES = ("kdist", "tensorflow", "keras", "numpy")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of kdist, TensorFlow, Keras, NumPy and Python, by name."""
+    packages = {name: importlib.metadata.version(name) for name in _PACKAGES}
+    return packages | {"python": platform.python_version()}
+
 
 RUNS = Path("runs")
 """Where runs and sweeps without a folder of their own are, in the working directory."""
