@@ -1,4 +1,4 @@
-"""Hyperparameter search by KerasTuner, every trial on a strategy's replicas."""
+"""Many runs: grids, and searches by KerasTuner, every trial on a strategy's replicas."""
 
 import lazy_loader
 

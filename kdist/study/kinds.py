@@ -69,16 +69,13 @@ class ThroughputSweep(Experiment):
 
     @property
     def timed_batch(self) -> int:
-        """See `Experiment`."""
         return max(self.batch_sizes) * max(one.total for one in self._placements)
 
     @property
     def repetitions(self) -> int:
-        """See `Experiment`."""
         return self.rounds
 
     def round(self, turn: int) -> list[Point]:
-        """See `Experiment`."""
         return [
             self._point(batch, place, turn)
             for place in self._placements
@@ -103,9 +100,8 @@ class ThroughputSweep(Experiment):
     def summarize(
         cls,
         rows: Sequence[Row],
-        settings: Mapping[str, Any],  # noqa: ARG003 - rows say it all
+        settings: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """See `Experiment`."""
         fits = [_fit(replicas, group) for (replicas,), group in _groups(rows, "replicas")]
         return {
             "points": [
@@ -124,7 +120,6 @@ class ThroughputSweep(Experiment):
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
-        """See `Experiment`."""
         speeds = ResultsTable(
             title="Speed",
             columns=("replicas", "batch per replica", "images/s (min to max epoch)", "rounds"),
@@ -167,10 +162,9 @@ class ThroughputSweep(Experiment):
         rows: Sequence[Row],
         summary: Mapping[str, Any],
         *,
-        runs: Mapping[str, "RunRecord"],  # noqa: ARG003 - they only time a few epochs
+        runs: Mapping[str, "RunRecord"],
         prefix: str = "",
     ) -> "Figures":
-        """See `Experiment`."""
         from ..charts.sweeps import throughput_figures
 
         return throughput_figures(f"{prefix}{cls.kind}", name, rows, summary)
@@ -299,11 +293,9 @@ class AccuracySweep(Experiment):
 
     @property
     def repetitions(self) -> int:
-        """See `Experiment`."""
         return self.seeds
 
     def round(self, turn: int) -> list[Point]:
-        """See `Experiment`."""
         places = placements(self.workers, self.replicas)
         return [
             self._point(batch, rule, place, places, turn)
@@ -351,7 +343,6 @@ class AccuracySweep(Experiment):
 
     @classmethod
     def summarize(cls, rows: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, Any]:
-        """See `Experiment`."""
         groups = sorted(grouped(rows, *cls.setting).items())
         train = settings.get("train")
         target = train.get("target_accuracy") if isinstance(train, Mapping) else None
@@ -379,7 +370,6 @@ class AccuracySweep(Experiment):
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
-        """See `Experiment`."""
         if not summary["groups"]:
             return []
         note = "Seconds and epochs: median (95 % interval; of few runs its upper end, or all of it,"
@@ -419,7 +409,6 @@ class AccuracySweep(Experiment):
         runs: Mapping[str, "RunRecord"],
         prefix: str = "",
     ) -> "Figures":
-        """See `Experiment`."""
         from ..charts.sweeps import accuracy_figures
 
         return accuracy_figures(prefix, name, rows, summary, runs)
@@ -496,18 +485,15 @@ class ScalingSweep(Experiment):
 
     @property
     def timed_batch(self) -> int:
-        """See `Experiment`."""
         most = max(place.total for place in self._placements)
         weak = self.batch_size * most if "weak" in self.modes else 0
         return max(weak, self.global_batch if "strong" in self.modes else 0)
 
     @property
     def repetitions(self) -> int:
-        """See `Experiment`."""
         return self.rounds
 
     def round(self, turn: int) -> list[Point]:
-        """See `Experiment`."""
         return [self._point(mode, place, turn) for mode in self.modes for place in self._placements]
 
     @property
@@ -536,9 +522,8 @@ class ScalingSweep(Experiment):
     def summarize(
         cls,
         rows: Sequence[Row],
-        settings: Mapping[str, Any],  # noqa: ARG003 - rows say it all
+        settings: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """See `Experiment`."""
         base = min((row["replicas"] for row in rows), default=0)
         points = [
             _point_summary(mode, replicas, group, _of(rows, mode, base))
@@ -548,7 +533,6 @@ class ScalingSweep(Experiment):
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
-        """See `Experiment`."""
         if not summary["points"]:
             return []
         return [
@@ -572,13 +556,12 @@ class ScalingSweep(Experiment):
     def figures(
         cls,
         name: str,
-        rows: Sequence[Row],  # noqa: ARG003 - the summary has all that is drawn
+        rows: Sequence[Row],
         summary: Mapping[str, Any],
         *,
-        runs: Mapping[str, "RunRecord"],  # noqa: ARG003 - they only time a few epochs
+        runs: Mapping[str, "RunRecord"],
         prefix: str = "",
     ) -> "Figures":
-        """See `Experiment`."""
         from ..charts.sweeps import scaling_figures
 
         return scaling_figures(f"{prefix}{cls.kind}", name, summary)
