@@ -5,9 +5,9 @@ python docs/settings_page.py
 
 from pathlib import Path
 
+from kdist.fields import Field, IsFolder, fields_of
 from kdist.study.search import Search
 from kdist.training.config import TrainConfig
-from kdist.training.fields import Field, IsFolder, fields_of
 
 PATH = Path(__file__).parent / "reference" / "settings.md"
 _KINDS = {bool: "yes or no", int: "integer", float: "number"}

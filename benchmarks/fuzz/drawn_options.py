@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import strategies as st
-from kdist.training.fields import Field, IsFolder
+from kdist.fields import Field, IsFolder
 
 from .cases import Case
 from .odd_values import ODD_NUMBERS, ODD_PATHS, ODD_TEXTS, READ_PATHS

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from hypothesis import strategies as st
+from kdist.fields import Field, fields_of
 from kdist.training.config import TrainConfig
-from kdist.training.fields import Field, fields_of
 
 from .odd_values import ODD_PATHS, ODD_TEXTS
 

@@ -3,10 +3,11 @@
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated
 
-from ..arguments import as_integer
-from ..errors import UserError
+from annotated_types import Ge, Le
+
+from ..fields import check_fields
 
 # More logical CPUs than this take minutes to trace.
 _MOST_REPLICAS = 64
@@ -15,33 +16,26 @@ _LEAST_BATCH, _MOST_BATCH = 8, 64
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckOptions:
-    """What is compared with one replica of stock Keras.
+    """Check.
 
     Attributes:
-        replicas: Numbers of replicas, each a training run of its own.
-        steps: Steps of each run, in two epochs where there are at least 4.
-        batch_size: Samples per global batch of arrays; `None` chooses one.
-        seed: Given to `keras.utils.set_random_seed` before each run.
+        replicas: Numbers of replicas, on logical CPUs if there are too few GPUs; with `--devices`
+            all GPUs.
+        steps: Training steps of each run, in two epochs where there are at least 4.
+        batch_size: Samples per global batch of arrays; chosen by default.
+        seed: Seed of all training runs.
 
     Raises:
         UserError: An option is out of range.
     """
 
-    replicas: Sequence[int] = (2, 3)
-    steps: int = 6
-    batch_size: int | None = None
-    seed: int = 0
+    replicas: Sequence[Annotated[int, Ge(2), Le(_MOST_REPLICAS)]] = (2, 3)
+    steps: Annotated[int, Ge(2), Le(1000)] = 6
+    batch_size: Annotated[int, Ge(2), Le(2**20)] | None = None
+    seed: Annotated[int, Ge(0), Le(2**32 - 1)] = 0
 
     def __post_init__(self) -> None:
-        replicas = self.replicas
-        if isinstance(replicas, str) or not isinstance(replicas, Sequence) or not replicas:
-            raise UserError(f"replicas has to be numbers such as (2, 3), received {replicas!r}")
-        for count in replicas:
-            _check("replicas", count, 2, _MOST_REPLICAS)
-        _check("steps", self.steps, 2, 1000)
-        _check("seed", self.seed, 0, 2**32 - 1)
-        if self.batch_size is not None:
-            _check("batch_size", self.batch_size, 2, 2**20)
+        check_fields(self)
 
     @property
     def epochs(self) -> int:
@@ -61,9 +55,3 @@ class CheckOptions:
         common = math.lcm(*self.replicas)
         step = common if common <= _MOST_BATCH else max(self.replicas)
         return step * -(-_LEAST_BATCH // step)
-
-
-def _check(name: str, value: Any, least: int, most: int) -> None:
-    number = as_integer(value)
-    if number is None or not least <= number <= most:
-        raise UserError(f"{name} has to be an integer from {least} to {most}, received {value!r}")

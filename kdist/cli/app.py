@@ -17,9 +17,9 @@ from cyclopts import (
 from .. import __version__
 from ..arguments import check_backend
 from ..errors import ReportedError, TrainingError, UserError, handle_failure
+from ..fields import field_names
 from ..signals import Received
 from ..training.config import TrainConfig
-from ..training.fields import field_names
 from .commands import check, checkpoints, dashboard, devices, doctor, evaluate, report
 from .find import app as find_app
 from .last_resort import DEBUG, end_output, one_line, take_debug, unexpected

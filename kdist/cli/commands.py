@@ -1,21 +1,19 @@
 """The commands of few options: each calls what does the work."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from ..arguments import path_text
 from ..check.options import CheckOptions
-from ..data.datasets import DatasetName
 from ..errors import UserError
-from ..evaluation.options import EvaluateOptions, Views
+from ..evaluation.options import EvaluateOptions
 from ..training.config import TrainConfig
 from ..versions import require
-from .options import parse_integer, parse_whole_numbers
-
-_DEFAULT = CheckOptions()
+from .options import given, options_of, parse_integer, takes
 
 
+@takes(options=options_of(CheckOptions))
 def check(
     model: Annotated[str | None, Parameter(help="FILE.py:FUNCTION, your own build().")] = None,
     /,
@@ -29,104 +27,33 @@ def check(
     run: Annotated[
         bool, Parameter(negative="", help="Train on one replica and on several, and compare.")
     ] = False,
-    replicas: Annotated[
-        str | None,
-        Parameter(
-            help="Numbers of replicas, on logical CPUs if there are too few GPUs; 2,3 by default,"
-            " with --devices all GPUs."
-        ),
-    ] = None,
-    steps: Annotated[
-        int, Parameter(help="Training steps of --run.", converter=parse_integer)
-    ] = _DEFAULT.steps,
-    batch_size: Annotated[
-        int | None,
-        Parameter(
-            help="Samples per global batch of arrays; chosen by default.", converter=parse_integer
-        ),
-    ] = None,
-    seed: Annotated[int, Parameter(help="Seed of all training runs.", converter=parse_integer)] = (
-        _DEFAULT.seed
-    ),
     json: Annotated[str | None, Parameter(help="Write the result to this file.")] = None,
+    options: Any = None,
 ) -> int:
     """Show what of your model's step is divided over replicas; with --run, that it is equal."""
-    numbers = None if replicas is None else parse_whole_numbers("--replicas", replicas)
+    asked = CheckOptions(**given(options))
     if (model is None) != devices:
         raise UserError("kdist check needs either a model, FILE.py:FUNCTION, or --devices")
     from ..check.command import check_devices, check_file
 
     if model is None:
-        return 0 if check_devices(numbers, json_file=json) else 1
-    options = CheckOptions(
-        replicas=numbers or _DEFAULT.replicas, steps=steps, batch_size=batch_size, seed=seed
-    )
-    return 0 if check_file(model, data, options, run=run, json_file=json) else 1
+        replicas = asked.replicas if "replicas" in given(options) else None
+        return 0 if check_devices(replicas, json_file=json) else 1
+    return 0 if check_file(model, data, asked, run=run, json_file=json) else 1
 
 
+@takes(options=options_of(EvaluateOptions))
 def evaluate(
     model: Annotated[str, Parameter(help="Folder of a run, or a .keras file.", show_default=False)],
     /,
     *,
-    dataset: Annotated[
-        DatasetName | None, Parameter(help="Data set; by default the run's.")
-    ] = None,
-    data_dir: Annotated[
-        str | None, Parameter(help="Folder of the data set; by default the run's.")
-    ] = None,
-    data: Annotated[
-        str | None,
-        Parameter(
-            help="Function that returns data of yours, FILE.py:FUNCTION, for a .keras file; by"
-            " default the run's."
-        ),
-    ] = None,
-    replicas: Annotated[
-        int | None,
-        Parameter(
-            help="As for train; by default every GPU, or else the CPU.", converter=parse_integer
-        ),
-    ] = None,
-    val_batch_size: Annotated[
-        int | None,
-        Parameter(
-            help="Images per step and replica; by default the run's.", converter=parse_integer
-        ),
-    ] = None,
-    averaged: Annotated[
-        bool, Parameter(help="Evaluate the averaged weights.", negative=())
-    ] = False,
-    views: Annotated[
-        Views,
-        Parameter(
-            help="mirror: average the predictions for an image and its mirror image; mirror-shift:"
-            " also for both shifted by a pixel, to the top left and to the bottom right."
-        ),
-    ] = "none",
-    watch: Annotated[
-        float | None,
-        Parameter(
-            help="Look for new checkpoints every this many seconds, evaluate each, and end with"
-            " the run."
-        ),
-    ] = None,
+    options: Any = None,
 ) -> None:
     """Print the accuracy and the loss of a saved model, on exactly all test images or your data."""
+    asked = EvaluateOptions(**given(options))
     from ..evaluation.run import evaluate as run
 
-    run(
-        model,
-        EvaluateOptions(
-            dataset=dataset,
-            data_dir=data_dir,
-            data=data,
-            replicas=replicas,
-            val_batch_size=val_batch_size,
-            averaged=averaged,
-            views=views,
-            watch=watch,
-        ),
-    )
+    run(model, asked)
 
 
 def checkpoints(

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -12,7 +12,7 @@ from ..launch.cluster import find_machines
 from ..launch.options import AUTO, LaunchOptions, variables
 from ..launch.shares import count_workers, visible_gpus
 from .last_resort import DEBUG, take_debug
-from .options import parse_integer
+from .options import given, options_of, takes
 
 _WORKERS = "--workers"
 _SEVERAL_MACHINES = {
@@ -87,63 +87,19 @@ def _refuse_idle(command: str, options: LaunchOptions) -> None:
             )
 
 
-_DEFAULT = LaunchOptions()
-_FLAGS = ("--slurm", "--test", "--help", "-h", DEBUG)
+_FLAGS = (
+    *(f"--{prefix}{name}" for name in ("slurm", "test") for prefix in ("", "no-")),
+    *("--help", "-h", DEBUG),
+)
 _TEST = ("-m", "kdist.training.worker_check")
 
 
+@takes(options=options_of(LaunchOptions, without={"workers"}))
 def launch(
     *program: Annotated[str, Parameter(help="A script and its arguments, or -m and a module.")],
     workers: Annotated[
         str, Parameter(help="Workers on each machine; auto: one for each GPU, one without GPUs.")
     ] = AUTO,
-    machines: Annotated[
-        str | None,
-        Parameter(help="All machines, node1,node2: the same list in the same order on each."),
-    ] = None,
-    machine_rank: Annotated[
-        int | None,
-        Parameter(help="Index of this machine among them, from 0.", converter=parse_integer),
-    ] = None,
-    slurm: Annotated[
-        bool, Parameter(help="Take the machines from Slurm: srun --ntasks-per-node=1.", negative=())
-    ] = False,
-    port: Annotated[
-        int | None,
-        Parameter(
-            help="Port of the first worker on each machine; by default 29400, on a single machine a"
-            " free port, with --slurm one that depends on the job.",
-            converter=parse_integer,
-        ),
-    ] = None,
-    max_restarts: Annotated[
-        int,
-        Parameter(
-            help="How often to restart all workers after one has failed.",
-            converter=parse_integer,
-        ),
-    ] = _DEFAULT.max_restarts,
-    grace: Annotated[
-        float, Parameter(help="Seconds after a signal until workers still running are killed.")
-    ] = _DEFAULT.grace,
-    heartbeat_seconds: Annotated[
-        float | None,
-        Parameter(
-            help="A worker not heard from for this long is lost, and all end; 10 by default."
-        ),
-    ] = None,
-    hang_seconds: Annotated[
-        float | None,
-        Parameter(
-            help="When no step has ended for this long, all workers print their stacks and who is"
-            " behind, and end; 600 by default, 0 for never."
-        ),
-    ] = None,
-    start_timeout: Annotated[
-        float | None,
-        Parameter(help="Seconds that a worker waits for the others to start; 600 by default."),
-    ] = None,
-    log_dir: Annotated[str | None, Parameter(help="Folder for the workers' log files.")] = None,
     test: Annotated[
         bool,
         Parameter(
@@ -152,31 +108,20 @@ def launch(
             negative=(),
         ),
     ] = False,
+    options: Any = None,
 ) -> int | CommandWithWorkers:
     """Run a program on several workers, on this machine and others."""
-    from ..launch.launcher import launch as run
-
     if test and program:
         raise UserError(
             f"received --test and the program {program[0]}: remove one of them; options of the"
             " program stand after it"
         )
-    options = LaunchOptions(
-        workers=_count(workers),
-        machines=tuple(name.strip() for name in machines.split(",")) if machines else (),
-        machine_rank=machine_rank,
-        slurm=slurm,
-        port=port,
-        max_restarts=max_restarts,
-        grace=grace,
-        log_dir=log_dir,
-        heartbeat_seconds=heartbeat_seconds,
-        hang_seconds=hang_seconds,
-        start_timeout=start_timeout,
-    )
+    asked = LaunchOptions(workers=_count(workers), **given(options))
     if starts_workers_itself(program):
-        return command_with_workers(program, options)
-    return run(_TEST if test else program, options)
+        return command_with_workers(program, asked)
+    from ..launch.launcher import launch as run
+
+    return run(_TEST if test else program, asked)
 
 
 def keep_program(arguments: Sequence[str]) -> list[str]:
@@ -203,9 +148,9 @@ def keep_program(arguments: Sequence[str]) -> list[str]:
     return [*arguments[:index], *([DEBUG] if debug else []), "--", *program]
 
 
-def _count(workers: str) -> int | Literal["auto"]:
+def _count(workers: str) -> int | None:
     if workers == AUTO:
-        return AUTO
+        return None
     try:
         return int(workers)
     except ValueError:

@@ -1,21 +1,20 @@
-"""Options of the command line, made of the types of settings; integers and lists."""
+"""Options of the command line, made of the fields of settings."""
 
 import dataclasses
 import re
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Group, Parameter
 
-from ..errors import UserError
+from ..fields import Field, Repeatable, fields_of
 from ..training.config import refuse_with_own_model
-from ..training.fields import Field, Repeatable, fields_of
 from ..training.recipes import read_recipe, read_settings, recipe_names
 
 if TYPE_CHECKING:
     from cyclopts import Token
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 _MOST_CHARACTERS = 50
 
 
@@ -32,51 +31,6 @@ def parse_integer(_: Any, tokens: "Sequence[Token]") -> int:
     except ValueError:  # also of thousands of digits
         shown = repr(token.value) if len(token.value) < _MOST_CHARACTERS else "a long text"
         raise ValueError(f"expected an integer, received {shown}") from None
-
-
-# Of batch sizes by replicas by rules as many runs are made, each of seconds at least.
-_MOST_VALUES = 100
-
-
-def parse_whole_numbers(option: str, text: str) -> list[int]:
-    """The numbers of a list such as `8,16,32`, each once, in order of size.
-
-    Raises:
-        UserError: A part is no integer of at least 1, or comes twice; or there are too many.
-    """
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) > _MOST_VALUES:
-        raise UserError(
-            f"{option} takes at most {_MOST_VALUES} numbers, received {len(parts)}: pass fewer, as"
-            " each is a run or several"
-        )
-    wrong = [part for part in parts if not re.fullmatch("0*[1-9][0-9]{0,8}", part)]
-    if wrong:
-        raise UserError(
-            f"{option} takes integers of at least 1, received {text!r}: separate them by commas,"
-            " such as 1,2,4"
-        )
-    return sorted(_once(option, [int(part) for part in parts]))
-
-
-def parse_names(option: str, text: str, known: Sequence[str]) -> list[str]:
-    """The names of a list such as `linear,sqrt`.
-
-    Raises:
-        UserError: A name is not among those known, or comes twice.
-    """
-    parts = [part.strip() for part in text.split(",")]
-    wrong = [part for part in parts if part not in known]
-    if wrong:
-        raise UserError(f"{option} takes {', '.join(known)}, received {wrong[0]!r}")
-    return _once(option, parts)
-
-
-def _once(option: str, values: list[Any]) -> list[Any]:
-    twice = [value for value, times in Counter(values).items() if times > 1]
-    if twice:
-        raise UserError(f"{option} received {twice[0]} twice: pass every value once")
-    return values
 
 
 ConfigFile = Annotated[
@@ -97,22 +51,27 @@ OwnModelName = Annotated[
 ]
 
 
-def options_of(settings: type, *, without: Collection[str] = ()) -> Any:
+def options_of(settings: type, *, without: Collection[str] = (), group: str | None = None) -> Any:
     """Make a class of command-line options from a class of settings: one for each.
 
     Args:
         settings: A dataclass, such as `TrainConfig`.
         without: Settings that get no option.
+        group: Title of all, before all others; by default each class of settings has its own.
 
     Returns:
-        A dataclass for `Annotated[..., Parameter(name="*")]`; `given` reads an object of it.
+        A dataclass for `takes`; `given` reads an object of it.
     """
     fields = [field for field in fields_of(settings) if field.name not in without]
     places = {field.group: place for place, field in reversed(list(enumerate(fields)))}
     made = dataclasses.make_dataclass(
         f"{settings.__name__}Options",
         [
-            (field.name, _option(field, places[field.group]), dataclasses.field(default=None))
+            (
+                field.name,
+                _option(field, group or field.group, -1 if group else places[field.group]),
+                dataclasses.field(default=None),
+            )
             for field in fields
         ],
         kw_only=True,
@@ -122,15 +81,32 @@ def options_of(settings: type, *, without: Collection[str] = ()) -> Any:
     return made
 
 
-def _option(field: Field, place: int) -> Any:
-    kind = list[str] if field.has(Repeatable) else field.kind
-    shown = str(field.default)
+def takes(**options: Any) -> Callable[[_Command], _Command]:
+    """Give a command more options.
+
+    Args:
+        **options: What `options_of` made, by the parameter that gets an object of it.
+    """
+
+    def decorate(command: _Command) -> _Command:
+        function: Any = command
+        hints = {name: Annotated[made, Parameter(name="*")] for name, made in options.items()}
+        function.__annotations__ |= hints
+        function.__kwdefaults__ |= {name: made() for name, made in options.items()}
+        return command
+
+    return decorate
+
+
+def _option(field: Field, group: str, place: int) -> Any:
+    kind = list[str] if field.has(Repeatable) else str if field.many else field.kind
+    shown = field.default_text
     parameter = Parameter(
         help=field.help,
-        group=Group(field.group, sort_key=place),
-        converter=parse_integer if field.kind is int else None,
-        negative=None if field.kind is bool else (),
-        show_default=False if field.default is None else lambda _: shown,
+        group=Group(group, sort_key=place),
+        converter=parse_integer if kind is int else None,
+        negative=None if kind is bool else (),
+        show_default=(lambda _: shown) if shown else False,
     )
     return Annotated[kind | None, parameter]  # `None` is what is not given
 

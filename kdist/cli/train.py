@@ -1,7 +1,7 @@
 """`kdist train`: an option for each setting of a run."""
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -15,19 +15,12 @@ from .options import (
     given,
     options_of,
     read_files,
+    takes,
     with_model,
 )
 
-_OPTIONS = options_of(TrainConfig, without={"model"})
 
-if TYPE_CHECKING:
-    from typing import Any as TrainOptions
-else:
-    TrainOptions = _OPTIONS
-
-_NONE_GIVEN = _OPTIONS()
-
-
+@takes(settings=options_of(TrainConfig, without={"model"}))
 def train(
     model: OwnModelName = None,
     /,
@@ -44,7 +37,7 @@ def train(
     config_from_wandb: Annotated[
         bool, Parameter(help="Take the settings that a W&B sweep's agent chose.", negative=())
     ] = False,
-    settings: Annotated[TrainOptions, Parameter(name="*")] = _NONE_GIVEN,
+    settings: Any = None,
 ) -> int:
     """Train a network on one of the data sets, or your own model on your own data."""
     chosen = with_model(model, read_files(recipe, config), given(settings))

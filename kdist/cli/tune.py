@@ -2,12 +2,13 @@
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from ..errors import UserError
+from ..fields import field_names
 from ..launch.options import MOST_WORKERS
 from ..launch.shares import visible_gpus
 from ..signals import signal_of
@@ -15,11 +16,10 @@ from ..study.folder import StudyFolder
 from ..study.parallel import trials_at_once
 from ..study.search import IDLE, Search, check_given
 from ..training.config import TrainConfig
-from ..training.fields import field_names
 from ..training.recipes import read_settings
 from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel
 from ..versions import require
-from .options import ConfigFile, given, options_of, parse_integer, read_files
+from .options import ConfigFile, given, options_of, parse_integer, read_files, takes
 
 _PLAIN = {"model", "space", "config"}
 # What a trial does not heed; a search has a folder of its own, and saves its models itself.
@@ -29,19 +29,10 @@ _NOT_TAKEN = (
     | field_names(Checkpoints, OwnModel)  # a search has a model of its own
 )
 
-_SEARCH_OPTIONS = options_of(Search, without=_PLAIN)
-_TRIAL_OPTIONS = options_of(TrainConfig, without=_NOT_TAKEN)
 
-if TYPE_CHECKING:
-    from typing import Any as SearchOptions
-    from typing import Any as TrialOptions
-else:
-    SearchOptions, TrialOptions = _SEARCH_OPTIONS, _TRIAL_OPTIONS
-
-_SEARCH = _SEARCH_OPTIONS()
-_TRIAL = _TRIAL_OPTIONS()
-
-
+@takes(
+    search=options_of(Search, without=_PLAIN), settings=options_of(TrainConfig, without=_NOT_TAKEN)
+)
 def tune(
     model: Annotated[
         str | None,
@@ -62,8 +53,8 @@ def tune(
         ),
     ] = None,
     config: ConfigFile = None,
-    search: Annotated[SearchOptions, Parameter(name="*")] = _SEARCH,
-    settings: Annotated[TrialOptions, Parameter(name="*")] = _TRIAL,
+    search: Any = None,
+    settings: Any = None,
 ) -> int:
     """Search for good hyperparameters; the same command again resumes an interrupted search."""
     trial = TrainConfig.from_dict(read_files(None, config) | given(settings))

@@ -2,11 +2,13 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from ..arguments import positive_number
+from annotated_types import Ge, Gt
+
 from ..data.datasets import DatasetName
 from ..errors import UserError
+from ..fields import Folder, check_fields
 from ..training.config import TrainConfig
 
 Views = Literal["none", "mirror", "mirror-shift"]
@@ -14,41 +16,37 @@ Views = Literal["none", "mirror", "mirror-shift"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluateOptions:
-    """How saved models are evaluated, and on which data.
+    """Evaluation.
 
     Attributes:
         dataset: Data set; by default that of the run.
-        data_dir: Its folder, if it has one; by default that of the run.
-        data: Function that returns your validation data, `"FILE.py:FUNCTION"`; for a run of your
-            own model, also the name of a function in its file. By default that of the run.
+        data_dir: Folder of the data set; by default that of the run.
+        data: Function that returns your validation data, `FILE.py:FUNCTION`; for a run of your own
+            model, also the name of a function in its file. By default that of the run.
         replicas: Number of replicas; by default every GPU, or the CPU if there is none.
         val_batch_size: Images per step and replica; by default the run's.
-        averaged: Whether to use the averages of the weights.
-        views: `"mirror"` averages the predictions for each image and its mirror image;
-            `"mirror-shift"` also those for both shifted by a pixel, to the top left and to the
-            bottom right, each with half the weight of the unshifted.
-        watch: Seconds between checks for new checkpoints; `None` to check once.
+        averaged: Evaluate the averaged weights.
+        views: `mirror` averages the predictions for each image and its mirror image; `mirror-shift`
+            also those for both shifted by a pixel, to the top left and to the bottom right, each
+            with half the weight of the unshifted.
+        watch: Look for new checkpoints every this many seconds, evaluate each, and end with the
+            run; by default, evaluate once.
 
     Raises:
         UserError: One of them is invalid.
     """
 
     dataset: DatasetName | None = None
-    data_dir: str | None = None
+    data_dir: Folder | None = None
     data: str | None = None
-    replicas: int | None = None
-    val_batch_size: int | None = None
+    replicas: Annotated[int, Ge(1)] | None = None
+    val_batch_size: Annotated[int, Ge(1)] | None = None
     averaged: bool = False
     views: Views = "none"
-    watch: float | None = None
+    watch: Annotated[float, Gt(0)] | None = None
 
     def __post_init__(self) -> None:
-        if self.views not in get_args(Views):
-            known = ", ".join(get_args(Views))
-            raise UserError(f"views is {self.views!r}, but has to be one of {known}")
-        if self.watch is not None:
-            hint = "pass the seconds between two looks for new checkpoints, such as 300"
-            positive_number("watch", self.watch, hint=hint)
+        check_fields(self)
         if self.data is not None and (self.dataset, self.data_dir) != (None, None):
             raise UserError(
                 f"received --data {self.data}, which is a function of yours, and a data set of"

@@ -56,7 +56,7 @@ def find_machines(options: LaunchOptions, environment: Mapping[str, str]) -> Mac
     """
     if options.slurm:
         return slurm_machines(environment, port=options.port)
-    if len(options.machines) > 1:
+    if options.machines is not None and len(options.machines) > 1:
         return Machines(
             names=tuple(options.machines),
             rank=options.machine_rank or 0,

@@ -4,12 +4,10 @@ import itertools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 from ..errors import UserError
 from . import child
 from .child import Share
-from .options import AUTO
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _MOST_SECONDS = 60.0
@@ -58,14 +56,14 @@ def divide_cores(workers: int, cores: Sequence[int]) -> list[tuple[int, ...]]:
     return [tuple(cores[start:end]) for start, end in itertools.pairwise(ends)]
 
 
-def count_workers(asked: int | Literal["auto"], gpus: Sequence[str]) -> int:
+def count_workers(asked: int | None, gpus: Sequence[str]) -> int:
     """Return the number of workers: as many as asked for, or one for each GPU.
 
     Args:
-        asked: `"auto"` is one without GPUs.
+        asked: `None` for one for each GPU, or one without GPUs.
         gpus: All of the machine's.
     """
-    return (len(gpus) or 1) if asked == AUTO else asked
+    return (len(gpus) or 1) if asked is None else asked
 
 
 def visible_gpus(environment: Mapping[str, str], *, dev: Path = Path("/dev")) -> list[str]:

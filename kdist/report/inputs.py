@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 from ..analysis.groups import Row
 from ..charts.tables import MISSING, setting
 from ..errors import UserError, error_text
+from ..fields import field_names
 from ..files import read_text
 from ..runs.record import FILES, RunRecord, read_run
 from ..runs.text import sanitize_text
 from ..study.folder import STUDY_FILE
 from ..study.record import GridRecord, SearchRecord, read_study
-from ..training.fields import field_names
 from ..training.settings import FOLDERS, SIZES, OwnModel, model_name
 
 

@@ -6,11 +6,14 @@ import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from annotated_types import Ge, Le
 
 from ..analysis.groups import Row
 from ..charts.tables import ResultsTable
 from ..errors import UserError
+from ..launch.options import MOST_WORKERS
 from ..performance.hardware import on_cpu
 from ..runs.record import finite
 from ..runs.text import count
@@ -175,7 +178,7 @@ class Experiment(abc.ABC):
 
     Args:
         train: Settings of every run, as `TrainConfig` takes them.
-        workers: Numbers of workers that train a point together.
+        workers: Numbers of workers, processes of this machine that train each point together.
     """
 
     kind: ClassVar[str]
@@ -185,7 +188,7 @@ class Experiment(abc.ABC):
     trains: ClassVar[bool] = False
 
     train: Mapping[str, Any]
-    workers: Sequence[int] = (1,)
+    workers: Sequence[Annotated[int, Ge(1), Le(MOST_WORKERS)]] = (1,)
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:

@@ -3,16 +3,20 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Le
 
 from ..analysis.groups import Row, format_spread, grouped, spread
-from ..analysis.step_time_fit import StepTimeFit, fit_step_time
 from ..analysis.time_to_target import TimeToTarget, rows_to_target
 from ..charts.tables import ResultsTable
+from ..data.datasets import MOST_IMAGES
 from ..errors import UserError
-from ..optimizers.scaling import scale_learning_rate
+from ..fields import check_fields
+from ..optimizers.scaling import Rule, scale_learning_rate
 from ..runs.record import finite
 from ..runs.text import count, of_workers
+from ..training.config import TrainConfig
 from .experiments import (
     Columns,
     Experiment,
@@ -26,9 +30,15 @@ from .experiments import (
 )
 
 if TYPE_CHECKING:
+    from ..analysis.step_time_fit import StepTimeFit
     from ..charts.figure import Figures
     from ..runs.record import RunRecord
 
+
+Counts = Sequence[Annotated[int, Ge(1), Le(10**9)]]
+Epochs = Annotated[int, Ge(2), Le(1_000_000)]
+Rounds = Annotated[int, Ge(1), Le(1000)]  # each is a training of every setting
+Images = Annotated[int, Ge(1), Le(MOST_IMAGES)]
 
 GAIN = 0.05
 """Doubling the batch has to bring this share of images per second to be worth it."""
@@ -48,9 +58,9 @@ class ThroughputSweep(Experiment):
         train: Settings of every run, as `TrainConfig` takes them.
         workers: Numbers of workers that train a point together.
         batch_sizes: Training images per batch and replica.
-        replicas: Numbers of replicas, of each worker.
-        epochs: Of each run; the first, which holds tracing, does not count.
-        rounds: How often each point is run.
+        replicas: Numbers of replicas of each worker.
+        epochs: Epochs of each run; the first, which includes tracing, is not timed.
+        rounds: How often to run each point.
     """
 
     kind: ClassVar[str] = "throughput"
@@ -58,13 +68,13 @@ class ThroughputSweep(Experiment):
     setting: ClassVar[tuple[str, ...]] = ("batch_size", "replicas")
     required: ClassVar[tuple[str, ...]] = TIMED
 
-    batch_sizes: Sequence[int]
-    replicas: Sequence[int]
-    epochs: int
-    rounds: int
+    batch_sizes: Counts = (8, 16, 32, 64, 128, 256, 512, 700)
+    replicas: Counts = (1,)
+    epochs: Epochs = 3
+    rounds: Rounds = 3
 
     def __post_init__(self) -> None:
-        check_timed(self.epochs)
+        check_fields(self)
         check_subset(self.train, self.timed_batch)
 
     @property
@@ -177,15 +187,6 @@ def timed_settings(
     return {**common_settings(train, places), **TIMED_RUN, "epochs": epochs}
 
 
-def check_timed(epochs: int) -> None:
-    """Refuse runs too short for an epoch to be timed."""
-    if epochs < 2:
-        raise UserError(
-            f"epochs is {epochs}, but the first epoch, which holds tracing, is not timed: pass 2"
-            " or more"
-        )
-
-
 def check_subset(train: Mapping[str, Any], largest: int) -> None:
     """Refuse a global batch that an epoch cannot fill."""
     images = train.get("subset")
@@ -244,7 +245,9 @@ def _fit(replicas: int, rows: Sequence[Row]) -> dict[str, Any] | None:
     }
 
 
-def _fitted(rows: Sequence[Row]) -> StepTimeFit | None:
+def _fitted(rows: Sequence[Row]) -> "StepTimeFit | None":
+    from ..analysis.step_time_fit import fit_step_time  # imports NumPy
+
     # An epoch that the batch does not divide has a smaller last step: the mean step is what fits,
     # as the time of an epoch is linear in its steps and images.
     steps = [row["images_per_step"] for row in rows]
@@ -262,11 +265,12 @@ class AccuracySweep(Experiment):
             and maximum of epochs are among them.
         workers: Numbers of workers that train a point together.
         batch_sizes: Training images per batch and replica.
-        lr_rules: How the learning rate follows the global batch.
-        replicas: Numbers of replicas, of each worker.
+        lr_rules: Rules that scale the learning rate with the global batch: linear, sqrt, none or
+            auto.
+        replicas: Numbers of replicas of each worker.
         base_lr: The learning rate for a global batch of `base_batch`.
-        base_batch: Training images per global batch for which `base_lr` was chosen.
-        seeds: How many runs of each setting, each with another seed.
+        base_batch: Global batch for which the learning rate was chosen.
+        seeds: Runs per setting; with fewer than 7, the interval has no upper end.
     """
 
     kind: ClassVar[str] = "accuracy"
@@ -275,14 +279,15 @@ class AccuracySweep(Experiment):
     required: ClassVar[tuple[str, ...]] = ("seconds", "epochs", "reached_target")
     trains: ClassVar[bool] = True
 
-    batch_sizes: Sequence[int]
-    lr_rules: Sequence[str]
-    replicas: Sequence[int]
-    base_lr: float
-    base_batch: int
-    seeds: int
+    batch_sizes: Counts = (32, 64, 128, 256, 512)
+    lr_rules: Sequence[Rule] = ("linear",)
+    replicas: Counts = (1,)
+    base_lr: Annotated[float, Gt(0)] = TrainConfig.base_lr
+    base_batch: Images = 32
+    seeds: Rounds = 7
 
     def __post_init__(self) -> None:
+        check_fields(self)
         model = self.train.get("model")
         if model is not None:
             raise UserError(
@@ -437,9 +442,6 @@ def _cells(group: Mapping[str, Any]) -> list[str]:
     ]
 
 
-MODES = ("weak", "strong")
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScalingSweep(Experiment):
     """Numbers of replicas, weak and strong, in rounds of alternating order.
@@ -451,12 +453,13 @@ class ScalingSweep(Experiment):
     Args:
         train: Settings of every run, as `TrainConfig` takes them.
         workers: Numbers of workers that train a point together.
-        batch_size: Weak: training images per batch and replica.
-        global_batch: Strong: training images per batch, of all replicas.
-        replicas: Numbers of replicas, of each worker; the others are compared with the smallest.
-        modes: `"weak"`, `"strong"` or both.
-        epochs: Of each run; the first does not count.
-        rounds: How often each point is run.
+        batch_size: Weak scaling: training images per batch and replica.
+        global_batch: Strong scaling: training images per global batch; by default the batch size
+            times the largest number of replicas.
+        replicas: Numbers of replicas of each worker; the others are compared with the smallest.
+        modes: weak: same batch per replica; strong: same global batch.
+        epochs: Epochs of each run; the first, which includes tracing, is not timed.
+        rounds: How often to run each point.
     """
 
     kind: ClassVar[str] = "scaling"
@@ -464,30 +467,41 @@ class ScalingSweep(Experiment):
     setting: ClassVar[tuple[str, ...]] = ("mode", "batch_size", "replicas")
     required: ClassVar[tuple[str, ...]] = TIMED
 
-    batch_size: int
-    global_batch: int
-    replicas: Sequence[int]
-    modes: Sequence[str]
-    epochs: int
-    rounds: int
+    batch_size: Images = 64
+    global_batch: Images | None = None
+    replicas: Counts = (1,)
+    modes: Sequence[Literal["weak", "strong"]] = ("weak", "strong")
+    epochs: Epochs = 3
+    rounds: Rounds = 3
 
     def __post_init__(self) -> None:
-        check_timed(self.epochs)
+        check_fields(self)
+        if self.global_batch is not None and "strong" not in self.modes:
+            raise UserError(
+                f"global_batch={self.global_batch} does nothing without strong scaling: add strong"
+                " to modes, or remove it"
+            )
         totals = [place.total for place in self._placements]
-        uneven = [total for total in totals if self.global_batch % total]
+        if self.global_batch is None:
+            object.__setattr__(self, "global_batch", self.batch_size * max(totals))
+        uneven = [total for total in totals if self._strong % total]
         if "strong" in self.modes and uneven:
             raise UserError(
                 f"a global batch of {self.global_batch} cannot be divided evenly among"
-                f" {uneven[0]} replicas: pass a --global-batch that is a multiple of"
-                f" {math.lcm(*totals)}, or other --replicas"
+                f" {uneven[0]} replicas: pass a global_batch that is a multiple of"
+                f" {math.lcm(*totals)}, or other replicas"
             )
         check_subset(self.train, self.timed_batch)
+
+    @property
+    def _strong(self) -> int:
+        return self.global_batch or 0
 
     @property
     def timed_batch(self) -> int:
         most = max(place.total for place in self._placements)
         weak = self.batch_size * most if "weak" in self.modes else 0
-        return max(weak, self.global_batch if "strong" in self.modes else 0)
+        return max(weak, self._strong if "strong" in self.modes else 0)
 
     @property
     def repetitions(self) -> int:
@@ -501,7 +515,7 @@ class ScalingSweep(Experiment):
         return placements(self.workers, self.replicas)
 
     def _point(self, mode: str, place: Placement, turn: int) -> Point:
-        batch = self.batch_size if mode == "weak" else self.global_batch // place.total
+        batch = self.batch_size if mode == "weak" else self._strong // place.total
         axes: dict[str, Any] = {
             "batch_size": batch,
             "replicas": place.total,
@@ -615,7 +629,7 @@ def _step(row: Row) -> float:
 
 
 def _by_mode(one: Mapping[str, Any]) -> tuple[bool, str, float]:
-    return one["mode"] != MODES[0], one["mode"], one["replicas"]
+    return one["mode"] != "weak", one["mode"], one["replicas"]
 
 
 EXPERIMENTS: dict[str, type[Experiment]] = {

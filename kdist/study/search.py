@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from annotated_types import Ge, Le
 
 from ..errors import UserError
+from ..fields import Folder, IdleInTrials, check_fields, field_names, marked
 from ..training.config import TrainConfig
-from ..training.fields import Folder, IdleInTrials, check_fields, field_names, marked
 from ..training.settings import FOLDERS, Count, Output, Replicas, Stopping, without_idle
 from ..versions import require
 from .folder import About, StudyFolder

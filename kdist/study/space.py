@@ -10,8 +10,8 @@ from typing import Any
 
 from ..arguments import as_integer, as_real
 from ..errors import UserError
+from ..fields import NotTuned, field_names, marked
 from ..training.config import TrainConfig
-from ..training.fields import NotTuned, field_names, marked
 from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel, Stopping
 
 #: Settings that cannot be tuned, and why.

@@ -9,12 +9,12 @@ from typing import Any
 
 from ..data.datasets import check_data_dir
 from ..errors import UserError
+from ..fields import check_fields, field_names
 from ..optimizers.scaling import scale_learning_rate
 from ..optimizers.schedules import LAB_EPOCHS
 from ..optimizers.table import check_momentum
 from ..tracking.factory import check_folder, check_options, first_and_last_step, tracker_names
 from ..user_model.functions import data_name, split_name
-from .fields import check_fields, field_names
 from .settings import (
     NETWORKS,
     OF_THE_NETWORK,

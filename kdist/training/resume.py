@@ -8,11 +8,11 @@ from typing import Any
 from ..arguments import path_text
 from ..checkpoint.store import FolderLock, checkpoint_files
 from ..errors import UserError, error_text
+from ..fields import field_names
 from ..files import explain_write_errors
 from ..runs.folder import RunFolder
 from ..runs.record import RunRecord, read_run
 from .config import TrainConfig
-from .fields import field_names
 from .result import TrainResult
 from .settings import Checkpoints
 from .workers import worker_place

@@ -17,11 +17,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from ..data.datasets import DATASETS, MOST_IMAGES, DatasetName
 from ..errors import UserError
-from ..optimizers.scaling import Rule
-from ..optimizers.schedules import ScheduleName
-from ..optimizers.table import OPTIMIZERS, WITH_MOMENTUM, WITH_WEIGHT_DECAY, OptimizerName
-from ..tracking.factory import TRACKERS
-from .fields import (
+from ..fields import (
     Folder,
     HelpEnd,
     IdleInTrials,
@@ -33,6 +29,10 @@ from .fields import (
     listed,
     notes,
 )
+from ..optimizers.scaling import Rule
+from ..optimizers.schedules import ScheduleName
+from ..optimizers.table import OPTIMIZERS, WITH_MOMENTUM, WITH_WEIGHT_DECAY, OptimizerName
+from ..tracking.factory import TRACKERS
 
 Precision = Literal["float32", "mixed_bfloat16", "mixed_float16", "tf32"]
 

@@ -122,8 +122,8 @@ def test_a_result_says_where_it_begins():
     ("options", "message"),
     [
         ({"replicas": (1,)}, "from 2 to 64, received 1"),
-        ({"replicas": ()}, "numbers such as"),
-        ({"replicas": "23"}, "numbers such as"),
+        ({"replicas": ()}, "such as 2,3"),
+        ({"replicas": "2;3"}, "integers separated by commas, such as 2,3"),
         ({"steps": 1}, "steps has to be"),
         ({"batch_size": 1}, "batch_size has to be"),
         ({"seed": -1}, "seed has to be"),

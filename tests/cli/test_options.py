@@ -1,14 +1,19 @@
 """Integers, lists and options of sweeps on the command line."""
 
+import dataclasses
 import typing
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
 import kdist.cli
 import pytest
+from annotated_types import Ge, Le
 from cyclopts import Token
 from kdist.cli import main
 from kdist.cli.app import app
-from kdist.cli.options import parse_integer, parse_names, parse_whole_numbers
+from kdist.cli.options import parse_integer
 from kdist.errors import UserError
+from kdist.fields import check_fields
 from kdist.study.experiments import Experiment
 from kdist.study.kinds import ThroughputSweep
 
@@ -105,7 +110,7 @@ def test_without_options_the_labs_batches(asked):
         "epochs": 3,
         "rounds": 3,
     }
-    assert options == {"output": None, "fresh": False, "retry_failed": False}
+    assert options == {}
 
 
 def test_options_of_train_are_taken_too(asked, tmp_path):
@@ -167,10 +172,11 @@ def test_workers(asked):
     [
         (
             "throughput --batch-sizes 8,a",
-            "--batch-sizes takes integers of at least 1, received '8,a'",
+            "batch_sizes takes integers separated by commas, such as 8,16,32,64,128,256,512,700,"
+            " received '8,a'",
         ),
-        ("throughput --replicas 0", "--replicas takes integers of at least 1, received '0'"),
-        ("throughput --batch-sizes 8,8", "--batch-sizes received 8 twice"),
+        ("throughput --replicas 0", "replicas has to be from 1 to 1000000000, received 0"),
+        ("throughput --batch-sizes 8,8", "batch_sizes received 8 twice"),
         ("throughput --depht 10", "Unknown option: --depht. Did you mean --depth?"),
         ("throughput --depth 12", "depth has to be 6n + 4"),
         (
@@ -179,18 +185,24 @@ def test_workers(asked):
         ),
         ("throughput --no-validate", "--no-validate is not for kdist sweep throughput"),
         ("throughput --run-dir x", "--run-dir is not for kdist sweep throughput"),
-        ("throughput --epochs 1", "--epochs"),
-        ("scaling --modes weak --global-batch 64", "does nothing without --modes strong"),
+        ("throughput --epochs 1", "epochs has to be from 2 to"),
+        (
+            "scaling --modes weak --global-batch 64",
+            "does nothing without strong scaling",
+        ),
         ("throughput --subset 100", "subset=100 does not fill a global batch of 700"),
         ("throughput extra", "a model has to be given as FILE.py:FUNCTION, received extra"),
         ("accuracy extra", "kdist sweep accuracy has no use for extra; options begin with --"),
         ("scaling gone.py:build", "there is no file gone.py"),
         ("scaling gone.py:build --depth 16", "received depth, which gone.py:build decides itself"),
-        ("accuracy --lr-rules cubic", "--lr-rules takes linear, sqrt, none, auto"),
-        ("accuracy --seeds 0", "--seeds"),
-        ("accuracy --workers 1,x", "--workers takes integers of at least 1, received '1,x'"),
+        (
+            "accuracy --lr-rules cubic",
+            "lr_rules has to be one of linear, sqrt, none, auto",
+        ),
+        ("accuracy --seeds 0", "seeds has to be from 1 to 1000, received 0"),
+        ("accuracy --workers 1,x", "workers takes integers separated by commas, such as 1,"),
         ("throughput --workers 2,4 --replicas 1,2", "4 replicas in all, by which a sweep tells"),
-        ("scaling --modes strong,odd", "--modes takes weak, strong, received 'odd'"),
+        ("scaling --modes strong,odd", "modes has to be one of weak, strong; received odd"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_2(asked, line, words):
@@ -200,11 +212,28 @@ def test_a_mistake_is_one_line_and_exit_2(asked, line, words):
     assert error.count("\n") == 1
 
 
+@dataclasses.dataclass(frozen=True)
+class Lists:
+    """Lists."""
+
+    replicas: Sequence[Annotated[int, Ge(1), Le(9)]] = (2, 3)
+    modes: Sequence[Literal["a", "b"]] | None = None
+
+    def __post_init__(self):
+        check_fields(self)
+
+
 def test_lists():
-    assert parse_whole_numbers("--replicas", " 4, 1,02 ") == [1, 2, 4]
-    assert parse_names("--modes", "b, a", ("a", "b")) == ["b", "a"]
-    for text in ("", "1,", "1.5", "-1", "1e3"):
-        with pytest.raises(UserError, match="integers of at least 1"):
-            parse_whole_numbers("--replicas", text)
-    with pytest.raises(UserError, match="received a twice"):
-        parse_names("--modes", "a,a", ("a", "b"))
+    assert Lists(" 4, 1,02 ", "b, a") == Lists([1, 2, 4], ["b", "a"])
+    assert Lists((4, 1)).replicas == [4, 1]
+    for text in ("", "1,", "1.5", "1e3", "9" * 20):
+        with pytest.raises(UserError, match="takes integers separated by commas, such as 2,3"):
+            Lists(text)
+    for values in ([], 3, [1] * 101):
+        with pytest.raises(UserError, match="takes 1 to 100 values"):
+            Lists(values)
+    for values in ("-1", [0], [10], [1.5], [True]):
+        with pytest.raises(UserError, match="replicas has to be"):
+            Lists(values)
+    with pytest.raises(UserError, match="modes received a twice"):
+        Lists(modes="a,a")

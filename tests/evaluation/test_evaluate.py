@@ -281,9 +281,9 @@ def test_watching_ends_with_the_process_of_a_run_that_was_killed(unfinished):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"views": "five"}, "views is 'five', but has to be one of none, mirror, mirror-shift"),
-        ({"watch": 0}, "watch is 0, but has to be above 0"),
-        ({"replicas": 0}, "replicas has to be from 1"),
+        ({"views": "five"}, "views has to be one of none, mirror, mirror-shift; received five"),
+        ({"watch": 0}, "watch has to be above 0 and finite, received 0"),
+        ({"replicas": 0}, "replicas has to be at least 1"),
         ({"dataset": "nosuch"}, "dataset has to be"),
         ({"dataset": "sample", "data_dir": "here"}, "is embedded"),
     ],

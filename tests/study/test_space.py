@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdist.errors import UserError
+from kdist.fields import field_names
 from kdist.study.search import IDLE, Search
 from kdist.study.space import DEFAULT_SPACE, NOT_TUNED, Choice, Range, SearchSpace
 from kdist.study.trials import trial_config
 from kdist.training.config import TrainConfig
-from kdist.training.fields import field_names
 from kdist.training.settings import Stopping
 
 BASE = TrainConfig(epochs=4, depth=10, width=1)

@@ -122,7 +122,7 @@ def test_one_replica_alone_warrants_no_warning():
     ("values", "words"),
     [
         ({"replicas": [1, 2, 3]}, "128 cannot be divided evenly among 3 replicas.*multiple of 6"),
-        ({"epochs": 1}, "pass 2 or more"),
+        ({"epochs": 1}, "epochs has to be from 2 to"),
         ({"train": {"subset": 100}}, "does not fill a global batch of 128"),
     ],
 )

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kdist.callbacks import SaveTrainingData, TrainingTelemetry
 from kdist.errors import UserError
+from kdist.fields import fields_of
 from kdist.tracking import tracking
 from kdist.tracking.factory import (
     TRACKERS,
@@ -16,7 +17,6 @@ from kdist.tracking.factory import (
 )
 from kdist.tracking.wandb_account import wandb_mode
 from kdist.training.config import TrainConfig
-from kdist.training.fields import fields_of
 
 
 def test_no_tracker_is_no_callback(tmp_path):

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kdist.errors import UserError
+from kdist.fields import fields_of
 from kdist.study.search import Search
 from kdist.training.config import TrainConfig
-from kdist.training.fields import fields_of
 from kdist.training.settings import FOLDERS
 
 

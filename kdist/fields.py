@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 import operator
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +13,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import docstring_parser
 from annotated_types import Ge, Gt, Le, Lt
 
-from ..arguments import as_integer, as_real, path_text
-from ..errors import UserError
+from .arguments import as_integer, as_real, path_text
+from .errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +56,8 @@ Mark = TypeVar("Mark")
 
 # Python refuses to write longer integers, which a command line can have as `0x…`.
 _MOST_BITS = 1000
+# Of batch sizes by replicas by rules as many runs are made, each of seconds at least.
+_MOST_VALUES = 100
 
 _BOUNDS: dict[type, tuple[str, Callable[[Any, Any], bool]]] = {
     Ge: ("at least", operator.ge),
@@ -73,6 +76,7 @@ class Field:
         group: Title of its group.
         help: What it does, in one or two sentences.
         kind: `bool`, `int`, `float`, `str`, or a `Literal` of its choices.
+        many: Whether it has several values; as text, they are separated by commas.
         optional: Whether it may be `None`.
         marks: Bounds (`annotated_types`) and other annotations of its type.
         default: Its default.
@@ -82,6 +86,7 @@ class Field:
     group: str
     help: str
     kind: Any
+    many: bool
     optional: bool
     marks: Sequence[Any]
     default: Any
@@ -90,6 +95,13 @@ class Field:
     def choices(self) -> tuple[str, ...]:
         """Its allowed values; empty if it is not a choice."""
         return typing.get_args(self.kind) if typing.get_origin(self.kind) is Literal else ()
+
+    @property
+    def default_text(self) -> str:
+        """Its default as an option has it; empty if there is none."""
+        if self.default is None or self.default is dataclasses.MISSING:
+            return ""
+        return _as_text(self.default) if self.many else str(self.default)
 
     @property
     def bounds(self) -> str:
@@ -112,6 +124,30 @@ class Field:
         """
         if value is None and self.optional:
             return None
+        return self._several(value) if self.many else self._one(value)
+
+    def _several(self, value: Any) -> list[Any]:
+        """Check several values, each given once; numbers of a text are put in order."""
+        is_text = isinstance(value, str)
+        words = [word.strip() for word in value.split(",")] if is_text else value
+        such = f", such as {self.default_text}" if self.default_text else ""
+        if not isinstance(words, Sequence) or not 0 < len(words) <= _MOST_VALUES:
+            raise UserError(
+                f"{self.name} takes 1 to {_MOST_VALUES} values{such}, received {value!r}"
+            )
+        if is_text and self.kind is int:
+            if not all(re.fullmatch("[+-]?[0-9]{1,12}", word) for word in words):
+                raise UserError(
+                    f"{self.name} takes integers separated by commas{such}, received {value!r}"
+                )
+            words = sorted(map(int, words))
+        values = [self._one(word) for word in words]
+        for one in values:
+            if values.count(one) > 1:
+                raise UserError(f"{self.name} received {one} twice: pass every value once")
+        return values
+
+    def _one(self, value: Any) -> Any:
         if self.choices:
             if value not in self.choices:
                 raise UserError(
@@ -150,6 +186,10 @@ class Field:
         return format(number, "" if self.kind is int else "g")
 
 
+def _as_text(values: Sequence[Any]) -> str:
+    return ",".join(map(str, values))
+
+
 def listed(names: Sequence[str]) -> str:
     """Return names as text.
 
@@ -186,12 +226,16 @@ def fields_of(settings: Any) -> tuple[Field, ...]:
         for name in vars(group).get("__annotations__", {}):
             if name in defaults:
                 kind, marks, optional = _split_hint(hints[name])
+                many = typing.get_origin(kind) is Sequence
+                if many:
+                    kind, marks, _ = _split_hint(*typing.get_args(kind))
                 found.append(
                     Field(
                         name=name,
                         group=title,
                         help=_ended(helps.get(name, ""), marks),
                         kind=kind,
+                        many=many,
                         optional=optional,
                         marks=marks,
                         default=defaults[name],
