@@ -140,9 +140,9 @@ def _print_whole(names: Sequence[str], replicas: int) -> None:
     import kdist
     import keras
     from kdist._upstream.internals import forget_custom_gradients
-    from kdist.spmd import run
+    from kdist.spmd import strategy as steps
 
-    explain, operations, whole = run.explain, 0, Counter[str]()
+    explain, operations, whole = steps.explain, 0, Counter[str]()
 
     def counted(planner: Any, *args: Any, **options: Any) -> Any:
         nonlocal operations
@@ -150,7 +150,7 @@ def _print_whole(names: Sequence[str], replicas: int) -> None:
         whole.update(item.op.type for item in planner.items if item.whole)
         return explain(planner, *args, **options)
 
-    run.explain = counted
+    steps.explain = counted
     different = []
     for name in names:
         case = cases.CASES[name]

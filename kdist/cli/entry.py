@@ -1,4 +1,4 @@
-"""`main`: the command line as the shell sees it, with an exit code for every signal."""
+"""`main`: the command line as the shell sees it: signals. Commands and errors are in `app.py`."""
 
 import sys
 

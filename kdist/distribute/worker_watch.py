@@ -1,4 +1,8 @@
-"""Workers that never start, hang or fail: all of them end, and say why."""
+"""Workers that never start, hang or fail: all of them end, and say why.
+
+Every worker ends itself: by `limit_start` if others do not come, by `HangWatch` if a step takes too
+long, by `end_together` once another has failed. `kdist launch` ends those that are left.
+"""
 
 import contextlib
 import faulthandler

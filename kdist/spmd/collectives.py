@@ -96,6 +96,8 @@ def _in_a_function(method: Callable[..., Any]) -> Callable[..., Any]:
 class WorkerCollectives(Collectives):
     """The exchanges of the replicas of several workers, all of which write the same step.
 
+    TensorFlow's collectives behind them are made by `kdist._upstream.launchers.Launcher`.
+
     Args:
         devices: This worker's.
         cross_device_ops: TensorFlow's `CollectiveAllReduce` of the strategy.

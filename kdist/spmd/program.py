@@ -95,7 +95,7 @@ class Program:
         for output, keeps in zip(outputs, keeps_rows, strict=True):
             canonical = planner.canonical(output)
             placement = planner.placement(canonical)
-            if keeps and _stays(placement):
+            if keeps and stays(placement):
                 kept.append((True, canonical))
             else:
                 kept.append((False, final.replicated(canonical, placement)))
@@ -278,7 +278,8 @@ class Program:
             exchanged[key] = summed
 
 
-def _stays(placement: Placement) -> bool:
+def stays(placement: Placement) -> bool:
+    """Whether a result of the step stays divided: it has one batch's rows, along its first axis."""
     return (
         isinstance(placement, Shard) and placement.axis == 0 and len(placement.rows.segments) == 1
     )

@@ -1,22 +1,34 @@
-"""`GlobalViewStrategy`: runs steps as the program of one device, divided over the replicas."""
+"""`GlobalViewStrategy`: runs a step as the program of one device, divided over the replicas.
+
+`run_step` traces the step, plans it, and writes its program (`partition`).
+"""
 
 from __future__ import annotations
 
 import functools
 import weakref
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import tensorflow as tf
 from tensorflow.python.distribute import distribute_lib, mirrored_strategy, values
 from tensorflow.python.eager import def_function
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import OptionalXlaContext
 from tensorflow.python.framework import type_spec
 
 from .. import _upstream
-from .collectives import Collectives
-from .explain import NOMINAL_ROWS, Explanation, say
-from .plan import Planner
-from .run import partition, run_whole
+from .._upstream.launchers import is_tracing_step
+from .._upstream.rows import attached_counts
+from .._upstream.steps import converted, one_device
+from .collectives import Collectives, device_for
+from .explain import NOMINAL_ROWS, Explanation, described, explain, place_of, say
+from .functions import Bodies
+from .placements import REPLICATE, Rows, Shard
+from .plan import ComputeWholeError, Planner, live_operations
+from .program import Input, Program, stays
+from .sizes import Space
+from .trace import Leaf, trace
 
 
 class GlobalVariables(distribute_lib.StrategyExtendedV2):
@@ -114,14 +126,14 @@ class GlobalViewStrategy(tf.distribute.Strategy):
         keeps_rows: bool = True,
         jit_compile: bool = False,
     ) -> Any:
-        """Run a step for the global batch; see `kdist.spmd.run.partition`."""
+        """Run a step for the global batch; see `partition`."""
         kwargs = kwargs or {}
         if _upstream.traced_strategy() is self:  # a step within a step
             return fn(*args, **kwargs)
         if tf.executing_eagerly():
             if isinstance(fn, def_function.Function):
                 return self._compiled_step(fn)(args, kwargs)
-            return run_whole(self, fn, args, kwargs, self.extended.variables, self.collectives())
+            return run_whole(self, fn, args, kwargs)
         if self.extended._num_replicas_in_sync == 1:
             args, kwargs = tf.nest.map_structure(self._only_part, (args, kwargs))
             with _upstream.one_device(self):
@@ -131,13 +143,9 @@ class GlobalViewStrategy(tf.distribute.Strategy):
             fn,
             args,
             kwargs,
-            copies_of=self.extended.copies_of,
-            collectives=self.collectives(),
             splits=splits,
             keeps_rows=keeps_rows,
             jit_compile=jit_compile,
-            nominal_rows=self.explained_rows or NOMINAL_ROWS,
-            make_rows=GlobalRows,
         )
         self.explanations = [*self.explanations[-7:], explanation]
         if self.explained_rows is None:
@@ -205,3 +213,315 @@ def _reduced(strategy: Any, reduce_op: Any, axis: Any, value: Any) -> Any:
         return whole
     by_sum = reduce_op in (tf.distribute.ReduceOp.SUM, "SUM", "sum")
     return (tf.reduce_sum if by_sum else tf.reduce_mean)(whole, axis)
+
+
+def partition(
+    strategy: Any,
+    fn: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    *,
+    splits: bool,
+    keeps_rows: bool,
+    jit_compile: bool,
+) -> tuple[Any, Explanation]:
+    """Write a step into the current graph, divided over the replicas.
+
+    Args:
+        strategy: The strategy.
+        fn: The step, for one device that sees the global batch.
+        args: Arguments of the step; parts of batches are `PerReplica` values.
+        kwargs: The same, by name.
+        splits: Whether whole tensors among the arguments are batches, to be divided here.
+        keeps_rows: Whether results divided along their first axis stay so.
+        jit_compile: Whether XLA compiles what lies between two exchanges.
+
+    Returns:
+        What the step returned, and how it was divided.
+    """
+    collectives = strategy.collectives()
+    devices = collectives.devices
+    count = len(devices)
+    # Whether all workers trace this step together, with parts of the same known sizes.
+    is_alike = collectives.replicas == count or is_tracing_step()
+
+    def leaf_of(value: Any) -> Leaf | list[Leaf] | None:
+        if isinstance(value, values.DistributedVariable):
+            return None
+        if isinstance(value, values.DistributedValues):
+            parts = strategy.experimental_local_results(value)
+            if tf.is_tensor(parts[0]):
+                parts = [tf.convert_to_tensor(part) for part in parts]
+                if parts[0].shape.rank is None:  # nothing can be said of its rows
+                    return Leaf(collectives.gather(parts, 0), False)
+                if parts[0].shape.rank == 0:
+                    return Leaf(_only_value(parts, collectives), False)
+                return Leaf(
+                    parts,
+                    True,
+                    collectives.replicas if is_alike else None,
+                    counts=attached_counts(value),
+                )
+            return None
+        if isinstance(value, _COMPOSITES):
+            components = tf.nest.flatten(value, expand_composites=True)
+            return [Leaf([one] * count, False) for one in components]
+        if isinstance(value, tf.Tensor):
+            if splits and value.shape.rank:
+                return Leaf(_split(value, collectives), True, collectives.replicas, value.shape[0])
+            return Leaf([value] * count, False)
+        return None
+
+    args, kwargs = tf.nest.map_structure(
+        lambda value: _composite(strategy, value, collectives), (args, kwargs)
+    )
+    step = converted(fn)
+
+    def compilable(*args: Any, **kwargs: Any) -> Any:
+        with OptionalXlaContext(jit_compile):  # makes loops and conditions that XLA compiles
+            return step(*args, **kwargs)
+
+    traced = trace(strategy, compilable, args, kwargs, leaf_of)
+    operations = live_operations(traced.graph, [t for t in traced.outputs if t is not None])
+    outputs = [t for t in traced.outputs if t is not None]
+    keeps = [
+        k
+        for k, t in zip(_keeps_rows(traced.structure), traced.outputs, strict=True)
+        if t is not None
+    ]
+    keeps = [keep and keeps_rows for keep in keeps]
+    whole: set[Any] = set()
+    bodies = Bodies()
+    while True:
+        planner = Planner(whole=whole, bodies=bodies)
+        spaces: dict[Space, Leaf] = {}
+        for number, (placeholder, leaf) in enumerate(traced.inputs):
+            total = placeholder.shape[0] if leaf.is_rows and placeholder.shape.rank else None
+            if leaf.is_rows and total != 1:
+                sizes = _known_parts(leaf, collectives.replicas)
+                space = Space(f"input {number}", total, parts=sizes)
+                spaces[space] = leaf
+                planner.set_input(placeholder, Shard(0, Rows(((space, 1),))))
+            else:
+                planner.set_input(placeholder, REPLICATE)
+        handles: dict[int, Sequence[Any]] = {}
+        for outer, inner in traced.graph.captures:
+            planner.set_input(inner, REPLICATE)
+            copies = (
+                strategy.extended.copies_of(outer)
+                if inner.dtype == tf.resource
+                else [outer] * count
+            )
+            if copies is None:
+                planner.shared.add(id(inner))
+            handles[id(inner)] = copies or [outer] * count
+        try:
+            planner.run(op for op in operations if op.type != "Placeholder")
+            for output, keep in zip(outputs, keeps, strict=True):
+                _demand_result(planner, output, keep)
+            break
+        except ComputeWholeError as error:
+            whole |= error.operations
+    inputs = {key: Input(parts) for key, parts in handles.items()}
+    for placeholder, leaf in traced.inputs:
+        parts = leaf.parts
+        if leaf.is_rows and placeholder.shape.rank and placeholder.shape[0] == 1:
+            parts = collectives.gather(parts, 0)
+        inputs[id(placeholder)] = Input(parts)
+    digest = None
+    if is_alike:
+        strategy.compare_plan(planner)
+    else:
+        digest = zlib.crc32("\n".join(described(planner)).encode()) // 2
+    counts = _counts(planner, spaces, collectives, digest)
+    program = Program(planner, devices, inputs, collectives, counts, jit_compile=jit_compile)
+    results = iter(program.write(outputs, keeps))
+    flat: list[Any] = []
+    for output in traced.outputs:
+        if output is None:
+            flat.append(None)
+            continue
+        result = next(results)
+        flat.append(GlobalRows(tuple(result)) if isinstance(result, list) else result)
+    structure = tf.nest.pack_sequence_as(traced.structure, flat, expand_composites=True)
+    explanation = explain(
+        planner,
+        program.rounds,
+        program.exchanged(),
+        replicas=collectives.replicas,
+        rows=strategy.explained_rows or NOMINAL_ROWS,
+    )
+    return structure, explanation
+
+
+def _only_value(parts: Sequence[Any], collectives: Collectives) -> list[Any]:
+    """Return the scalars of the replicas, all of which have to be the same."""
+    found = []
+    for part, device, stacked in zip(
+        parts, collectives.devices, collectives.stack(parts), strict=True
+    ):
+        message = (
+            "a step sees the global batch, but one of its arguments is a scalar with another value"
+            " on each replica: give it as a row of a batch, or the same to all. The values are"
+        )
+        check = tf.debugging.Assert(tf.reduce_all(tf.equal(stacked, part)), [message, stacked])
+        with (
+            tf.device(device_for(part, device)),
+            tf.control_dependencies([] if check is None else [check]),
+        ):
+            found.append(tf.identity(part))
+    return found
+
+
+_COMPOSITES = (tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
+
+
+def _composite(strategy: Any, value: Any, collectives: Collectives) -> Any:
+    """Join the parts of sparse and ragged batches: they are computed whole."""
+    if not isinstance(value, values.DistributedValues) or isinstance(
+        value, values.DistributedVariable
+    ):
+        return value
+    parts = strategy.experimental_local_results(value)
+    if isinstance(parts[0], tf.SparseTensor):
+        shapes = collectives.stack([part.dense_shape for part in parts])[0]
+        indices = []
+        for part, place in zip(parts, collectives.places, strict=True):
+            before = tf.reduce_sum(shapes[:place, 0])
+            first = tf.one_hot(0, tf.shape(shapes)[1], before, 0, dtype=tf.int64)
+            indices.append(part.indices + first)
+        return tf.SparseTensor(
+            collectives.gather(indices, 0)[0],
+            collectives.gather([part.values for part in parts], 0)[0],
+            tf.concat([[tf.reduce_sum(shapes[:, 0])], tf.reduce_max(shapes[:, 1:], 0)], 0),
+        )
+    if isinstance(parts[0], tf.RaggedTensor):
+        return _joined(parts, collectives)
+    return value
+
+
+def _joined(parts: Sequence[Any], collectives: Collectives) -> Any:
+    """Join ragged parts, level by level; those whose rows are all of one length stay so."""
+    if not isinstance(parts[0], tf.RaggedTensor):
+        return collectives.gather(list(parts), 0)[0]
+    inner = _joined([part.values for part in parts], collectives)
+    length = parts[0].uniform_row_length
+    if length is not None:
+        rows = tf.reduce_sum(collectives.stack([part.nrows() for part in parts])[0])
+        return tf.RaggedTensor.from_uniform_row_length(inner, length, rows, validate=False)
+    lengths = collectives.gather([part.row_lengths() for part in parts], 0)[0]
+    return tf.RaggedTensor.from_row_lengths(inner, lengths, validate=False)
+
+
+def _keeps_rows(structure: Any) -> list[bool]:
+    """Return for each result whether it may stay divided; parts of sparse ones may not."""
+    return [
+        not isinstance(one, _COMPOSITES)
+        for one in tf.nest.flatten(structure)
+        for _ in tf.nest.flatten(one, expand_composites=True)
+    ]
+
+
+def _demand_result(planner: Planner, output: Any, keeps_rows: bool) -> None:
+
+    placement = planner.placement(output)
+    if keeps_rows and stays(placement):
+        return
+    planner.demand(planner.canonical(output), placement, REPLICATE)
+
+
+def _split(value: Any, collectives: Collectives) -> list[Any]:
+    """Divide a whole batch, as TensorFlow divides those of a dataset."""
+    count, known = collectives.replicas, value.shape[0]
+    total = tf.shape(value)[0]
+    most = (total + count - 1) // count
+    parts = []
+    for place, device in zip(collectives.places, collectives.devices, strict=True):
+        begin, end = tf.minimum(most * place, total), tf.minimum(most * (place + 1), total)
+        with tf.device(device_for(value, device)):
+            part = value[begin:end]
+            if known is not None:
+                each = -(-known // count)
+                size = min(each * (place + 1), known) - min(each * place, known)
+                part.set_shape([size, *value.shape[1:]])
+            parts.append(part)
+    return parts
+
+
+def _known_parts(leaf: Leaf, count: int) -> tuple[int, ...] | None:
+    """Return how many rows each replica has, if all are here and known."""
+    parts = tuple(part.shape[0] for part in leaf.parts)
+    return None if None in parts or len(parts) < count else parts
+
+
+def _counts(
+    planner: Planner, spaces: dict[Space, Leaf], collectives: Collectives, digest: int | None
+) -> dict[Space, Any]:
+    """Return the replicas' numbers of rows, and check those that have to be equal.
+
+    Workers that do not trace a step together send a digest of it with their numbers: it is an error
+    if they have traced different ones.
+    """
+    own = {space: [tf.shape(p)[0] for p in leaf.parts] for space, leaf in spaces.items()}
+    known: dict[Space, Any] = {}
+    checks = []
+    for space, leaf in spaces.items():
+        root = space.root()
+        if leaf.counts is not None:
+            known[root] = leaf.counts
+        if root is space:
+            continue
+        merge = next(merge for merge in planner.merges if merge.other is space)
+        message = (
+            f"{root.name} and {space.name} of the step meet in {place_of(merge.op)} "
+            f"({merge.op.type}), so that each replica needs equally many rows of both. If one is a "
+            "single row for all samples, give it a known first size of 1, as by "
+            "`drop_remainder=True`. The replicas have these numbers of rows"
+        )
+        equal = tf.reduce_all(tf.equal(own[root], own[space]))
+        checks.append(tf.debugging.Assert(equal, [message, own[root], own[space]]))
+    found = {}
+    with tf.control_dependencies(checks):
+        for space, counts in own.items():
+            if space.root() is not space:
+                continue
+            if space in known:
+                found[space] = tf.cast(known[space], "int32")
+                continue
+            if digest is None:
+                found[space] = collectives.stack([tf.identity(count) for count in counts])[0]
+                continue
+            rows = collectives.stack([tf.stack([count, digest]) for count in counts])[0]
+            message = "the workers run different steps: all have to call the same functions in turn"
+            check = tf.debugging.Assert(tf.reduce_all(rows[:, 1] == digest), [message])
+            with tf.control_dependencies([check]):
+                found[space] = tf.identity(rows[:, 0])
+    return found
+
+
+def run_whole(strategy: Any, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Run a step eagerly on the first device, for the whole batch, then copy its variables.
+
+    This is exact, and shows every line to a debugger, but no faster than one device.
+    """
+    collectives = strategy.collectives()
+
+    def whole(value: Any) -> Any:
+        value = _composite(strategy, value, collectives)
+        if isinstance(value, values.DistributedVariable):
+            return value
+        if isinstance(value, values.DistributedValues):
+            parts = strategy.experimental_local_results(value)
+            if tf.is_tensor(parts[0]) and parts[0].shape.rank:
+                return collectives.gather(list(parts), 0)[0]
+            return _only_value(parts, collectives)[0] if tf.is_tensor(parts[0]) else parts[0]
+        return value
+
+    args, kwargs = tf.nest.map_structure(whole, (args, kwargs))
+    with one_device(strategy):
+        result = fn(*args, **kwargs)
+    for variable in strategy.extended.variables():
+        first, *others = variable.values
+        for other in others:
+            other.assign(first)
+    return result

@@ -165,8 +165,8 @@ class Point:
 class Experiment(abc.ABC):
     """A kind of sweep with its settings, the fields: equal settings are the same sweep.
 
-    A new kind is a subclass in a file of its own and a line in `kinds.py`. It varies settings of
-    `TrainConfig`: what is none has to become one first. What is computed from
+    A new kind is a subclass in `kinds.py`, with its charts, and a command in `kdist/cli/sweep.py`.
+    It varies settings of `TrainConfig`: what is none has to become one first. What is computed from
     rows are class methods, as a report has rows and settings but no experiment to run.
 
     Attributes:

@@ -11,7 +11,7 @@ from unittest import mock
 import kdist
 import numpy as np
 import tensorflow as tf
-from kdist.spmd import run as spmd_run
+from kdist.spmd import strategy as spmd_strategy
 from kdist.spmd.placements import REPLICATE, ListOf, Partial, Shard
 from kdist.spmd.plan import Planner
 from tensorflow.python.distribute import values
@@ -307,7 +307,7 @@ class Program:
             return planners[-1]
 
         specs = [[self._spec(n) for n in _numbers_of(counts[0], b)] for b in range(3)]
-        with mock.patch.object(spmd_run, "Planner", planner):
+        with mock.patch.object(spmd_strategy, "Planner", planner):
             self.run = tf.function(run, autograph=False).get_concrete_function(*specs)
         specs = [self._spec(sum(_numbers_of(counts[0], b))) for b in range(3)]
         self.whole = tf.function(whole, autograph=False).get_concrete_function(*specs)
