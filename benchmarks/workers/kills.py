@@ -11,6 +11,7 @@ import argparse
 import dataclasses
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -119,17 +120,17 @@ class _Training:
         Returns:
             The seconds until the launcher has ended all.
         """
-        killed_at = float("nan")
+        killed_at = None
         for line in self._lines():
-            prefix, *words = line.split() or [""]
             if line.startswith("kdist launch:"):
                 break
-            if prefix == f"[{worker}]" and words[:1] == ["step"] and words[2] == str(step):
+            told = re.fullmatch(rf"\[{worker}\] step (\d+) (\d+)", line.strip())  # not half a line
+            if told and killed_at is None and int(told[2]) >= step:
                 if kind != "exception":
                     time.sleep(delay)
-                    os.kill(int(words[1]), signal.Signals[kind])
+                    os.kill(int(told[1]), signal.Signals[kind])
                 killed_at = time.monotonic()
-        return time.monotonic() - killed_at
+        return float("nan") if killed_at is None else time.monotonic() - killed_at
 
     def finish(self) -> int:
         """Wait for the end, and return the exit code."""

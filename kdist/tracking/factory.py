@@ -10,6 +10,11 @@ from ..arguments import as_integer, positive_integer
 from ..errors import UserError, error_text
 from .wandb_account import asked_mode
 
+if TYPE_CHECKING:
+    import keras
+
+    from ..callbacks import TrainingTelemetry
+
 # The trackers are imported inside the functions: an invalid name or folder is reported before
 # wandb, TensorFlow and TensorBoard are imported.
 
@@ -231,12 +236,6 @@ def check_folder(folder: Path, tracker: str) -> None:
         raise UserError(
             f"cannot write the files of {tracker} into {folder}: {problem}; choose another folder"
         )
-
-
-if TYPE_CHECKING:
-    import keras
-
-    from ..callbacks import TrainingTelemetry
 
 
 def tracking(

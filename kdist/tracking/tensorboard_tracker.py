@@ -18,6 +18,9 @@ from ..analysis.histogram import Histogram
 from ..runs.folder import versions
 from .tracker import BestValues, EveryBatches, StepTracker, TelemetryTracker, Tracker, device_of
 
+if TYPE_CHECKING:
+    from ..callbacks import TrainingTelemetry
+
 
 def last_step(folder: Path) -> int:
     """Return the last step in the event files of a folder; -1 without any.
@@ -194,13 +197,6 @@ class TensorBoardBatches(SeparateRun, EveryBatches):
         with self._writer.as_default(step):
             for name, value in values.items():
                 tf.summary.scalar(f"batch_{name}", value)
-
-
-"""Histograms and norms of `TrainingTelemetry` in TensorBoard and W&B, step by step."""
-
-
-if TYPE_CHECKING:
-    from ..callbacks import TrainingTelemetry
 
 
 _EMPTY = np.zeros((0, 3))

@@ -16,6 +16,9 @@ from ..distribute.exact_strategy import ExactStrategy
 from ..errors import UserError
 from ..performance.hardware import device_names
 
+if TYPE_CHECKING:
+    from ..callbacks import StepMeasurement, TrainingTelemetry
+
 
 class Tracker(keras.callbacks.Callback):
     """Forwards training events to callbacks that it creates when training begins.
@@ -288,10 +291,6 @@ class EveryBatches(StepTracker, abc.ABC):
 def learning_rate(model: keras.Model) -> float:
     """Return the learning rate of the next step."""
     return float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
-
-
-if TYPE_CHECKING:
-    from ..callbacks import StepMeasurement, TrainingTelemetry
 
 
 class TelemetryTracker(Tracker, abc.ABC):

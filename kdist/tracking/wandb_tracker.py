@@ -19,6 +19,9 @@ from ..runs.folder import versions
 from .tracker import BestValues, EveryBatches, TelemetryTracker, Tracker, device_of
 from .wandb_account import wandb_mode
 
+if TYPE_CHECKING:
+    from ..callbacks import TrainingTelemetry
+
 PROJECT = "kdist"
 # Time limits for `wandb.init` to reach the server, and for the end of a run to upload the rest: a
 # lost network delays training by a minute and does not stop it. What was not uploaded is kept, for
@@ -329,13 +332,6 @@ class WandbBatches(EveryBatches):
             wandb.run.log(named | {"batch/batch_step": step})
 
 
-"""Histograms and norms of `TrainingTelemetry` in TensorBoard and W&B, step by step."""
-
-
-if TYPE_CHECKING:
-    from ..callbacks import TrainingTelemetry
-
-
 class WandbTelemetry(TelemetryTracker):
     """Tracks `telemetry/<name>` over `telemetry/step` in the run that `WandbTracker` started.
 
@@ -345,7 +341,7 @@ class WandbTelemetry(TelemetryTracker):
     """
 
     def __init__(self, telemetry: "TrainingTelemetry", record: WandbRecord) -> None:
-        super().__init__("W&B", telemetry)
+        super().__init__(_TITLE, telemetry)
         self.record = record
 
     def begin(self) -> list[Any]:

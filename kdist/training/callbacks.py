@@ -3,11 +3,9 @@
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import keras
 
-from .._upstream import is_chief, is_of_the_chief, steps_taken
 from ..callbacks import (
     Checkpoint,
     GradientNoiseScale,
@@ -19,131 +17,14 @@ from ..callbacks import (
     TrainingTelemetry,
 )
 from ..callbacks.print_throughput import counts_images
-from ..callbacks.resumable import ResumableCallback
 from ..runs.folder import RunFolder
 from ..signals import Received
 from ..tracking.factory import TRACKER_KINDS, tracking
-from ..tracking.tracker import Tracker, ended
+from ..tracking.tracker import Tracker
 from .config import TrainConfig, TrainPlan
 from .model import RunParts
-from .progress import FittedBar, make_progress
+from .progress import make_progress
 from .settings import model_name
-
-
-class RaiseAtBatchEnd(keras.callbacks.Callback):
-    """Raises `Interrupted` at the end of a batch, or before an epoch, once a signal has arrived.
-
-    There the model is whole: during a step the optimizer's variables may be half updated, and an
-    exception in one of TensorFlow's destructors is printed and lost.
-
-    Args:
-        received: What `hold_signals` yielded.
-    """
-
-    def __init__(self, received: Received) -> None:
-        super().__init__()
-        self.received = received
-
-    def on_train_batch_end(self, *_: Any, **__: Any) -> None:
-        """Raise, if a signal has arrived."""
-        self.received.check()
-
-    on_test_batch_end = on_epoch_begin = on_train_batch_end
-
-
-class StopAfterEpoch(keras.callbacks.Callback):
-    """Ends the training with its epoch once a signal has arrived: all workers together.
-
-    One that left them amid an epoch would leave them waiting.
-
-    Args:
-        received: What `hold_signals` yielded.
-    """
-
-    def __init__(self, received: Received) -> None:
-        super().__init__()
-        self.received = received
-
-    def on_train_batch_end(self, *_: Any, **__: Any) -> None:
-        """Stop, if a signal has arrived."""
-        if self.received.first is not None:
-            self.model.stop_training = True
-
-    on_epoch_end = on_train_batch_end
-
-
-class _Diverged(Exception):  # noqa: N818 - never leaves this file
-    """The loss is not finite."""
-
-
-class _RaiseWhenDiverged(ResumableCallback):
-    """Keras would validate the model, and end the epoch as if it were whole."""
-
-    def __init__(self, stop: StopAtNonFinite) -> None:
-        super().__init__()
-        self.stop = stop
-
-    def on_train_batch_end(self, *_: Any, **__: Any) -> None:
-        if self.stop.found is not None:
-            raise _Diverged
-
-
-def fit_interruptible(
-    model: keras.Model,
-    data: Any,
-    *,
-    callbacks: Sequence[keras.callbacks.Callback],
-    received: Received,
-    stop: StopAtNonFinite,
-    checkpoint: keras.callbacks.Callback | None = None,
-    workers: int = 1,
-    **options: Any,
-) -> bool:
-    """Train a model; after a signal or a loss that is not finite, end as after the last epoch.
-
-    Args:
-        model: The compiled model.
-        data: Training data, as `fit` takes it.
-        callbacks: As for `fit`.
-        received: What `hold_signals` yielded.
-        stop: The one of `callbacks` that looks at the loss.
-        checkpoint: Saves the training, and raises `Interrupted` when a signal has arrived.
-        workers: Number of workers that train together. Of several, a signal ends the epoch first.
-        **options: Other arguments of `fit`.
-
-    Returns:
-        Whether an interrupt ended the training.
-
-    Raises:
-        KeyboardInterrupt: A second signal arrived.
-    """
-    ender = StopAfterEpoch(received) if workers > 1 else RaiseAtBatchEnd(received)
-    enders = [_RaiseWhenDiverged(stop), checkpoint or ender]
-    try:
-        with ended(callbacks):
-            model.fit(data, callbacks=[*callbacks, *enders], **options)
-    except (KeyboardInterrupt, _Diverged) as error:
-        if received.insists:
-            raise
-        if any(isinstance(callback, FittedBar) for callback in callbacks):
-            print()  # Keras's bar has not ended its line
-        _end_training(model, callbacks)
-        return isinstance(error, KeyboardInterrupt)
-    return workers > 1 and received.first is not None
-
-
-def _end_training(model: keras.Model, callbacks: Sequence[keras.callbacks.Callback]) -> None:
-    """Do what `fit` does after the last epoch, unless no step was trained."""
-    if not steps_taken(model.optimizer):
-        return
-    for callback in callbacks:
-        if isinstance(callback, keras.callbacks.SwapEMAWeights):
-            callback.on_test_end()  # does nothing, unless validation was interrupted
-    model.optimizer.finalize_variable_values(model.trainable_weights)
-    chief = is_chief(model)
-    for callback in callbacks:
-        if chief or not is_of_the_chief(callback):
-            callback.on_train_end()
 
 
 class RunCheckpoint(Checkpoint):

@@ -14,7 +14,7 @@ from ..errors import NonFiniteWeightsError, TrainingError
 from ..files import check_writable_folder
 from ..launch.child import is_out_of_memory
 from ..runs.folder import RunFolder
-from ..signals import Received, hold_signals
+from ..signals import hold_signals
 from ..user_model.functions import explain_errors_of, files_of
 from .config import TrainConfig, TrainPlan, make_plan, resumed_plan
 from .console import result_lines, settings_lines
@@ -27,16 +27,7 @@ if TYPE_CHECKING:
     import keras
 
     from ..distribute.exact_strategy import ExactStrategy
-    from .callbacks import RunCallbacks
     from .model import RunParts
-
-
-# Weights, their gradients, and what an optimizer keeps or works with.
-_COPIES_OF_WEIGHTS = 3
-# Of every convolution: its output, and those of batch norm and ReLU.
-_TENSORS_OF_A_CONVOLUTION = 3
-# Of the other networks, about: whose outputs training keeps, and validation does not.
-_LAYERS = 8
 
 
 @contextlib.contextmanager
@@ -60,53 +51,13 @@ def explain_out_of_memory(config: TrainConfig, data: ImageData | None) -> Iterat
                 f"out of memory: lower --batch-size, which is {config.batch_size}, or make the"
                 f" model of {model_name(config.to_dict())} smaller"
             ) from error
-        sizes = memory_by_setting(config, data.image_shape)
-        can_be_less = [name for name in sizes if getattr(config, name) > 1]
-        name = max(can_be_less, key=lambda setting: sizes[setting], default=_smallest(config))
+        names = [n for n in ("batch_size", "val_batch_size", "width") if getattr(config, n) > 1]
+        lower = " or ".join(
+            f"--{n.replace('_', '-')}, which is {getattr(config, n)}" for n in names
+        )
         raise TrainingError(
-            f"out of memory: lower --{name.replace('_', '-')}, which is {getattr(config, name)} and"
-            f" takes most of it ({model_name(config.to_dict())}, {config.batch_size} training"
-            f" and {config.val_batch_size} validation images per replica)"
+            f"out of memory: lower {lower or '--depth'} ({model_name(config.to_dict())})"
         ) from error
-
-
-def _smallest(config: TrainConfig) -> str:
-    """What there is to lower where all else is 1."""
-    return "depth" if config.network == "wide_resnet" else "val_batch_size"
-
-
-def memory_by_setting(config: TrainConfig, image_shape: tuple[int, ...]) -> dict[str, float]:
-    """Estimate what takes the memory of one replica, in numbers, by the setting that decides it.
-
-    Training keeps the outputs of all layers for the gradients, validation those of one at a time.
-
-    Args:
-        config: The settings.
-        image_shape: Height, width and channels of an image.
-
-    Returns:
-        Numbers of `batch_size`, `val_batch_size` and, of a WideResNet, `width`; of other networks
-        only the batches are compared.
-    """
-    if config.network != "wide_resnet":
-        return {"batch_size": _LAYERS * config.batch_size, "val_batch_size": config.val_batch_size}
-    height, breadth = image_shape[:2]
-    convolutions = (config.depth - 4) // 3  # of each stage
-    pooled = 4 if config.stem_pool else 1
-    weights = outputs = largest = 0.0
-    before = 16
-    for stage in range(3):
-        channels = 16 * config.width * 2**stage
-        pixels = height * breadth / 4**stage / pooled
-        weights += 9 * channels * (before + (convolutions - 1) * channels)
-        outputs += _TENSORS_OF_A_CONVOLUTION * convolutions * pixels * channels
-        largest = max(largest, _TENSORS_OF_A_CONVOLUTION * pixels * channels)
-        before = channels
-    return {
-        "batch_size": config.batch_size * outputs,
-        "val_batch_size": config.val_batch_size * largest,
-        "width": _COPIES_OF_WEIGHTS * weights,
-    }
 
 
 # TensorFlow and Keras are imported inside the functions: what the caller has to fix in the
@@ -254,6 +205,7 @@ def _train(
 
     from ..distribute.devices import describe_xla
     from .callbacks import make_callbacks, make_checkpoint, write_settings
+    from .fit import fit
 
     keras.utils.set_random_seed(config.seed)
     parts = _make_parts(config, data, folder, strategy, announce)
@@ -265,7 +217,15 @@ def _train(
         if checkpoint is None:
             write_settings(config, parts.plan, folder)
         start = time.perf_counter()
-        interrupted = _fit(config, parts, strategy.workers, made, checkpoint, received, verbose)
+        interrupted = fit(
+            config,
+            parts,
+            made,
+            received=received,
+            checkpoint=checkpoint,
+            workers=strategy.workers,
+            verbose=verbose,
+        )
         seconds = time.perf_counter() - start
         if folder.is_resumed:
             seconds = made.total_time.seconds  # with those before
@@ -278,35 +238,6 @@ def _train(
             _save_model(parts.model, folder, announce, interrupted=interrupted)
     _announce_result(result, received.first, announce, resumable=checkpoint is not None)
     return dataclasses.replace(result, signal=received.first)
-
-
-def _fit(
-    config: TrainConfig,
-    parts: "RunParts",
-    workers: int,
-    made: "RunCallbacks",
-    checkpoint: "keras.callbacks.Callback | None",
-    received: Received,
-    verbose: int,
-) -> bool:
-    """Train, and return whether a signal to this worker ended it."""
-    from .callbacks import fit_interruptible
-
-    options = {name: value for name, value in parts.fit.items() if name != "x"}
-    if not config.validate:
-        options.pop("validation_data", None)
-    return fit_interruptible(
-        parts.model,
-        parts.fit["x"],
-        callbacks=made.ordered,
-        received=received,
-        stop=made.finite,
-        checkpoint=checkpoint,
-        workers=workers,
-        epochs=config.epochs,
-        verbose=verbose,
-        **options,
-    )
 
 
 def _save_model(
