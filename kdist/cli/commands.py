@@ -149,23 +149,18 @@ def doctor(
     run_dir: Annotated[str, Parameter(help="Folder of your runs; its disk is examined.")] = "runs",
     json: Annotated[
         bool,
-        Parameter(help="Print JSON for a bug report, without user names.", negative=()),
+        Parameter(help="Print JSON for a bug report.", negative=()),
     ] = False,
 ) -> int:
     """Say whether this machine is ready for training, and how to fix what is not."""
     TrainConfig(replicas=replicas)  # refuses a wrong number
     path_text("--run-dir", run_dir)
-    from rich.console import Console
-
-    from ..doctor.finding import as_json, screen_lines
+    from ..doctor.finding import as_json, print_findings
     from ..doctor.run import examine_machine
 
     findings = examine_machine(replicas=replicas, run_dir=run_dir)
     if json:
         print(as_json(findings))
     else:
-        screen = Console()
-        width = screen.width if screen.is_terminal else 100
-        for line in screen_lines(findings, width=width, colour=screen.is_terminal):
-            print(line)
+        print_findings(findings)
     return int(any(one.state == "broken" for one in findings))

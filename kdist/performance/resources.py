@@ -67,19 +67,6 @@ def available_memory(root: Path = ROOT) -> int | None:
     return _least(_meminfo(root, "MemAvailable"), *left)
 
 
-def swap(root: Path = ROOT) -> int:
-    """Return the bytes of swap space that a program may use; 0 if there is none.
-
-    Version 1 limits it together with the memory, which is not looked at.
-
-    Args:
-        root: The folder with `proc` and `sys`.
-    """
-    found = [_number(_text(folder / "memory.swap.max")) for folder in _folders(root, "memory")]
-    limits = [int(limit) for limit in found if limit is not None]
-    return min([_meminfo(root, "SwapTotal") or 0, *limits])
-
-
 def _memory(root: Path) -> list[tuple[int, int]]:
     """Limit and used bytes of each control group that has a limit."""
     found = []

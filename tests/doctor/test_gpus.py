@@ -1,141 +1,169 @@
-import dataclasses
-import json
+"""The driver and its GPUs on machines that are not there: their files, and a stand-in for NVML."""
+
+import types
 
 import pynvml
 import pytest
-from fake_machine import H100, fake_machine, fake_nvml
-from kdist.doctor.gpus import _COMMAND, Gpu, find_driver, find_gpus, find_peer_access
-from kdist.doctor.machine import run_command
+from kdist.doctor import gpus
+from kdist.doctor.gpus import check_driver, check_gpus, count_gpus, is_there_a_gpu
 
-ASKED = "kdist.doctor.gpus"
-KERNEL = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\n"
+MIB = 2**20
+H100 = {"name": "NVIDIA H100 80GB HBM3", "memory": (81559 * MIB, 512 * MIB), "capability": (9, 0)}
+KERNEL = {"proc/driver/nvidia/version": "NVRM version: ... Kernel Module  550.54.15\n"}
 PCI = {
     "sys/bus/pci/devices/0000:00:04.0/vendor": "0x10de\n",
     "sys/bus/pci/devices/0000:00:04.0/class": "0x030200\n",
 }
-# Files, NVML or how the process ends that asks it; state, text and remedy.
+NETWORK_CARD = PCI | {"sys/bus/pci/devices/0000:00:04.0/class": "0x020000\n"}
+# Files of the machine, and the error or the driver's version; what is found.
 DRIVERS = {
-    "no GPU": ({}, None, "absent", "no NVIDIA GPU", ""),
-    "a network card of NVIDIA's": (
-        {**PCI, "sys/bus/pci/devices/0000:00:04.0/class": "0x020000\n"},
-        None,
+    "no GPU": ({}, pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "absent", "no NVIDIA GPU", ""),
+    "a card for a network": (
+        NETWORK_CARD,
+        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
         "absent",
         "no NVIDIA GPU",
         "",
     ),
-    "no driver": (PCI, None, "broken", "no driver is loaded", "install NVIDIA's driver"),
+    "no driver": (
+        PCI,
+        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
+        "broken",
+        "no driver is loaded",
+        "install NVIDIA's driver",
+    ),
     "a container without GPUs": (
-        {"proc/driver/nvidia/version": KERNEL},
-        None,
+        KERNEL,
+        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
         "broken",
         "this container has no GPU",
         "--gpus all",
     ),
     "no NVML": (
-        {"proc/driver/nvidia/version": KERNEL, "dev/nvidia0": "", "dev/nvidiactl": ""},
-        None,
+        KERNEL | {"dev/nvidia0": "", "dev/nvidiactl": ""},
+        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
         "good",
-        "550.54.15; 1 GPU,",
+        "1 found",
         "",
     ),
-    "works": ({}, fake_nvml([H100]), "good", "550.54.15", ""),
-    "too old": ({}, fake_nvml([H100], driver="470.82.01"), "broken", "525.60.13", "update"),
+    "works": (PCI, "550.54.15", "good", "550.54.15", ""),
+    "too old": (PCI, "470.82.01", "broken", "525.60.13", "update"),
     "updated while it ran": (
         PCI,
-        fake_nvml(error=pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH),
+        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
         "broken",
         "version mismatch",
         "restart the machine",
     ),
     "a container that lost its devices": (
         PCI,
-        fake_nvml(error=pynvml.NVML_ERROR_UNKNOWN),
+        pynvml.NVML_ERROR_UNKNOWN,
         "broken",
         "Unknown Error",
         "start the container again",
     ),
     "a new kernel": (
         PCI,
-        fake_nvml(error=pynvml.NVML_ERROR_DRIVER_NOT_LOADED),
+        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
         "broken",
         "Driver Not Loaded",
         "modprobe",
     ),
-    "a GPU that is lost": (
-        PCI,
-        fake_nvml(error=pynvml.NVML_ERROR_GPU_IS_LOST),
-        "broken",
-        "GPU is lost",
-        "dmesg",
-    ),
-    "none listed": (PCI, fake_nvml(), "broken", "no GPU is listed", "dmesg"),
-    "crashes": (PCI, (-11, ""), "broken", "no answer", "dmesg"),
-    "no pynvml": (PCI, (1, "Error: no pynvml\n"), "broken", "no pynvml", "dmesg"),
-    "installed, and no GPU": ({}, fake_nvml(), "absent", "finds no GPU", ""),
-    "hangs": (PCI, TimeoutError("20 seconds"), "broken", "has not answered", "restart"),
+    "a GPU that is lost": (PCI, pynvml.NVML_ERROR_GPU_IS_LOST, "broken", "GPU is lost", "dmesg"),
 }
 
 
+@pytest.fixture
+def nvml(monkeypatch):
+    """Lets NVML list GPUs, or raise an error."""
+
+    def use(listed=(), version="550.54.15", error=None):
+        def told(value):
+            if value is None:
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            return value
+
+        def init():
+            if error is not None:
+                raise pynvml.NVMLError(error)
+
+        def memory(gpu, version=None):
+            if version is not None:
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+            total, used = told(gpu.get("memory"))
+            return types.SimpleNamespace(total=total, used=used)
+
+        for name, answer in {
+            "nvmlInit": init,
+            "nvmlSystemGetDriverVersion": lambda: version,
+            "nvmlDeviceGetCount": lambda: len(listed),
+            "nvmlDeviceGetHandleByIndex": lambda index: listed[index],
+            "nvmlDeviceGetName": lambda gpu: gpu["name"],
+            "nvmlDeviceGetMemoryInfo": memory,
+            "nvmlDeviceGetCudaComputeCapability": lambda gpu: told(gpu.get("capability")),
+        }.items():
+            monkeypatch.setattr(pynvml, name, answer)  # an error, if the package has none
+
+    return use
+
+
+def machine(root, files):
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
 @pytest.mark.parametrize("name", DRIVERS)
-def test_driver(name, tmp_path):
-    files, asked, state, text, remedy = DRIVERS[name]
-    ends = {"commands": {ASKED: asked}} if isinstance(asked, tuple | Exception) else {"nvml": asked}
-    driver = find_driver(fake_machine(tmp_path, files=files, **ends), cuda="12.5.1")
-    assert driver.finding.state == state
-    assert text in driver.finding.text
-    assert remedy in driver.finding.remedy
-    assert bool(driver.finding.remedy) == (state == "broken")
-    assert driver.present == (state != "absent")
+def test_driver(name, tmp_path, nvml):
+    files, answer, state, text, remedy = DRIVERS[name]
+    nvml([H100], **({"version": answer} if isinstance(answer, str) else {"error": answer}))
+    root = machine(tmp_path, files)
+    found = check_driver("12.5.1", root)
+    assert found.state == state
+    assert text in found.text
+    assert remedy in found.remedy
+    assert bool(found.remedy) == (state == "broken")
+    assert is_there_a_gpu(root) == (state != "absent")
 
 
-def gpus_of(tmp_path, gpus, **options):
-    """The GPUs of a machine, as they are read."""
-    return find_driver(fake_machine(tmp_path, nvml=fake_nvml(gpus, **options))).gpus
+def test_a_driver_that_lists_no_gpu(tmp_path, nvml):
+    nvml([])
+    assert check_driver("12.5.1", tmp_path).state == "absent"
+    found = check_driver("12.5.1", machine(tmp_path, PCI))
+    assert (found.state, found.text) == ("broken", "NVML: no GPU is listed")
+    nvml([H100], error=pynvml.NVML_ERROR_UNKNOWN)
+    assert count_gpus() == 0
 
 
-def test_gpus_and_their_memory(tmp_path):
-    full = dataclasses.replace(H100, index=1, used=40000 * 2**20)
-    found = find_gpus(gpus_of(tmp_path, [H100, full]), capabilities=["sm_60", "compute_90"])
-    assert [(one.name, one.state) for one in found] == [("GPU 0", "good"), ("GPU 1", "slow")]
+def test_any_cuda_that_is_not_known(tmp_path, nvml):
+    nvml([H100], version="470.82.01")
+    assert check_driver("", tmp_path).state == check_driver("99.1", tmp_path).state == "good"
+
+
+def test_gpus_and_their_memory(nvml):
+    full = H100 | {"memory": (81559 * MIB, 40000 * MIB)}
+    nvml([H100, full, {"name": "NVIDIA Thor"}])
+    found = check_gpus(["sm_60", "compute_90"])
+    assert [(one.name, one.state) for one in found] == [
+        ("GPU 0", "good"),
+        ("GPU 1", "slow"),
+        ("GPU 2", "good"),
+    ]
     assert found[0].text == (
         "NVIDIA H100 80GB HBM3, 79.1 GiB free of 79.6 GiB, compute capability 9.0"
     )
     assert "other programs" in found[1].text
-
-
-def test_values_that_a_gpu_does_not_tell(tmp_path):
-    gpus = gpus_of(tmp_path, [Gpu(0, "NVIDIA Thor")])
-    assert gpus == [Gpu(0, "NVIDIA Thor", peers=[])]
-    (finding,) = find_gpus(gpus, capabilities=["sm_60"])
-    assert (finding.state, finding.text) == ("good", "NVIDIA Thor")
+    assert found[2].text == "NVIDIA Thor"  # which tells nothing else
 
 
 @pytest.mark.parametrize(
     ("capability", "state"),
     [((3, 7), "broken"), ((6, 0), "good"), ((9, 0), "good"), ((12, 0), "slow")],
 )
-def test_gpus_that_tensorflow_is_not_compiled_for(capability, state):
-    gpus = [dataclasses.replace(H100, capability=capability)]
-    (finding,) = find_gpus(gpus, capabilities=["sm_60", "sm_80", "sm_90a", "compute_90"])
+def test_gpus_that_tensorflow_is_not_compiled_for(capability, state, nvml):
+    nvml([H100 | {"capability": capability}])
+    (finding,) = check_gpus(["sm_60", "sm_80", "sm_90a", "compute_90"])
     assert finding.state == state
-
-
-def test_peer_access(tmp_path):
-    three = [dataclasses.replace(H100, index=index) for index in range(3)]
-    assert find_peer_access(gpus_of(tmp_path, three)).text == "between all 3 GPUs"
-    not_supported = {(0, 2): pynvml.NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED}
-    found = find_peer_access(gpus_of(tmp_path, three, peers=not_supported))
-    assert found.state == "slow"
-    assert found.text == "1 of 3 pairs of GPUs have none, such as 0 and 2 (CNS)"
-    unknown = find_peer_access(gpus_of(tmp_path, three[:2], peers={(0, 1): None}))
-    assert (unknown.state, unknown.text) == ("absent", "unknown: the driver does not say")
-    assert find_peer_access(three[:1]).state == "absent"
-
-
-def test_nvml_of_this_machine():
-    """The names that are called are those of the package."""
-    ended = run_command(_COMMAND)
-    assert ended.code == 0
-    assert json.loads(ended.answer).keys() in ({"driver", "gpus"}, {"error", "name"})
-    unknown = set(vars(fake_nvml())) - set(vars(pynvml))
-    assert not {name for name in unknown if name.startswith("nvml")}
+    assert gpus.check_gpus()[0].state == "good"  # not known what it is compiled for

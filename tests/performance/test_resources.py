@@ -10,7 +10,6 @@ from kdist.performance.resources import (
     memory_limit,
     memory_now,
     reset_peak,
-    swap,
     total_memory,
 )
 
@@ -26,13 +25,12 @@ def machine(tmp_path, files):
     return tmp_path
 
 
-def meminfo(total=64, available=48, swapped=0):
+def meminfo(total=64, available=48):
     return "\n".join(
         f"{name}:{'':8}{gib * GIB // 1024} kB"
         for name, gib in (
             ("MemTotal", total),
             ("MemAvailable", available),
-            ("SwapTotal", swapped),
         )
     )
 
@@ -102,7 +100,7 @@ def test_memory_of_version_2_less_the_files_that_can_be_dropped(tmp_path):
 def test_memory_of_version_1(tmp_path):
     group = {
         "proc/self/cgroup": "4:memory:/",
-        "proc/meminfo": meminfo(available=1, swapped=4),
+        "proc/meminfo": meminfo(available=1),
         "sys/fs/cgroup/memory/memory.limit_in_bytes": 8 * GIB,
         "sys/fs/cgroup/memory/memory.usage_in_bytes": 3 * GIB,
         "sys/fs/cgroup/memory/memory.stat": f"inactive_file 1\ntotal_inactive_file {GIB}",
@@ -110,7 +108,6 @@ def test_memory_of_version_1(tmp_path):
     root = machine(tmp_path, group)
     assert memory_limit(root) == 8 * GIB
     assert available_memory(root) == 1 * GIB  # the machine has less than the group's 6
-    assert swap(root) == 4 * GIB
 
 
 def test_memory_without_a_limit(tmp_path):
@@ -126,20 +123,9 @@ def test_memory_without_a_limit(tmp_path):
     assert available_memory(root) == 48 * GIB
 
 
-@pytest.mark.parametrize(("limit", "expected"), [("max", 8), ("0", 0), (str(GIB), 1)])
-def test_swap_of_a_container(limit, expected, tmp_path):
-    files = {
-        "proc/self/cgroup": "0::/",
-        "proc/meminfo": meminfo(swapped=8),
-        "sys/fs/cgroup/memory.swap.max": limit,
-    }
-    assert swap(machine(tmp_path, files)) == expected * GIB
-
-
 def test_memory_of_nothing(tmp_path):
     assert total_memory(tmp_path) is None
     assert available_memory(tmp_path) is None
-    assert swap(tmp_path) == 0
 
 
 def test_a_peak_that_is_over_is_forgotten():
