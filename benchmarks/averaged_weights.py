@@ -1,6 +1,6 @@
 """Averaged compared with raw weights, in the first steps of TensorFlow's CIFAR-10 tutorial.
 
-    python benchmarks/averaged_weights.py --data-dir cifar-10-batches-bin     # about ten minutes
+    python benchmarks/averaged_weights.py --data-dir cifar-10-batches-py      # about ten minutes
 
 `Cifar10Net` is trained with the tutorial's settings: 128 images a step, crops of 24x24, mirrored,
 of more or less contrast, SGD at 0.1, and an average of the weights with momentum 0.9999 that begins

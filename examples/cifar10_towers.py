@@ -1,7 +1,7 @@
 """TensorFlow 1's CIFAR-10 trainer for several GPUs, `cifar10_multi_gpu_train.py`, on kdist.
 
     python examples/cifar10_towers.py --num-gpus 2                    # without GPUs: the CPU in two
-    python examples/cifar10_towers.py --max-steps 200 --data-dir cifar-10-batches-bin
+    python examples/cifar10_towers.py --max-steps 200 --data-dir cifar-10-batches-py
 
 Prints a line every 10 steps, `step 120, loss = 1.83 (2140.3 examples/sec; 0.060 sec/batch)`, and
 after each epoch the accuracy of the averaged weights on all test images ("precision @ 1"). Killed
@@ -47,9 +47,7 @@ parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--max-steps", type=int, default=1_000_000, help="steps of the training")
 parser.add_argument("--batch-size", type=int, default=128, help="images per replica and step")
 parser.add_argument("--num-gpus", type=int, help="default: every GPU, else the CPU")
-parser.add_argument(
-    "--data-dir", help="folder or archive of CIFAR-10; default: found or downloaded"
-)
+parser.add_argument("--data-dir", help="folder of CIFAR-10; default: found or downloaded")
 parser.add_argument("--train-dir", default="cifar10_train", help="checkpoints and TensorBoard")
 parser.add_argument("--checkpoint-steps", type=int, default=1000, help="steps per checkpoint")
 parser.add_argument("--decay-epochs", type=float, default=350.0, help="epochs per decay")

@@ -1,5 +1,7 @@
+import hashlib
 import json
 import math
+import pickle
 import re
 import signal
 import subprocess
@@ -8,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from kdist.checkpoint import checkpoint_files
-from kdist.data.cifar10_files import BINARY
+from kdist.data.image_files import CIFAR10_FILES
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -59,10 +61,16 @@ def test_fashion_mnist():
 
 def test_cifar10_towers(tmp_path):
     """On black images, in files of the published size; killed, and started again."""
-    images = np.zeros((10_000, 3073), np.uint8)
-    images[:, 0] = np.arange(10_000) % 10
-    for name in BINARY.files:
-        images.tofile(tmp_path / name)
+    labels = [number % 10 for number in range(10_000)]
+    black = pickle.dumps({b"labels": labels, b"data": np.zeros((10_000, 3072), np.uint8)})
+    for name in CIFAR10_FILES:
+        (tmp_path / name).write_bytes(black)
+    digests = dict.fromkeys(CIFAR10_FILES, hashlib.md5(black).hexdigest())
+    program = tmp_path / "program.py"
+    program.write_text(
+        f"import runpy\nfrom kdist.data import image_files\nimage_files.CIFAR10_FILES = {digests}\n"
+        f"runpy.run_path({str(EXAMPLES / 'cifar10_towers.py')!r}, run_name='__main__')\n"
+    )
     arguments = {
         "--data-dir": tmp_path,
         "--train-dir": tmp_path / "train",
@@ -71,7 +79,7 @@ def test_cifar10_towers(tmp_path):
         "--subset": 80,
         "--checkpoint-steps": 5,
     }
-    command = ["cifar10_towers.py", *(str(one) for pair in arguments.items() for one in pair)]
+    command = [program, *(str(one) for pair in arguments.items() for one in pair)]
     checkpoints = tmp_path / "train" / "checkpoints"
     before = killed(
         [*command, "--max-steps", "1000000"], once=lambda: checkpoint_files(checkpoints)

@@ -60,13 +60,12 @@ def prepare(home: Path) -> None:
     for name in ("kdist.report.report", "jinja2", "vl_convert", "scipy.stats", "wandb"):
         importlib.import_module(name)  # now, as a case has little time
     from kdist.charts.figure import Figure
-    from kdist.data import fashion_mnist_files
-    from kdist.data.sources import DownloadError
+    from kdist.data import image_files
 
     # They take a while, and are the same each time or drawn by the cases in processes.
-    fashion_mnist_files.read_sample = functools.cache(fashion_mnist_files.read_sample)
+    image_files.read_sample = functools.cache(image_files.read_sample)
     # Downloads import Keras.
-    fashion_mnist_files.download = mock.Mock(side_effect=DownloadError("no network"))  # type: ignore[attr-defined]
+    image_files._download = mock.Mock(side_effect=image_files.DownloadError("no network"))
     Figure.pngs = lambda *_, **__: {}  # type: ignore[method-assign]
     Figure.png = lambda *_, **__: b""  # type: ignore[method-assign]
 

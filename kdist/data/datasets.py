@@ -6,7 +6,7 @@ Its name as a setting, the help and the largest batch follow from the entry.
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import UserError
 
@@ -16,17 +16,13 @@ if TYPE_CHECKING:
 Announce = Callable[[str], object]
 Folder = str | os.PathLike[str]
 
-# NumPy is imported by the functions: the command line asks for the names alone.
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Dataset:
     """A data set that can be chosen by its name.
 
     Attributes:
-        title: What its images call themselves, `ImageData.name`.
         training_images: Number of training images in the full set; no batch has more.
-        test_images: Number of its test images.
         load: Returns the images, from a folder or, if that is `None`, from where it finds them; it
             calls its second argument with a line that names their source.
         is_embedded: Whether it comes with kdist. Then it has no folder, and is loaded at once.
@@ -34,54 +30,35 @@ class Dataset:
         files_note: What the help says of its files in `data_dir`.
     """
 
-    title: str
     training_images: int
-    test_images: int
     load: Callable[[Folder | None, Announce], "ImageData"]
     is_embedded: bool = False
     note: str = ""
     files_note: str = ""
 
 
-def _fashion_mnist(data_dir: Folder | None, announce: Announce) -> "ImageData":
-    from .fashion_mnist_files import fashion_mnist
+def _files() -> Any:
+    # NumPy is imported now: the command line asks for the names alone.
+    from . import image_files
 
-    return fashion_mnist(data_dir=data_dir, announce=announce)
-
-
-def _cifar10(data_dir: Folder | None, announce: Announce) -> "ImageData":
-    from .cifar10_files import cifar10
-
-    return cifar10(data_dir=data_dir, announce=announce)
-
-
-def _sample(_: Folder | None, announce: Announce) -> "ImageData":
-    from .fashion_mnist_files import fashion_mnist
-
-    return fashion_mnist(sample=True, announce=announce)
+    return image_files
 
 
 DATASETS: Mapping[str, Dataset] = {
     "fashion_mnist": Dataset(
-        title="Fashion-MNIST",
         training_images=60_000,
-        test_images=10_000,
-        load=_fashion_mnist,
+        load=lambda folder, announce: _files().fashion_mnist(data_dir=folder, announce=announce),
         note="falls back to the embedded sample if unavailable",
         files_note="has four files",
     ),
     "cifar10": Dataset(
-        title="CIFAR-10",
         training_images=50_000,
-        test_images=10_000,
-        load=_cifar10,
-        files_note="has six, or an archive of them",
+        load=lambda folder, announce: _files().cifar10(data_dir=folder, announce=announce),
+        files_note="has six",
     ),
     "sample": Dataset(
-        title="Fashion-MNIST",
         training_images=10_000,
-        test_images=2_000,
-        load=_sample,
+        load=lambda _, announce: _files().fashion_mnist(sample=True, announce=announce),
         is_embedded=True,
     ),
 }

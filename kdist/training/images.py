@@ -8,7 +8,7 @@ import numpy as np
 
 from ..data import ImageData
 from ..data.datasets import DATASETS
-from ..data.fashion_mnist_files import SAMPLE
+from ..data.image_files import SAMPLE
 from ..errors import UserError
 from .config import TrainConfig, TrainPlan
 

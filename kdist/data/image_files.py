@@ -1,0 +1,373 @@
+"""Fashion-MNIST and CIFAR-10: a folder, Keras's cache, a download, or the sample in kdist."""
+
+import contextlib
+import functools
+import gzip
+import hashlib
+import io
+import os
+import pickle
+import socket
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import UserError
+from .image_data import ImageData
+
+Folder = str | os.PathLike[str]
+Bytes = npt.NDArray[np.uint8]
+
+SAMPLE = "the embedded sample"
+# Where keras.datasets.fashion_mnist downloads from.
+FASHION_MNIST_URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
+# SHA-256 of each file when it is not compressed.
+FASHION_MNIST_FILES = {
+    "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+    "train-labels-idx1-ubyte": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+    "t10k-images-idx3-ubyte": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+    "t10k-labels-idx1-ubyte": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+}
+FASHION_MNIST_CLASSES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
+
+# Where keras.datasets.cifar10 downloads from, and where it keeps what it unpacks.
+CIFAR10_URL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
+CIFAR10_SHA256 = "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"
+CIFAR10_FOLDER = "cifar-10-batches-py"
+# The MD5 of each file.
+CIFAR10_FILES = {
+    "data_batch_1": "c99cafc152244af753f735de768cd75f",
+    "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+    "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+    "data_batch_4": "634d18415352ddfa80567beed471001a",
+    "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+    "test_batch": "40351d587109b95175f43aff81a1287e",
+}
+CIFAR10_CLASSES = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
+_TIMEOUT_SECONDS = 10.0
+
+
+def fashion_mnist(
+    *,
+    data_dir: Folder | None = None,
+    sample: bool = False,
+    announce: Callable[[str], object] = print,
+) -> ImageData:
+    """Load Fashion-MNIST: images of clothing, (28, 28, 1), in 10 classes.
+
+    The full set (60,000 training and 10,000 test images) is read from the Keras cache
+    (`$KERAS_HOME` or `~/.keras`), or downloaded (31 MB) into it. Without a network, the sample that
+    comes with kdist is used: the first 10,000 training and the first 2,000 test images. One line
+    says which source was used.
+
+    Args:
+        data_dir: Folder with the four files of the full set, `train-images-idx3-ubyte` and so
+            on, each compressed (`.gz`) or not. No other source is tried then.
+        sample: Use the embedded sample, without looking for the full set.
+        announce: Called with the line that names the source.
+
+    Raises:
+        UserError: If `data_dir` does not contain the set, or a file is unreadable, truncated or has
+            the wrong checksum.
+
+    Example:
+        >>> data = kdist.data.fashion_mnist(sample=True)
+        Fashion-MNIST: the embedded sample (10,000 training and 2,000 test images)
+
+    Source:
+        Xiao, Rasul and Vollgraf 2017, https://arxiv.org/abs/1708.07747.
+    """
+    if data_dir is not None and sample:
+        raise UserError(
+            f"data_dir={os.fspath(data_dir)!r} and sample=True were both given; "
+            "expected one of them. Remove one."
+        )
+    if sample:
+        return _sample(announce)
+    folder = keras_datasets() / "fashion-mnist" if data_dir is None else Path(data_dir)
+    missing = [name for name in FASHION_MNIST_FILES if _idx_file(folder, name) is None]
+    if missing and data_dir is not None:
+        expected = "the 4 files of Fashion-MNIST, compressed or not"
+        raise _not_there(folder, missing, expected)
+    try:
+        for name in missing:
+            check = functools.partial(_read_idx, sha256=FASHION_MNIST_FILES[name])
+            _download(f"{FASHION_MNIST_URL}{name}.gz", folder / f"{name}.gz", check=check)
+    except DownloadError as error:
+        return _sample(
+            announce, f"; the full set was not found and could not be downloaded ({error})"
+        )
+    arrays = []
+    for name, sha256 in FASHION_MNIST_FILES.items():
+        path = _idx_file(folder, name) or folder / name
+        with _explain_damage(path):
+            arrays.append(_read_idx(path, sha256=sha256))
+    return _announced(_fashion_mnist(str(folder), *arrays), announce)
+
+
+def read_sample() -> ImageData:
+    """Read the embedded sample: the first 10,000 training and the first 2,000 test images."""
+    embedded = resources.files("kdist.data") / "fashion_mnist_sample.npz"
+    with embedded.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        parts = ("train_images", "train_labels", "test_images", "test_labels")
+        return _fashion_mnist(SAMPLE, *(arrays[part] for part in parts))
+
+
+def _sample(announce: Callable[[str], object], why: str = "") -> ImageData:
+    data = read_sample()
+    announce(f"Fashion-MNIST: {SAMPLE} (10,000 training and 2,000 test images){why}")
+    return data
+
+
+def _fashion_mnist(
+    source: str, train_images: Bytes, train_labels: Bytes, test_images: Bytes, test_labels: Bytes
+) -> ImageData:
+    return ImageData(
+        name="Fashion-MNIST",
+        source=source,
+        train_images=train_images[..., np.newaxis],
+        train_labels=train_labels.astype(np.int32),
+        test_images=test_images[..., np.newaxis],
+        test_labels=test_labels.astype(np.int32),
+        class_names=FASHION_MNIST_CLASSES,
+    )
+
+
+def _idx_file(folder: Path, name: str) -> Path | None:
+    candidates = (folder / f"{name}.gz", folder / name)
+    return next((path for path in candidates if os.path.isfile(path)), None)
+
+
+def _read_idx(path: Path, *, sha256: str) -> Bytes:
+    """Read an idx file of bytes, compressed by gzip where its name ends in `.gz`.
+
+    It is two zero bytes, the type (8: unsigned byte), the number of dimensions, each dimension as a
+    big-endian 32-bit number, and the values in row-major order; see the last section of
+    http://yann.lecun.com/exdb/mnist/.
+
+    Args:
+        path: The file.
+        sha256: Of the uncompressed file, however it is compressed.
+
+    Raises:
+        ValueError: It has another SHA-256.
+    """
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        content = file.read()
+    _check_digest(content, "sha256", sha256)
+    dimensions = content[3]
+    shape = np.frombuffer(content, ">u4", count=dimensions, offset=4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
+
+
+def cifar10(
+    *, data_dir: Folder | None = None, announce: Callable[[str], object] = print
+) -> ImageData:
+    """Load CIFAR-10: photographs, (32, 32, 3), in 10 classes.
+
+    The 50,000 training and 10,000 test images are read from the Keras cache (`$KERAS_HOME` or
+    `~/.keras`), or downloaded (170 MB) into it. The files are pickles, of which only bytes, lists,
+    dictionaries and NumPy arrays are read, so nothing else in them can run. One line says which
+    source was used.
+
+    Args:
+        data_dir: Folder with the six files of the Python version (`data_batch_1` … `test_batch`),
+            or with their folder `cifar-10-batches-py`. No other source is tried then.
+        announce: Called with the line that names the source, and with one before a download.
+
+    Raises:
+        UserError: If the data set is neither found nor can be downloaded, if `data_dir` does not
+            contain it, or a file is unreadable or has the wrong checksum.
+
+    Example:
+        ```python
+        data = kdist.data.cifar10(data_dir="cifar-10-batches-py")
+        data.train_images.shape  # (50000, 32, 32, 3)
+        ```
+
+    Source:
+        Krizhevsky 2009, "Learning Multiple Layers of Features from Tiny Images",
+        https://www.cs.toronto.edu/~kriz/cifar.html.
+    """
+    place = keras_datasets() if data_dir is None else Path(data_dir)
+    unpacked = place / f"{CIFAR10_FOLDER}-target"  # Keras 2 had none
+    folders = [place, place / CIFAR10_FOLDER, unpacked / CIFAR10_FOLDER]
+    lacks = [[n for n in CIFAR10_FILES if not os.path.isfile(one / n)] for one in folders]
+    folder, missing = min(zip(folders, lacks, strict=True), key=lambda pair: len(pair[1]))
+    if missing and data_dir is not None:
+        expected = f"the 6 files of CIFAR-10's Python version, or their folder {CIFAR10_FOLDER}"
+        raise _not_there(folder, missing, expected)
+    if missing:
+        announce(f"CIFAR-10: downloading 170 MB from {CIFAR10_URL}")
+        try:
+            _download(CIFAR10_URL, unpacked, file_hash=CIFAR10_SHA256, extract=True)
+        except DownloadError as error:
+            raise UserError(
+                f"CIFAR-10 was not found and could not be downloaded ({error}): download "
+                f"{CIFAR10_URL} elsewhere, unpack it, and pass its folder as data_dir"
+            ) from error
+        folder = unpacked / CIFAR10_FOLDER
+    *training, test = (_read_batch(folder / name, md5) for name, md5 in CIFAR10_FILES.items())
+    data = ImageData(
+        name="CIFAR-10",
+        source=str(folder),
+        train_images=np.concatenate([images for images, _ in training]),
+        train_labels=np.concatenate([labels for _, labels in training]),
+        test_images=test[0],
+        test_labels=test[1],
+        class_names=CIFAR10_CLASSES,
+    )
+    return _announced(data, announce)
+
+
+def _read_batch(path: Path, md5: str) -> tuple[Bytes, npt.NDArray[np.int32]]:
+    """Images and labels of a file of the Python version of CIFAR-10."""
+    with _explain_damage(path):
+        content = path.read_bytes()
+        _check_digest(content, "md5", md5)
+        batch = PlainUnpickler(io.BytesIO(content), encoding="bytes").load()
+        planes = batch[b"data"].reshape(-1, 3, 32, 32)  # red, green and blue
+        images = np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
+        return images, np.array(batch[b"labels"], np.int32)
+
+
+class PlainUnpickler(pickle.Unpickler):
+    """Unpickles data and arrays of NumPy; nothing else can be named, so nothing else is called."""
+
+    _ALLOWED = frozenset(
+        {
+            ("numpy", "ndarray"),
+            ("numpy", "dtype"),
+            ("numpy.core.multiarray", "_reconstruct"),
+            ("numpy._core.multiarray", "_reconstruct"),
+            ("_codecs", "encode"),
+        }
+    )
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return a function of NumPy that makes an array.
+
+        Raises:
+            UnpicklingError: Something else is named.
+        """
+        if (module, name) not in self._ALLOWED:
+            raise pickle.UnpicklingError(
+                f"it would call {f'{module}.{name}'[:100]!r}, which no data needs"
+            )
+        return super().find_class(module, name)
+
+
+def keras_datasets() -> Path:
+    """Return the folder in which `keras.datasets` stores its files, without importing Keras."""
+    home = os.path.expanduser("~")
+    base = home if os.access(home, os.W_OK) else "/tmp"  # noqa: S108 - as Keras
+    keras_home = os.environ.get("KERAS_HOME") or os.path.join(base, ".keras")
+    return Path(os.path.expanduser(keras_home), "datasets")
+
+
+class DownloadError(Exception):
+    """Why a file could not be downloaded, in a few words."""
+
+
+def _download(
+    url: str, target: Path, *, check: Callable[[Path], object] | None = None, **options: Any
+) -> None:
+    """Download `url` to `target`, which appears only when it is complete and checked.
+
+    Args:
+        url: The address.
+        target: The file or folder to write; its folder is created if it is missing.
+        check: Raises an error if the downloaded file is another one.
+        **options: Of `keras.utils.get_file`.
+
+    Raises:
+        DownloadError: There is no network, no such file, no space to write it, or another file
+            came.
+    """
+    import keras  # here, as a data set that is on this machine needs NumPy only
+
+    patience = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_TIMEOUT_SECONDS)  # Keras would wait for minutes
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Keras writes to the file's own name, where another worker would find half of it.
+        with tempfile.TemporaryDirectory(prefix=".download-", dir=target.parent) as folder:
+            with contextlib.redirect_stdout(io.StringIO()):  # lines of progress
+                path = keras.utils.get_file(
+                    target.name, url, cache_dir=folder, cache_subdir="", **options
+                )
+            if check is not None:
+                check(Path(path))
+            if not target.is_dir():  # no other worker was sooner
+                os.replace(path, target)
+    except Exception as error:  # Keras raises no narrower one
+        raise DownloadError(f"{url}: {error}") from error
+    finally:
+        socket.setdefaulttimeout(patience)
+
+
+def _check_digest(content: bytes, algorithm: str, expected: str) -> None:
+    digest = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
+    if digest != expected:
+        name = {"md5": "MD5", "sha256": "SHA-256"}[algorithm]
+        raise ValueError(
+            f"the content has {name} {digest}; expected {expected}: it is damaged or another file"
+        )
+
+
+@contextlib.contextmanager
+def _explain_damage(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # of any kind, where a file is damaged
+        raise UserError(
+            f"{path} cannot be read ({error}): replace or delete it, or name another folder as"
+            " data_dir"
+        ) from error
+
+
+def _not_there(folder: Path, missing: Sequence[str], expected: str) -> UserError:
+    problem = f"has no {', '.join(missing)}"
+    if not os.path.isdir(folder):
+        problem = "is not a folder"
+    elif not os.access(folder, os.R_OK | os.X_OK):
+        problem = "cannot be read"
+    return UserError(
+        f"data_dir {str(folder)!r} {problem}; expected {expected}. Pass their folder, or omit"
+        " data_dir to have them found or downloaded."
+    )
+
+
+def _announced(data: ImageData, announce: Callable[[str], object]) -> ImageData:
+    announce(
+        f"{data.name}: {len(data.train_images):,} training and {len(data.test_images):,} test"
+        f" images from {data.source}"
+    )
+    return data
