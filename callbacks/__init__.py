@@ -1,6 +1,6 @@
 """Callbacks for `keras.Model.fit`: throughput, accuracy, time, CSV, telemetry, checkpoints."""
 
-from ..analysis.histogram import Histogram
+from ..layers.histogram import Histogram
 from .batch_norm_monitor import BatchNormMonitor
 from .checkpoint import Checkpoint
 from .gradient_noise_scale import GradientNoiseScale

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from ..analysis.histogram import Histogram
 from ..distribute.telemetry import RawMeasurement, StepTelemetry
+from ..layers.histogram import Histogram
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

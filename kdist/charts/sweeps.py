@@ -7,14 +7,12 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from ..analysis.groups import Row, grouped
-from ..analysis.step_time_fit import StepTimeFit
-from ..analysis.time_to_target import row_to_target, rows_to_target
 from ..runs.record import RunRecord
 from ..runs.text import count
 from .figure import Data, Figure, Figures, Variant, line_dash
 from .runs import ReferenceLine, alternating_dashes, coinciding
 from .series import MeasuredAxis, series_chart, series_names, with_ends
+from .statistics import Row, StepTimeFit, grouped, row_to_target, rows_to_target
 from .tables import accuracy, rate
 from .tables import seconds as in_seconds
 

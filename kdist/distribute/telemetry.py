@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import _upstream
-from ..analysis.histogram import CODES, IS_NONFINITE
+from ..layers.histogram import CODES, IS_NONFINITE
 from ..layers.measurements import mean_loss, stateless_pass, value_counts
 from ..spmd.rules.kernels import part_norms, received_gradient, sent_gradient, squared_norm
 

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from .. import _upstream
-from ..analysis.histogram import CODES
+from .histogram import CODES
 
 
 @contextlib.contextmanager

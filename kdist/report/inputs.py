@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..analysis.groups import Row
+from ..charts.statistics import Row
 from ..charts.tables import MISSING, setting
 from ..errors import UserError, error_text
 from ..fields import field_names

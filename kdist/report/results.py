@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from ..analysis.groups import Row
-from ..analysis.time_to_target import TimeToTarget, row_to_target, time_to_target
+from ..charts.statistics import Row, TimeToTarget, row_to_target, time_to_target
 from ..charts.tables import accuracy, rate, seconds
 from ..performance.hardware import on_cpu
 from ..runs.record import RunRecord, finite

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from annotated_types import Ge, Le
 
-from ..analysis.groups import Row
+from ..charts.statistics import Row
 from ..charts.tables import ResultsTable
 from ..errors import UserError
 from ..launch.options import MOST_WORKERS

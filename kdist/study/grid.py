@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..analysis.groups import Row, done, failures
 from ..arguments import path_text
+from ..charts.statistics import Row, done, failures
 from ..data.datasets import needs_no_download
 from ..errors import UserError, error_text
 from ..files import atomic_write

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from ..analysis.groups import Row, format_spread, grouped, spread
-from ..analysis.time_to_target import TimeToTarget, rows_to_target
+from ..charts.statistics import (
+    Row,
+    StepTimeFit,
+    TimeToTarget,
+    fit_step_time,
+    format_spread,
+    grouped,
+    rows_to_target,
+    spread,
+)
 from ..charts.tables import ResultsTable
 from ..data.datasets import MOST_IMAGES
 from ..errors import UserError
@@ -30,7 +38,6 @@ from .experiments import (
 )
 
 if TYPE_CHECKING:
-    from ..analysis.step_time_fit import StepTimeFit
     from ..charts.figure import Figures
     from ..runs.record import RunRecord
 
@@ -245,9 +252,7 @@ def _fit(replicas: int, rows: Sequence[Row]) -> dict[str, Any] | None:
     }
 
 
-def _fitted(rows: Sequence[Row]) -> "StepTimeFit | None":
-    from ..analysis.step_time_fit import fit_step_time  # imports NumPy
-
+def _fitted(rows: Sequence[Row]) -> StepTimeFit | None:
     # An epoch that the batch does not divide has a smaller last step: the mean step is what fits,
     # as the time of an epoch is linear in its steps and images.
     steps = [row["images_per_step"] for row in rows]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..analysis.groups import Row
+from ..charts.statistics import Row
 from ..checkpoint.store import checkpoint_files
 from ..errors import UserError
 from ..files import atomic_write, parse_json, read_text

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..analysis.groups import Row, done
+from ..charts.statistics import Row, done
 from ..errors import UserError
 from ..files import parse_json, read_text
 from ..runs.record import RunRecord, read_run

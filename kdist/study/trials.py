@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..analysis.rank_correlation import importance
+from ..charts.statistics import importance
 from ..charts.tables import MISSING, ResultsTable, setting
 from ..errors import UserError
 from ..files import atomic_write, parse_json, read_text

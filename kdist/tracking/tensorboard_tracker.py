@@ -14,7 +14,7 @@ from tensorboard.plugins.histogram import metadata
 from tensorboard.plugins.hparams import api as hparams
 
 from .. import _upstream
-from ..analysis.histogram import Histogram
+from ..layers.histogram import Histogram
 from ..runs.folder import versions
 from .tracker import BestValues, EveryBatches, StepTracker, TelemetryTracker, Tracker, device_of
 

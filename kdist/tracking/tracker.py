@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import keras
 import tensorflow as tf
 
-from ..analysis.histogram import Histogram
 from ..distribute.exact_strategy import ExactStrategy
 from ..errors import UserError
+from ..layers.histogram import Histogram
 from ..performance.hardware import device_names
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import wandb
 from wandb.integration.keras import WandbMetricsLogger, WandbModelCheckpoint
 
-from ..analysis.histogram import Histogram
 from ..files import atomic_write
+from ..layers.histogram import Histogram
 from ..runs.folder import versions
 from .tracker import BestValues, EveryBatches, TelemetryTracker, Tracker, device_of
 from .wandb_account import wandb_mode

@@ -6,7 +6,7 @@ import sys
 import types
 
 import pytest
-from kdist.analysis.time_to_target import row_to_target
+from kdist.charts.statistics import row_to_target
 from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import RefusedCheckpointsError, UserError
 from kdist.launch.child import judge

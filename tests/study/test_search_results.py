@@ -4,9 +4,6 @@ import io
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from kdist.analysis.rank_correlation import importance
 from kdist.charts.tables import MISSING
 from kdist.errors import UserError
 from kdist.study.folder import StudyFolder
@@ -28,43 +25,6 @@ from kdist.study.trials import (
     trials_table,
 )
 from kdist.training.config import TrainConfig
-from scipy import stats
-
-NUMBERS = st.lists(st.integers(-3, 3).map(float), min_size=4, max_size=12)
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.data())
-def test_of_numbers_the_importance_is_spearmans(data):
-    scores = data.draw(NUMBERS)
-    values = data.draw(st.lists(st.integers(0, 4), min_size=len(scores), max_size=len(scores)))
-    found = importance([{"x": value} for value in values], scores)["x"]
-    if len(set(values)) < 2 or len(set(scores)) < 2:
-        assert found is None
-    else:
-        assert found == pytest.approx(stats.spearmanr(values, scores).statistic)
-
-
-def test_of_two_names_it_is_spearmans_without_its_sign():
-    names, scores = ["a", "b", "a", "b", "b"], [1.0, 3.0, 2.0, 2.5, 0.5]
-    expected = abs(stats.spearmanr([name == "a" for name in names], scores).statistic)
-    assert importance([{"x": name} for name in names], scores)["x"] == pytest.approx(expected)
-
-
-def test_of_names_it_is_kruskals_share_of_variance():
-    names, scores = list("aabbcc"), [1.0, 2.0, 9.0, 8.0, 4.0, 3.0]
-    groups = [[s for n, s in zip(names, scores, strict=True) if n == name] for name in "abc"]
-    share = stats.kruskal(*groups).statistic / (len(scores) - 1)
-    found = importance([{"x": n, "tuner/epochs": 1} for n in names], scores)
-    assert found == {"x": pytest.approx(share**0.5)}
-
-
-def test_few_trials_say_nothing_and_the_weightiest_comes_first():
-    assert importance([{"x": 1}, {"x": 2}, {"x": 3}], [1.0, 2.0, 3.0]) == {"x": None}
-    rows = [{"weak": w, "strong": s} for w, s in zip([2, 1, 4, 3], [4, 3, 2, 1], strict=True)]
-    found = importance(rows, [1.0, 2.0, 3.0, 4.0])
-    assert list(found) == ["strong", "weak"]
-    assert found["strong"] == pytest.approx(-1)
 
 
 def test_who_missed_the_target_counts_ten_times_and_the_closer_less():

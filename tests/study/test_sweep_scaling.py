@@ -1,6 +1,6 @@
 import pytest
 from fake_runs import MACHINE, FakeRuns, done_row, run
-from kdist.analysis.groups import done
+from kdist.charts.statistics import done
 from kdist.errors import UserError
 from kdist.study.experiments import replica_counts, shared_cores_warning
 from kdist.study.kinds import ScalingSweep

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
-from kdist.analysis.histogram import Histogram
+from kdist.layers.histogram import Histogram
 from kdist.layers.measurements import value_counts
 
 TINY = 2.0**-126

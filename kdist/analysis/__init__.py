@@ -1,1 +1,0 @@
-"""Statistics of runs: spreads, fits and correlations of plain numbers."""
