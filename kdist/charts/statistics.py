@@ -7,8 +7,6 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..errors import UserError
 
 # scipy takes a second to import: inside the functions.
@@ -140,6 +138,8 @@ def fit_step_time(batch_sizes: Sequence[float], images_per_sec: Sequence[float])
         >>> round(fit.overhead_seconds, 9), round(fit.images_per_sec, 6)
         (0.15, 200.0)
     """
+    import numpy as np  # here, for a command line that starts at once
+
     batches, rates = np.array(batch_sizes, float), np.array(images_per_sec, float)
     if len(batches) != len(rates) or len(set(batch_sizes)) < 2:
         raise UserError(

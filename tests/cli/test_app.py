@@ -69,7 +69,7 @@ MISTAKES = [
     (["--epochs", "1.5"], "Invalid value for --epochs: expected an integer, received '1.5'"),
     (["--dataset", "sample", "--data-dir", "/data"], "the sample is embedded"),
     (["--data-dir", "/no/such/folder"], "/no/such/folder"),
-    (["--dataset", "cifar10", "--data-dir", "/no"], "'/no' does not exist; expected the 6"),
+    (["--dataset", "cifar10", "--data-dir", "/no"], "'/no' is not a folder; expected the 6"),
     (["--dataset", "sample", "--subset", "20000"], "20000"),
     (["--dataset", "sample", "--run-dir", sys.executable], "cannot write"),
     (["--recipe", "slow"], "recipe has to be one of"),
@@ -127,8 +127,8 @@ def test_a_data_set_without_network_is_one_line_that_says_how_to_get_it(tmp_path
         code, _, stderr = imported_by(["train", "--dataset", "cifar10"])
     assert code == "CODE 2"
     assert stderr.count("\n") == 1
-    assert "kdist: error: CIFAR-10 was not found and could not be downloaded (URL fetch" in stderr
-    assert "cifar-10-python.tar.gz elsewhere, and pass the file or its folder as" in stderr
+    assert "kdist: error: CIFAR-10 was not found and could not be downloaded (" in stderr
+    assert "cifar-10-python.tar.gz elsewhere, unpack it, and pass its folder as" in stderr
 
 
 def test_checkpoints_are_listed_and_verified_without_tensorflow(tmp_path):
