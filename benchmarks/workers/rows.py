@@ -63,7 +63,7 @@ def _speed(count: int) -> Iterator[Row]:
     )
     what = "2 workers x 1 replica : 1 process x 2 replicas, WRN-16-1, global batch 64"
     speeds = f"{images['2x1']:.0f} : {images['1x2']:.0f} images/s"
-    yield Row(what, "≥ 0.95", f"{ratio}; {speeds}")
+    yield Row(what, "≥ 0.85", f"{ratio}; {speeds}")
     yield Row("the same, by processor time", "", f"{work / 2:.2f}")
 
 
