@@ -6,9 +6,9 @@
 
 For each pair, makes a virtual environment with kdist's other dependencies, and runs three groups of
 tests in it: all parity cases on two replicas, the rules by which operations are divided, and the
-canaries of private names and patches. Prints a Markdown table of how many passed, then the names of
-those that did not. An environment takes 2.5 GB, and is removed after its tests without `--folder`.
-The exit code is 1 if anything failed.
+upstream tests of private names and patches. Prints a Markdown table of how many passed, then
+the names of those that did not. An environment takes 2.5 GB, and is removed after its tests without
+`--folder`. The exit code is 1 if anything failed.
 """
 
 import argparse
@@ -33,7 +33,7 @@ TIMEOUT_SECONDS = 3600
 GROUPS = {
     "parity": ["tests/parity/test_parity.py", "-k", "test_two_replicas_give_what_one_gives"],
     "rules": ["tests/spmd"],
-    "canaries": ["tests/upstream"],
+    "upstream tests": ["tests/upstream"],
 }
 
 

@@ -55,7 +55,7 @@ parser.add_argument("--subset", type=int, help="train on this many images only")
 
 
 class StopAtStep(keras.callbacks.Callback):
-    """Ends the training after its last step, which may be amid an epoch."""
+    """Ends the training after its last step, which may be within an epoch."""
 
     def __init__(self, step):
         super().__init__()

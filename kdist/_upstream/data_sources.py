@@ -241,7 +241,7 @@ class DataSource:
 
     Args:
         fit: The fit.
-        inexact: What is not exact when a fit begins amid these data, one sentence; or `None`.
+        inexact: What is not exact when a fit begins within these data, one sentence; or `None`.
     """
 
     def __init__(self, fit: Fit, *, inexact: str | None = None) -> None:

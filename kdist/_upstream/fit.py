@@ -252,7 +252,7 @@ OBSERVER_PATCHES = (
         replacement=_begin,
         why="Calls History and the progress bar after a callback that has to see their values, and"
         " tells no callback about the others.",
-        canary="test_history_is_called_after_a_users_callbacks",
+        test="test_history_is_called_after_a_users_callbacks",
     ),
 )
 
@@ -291,7 +291,7 @@ def _begin_epoch(
 
 
 def _steps_of_epoch(original: Callable[..., Any], epoch: Any) -> Iterator[Any]:
-    """Begins amid the data, and keeps Keras from making an iterator that no epoch uses.
+    """Begins within the data, and keeps Keras from making an iterator that no epoch uses.
 
     On several replicas such an iterator takes a tenth of a second, and starts to read ahead. Nor
     does Keras wait for the end of the one it has used.
@@ -323,21 +323,21 @@ DATA_PATCHES = (
         name="fit",
         replacement=_fit,
         why=_NO_EPOCH,
-        canary="test_the_order_of_seeded_data_depends_on_the_iterators_made",
+        test="test_the_order_of_seeded_data_depends_on_the_iterators_made",
     ),
     Patch(
         owner=CallbackList,
         name="on_epoch_begin",
         replacement=_begin_epoch,
         why=_NO_EPOCH,
-        canary="test_the_order_of_seeded_data_depends_on_the_iterators_made",
+        test="test_the_order_of_seeded_data_depends_on_the_iterators_made",
     ),
     Patch(
         owner=EpochIterator,
         name="__init__",
         replacement=_make,
         why="Starts every epoch at its first batch, and gives no access to the iterator.",
-        canary="test_the_iterator_over_the_training_data_is_out_of_reach",
+        test="test_the_iterator_over_the_training_data_is_out_of_reach",
     ),
     Patch(
         owner=EpochIterator,
@@ -345,7 +345,7 @@ DATA_PATCHES = (
         replacement=_steps_of_epoch,
         why="Makes an unused iterator at the end of an epoch, waits while the used one is freed,"
         " and does not say how many steps of an execution have a batch.",
-        canary="test_an_epoch_ends_with_a_spare_iterator",
+        test="test_an_epoch_ends_with_a_spare_iterator",
     ),
 )
 
@@ -380,14 +380,14 @@ HOOK_PATCHES = (
         replacement=_prepare,
         why="Does not copy an optimizer made outside the scope to every replica, and loses"
         " the batches that a temporary iterator has prefetched.",
-        canary="test_a_generator_loses_batches_to_a_throw_away_iterator",
+        test="test_a_generator_loses_batches_to_a_throw_away_iterator",
     ),
     Patch(
         owner=Trainer,
         name="_get_metrics_result_or_logs",
         replacement=_end_epoch,
         why="Cannot be told the logs of an epoch that is resumed at its end.",
-        canary="test_the_logs_of_an_epoch_are_those_of_its_metrics",
+        test="test_the_logs_of_an_epoch_are_those_of_its_metrics",
     ),
 )
 
@@ -453,20 +453,20 @@ OPTION_PATCHES = (
         replacement=_compile,
         why='Does not support `steps_per_execution="auto"`. `jit_compile="auto"` does not turn on'
         " XLA under a strategy, even on a single GPU.",
-        canary="test_keras_leaves_xla_off_under_a_strategy_of_one_gpu",
+        test="test_keras_leaves_xla_off_under_a_strategy_of_one_gpu",
     ),
     Patch(
         owner=TensorFlowTrainer,
         name="evaluate",
         replacement=_with_single_steps,
         why="Evaluates more steps than requested, up to the end of an execution.",
-        canary="test_several_steps_per_execution_evaluate_more_than_requested",
+        test="test_several_steps_per_execution_evaluate_more_than_requested",
     ),
     Patch(
         owner=TensorFlowTrainer,
         name="predict",
         replacement=_predict,
         why="The graph contains a copy of the model for each step of an execution.",
-        canary="test_several_steps_per_execution_copy_the_model_for_prediction",
+        test="test_several_steps_per_execution_copy_the_model_for_prediction",
     ),
 )

@@ -66,16 +66,16 @@ def markdown(sections: Mapping[str, Iterable[Patch]]) -> str:
 
 
 def _table(patches: Iterable[Patch]) -> str:
-    """Return a table with one row for consecutive patches with the same reason and canary."""
+    """Return a table with one row for consecutive patches with the same reason and test."""
     lines = [
-        "| function | what stock Keras or TensorFlow does | issue | seen in | canary |",
+        "| function | what stock Keras or TensorFlow does | issue | seen in | upstream test |",
         "| --- | --- | --- | --- | --- |",
     ]
-    for _, group in itertools.groupby(patches, key=lambda one: (one.why, one.canary)):
+    for _, group in itertools.groupby(patches, key=lambda one: (one.why, one.test)):
         patches_of_row = list(group)
         first = patches_of_row[0]
         names = "<br>".join(_name(one, first) for one in patches_of_row)
-        cells = [names, first.why, _link(first.issue), first.seen_in, f"`{first.canary}`"]
+        cells = [names, first.why, _link(first.issue), first.seen_in, f"`{first.test}`"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

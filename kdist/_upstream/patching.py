@@ -20,7 +20,7 @@ class Patch:
         name: The name of the function.
         replacement: Called instead, with the original function before the arguments.
         why: What stock Keras or TensorFlow does that is wrong or missing.
-        canary: The test in `tests/upstream/` that fails when upstream no longer does this.
+        test: The test in `tests/upstream/` that fails when upstream no longer does this.
         seen_in: The latest version in which it was seen.
         issue: The upstream issue, such as `"keras#20582"`; empty if there is none.
     """
@@ -29,7 +29,7 @@ class Patch:
     name: str
     replacement: Callable[..., Any]
     why: str
-    canary: str
+    test: str
     seen_in: str = KERAS
     issue: str = ""
 

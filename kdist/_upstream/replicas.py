@@ -27,14 +27,14 @@ _NUMBERS = (
         replacement=lambda original, variable: float(_to_number(original, variable)),
         why="Raises a TypeError for a variable with a copy on every replica, for example in"
         " `float(optimizer.learning_rate)`.",
-        canary="test_a_scalar_variable_is_no_number",
+        test="test_a_scalar_variable_is_no_number",
     ),
     Patch(
         owner=Variable,
         name="__int__",
         replacement=lambda original, variable: int(_to_number(original, variable)),
         why="The same, for example in `int(optimizer.iterations)`.",
-        canary="test_a_scalar_variable_is_no_number",
+        test="test_a_scalar_variable_is_no_number",
     ),
 )
 
@@ -62,7 +62,7 @@ _DROPOUT = (
         name="dropout",
         replacement=_dropout,
         why="On CPUs, draws sequentially, and stores the random numbers for the gradient.",
-        canary="test_dropout_keeps_its_random_numbers",
+        test="test_dropout_keeps_its_random_numbers",
     ),
 )
 
@@ -82,7 +82,7 @@ _ACTIVATIONS = tuple(
         name=name,
         replacement=_activation,
         why="Reads and writes all values once per operation of the activation and of its gradient.",
-        canary="test_an_activation_is_several_operations",
+        test="test_an_activation_is_several_operations",
     )
     for name in ("gelu", "silu", "hard_silu")
 )

@@ -157,7 +157,7 @@ PATCHES = (
             name=name,
             replacement=_next,
             why=_WHY,
-            canary="test_a_replica_without_sparse_rows_crashes",
+            test="test_a_replica_without_sparse_rows_crashes",
             seen_in=TENSORFLOW,
         )
         for name in ("get_next", "get_next_as_optional")
@@ -167,7 +167,7 @@ PATCHES = (
         name="_from_compatible_tensor_list",
         replacement=_from_tensors,
         why=_WHY,
-        canary="test_a_replica_without_sparse_rows_crashes",
+        test="test_a_replica_without_sparse_rows_crashes",
         seen_in=TENSORFLOW,
     ),
 )
@@ -200,7 +200,7 @@ def _replicas_with_values(
     return tf.reshape(sum_of_workers(strategy, tf.add_n(has_values)), [])
 
 
-_ROW_CANARY = "test_an_iterator_asks_for_data_but_not_for_rows"
+_ROW_TEST = "test_an_iterator_asks_for_data_but_not_for_rows"
 
 WORKER_PATCHES = (
     Patch(
@@ -208,7 +208,7 @@ WORKER_PATCHES = (
         name="get_next",
         replacement=_get_next,
         why="Asks all workers whether there is data, but not how many rows.",
-        canary=_ROW_CANARY,
+        test=_ROW_TEST,
         seen_in=TENSORFLOW,
     ),
     Patch(
@@ -216,7 +216,7 @@ WORKER_PATCHES = (
         name="_calculate_replicas_with_values",
         replacement=_replicas_with_values,
         why="Asks all workers whether there is data, but not how many rows.",
-        canary=_ROW_CANARY,
+        test=_ROW_TEST,
         seen_in=TENSORFLOW,
     ),
 )

@@ -219,7 +219,7 @@ PATCHES = (
         name="gradient",
         replacement=_gradient,
         why="Does not tell `TrainingTelemetry` that the loss of a step is computed.",
-        canary="test_nobody_is_told_of_a_gradient",
+        test="test_nobody_is_told_of_a_gradient",
         seen_in=TENSORFLOW,
     ),
 )

@@ -213,6 +213,6 @@ PATCHES = (
         replacement=_make_list,
         why="With several workers, all of them write to the same files, and one that stops alone,"
         " or sets a learning rate alone, leaves the others waiting or trains with another.",
-        canary="test_every_worker_runs_every_callback",
+        test="test_every_worker_runs_every_callback",
     ),
 )

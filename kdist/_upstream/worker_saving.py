@@ -140,10 +140,10 @@ def _remove(path: Path) -> None:
 
 
 _WHY = "With several workers, all of them write into the same file at once."
-_CANARY = "test_a_model_is_written_into_the_file_that_is_there"
+_TEST = "test_a_model_is_written_into_the_file_that_is_there"
 
 PATCHES = tuple(
-    Patch(owner=owner, name=name, replacement=replacement, why=_WHY, canary=_CANARY)
+    Patch(owner=owner, name=name, replacement=replacement, why=_WHY, test=_TEST)
     for owner, name, replacement in (
         (saving_lib, "save_model", _save),
         (legacy_h5_format, "save_model_to_hdf5", _save),

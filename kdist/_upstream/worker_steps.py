@@ -249,7 +249,7 @@ PATCHES = (
         replacement=_reduce_per_replica,
         why="With several workers, averages a step's logs over their first axis, which they do not"
         " have: `fit` and `evaluate` crash.",
-        canary="test_logs_are_averaged_over_an_axis_that_they_lack",
+        test="test_logs_are_averaged_over_an_axis_that_they_lack",
         issue="keras#20585",
     ),
     Patch(
@@ -258,14 +258,14 @@ PATCHES = (
         replacement=_make_function,
         why="With several workers, several steps per execution are a loop, in which TensorFlow's"
         " collectives have no keys.",
-        canary="test_collectives_take_their_keys_when_the_step_is_called",
+        test="test_collectives_take_their_keys_when_the_step_is_called",
     ),
     Patch(
         owner=TFEpochIterator,
         name="__init__",
         replacement=_make_iterator,
         why="Workers with different batches wait for each other forever, or crash.",
-        canary="test_batches_of_workers_are_not_compared",
+        test="test_batches_of_workers_are_not_compared",
     ),
     *(
         Patch(
@@ -274,7 +274,7 @@ PATCHES = (
             replacement=_named(name),
             why="With several workers, does not say which of `fit`, `evaluate` and `predict` a"
             " batch is for, nor with which arguments.",
-            canary="test_batches_of_workers_are_not_compared",
+            test="test_batches_of_workers_are_not_compared",
         )
         for name in ("fit", "evaluate", "predict")
     ),
@@ -285,7 +285,7 @@ PATCHES = (
             replacement=_watched_step(name),
             why="Does not say that a step has begun or ended, by which a worker that hangs is"
             " found.",
-            canary="test_a_worker_that_waits_does_not_say_so",
+            test="test_a_worker_that_waits_does_not_say_so",
         )
         for name in ("train_on_batch", "test_on_batch", "predict_on_batch")
     ),

@@ -84,7 +84,9 @@ def test_an_odd_number_of_replicas_is_refused_where_tensorflow_leaves_one_out():
     ones = strategy.experimental_distribute_values_from_function(lambda _: tf.constant(1.0))
     assert float(strategy.reduce("SUM", ones, axis=None)) == 3
     (several,) = strategy.extended.batch_reduce_to("SUM", [(ones, ones)])
-    assert float(several.values[0]) == 2  # the canary: kdist need no longer refuse it if this is 3
+    assert (
+        float(several.values[0]) == 2
+    )  # the upstream test: kdist need no longer refuse it if this is 3
     with pytest.raises(UserError, match="HierarchicalCopyAllReduce.* 3 replicas"):
         kdist.MirroredStrategy(
             replicas=3, cross_device_ops=tf.distribute.HierarchicalCopyAllReduce()

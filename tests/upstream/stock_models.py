@@ -1,7 +1,7 @@
-"""Models for canaries, and what replicas compute.
+"""Models for upstream tests, and what replicas compute.
 
-A canary shows the stock behaviour that a patch works around. When it fails, upstream has changed:
-delete the patch and the canary.
+An upstream test shows the stock behaviour that a patch works around. When it fails, upstream has
+changed: delete the patch and the test.
 """
 
 import keras

@@ -40,7 +40,7 @@ def test_a_step_leaves_the_users_array_alone():
 
 
 def test_tensorflow_overwrites_a_users_array():
-    """The canary: a slice of a tensor on NumPy's memory is computed on in place."""
+    """The upstream test: a slice of a tensor on NumPy's memory is computed on in place."""
     array = aligned(16, 8)
     before = array.copy()
     devices = ["/cpu:0", "/cpu:1"]

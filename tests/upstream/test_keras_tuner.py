@@ -1,7 +1,7 @@
-"""Canaries of KerasTuner: what `kdist/_upstream/keras_tuner.py` reads and replaces is still there.
+"""Upstream tests of KerasTuner: what `kdist/_upstream/keras_tuner.py` reads and replaces is there.
 
 Those that show a stock behaviour were last seen with KerasTuner 1.4.8. When one fails, delete the
-workaround in `kdist/study` and the canary.
+workaround in `kdist/study` and the upstream test.
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""The table of patches: when they are put in, their canaries, their page."""
+"""The table of patches: when they are put in, their upstream tests, their page."""
 
 import ast
 import dataclasses
@@ -32,14 +32,14 @@ def test_replaced_functions_keep_their_names_and_are_replaced_once_by_each():
     assert Owner.method.__name__ == "method"
 
 
-def test_every_patch_has_a_canary():
-    canaries = {
+def test_every_patch_has_an_upstream_test():
+    tests = {
         node.name
         for path in Path(__file__).parent.glob("test_*.py")
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.FunctionDef)
     }
-    assert {patch.canary for patch in PATCHES} <= canaries
+    assert {patch.test for patch in PATCHES} <= tests
 
 
 def test_the_page_has_the_table():

@@ -1,4 +1,4 @@
-"""A canary for each private name that kdist uses: where Keras or TensorFlow has it.
+"""An upstream test for each private name that kdist uses: where Keras or TensorFlow has it.
 
 When one fails, upstream has renamed or removed the name: its message says which lines use it.
 Change them, and the name here.
@@ -28,7 +28,7 @@ SCORE = keras_tuner.Objective("score", "max")
 ROWS = np.ones((4, 1), "float32")
 
 # Names by what has them: a class, a module, or an object that a function below makes.
-CANARIES = {
+NAMES = {
     "model": "_call_has_training_arg _compile_config _compute_loss _distribute_strategy"
     " _flatten_layers _functional _jit_compile"
     " _trainable_variables",
@@ -204,9 +204,9 @@ OBJECTS = {
 }
 
 
-@pytest.mark.parametrize("kind", CANARIES)
+@pytest.mark.parametrize("kind", NAMES)
 def test_upstream_has_the_names(kind):
-    thing, names = OBJECTS[kind](), CANARIES[kind].split()
+    thing, names = OBJECTS[kind](), NAMES[kind].split()
     gone = [f"{name}, used in {USED.get(name)}" for name in names if not hasattr(thing, name)]
     assert not gone
 
@@ -224,9 +224,9 @@ def _owner_and_name(dotted):
         return pkgutil.resolve_name(module), rest
 
 
-def test_every_private_name_that_is_used_has_a_canary_and_no_other():
-    """A new name goes into `CANARIES`, at what has it."""
-    known = {name for names in CANARIES.values() for name in names.split()}
+def test_every_private_name_that_is_used_has_a_test_and_no_other():
+    """A new name goes into `NAMES`, at what has it."""
+    known = {name for names in NAMES.values() for name in names.split()}
     assert {name for name in USED if "." not in name} == known - UNDOCUMENTED - INHERITED
 
 
