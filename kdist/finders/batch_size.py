@@ -3,14 +3,15 @@
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ..arguments import as_real, positive_integer, positive_number
 from ..errors import TrainingError, UserError
 from ..launch import child
 from ..performance.resources import available_memory
-from .one_try import Try, TryResult
-from .short_fit import Function, function_name
+from .one_try import BatchSizeTry
+from .short_fit import Function, file_of
 
 INSIDE = "KDIST_FINDER"
 """Set within a try, so that a script which starts one when it is imported does not start more."""
@@ -27,36 +28,6 @@ _LIMITS = {
     "data": "a larger global batch has more samples than the data",
     "most": "larger ones were not tried (--most)",
 }
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BatchSizeTry:
-    """A batch size that was tried.
-
-    Attributes:
-        batch_size: Samples per replica and step.
-        result: How it ended.
-    """
-
-    batch_size: int
-    result: TryResult
-
-    @property
-    def samples_per_second(self) -> float | None:
-        """Of all replicas, by the median step; `None` if unknown."""
-        seconds = self.result.seconds
-        return self.batch_size * self.result.replicas / seconds if seconds else None
-
-    def __str__(self) -> str:
-        if not self.result.works:
-            how = f" ({self.result.how})" if self.result.how else ""
-            return f"batch {self.batch_size}: not enough {self.result.why}{how}"
-        text = f"batch {self.batch_size}: works"
-        if self.result.peak is not None:
-            text += f", {self.result.peak / 2**20:,.0f} MiB per replica"
-        if self.samples_per_second is not None:
-            text += f", {self.samples_per_second:,.0f} samples per second"
-        return text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,9 +58,7 @@ def find_batch_size(
     margin: float = 0.05,
     steps: int = 3,
     memory: float | None = None,
-    timeout: float | None = None,
-    announce: Callable[[BatchSizeTry], object] | None = None,
-    run: Callable[[Try], TryResult] | None = None,
+    announce: Callable[[BatchSizeTry], object] = lambda _: None,
 ) -> BatchSize:
     """Find the largest batch size per replica that fits into memory.
 
@@ -117,9 +86,7 @@ def find_batch_size(
         steps: Steps of each try, at least 1.
         memory: Bytes that a try may use for all replicas together, besides TensorFlow's own memory;
             on the CPU, by default, what is free.
-        timeout: Seconds after which a try is given up with an error.
         announce: Called with each try after it has ended.
-        run: Runs a try; by default in its own process.
 
     Raises:
         UserError: An argument is out of range, or a function fails.
@@ -135,36 +102,32 @@ def find_batch_size(
     first = positive_integer("start", start, hint="pass the first batch size")
     last = positive_integer("most", most, hint="pass the largest batch size")
     count = positive_integer("steps", steps, hint="pass the steps of each try")
-    spare = _checked_margin(margin)
+    spare = as_real(margin)
+    if spare is None or not 0 <= spare < 1:
+        raise UserError(f"margin is {margin!r}, but has to be at least 0 and below 1: pass 0.05")
     if memory is not None:
         positive_number("memory", memory, hint="pass bytes")
-    model, name = function_name(build), function_name(data)
+    model, data_function = function_name(build), function_name(data)
     tries: list[BatchSizeTry] = []
 
-    def run_try(tried: Try) -> TryResult:
-        return run_in_process(tried, timeout=timeout) if run is None else run(tried)
-
     def works(batch: int) -> bool:
-        result = run_try(
-            Try(
-                model=model,
-                data=name,
-                batch_size=batch,
-                replicas=replicas,
-                steps=count,
-                memory=free_memory() if memory is None else int(memory),
-            )
-        )
-        tries.append(BatchSizeTry(batch_size=batch, result=result))
-        if announce is not None:
-            announce(tries[-1])
-        return result.works
+        orders = {
+            "model": model,
+            "data": data_function,
+            "batch_size": batch,
+            "replicas": replicas,
+            "steps": count,
+            "memory": free_memory() if memory is None else int(memory),
+        }
+        tries.append(run_in_process(orders))
+        announce(tries[-1])
+        return tries[-1].works
 
     largest = search_largest(works, start=first, most=last)
     if largest is None:
-        raise _not_one(tries[-1].result, replicas)
-    failed = [one for one in tries if not one.result.works]
-    limit = min(failed, key=lambda one: one.batch_size).result.why if failed else "most"
+        raise _not_one(tries[-1], replicas)
+    failed = [one for one in tries if not one.works]
+    limit = min(failed, key=lambda one: one.batch_size).why if failed else "most"
     safe = largest if limit != "memory" else max(int(largest * (1 - spare)), 1)
     return BatchSize(batch_size=safe, largest=largest, limit=limit, tries=tuple(tries))
 
@@ -183,7 +146,7 @@ def free_memory() -> int | None:
     return None if free is None else max(free - _RUNTIME_BYTES, 0)
 
 
-def _not_one(result: TryResult, replicas: int | None) -> TrainingError:
+def _not_one(result: BatchSizeTry, replicas: int | None) -> TrainingError:
     """The error if not even one sample works."""
     several = max(result.replicas, replicas or 1) > 1  # one that crashed says nothing of them
     fewer = ", or use fewer replicas" if several else ""
@@ -196,13 +159,6 @@ def _not_one(result: TryResult, replicas: int | None) -> TrainingError:
         f"one sample per replica is too much for the memory{how}: make the model or its inputs"
         f" smaller{fewer}"
     )
-
-
-def _checked_margin(margin: object) -> float:
-    part = as_real(margin)
-    if part is None or not 0 <= part < 1:
-        raise UserError(f"margin is {margin!r}, but has to be at least 0 and below 1: pass 0.05")
-    return part
 
 
 def search_largest(works: Callable[[int], bool], *, start: int, most: int) -> int | None:
@@ -240,44 +196,49 @@ def search_largest(works: Callable[[int], bool], *, start: int, most: int) -> in
     return good or None
 
 
-def run_in_process(
-    tried: Try, *, timeout: float | None = None, program: Sequence[str] = _PROGRAM
-) -> TryResult:
+def function_name(function: Function) -> str:
+    """Return the `"FILE.py:FUNCTION"` by which another process finds a function.
+
+    Raises:
+        UserError: It is not at the top level of a file.
+    """
+    if isinstance(function, str):
+        return function
+    name = getattr(function, "__qualname__", type(function).__name__)
+    path = file_of(function)
+    if not name.isidentifier() or not path.endswith(".py") or not os.path.isfile(path):
+        raise UserError(
+            f"each try runs in a process of its own, which cannot find {name}: put the function at"
+            " the top level of a file, and pass it or 'FILE.py:FUNCTION'"
+        )
+    return f"{path}:{name}"
+
+
+def run_in_process(orders: Mapping[str, Any], *, program: Sequence[str] = _PROGRAM) -> BatchSizeTry:
     """Run a try in a process of its own, which may run out of memory.
 
     Args:
-        tried: What is tried.
-        timeout: Seconds after which it is ended.
+        orders: The arguments of `run_try`.
         program: What is run.
 
     Raises:
         UserError: The user's functions fail.
-        TrainingError: The try failed for another reason than memory, or took too long.
+        TrainingError: The try failed for another reason than memory.
     """
     if INSIDE in os.environ:
         raise UserError(
             "each try imports this file: let the call be under if __name__ == '__main__':"
         )
-    try:
-        ended = child.run(
-            program,
-            orders=dataclasses.asdict(tried),
-            environment={INSIDE: "1"},
-            seconds=timeout,
-        )
-    except TimeoutError:
-        raise TrainingError(
-            f"a try of batch size {tried.batch_size} has not ended after {timeout:g} seconds:"
-            " pass a longer timeout"
-        ) from None
+    ended = child.run(program, orders=orders, environment={INSIDE: "1"})
+    batch: int = orders["batch_size"]
     verdict = ended.verdict
     if not verdict.cause and "result" in ended.answers:
-        return TryResult(**ended.answers["result"])
+        return BatchSizeTry(**ended.answers["result"])
     if "mistake" in ended.answers:
         raise UserError(ended.answers["mistake"])
     if verdict.cause == "memory":
         said = verdict.error.strip().splitlines()[-1:]
         how = "" if verdict.is_said else ": ".join([verdict.how, *said])
-        return TryResult(works=False, why="memory", how=how)
+        return BatchSizeTry(batch_size=batch, works=False, why="memory", how=how)
     error = verdict.error[-_LAST_CHARACTERS:]
-    raise TrainingError(f"a try of batch size {tried.batch_size} ended with {verdict.how}: {error}")
+    raise TrainingError(f"a try of batch size {batch} ended with {verdict.how}: {error}")

@@ -10,7 +10,6 @@ from .. import _upstream
 from ..arguments import positive_integer
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import TrainingError, UserError
-from ..user_model.functions import UserFunctions
 from .rate_curve import LossAverage, RateCurve, check_range, rates_of
 from .short_fit import Function, as_functions, build_model, fit_steps
 
@@ -26,8 +25,6 @@ def find_learning_rate(
     least: float = 1e-6,
     most: float = 10.0,
     steps: int = 200,
-    smoothing: float = 0.95,
-    divergence: float = 4.0,
     monitor: str = "loss",
     optimizer: str | None = None,
     seed: int | None = 0,
@@ -35,8 +32,8 @@ def find_learning_rate(
     """Train a new model with a rising learning rate, and find where its loss falls best.
 
     The rate rises by the same factor at each step, from `least` to `most`. The test ends when the
-    running average of the loss is `divergence` times its minimum, and above it by more than a
-    hundredth of the first loss. The losses are those of single batches, and the same on any number
+    running average of the loss is 4 times its minimum, and above it by more than a hundredth of the
+    first loss. The losses are those of single batches, and the same on any number
     of replicas with the same global batch. The suggested rate is for that global batch, see
     `kdist.scale_learning_rate`.
 
@@ -51,8 +48,6 @@ def find_learning_rate(
         least: The first learning rate.
         most: The last one.
         steps: Steps from `least` to `most`, at least 10.
-        smoothing: Decay of the running average of the loss.
-        divergence: Factor by which the loss has to rise to end the test.
         monitor: Name under which training reports the loss; a custom `train_step` may report
             several.
         optimizer: The attribute of the model that holds the optimizer whose rate rises, such as
@@ -78,46 +73,12 @@ def find_learning_rate(
         ```
     """
     check_range(least=least, most=most, steps=steps)
-    average = LossAverage(smoothing=smoothing, divergence=divergence)
     if batch_size is not None:
         positive_integer("batch_size", batch_size, hint="pass samples per replica")
     if seed is not None:
         keras.utils.set_random_seed(seed)
-    return range_test(
-        as_functions(build, data),
-        rates_of(least, most, steps),
-        average,
-        batch_size=batch_size,
-        replicas=replicas,
-        monitor=monitor,
-        optimizer=optimizer,
-        seed=seed,
-    )
-
-
-def range_test(
-    functions: UserFunctions,
-    rates: Sequence[float],
-    average: LossAverage,
-    *,
-    batch_size: int | None,
-    replicas: int | None,
-    monitor: str = "loss",
-    optimizer: str | None = None,
-    seed: int | None,
-) -> RateCurve:
-    """Train a new model, with another learning rate at each step.
-
-    Args:
-        functions: They make the model and its data.
-        rates: The learning rates.
-        average: The running average of the losses.
-        batch_size: As for `find_learning_rate`, as all that follow.
-        replicas: As there.
-        monitor: As there.
-        optimizer: As there.
-        seed: As there.
-    """
+    functions = as_functions(build, data)
+    rates = rates_of(least, most, steps)
     strategy = MirroredStrategy(replicas=replicas)
     global_batch = (batch_size or _BATCH) * strategy.num_replicas_in_sync
     loaded = functions.load_data(global_batch)
@@ -126,8 +87,9 @@ def range_test(
         keras.utils.set_random_seed(seed)
     model = build_model(functions, strategy)
     with strategy.scope():
-        given = set_given_rate(optimizer_of(model, optimizer), rates[0])
-    test = RangeTest(average, rates=rates, given=given, monitor=monitor)
+        given = GivenRate(rates[0])
+        optimizer_of(model, optimizer).learning_rate = given
+    test = RangeTest(rates, given, monitor)
     fit_steps(model, loaded, global_batch=global_batch, steps=len(rates), callbacks=[test])
     if not math.isfinite(test.losses[0]):
         raise TrainingError(
@@ -163,13 +125,6 @@ def optimizer_of(model: keras.Model, name: str | None) -> keras.optimizers.Optim
     return chosen
 
 
-def set_given_rate(optimizer: keras.optimizers.Optimizer, rate: float) -> "GivenRate":
-    """Replace the rate or the schedule of an optimizer; returns what sets it from then on."""
-    given = GivenRate(rate)
-    optimizer.learning_rate = given
-    return given
-
-
 class GivenRate(keras.optimizers.schedules.LearningRateSchedule):
     """The learning rate that was set last, whatever steps the optimizer has taken.
 
@@ -202,17 +157,14 @@ class RangeTest(keras.callbacks.Callback):
     """Sets the rate of each batch, records its loss, and ends the training when that explodes.
 
     Args:
-        average: The running average of the losses.
         rates: Of the batches.
         given: Where they are set.
         monitor: The name of the loss.
     """
 
-    def __init__(
-        self, average: LossAverage, *, rates: Sequence[float], given: GivenRate, monitor: str
-    ) -> None:
+    def __init__(self, rates: Sequence[float], given: GivenRate, monitor: str) -> None:
         super().__init__()
-        self._average = average
+        self._average = LossAverage()
         self._rates = rates
         self._given = given
         self._monitor = monitor

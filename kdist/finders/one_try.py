@@ -5,6 +5,7 @@ In a process of its own, so that running out of memory ends nothing else.
 
 import contextlib
 import dataclasses
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 from ..errors import UserError
 from ..launch.child import answer, is_out_of_memory, orders
 from ..performance.resources import limit_memory, memory_now, peak_since, reset_peak
+from ..user_model.data import NoSamplesError, UserData, first_samples
+from ..user_model.functions import UserFunctions, load_functions
 
 _WARM_UP_SAMPLES = 8
 # The kernel ends this process first, should the machine run out of memory all the same.
@@ -20,41 +23,21 @@ _FIRST_TO_END = "1000"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Try:
-    """What is tried.
+class BatchSizeTry:
+    """A batch size that was tried, and how that ended.
 
     Attributes:
-        model: `"FILE.py:FUNCTION"`.
-        data: The function that returns the data.
         batch_size: Samples per replica and step.
-        replicas: As for `kdist.MirroredStrategy`.
-        steps: Steps that are trained.
-        memory: Bytes that the process may have beyond what it has before the model is made, all
-            replicas together; `None` for no limit. On GPUs there is none.
-    """
-
-    model: str
-    data: str
-    batch_size: int
-    replicas: int | None
-    steps: int
-    memory: int | None = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TryResult:
-    """How a try ended.
-
-    Attributes:
         works: Whether all steps were trained.
         why: Why not: `"memory"` or `"data"`.
+        how: For a process that ended without a word of memory, by which signal, and what it said
+            last.
         peak: Bytes per replica at most; `None` if unknown.
         seconds: Of a step, the median without the first; `None` without a second one.
         replicas: How many there were.
-        how: For a process that ended without a word of memory, by which signal, and what it said
-            last.
     """
 
+    batch_size: int
     works: bool
     why: str = ""
     how: str = ""
@@ -62,60 +45,91 @@ class TryResult:
     seconds: float | None = None
     replicas: int = 1
 
+    def __str__(self) -> str:
+        if not self.works:
+            how = f" ({self.how})" if self.how else ""
+            return f"batch {self.batch_size}: not enough {self.why}{how}"
+        text = f"batch {self.batch_size}: works"
+        if self.peak is not None:
+            text += f", {self.peak / 2**20:,.0f} MiB per replica"
+        if self.seconds:
+            rate = self.batch_size * self.replicas / self.seconds
+            text += f", {rate:,.0f} samples per second"
+        return text
+
 
 def main() -> None:
     """Run the try that is ordered, and answer with its result."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_END, encoding="ascii")
     try:
-        answer(result=dataclasses.asdict(run_try(Try(**orders()))))
+        answer(result=dataclasses.asdict(run_try(**orders())))
     except UserError as error:
         answer(mistake=str(error))
         sys.exit(2)
 
 
-def run_try(tried: Try) -> TryResult:
+def run_try(
+    *, model: str, data: str, batch_size: int, replicas: int | None, steps: int, memory: int | None
+) -> BatchSizeTry:
     """Train a few full batches.
+
+    Args:
+        model: `"FILE.py:FUNCTION"`.
+        data: The function that returns the data.
+        batch_size: Samples per replica and step.
+        replicas: As for `kdist.MirroredStrategy`.
+        steps: Steps that are trained.
+        memory: Bytes that the process may have beyond what it has before the model is made, all
+            replicas together; `None` for no limit. On GPUs there is none.
 
     Raises:
         UserError: The user's functions fail, or their data cannot have this batch size.
     """
     from ..distribute.mirrored_strategy import MirroredStrategy
-    from ..user_model.functions import load_functions
 
-    functions = load_functions(tried.model, tried.data)
-    strategy = MirroredStrategy(replicas=tried.replicas)
-    replicas: int = strategy.num_replicas_in_sync
-    global_batch = tried.batch_size * replicas
-    data = _full_batches(functions, global_batch)
-    if data is None:
-        return TryResult(works=False, why="data", replicas=replicas)
+    functions = load_functions(model, data)
+    strategy = MirroredStrategy(replicas=replicas)
+    count: int = strategy.num_replicas_in_sync
+    failed = BatchSizeTry(batch_size=batch_size, works=False, why="memory", replicas=count)
+    batches = full_batches(functions, batch_size * count)
+    if batches is None:
+        return dataclasses.replace(failed, why="data")
     _warm_up(strategy)
     reset_peak()
     before = memory_now()
     # CUDA reserves far more addresses than it uses.
-    limited = limit_memory(tried.memory if strategy.devices[0].startswith("CPU") else None)
+    limited = limit_memory(memory if strategy.devices[0].startswith("CPU") else None)
     if limited:  # from then on, a crash is one of an allocation
         answer(limited=True)
     try:
-        seconds = _train(functions, strategy, data, global_batch, tried.steps)
+        seconds = _train(functions, strategy, batches, batch_size * count, steps)
     except Exception as error:
         if not is_out_of_memory(error, limited=limited):
             raise
-        return TryResult(works=False, why="memory", replicas=replicas)
+        return failed
     peak = peak_since(before, strategy.devices)
-    return TryResult(
+    return BatchSizeTry(
+        batch_size=batch_size,
         works=True,
-        peak=None if peak is None else peak // replicas,
-        seconds=_median(seconds[1:]),
-        replicas=replicas,
+        peak=None if peak is None else peak // count,
+        seconds=statistics.median(seconds[1:]) if seconds[1:] else None,
+        replicas=count,
     )
 
 
-def _full_batches(functions: Any, global_batch: int) -> Any:
-    """The training data in full batches; `None` if they have not as many samples as one."""
-    from ..user_model.data import NoSamplesError
-    from .short_fit import full_batches, has_full_batch
+def full_batches(functions: UserFunctions, global_batch: int) -> UserData | None:
+    """Return the training data in batches that are all full; `None` if there is not one.
+
+    Args:
+        functions: Make the data.
+        global_batch: Samples per step over all replicas.
+
+    Raises:
+        UserError: The data have batches of their own, of another size.
+    """
+    import keras
+    import tensorflow as tf
 
     try:
         data = functions.load_data(global_batch)
@@ -123,11 +137,22 @@ def _full_batches(functions: Any, global_batch: int) -> Any:
         if functions.takes_batch:  # as of `batch(batch_size, drop_remainder=True)`
             return None
         raise
-    if not (data.has_arrays or functions.takes_batch):
-        data = full_batches(data, global_batch)
-    if not has_full_batch(data, global_batch):
+    if data.has_arrays:
+        count = (data.samples() or 0) // global_batch * global_batch
+        return UserData(training=first_samples(data.training, count)) if count else None
+    if not functions.takes_batch:
+        if not isinstance(data.training, tf.data.Dataset):
+            raise UserError(
+                "the data function returns batches of its own, whose size cannot be varied: write"
+                " def data(batch_size):"
+            )
+        batches = data.training.unbatch().batch(global_batch, drop_remainder=True)
+        data = UserData(training=batches)
+    if getattr(data.training, "num_batches", None) == 0:
         return None
-    return full_batches(data, global_batch) if data.has_arrays else data
+    batch = next(iter(data.training), None)
+    is_full = batch is not None and len(keras.tree.flatten(batch)[0]) >= global_batch
+    return data if is_full else None
 
 
 def _train(functions: Any, strategy: Any, data: Any, batch: int, steps: int) -> list[float]:
@@ -166,12 +191,6 @@ def _warm_up(strategy: Any) -> None:
     samples = _WARM_UP_SAMPLES * strategy.num_replicas_in_sync
     x, y = np.zeros((samples, 4), "float32"), np.zeros((samples, 1), "float32")
     strategy.build(build).fit(x, y, batch_size=samples, epochs=1, verbose=0)
-
-
-def _median(values: list[float]) -> float | None:
-    import statistics
-
-    return statistics.median(values) if values else None
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..arguments import as_integer, as_real, positive_number
+from ..arguments import as_integer, positive_number
 from ..errors import UserError
 from ..files import atomic_write
 
@@ -21,6 +21,8 @@ _APART = 10.0
 # A smaller fall of the average may be chance.
 _FALL = 0.02
 _FEWEST_STEPS = 10
+# The loss has exploded once its average is so many times its minimum.
+DIVERGENCE = 4.0
 # Next to what the loss was at first, a smaller rise is no explosion, however near to zero it was.
 _RISE = 0.01
 
@@ -146,34 +148,17 @@ class LossAverage:
 
     Args:
         smoothing: Decay at each step, at least 0 and below 1.
-        divergence: The loss has exploded once the average is so many times its minimum and has
-            risen by a hundredth of the first loss, or is NaN.
-
-    Raises:
-        UserError: An argument is out of range.
     """
 
-    def __init__(self, *, smoothing: float, divergence: float) -> None:
-        decay, times = as_real(smoothing), as_real(divergence)
-        if decay is None or not 0 <= decay < 1:
-            raise UserError(
-                f"smoothing is {smoothing!r}, but has to be at least 0 and below 1: pass a decay,"
-                " such as 0.95"
-            )
-        if times is None or not 1 < times < math.inf:
-            raise UserError(
-                f"divergence is {divergence!r}, but has to be above 1: pass how many times the"
-                " lowest loss ends the test, such as 4"
-            )
+    def __init__(self, smoothing: float = 0.95) -> None:
         self._smoothing = smoothing
-        self._divergence = divergence
         self._sum = 0.0
         self._steps = 0
         self._least = math.inf
         self._first = 0.0
 
     def add(self, loss: float) -> tuple[float, bool]:
-        """Add the loss of a step; returns the average, and whether the loss has exploded."""
+        """Add the loss of a step; returns the average, and whether that has exploded, or is NaN."""
         self._steps += 1
         self._sum = self._smoothing * self._sum + (1 - self._smoothing) * loss
         average = self._sum / (1 - self._smoothing**self._steps)
@@ -183,7 +168,7 @@ class LossAverage:
             self._first = abs(average)
         self._least = min(self._least, average)
         # A loss may be negative, such as a log-likelihood's.
-        rise = max((self._divergence - 1) * abs(self._least), _RISE * self._first)
+        rise = max((DIVERGENCE - 1) * abs(self._least), _RISE * self._first)
         return average, average > self._least + rise
 
 

@@ -1,13 +1,12 @@
 """A user's functions, by name or from Python, and their model trained for a few steps."""
 
 import inspect
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
-from ..user_model.data import UserData, first_samples
+from ..user_model.data import UserData
 from ..user_model.functions import UserFunctions, has_parameter, load_functions, takes_hp
 
 if TYPE_CHECKING:
@@ -31,7 +30,8 @@ def as_functions(build: Function, data: Any) -> UserFunctions:
         UserError: One is neither, or the file has no such function.
     """
     if isinstance(build, str):
-        return load_functions(build, data if isinstance(data, str) else function_name(data))
+        name = data if isinstance(data, str) else f"{file_of(data)}:{_name(data)}"
+        return load_functions(build, name)
     if not callable(build):
         raise UserError(
             f"build has to be a function that returns a compiled model, or 'FILE.py:FUNCTION',"
@@ -40,13 +40,13 @@ def as_functions(build: Function, data: Any) -> UserFunctions:
     if isinstance(data, str):
         data = getattr(inspect.getmodule(build), data, data)
     if not callable(data):
+        shown = repr(data) if isinstance(data, str) else type(data).__name__
         raise UserError(
-            "data has to be a function that returns (x, y), (x_val, y_val) or a"
-            f" tf.data.Dataset, or the name of one beside build, received {_shown(data)}: write"
-            " data=lambda: ..."
+            "data has to be a function that returns (x, y), (x_val, y_val) or a tf.data.Dataset,"
+            f" or the name of one beside build, received {shown}: write data=lambda: ..."
         )
     return UserFunctions(
-        files=tuple(dict.fromkeys([_file(build), _file(data)])),
+        files=tuple(dict.fromkeys([file_of(build), file_of(data)])),
         build=build,
         make_data=data,
         takes_hp=takes_hp(build),
@@ -56,29 +56,8 @@ def as_functions(build: Function, data: Any) -> UserFunctions:
     )
 
 
-def function_name(function: Function) -> str:
-    """Return the `"FILE.py:FUNCTION"` by which another process finds a function.
-
-    Raises:
-        UserError: It is not at the top level of a file.
-    """
-    if isinstance(function, str):
-        return function
-    name = getattr(function, "__qualname__", type(function).__name__)
-    try:
-        path = inspect.getsourcefile(function) or ""
-    except TypeError:  # no function
-        path = ""
-    if not name.isidentifier() or not path.endswith(".py") or not os.path.isfile(path):
-        raise UserError(
-            f"each try runs in a process of its own, which cannot find {name}: put the function at"
-            " the top level of a file, and pass it or 'FILE.py:FUNCTION'"
-        )
-    return f"{path}:{name}"
-
-
-def _file(function: Callable[..., Any]) -> str:
-    """The file of a function, by which errors in it are named."""
+def file_of(function: Any) -> str:
+    """Return the file of a function, by which errors in it are named; `"<unknown>"` of others."""
     try:
         return inspect.getsourcefile(function) or "<unknown>"
     except TypeError:  # an object that can be called, or one written in C
@@ -87,10 +66,6 @@ def _file(function: Callable[..., Any]) -> str:
 
 def _name(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", type(function).__name__)
-
-
-def _shown(value: Any) -> str:
-    return repr(value) if isinstance(value, str) else type(value).__name__
 
 
 def build_model(functions: UserFunctions, strategy: "MirroredStrategy") -> "keras.Model":
@@ -140,38 +115,3 @@ def fit_steps(
         # Keras says so where it does not know the number of batches, after the first epoch.
         warnings.filterwarnings("ignore", "Your input ran out of data")
         model.fit(**arguments, epochs=steps, verbose=0, callbacks=[*callbacks, StopAfter()])
-
-
-def full_batches(data: UserData, global_batch: int) -> UserData:
-    """Return data of which every batch is full, for a batch size that they do not have yet.
-
-    Args:
-        data: Arrays, or a `tf.data.Dataset`, whose batches are made anew.
-        global_batch: Samples per step over all replicas.
-
-    Raises:
-        UserError: There are batches of another kind.
-    """
-    import tensorflow as tf
-
-    if data.has_arrays:
-        count = (data.samples() or 0) // global_batch * global_batch
-        return UserData(training=first_samples(data.training, count))
-    if isinstance(data.training, tf.data.Dataset):
-        return UserData(training=data.training.unbatch().batch(global_batch, drop_remainder=True))
-    raise UserError(
-        "the data function returns batches of its own, whose size cannot be varied: write"
-        " def data(batch_size):"
-    )
-
-
-def has_full_batch(data: UserData, global_batch: int) -> bool:
-    """Whether the training data have as many samples as a batch."""
-    if data.has_arrays:
-        return (data.samples() or 0) >= global_batch
-    if getattr(data.training, "num_batches", None) == 0:
-        return False
-    import keras
-
-    batch = next(iter(data.training), None)
-    return batch is not None and int(keras.tree.flatten(batch)[0].shape[0]) >= global_batch

@@ -1,6 +1,5 @@
 """The search with tries that are not run, the process of a try, and the real thing."""
 
-import dataclasses
 import os
 import signal
 import subprocess
@@ -10,16 +9,17 @@ import keras
 import numpy as np
 import pytest
 from kdist.errors import TrainingError, UserError
+from kdist.finders import batch_size
 from kdist.finders.batch_size import (
     INSIDE,
     batch_lines,
     find_batch_size,
+    function_name,
     run_in_process,
     search_largest,
 )
-from kdist.finders.one_try import Try, TryResult
-from kdist.finders.short_fit import full_batches, function_name, has_full_batch
-from kdist.user_model.data import UserData
+from kdist.finders.one_try import BatchSizeTry, full_batches
+from kdist.finders.short_fit import as_functions
 
 MODEL = """
 import keras
@@ -45,6 +45,16 @@ def fails():
 """
 
 
+TRY = {
+    "model": "m.py:build",
+    "data": "data",
+    "batch_size": 8,
+    "replicas": 1,
+    "steps": 2,
+    "memory": None,
+}
+
+
 @pytest.fixture
 def model(tmp_path):
     path = tmp_path / "wide.py"
@@ -52,65 +62,76 @@ def model(tmp_path):
     return f"{path}:build"
 
 
-def tries_of(limit, why="memory"):
-    """Tries that work up to a limit."""
+@pytest.fixture
+def tries(monkeypatch):
+    """Lets tries work up to a limit, without a process."""
 
-    def run(tried):
-        if tried.batch_size > limit:
-            return TryResult(works=False, why=why)
-        return TryResult(works=True, peak=tried.batch_size * 2**20, seconds=0.5, replicas=2)
+    def use(limit, why="memory", how=""):
+        def run(orders):
+            batch = orders["batch_size"]
+            if batch > limit:
+                return BatchSizeTry(batch_size=batch, works=False, why=why, how=how)
+            return BatchSizeTry(
+                batch_size=batch, works=True, peak=batch * 2**20, seconds=0.5, replicas=2
+            )
 
-    return run
+        monkeypatch.setattr(batch_size, "run_in_process", run)
+
+    return use
 
 
-def test_five_percent_below_the_largest_that_works(model):
+def test_five_percent_below_the_largest_that_works(model, tries):
+    tries(100)
     said = []
-    found = find_batch_size(
-        model, start=16, memory=1e9, run=tries_of(100), announce=lambda one: said.append(str(one))
-    )
+    found = find_batch_size(model, start=16, memory=1e9, announce=lambda one: said.append(str(one)))
     assert (found.largest, found.batch_size, found.limit) == (100, 95, "memory")
     assert [one.batch_size for one in found.tries] == [16, 32, 64, 128, 96, 112, 104, 100]
     assert said[0] == "batch 16: works, 16 MiB per replica, 64 samples per second"
     assert said[3] == "batch 128: not enough memory"
     assert batch_lines(found)[1] == "use --batch-size 95"
-    none_spare = find_batch_size(model, start=16, memory=1, margin=0, run=tries_of(100))
-    assert none_spare.batch_size == 100
+    assert find_batch_size(model, start=16, memory=1, margin=0).batch_size == 100
 
 
-def test_no_margin_where_memory_is_not_the_limit(model):
-    by_data = find_batch_size(model, start=16, memory=1, run=tries_of(100, why="data"))
+def test_no_margin_where_memory_is_not_the_limit(model, tries):
+    tries(100, why="data")
+    by_data = find_batch_size(model, start=16, memory=1)
     assert (by_data.batch_size, by_data.limit) == (100, "data")
-    by_most = find_batch_size(model, start=16, most=50, memory=1, run=tries_of(100))
+    tries(100)
+    by_most = find_batch_size(model, start=16, most=50, memory=1)
     assert (by_most.batch_size, by_most.limit) == (50, "most")
 
 
-def test_not_one_sample(model):
+def test_not_one_sample(model, tries):
+    tries(0)
     with pytest.raises(TrainingError, match="too much for the memory: make .* smaller$"):
-        find_batch_size(model, memory=1, run=tries_of(0))
+        find_batch_size(model, memory=1)
     with pytest.raises(TrainingError, match="memory: make .* smaller, or use fewer replicas"):
-        find_batch_size(model, replicas=2, memory=1, run=tries_of(0))
-    crash = TryResult(works=False, why="memory", how="SIGSEGV: boom")
+        find_batch_size(model, replicas=2, memory=1)
+    tries(0, how="SIGSEGV: boom")
     said = []
     with pytest.raises(TrainingError, match=r"the last try ended with SIGSEGV: boom"):
-        find_batch_size(model, memory=1, run=lambda _: crash, announce=said.append)
+        find_batch_size(model, memory=1, announce=said.append)
     assert str(said[0]) == "batch 16: not enough memory (SIGSEGV: boom)"
+    tries(0, why="data")
     with pytest.raises(TrainingError, match="fewer samples than one per replica"):
-        find_batch_size(model, memory=1, run=tries_of(0, why="data"))
+        find_batch_size(model, memory=1)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [{"start": 0}, {"most": 1.5}, {"steps": -1}, {"margin": 1.0}, {"memory": 0}, {"margin": None}],
 )
-def test_what_is_refused(wrong, model):
+def test_what_is_refused(wrong, model, tries):
+    tries(9)
     with pytest.raises(UserError):
-        find_batch_size(model, run=tries_of(9), **wrong)
+        find_batch_size(model, **wrong)
 
 
 def test_whether_the_data_fill_a_batch():
     import tensorflow as tf
 
     arrays = np.zeros((10, 3)), np.zeros(10)
+    dataset = tf.data.Dataset.from_tensor_slices(arrays)
 
     class Batches(keras.utils.PyDataset):
         def __len__(self):
@@ -119,21 +140,24 @@ def test_whether_the_data_fill_a_batch():
         def __getitem__(self, index):
             return tuple(array[5 * index :][:5] for array in arrays)
 
-    for data, most in (
-        (arrays, 10),
-        (tf.data.Dataset.from_tensor_slices(arrays).batch(8), 8),
-        (tf.data.Dataset.from_tensor_slices(arrays).batch(16), 10),
-        (Batches(), 5),
-    ):
-        given = UserData(training=data)
-        assert has_full_batch(given, most)
-        assert not has_full_batch(given, most + 1)
-    full = full_batches(UserData(training=arrays), 4)
+    def functions(data):
+        return as_functions(list, data)
+
+    full = full_batches(functions(lambda: arrays), 4)
     assert [len(array) for array in full.training] == [8, 8]
-    again = full_batches(UserData(training=tf.data.Dataset.from_tensor_slices(arrays).batch(3)), 4)
+    again = full_batches(functions(lambda: dataset.batch(3)), 4)
     assert [len(x) for x, _ in again.training] == [4, 4]
+    for data in (
+        lambda: arrays,
+        lambda: dataset.batch(3),
+        lambda batch_size: dataset.batch(batch_size),
+        lambda batch_size: dataset.batch(batch_size, drop_remainder=True),
+    ):
+        assert full_batches(functions(data), 10) is not None
+        assert full_batches(functions(data), 11) is None
+    assert full_batches(functions(lambda batch_size: Batches()), 5) is not None
     with pytest.raises(UserError, match=r"def data\(batch_size\):"):
-        full_batches(UserData(training=Batches()), 4)
+        full_batches(functions(Batches), 4)
 
 
 def module_level():
@@ -149,7 +173,7 @@ def test_functions_that_another_process_cannot_find():
 
     for function in (local, lambda: None, 3):
         with pytest.raises(UserError, match="top level of a file"):
-            find_batch_size(function, "data", run=tries_of(9))
+            find_batch_size(function, "data")
 
 
 def test_data_that_fail(model):
@@ -159,12 +183,12 @@ def test_data_that_fail(model):
 
 def test_real_tries(model):
     """Each sample takes 1 MiB or more: 600 do not fit into 256 MiB."""
-    tried = Try(model=model, data="data", batch_size=50, replicas=1, steps=2)
-    results = [run_in_process(dataclasses.replace(tried, batch_size=b)) for b in (50, 100)]
+    orders = TRY | {"model": model}
+    results = [run_in_process(orders | {"batch_size": batch}) for batch in (50, 100)]
     # 50 samples more: at least the input of the hyperbolic tangent's layer, and its output.
     low, high = (one.peak for one in results)
     assert high - low > 50 * 2**20
-    result = run_in_process(dataclasses.replace(tried, batch_size=600, memory=2**28))
+    result = run_in_process(orders | {"batch_size": 600, "memory": 2**28})
     assert (result.works, result.why) == (False, "memory")
     assert INSIDE not in os.environ
 
@@ -206,13 +230,13 @@ def data(batch_size):
 def test_what_a_file_prints_is_no_result_and_what_its_data_needed_is_not_the_trainings(tmp_path):
     path = tmp_path / "talkative.py"
     path.write_text(TALKATIVE)
-    tried = Try(model=f"{path}:build", data="data", batch_size=8, replicas=1, steps=2)
-    result = run_in_process(tried)
+    orders = TRY | {"model": f"{path}:build"}
+    result = run_in_process(orders)
     assert result.works
     assert result.seconds > 0
     assert result.peak < 2**28
     # A dataset without a full batch is empty: the data are too few, which is no error.
-    few = run_in_process(dataclasses.replace(tried, batch_size=21))
+    few = run_in_process(orders | {"batch_size": 21})
     assert (few.works, few.why) == (False, "data")
 
 
@@ -250,15 +274,11 @@ def test_nothing_works():
     assert tried == [8, 4, 2, 1]
 
 
-TRY = Try(model="m.py:build", data="data", batch_size=8, replicas=1, steps=2)
-
-
 HEAD = "import os, signal, sys; from kdist.launch.child import answer"
 
 
-def run_program(text, **options):
-    program = [sys.executable, "-c", f"{HEAD}\n{text}"]
-    return run_in_process(TRY, program=program, **options)
+def run_program(text):
+    return run_in_process(TRY, program=[sys.executable, "-c", f"{HEAD}\n{text}"])
 
 
 @pytest.mark.parametrize(
@@ -275,7 +295,7 @@ def run_program(text, **options):
     ],
 )
 def test_a_process_that_dies_of_memory_is_a_try(text, how):
-    assert run_program(text) == TryResult(works=False, why="memory", how=how)
+    assert run_program(text) == BatchSizeTry(batch_size=8, works=False, why="memory", how=how)
 
 
 def test_a_process_that_dies_of_something_else_is_an_error():
@@ -296,19 +316,14 @@ def test_a_process_that_dies_of_something_else_is_an_error():
         run_program("answer(mistake='m.py, line 3: KeyError'); sys.exit(2)")
 
 
-def test_a_process_that_hangs_is_ended():
-    with pytest.raises(TrainingError, match=r"has not ended after 0.5 seconds"):
-        run_program("signal.pause()", timeout=0.5)
-
-
 def test_no_process_is_left_after_ctrl_c(tmp_path):
     """The end of a pipe says so: both programs have it open for writing."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     child = f"import signal; end = open({str(pipe)!r}, 'w'); print('up', file=end, flush=True)"
     parent = (
-        "import sys; from kdist.finders.one_try import Try; from kdist.finders import batch_size"
-        f"; batch_size.run_in_process(Try(**{dataclasses.asdict(TRY)}),"
+        "import sys; from kdist.finders import batch_size"
+        f"; batch_size.run_in_process({TRY},"
         f" program=[sys.executable, '-c', {child + '; signal.pause()'!r}])"
     )
     process = subprocess.Popen([sys.executable, "-c", parent], stderr=subprocess.PIPE)

@@ -68,7 +68,7 @@ def test_a_loss_that_is_no_number_is_not_looked_at():
 
 
 def test_a_loss_of_nearly_nothing_does_not_explode_by_rising_a_little():
-    average = LossAverage(smoothing=0.0, divergence=4)
+    average = LossAverage(smoothing=0.0)
     ended = [average.add(loss)[1] for loss in (2.0, 1e-9, 0.0, 1e-8, 0.019, 0.021)]
     assert ended == [False] * 5 + [True]
 
@@ -83,7 +83,7 @@ def test_csv():
 
 def test_the_average_is_that_of_exponential_weights():
     losses = np.random.default_rng(0).uniform(1, 2, 50)
-    average = LossAverage(smoothing=0.9, divergence=4)
+    average = LossAverage(smoothing=0.9)
     for count, loss in enumerate(losses, 1):
         weights = 0.9 ** np.arange(count)[::-1]
         value, exploded = average.add(loss)
@@ -94,7 +94,7 @@ def test_the_average_is_that_of_exponential_weights():
 @pytest.mark.parametrize("smallest", [1.0, -5.0])
 def test_explodes_at_so_many_times_the_minimum(smallest):
     limit = smallest + 3 * abs(smallest)
-    average = LossAverage(smoothing=0.0, divergence=4)
+    average = LossAverage(smoothing=0.0)
     assert average.add(smallest) == (smallest, False)
     assert average.add(limit - 0.01)[1] is False
     assert average.add(limit + 0.01)[1] is True
@@ -115,12 +115,6 @@ def test_explodes_at_so_many_times_the_minimum(smallest):
 def test_ranges_that_are_refused(wrong):
     with pytest.raises(UserError):
         check_range(**{"least": 1e-6, "most": 10.0, "steps": 100} | wrong)
-
-
-@pytest.mark.parametrize("wrong", [{"smoothing": 1.0}, {"divergence": 1}, {"smoothing": "0.9"}])
-def test_averages_that_are_refused(wrong):
-    with pytest.raises(UserError):
-        LossAverage(**{"smoothing": 0.9, "divergence": 4.0} | wrong)
 
 
 def test_the_picture():

@@ -1,6 +1,5 @@
 """`kdist find` on what keras.io's examples do: what it finds is what stock Keras gives."""
 
-import dataclasses
 import functools
 import sys
 
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import UserError
+from kdist.finders import batch_size, rate_curve
 from kdist.finders.batch_size import find_batch_size
 from kdist.finders.learning_rate import find_learning_rate
 from kdist.finders.one_try import run_try
@@ -60,7 +60,8 @@ def on_stock_keras(name):
 
 
 @pytest.mark.parametrize("name", FEW)
-def test_rate(name):
+def test_rate(name, monkeypatch):
+    monkeypatch.setattr(rate_curve, "DIVERGENCE", 1e9)
     _, make = EXAMPLES[name]
     monitor, attribute = settings(name)
     found = find_learning_rate(
@@ -69,7 +70,6 @@ def test_rate(name):
         least=LEAST,
         most=MOST,
         steps=STEPS,
-        divergence=1e9,
         monitor=monitor,
         optimizer=attribute if name in SEVERAL else None,
     )
@@ -93,8 +93,8 @@ def data():
 """
 
 
-def run_without_limit(tried):
-    return run_try(dataclasses.replace(tried, memory=None))
+def run_without_limit(orders):
+    return run_try(**{**orders, "memory": None})
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -104,10 +104,9 @@ def test_batch(name, tmp_path, monkeypatch):
     path = tmp_path / f"{name}_file.py"
     path.write_text(FILE.format(module=module.__name__, make=make.__name__))
     monkeypatch.setattr(sys, "path", [*sys.path])
-    found = find_batch_size(
-        f"{path}:make", start=module.SAMPLES, steps=2, replicas=1, run=run_without_limit
-    )
+    monkeypatch.setattr(batch_size, "run_in_process", run_without_limit)
+    found = find_batch_size(f"{path}:make", start=module.SAMPLES, steps=2, replicas=1)
     assert (found.largest, found.limit) == (module.SAMPLES, "data")
-    works = [one for one in found.tries if one.result.works]
+    works = [one for one in found.tries if one.works]
     assert [one.batch_size for one in works] == [module.SAMPLES]
-    assert works[0].result.seconds > 0
+    assert works[0].seconds > 0
