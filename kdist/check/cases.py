@@ -84,7 +84,7 @@ def _own_step() -> keras.Model:
 
 
 def _case(build: Callable[[], keras.Model], data: Callable[[], Any]) -> UserFunctions:
-    return UserFunctions(files=(), build=build, make_data=data, takes_hp=False, takes_batch=False)
+    return UserFunctions(build=build, make_data=data)
 
 
 CASES = {

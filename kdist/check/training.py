@@ -17,7 +17,7 @@ from ..distribute.mirrored_strategy import MirroredStrategy
 from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
 from ..distribute.tensorflow_logging import quiet_stderr
 from ..errors import UserError, line_of_error, since_check, user_line
-from ..user_model.functions import UserFunctions, has_parameter, reason_of, takes_hp
+from ..user_model.functions import UserFunctions, reason_of
 from .batches import Batches, read_batches
 from .comparison import CheckResult, Difference, Precision, Record, compare
 from .options import CheckOptions
@@ -109,13 +109,7 @@ def check_model(
         )
     strategies = make_strategies(options.replicas)
     is_data = not callable(data) or isinstance(data, tf.data.Dataset | keras.utils.PyDataset)
-    functions = UserFunctions(
-        files=(),
-        build=build,
-        make_data=(lambda: data) if is_data else data,
-        takes_hp=takes_hp(build),
-        takes_batch=not is_data and has_parameter(data, "batch_size"),
-    )
+    functions = UserFunctions(build=build, make_data=(lambda: data) if is_data else data)
     with _upstream.kept_seeds():
         keras.utils.set_random_seed(options.seed)
         return run_check(functions, strategies, options)

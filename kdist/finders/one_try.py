@@ -5,15 +5,17 @@ In a process of its own, so that running out of memory ends nothing else.
 
 import contextlib
 import dataclasses
+import re
+import resource
 import statistics
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
 from ..launch.child import answer, is_out_of_memory, orders
-from ..performance.resources import limit_memory, memory_now, peak_since, reset_peak
 from ..user_model.data import NoSamplesError, UserData, first_samples
 from ..user_model.functions import UserFunctions, load_functions
 
@@ -108,7 +110,7 @@ def run_try(
         if not is_out_of_memory(error, limited=limited):
             raise
         return failed
-    peak = peak_since(before, strategy.devices)
+    peak = _peak_since(before, strategy.devices)
     return BatchSizeTry(
         batch_size=batch_size,
         works=True,
@@ -191,6 +193,63 @@ def _warm_up(strategy: Any) -> None:
     samples = _WARM_UP_SAMPLES * strategy.num_replicas_in_sync
     x, y = np.zeros((samples, 4), "float32"), np.zeros((samples, 1), "float32")
     strategy.build(build).fit(x, y, batch_size=samples, epochs=1, verbose=0)
+
+
+def memory_now() -> dict[str, int]:
+    """Return the bytes of this process, as Linux counts them: `VmRSS`, `VmHWM`, `VmData`."""
+    try:
+        text = Path("/proc/self/status").read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    return {name: int(kib) * 1024 for name, kib in re.findall(r"^(Vm\w+):\s+(\d+) kB$", text, re.M)}
+
+
+def reset_peak() -> None:
+    """Let `VmHWM` begin anew: what was needed to make the data is not the training's."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def _peak_since(before: Mapping[str, int], devices: Sequence[str]) -> int | None:
+    """Return the bytes that a training had at most, of all its replicas; `None` if unknown.
+
+    Args:
+        before: What `memory_now` said before it, after `reset_peak`.
+        devices: Of its strategy, such as `("GPU:0",)`; of GPUs TensorFlow counts the bytes.
+    """
+    if devices[0].startswith("GPU"):
+        import tensorflow as tf
+
+        info = [tf.config.experimental.get_memory_info(device) for device in devices]
+        return sum(int(one["peak"]) for one in info)
+    now = memory_now()
+    if "VmHWM" not in now or "VmRSS" not in before:
+        return None
+    return max(now["VmHWM"] - before["VmRSS"], 0)
+
+
+def limit_memory(more: int | None) -> bool:
+    """Let this process allocate so many bytes more: beyond, an allocation fails at once.
+
+    The limit is that of the data segment (`setrlimit`, `RLIMIT_DATA`), which since Linux 4.7
+    counts all private memory that can be written. TensorFlow then raises an error, long before the
+    machine has to swap or to end programs.
+
+    Args:
+        more: `None` for no limit.
+
+    Returns:
+        Whether there is a limit now.
+    """
+    used = memory_now().get("VmData")
+    if more is None or used is None:
+        return False
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = used + more
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+    return True
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
 from ..user_model.data import UserData
-from ..user_model.functions import UserFunctions, has_parameter, load_functions, takes_hp
+from ..user_model.functions import UserFunctions, load_functions
 
 if TYPE_CHECKING:
     import keras
@@ -49,8 +49,6 @@ def as_functions(build: Function, data: Any) -> UserFunctions:
         files=tuple(dict.fromkeys([file_of(build), file_of(data)])),
         build=build,
         make_data=data,
-        takes_hp=takes_hp(build),
-        takes_batch=has_parameter(data, "batch_size"),
         build_name=_name(build),
         data_name=_name(data),
     )

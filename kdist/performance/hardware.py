@@ -13,10 +13,6 @@ from ..errors import UserError
 CPUINFO = Path("/proc/cpuinfo")
 ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
 _ONEDNN_FLAGS = {"avx2", "fma"}
-_ONEDNN_DEFAULT_FLAGS = {
-    *("avx512_vnni", "avx512_bf16", "avx_vnni"),
-    *("amx_tile", "amx_int8", "amx_bf16"),
-}
 _INSTRUCTION_SETS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
 
 
@@ -104,21 +100,13 @@ def _read_field(cpuinfo: Path, name: str) -> str:
     return next(values, "")
 
 
-def is_on_by_default(cpuinfo: Path = CPUINFO) -> bool:
-    """Whether TensorFlow enables oneDNN on this CPU (its util/port.cc, `IsMKLEnabled`).
-
-    Args:
-        cpuinfo: The file in which Linux lists the CPU's features.
-    """
-    return bool(cpu_flags(cpuinfo) & _ONEDNN_DEFAULT_FLAGS)
-
-
 def enable_onednn(cpuinfo: Path = CPUINFO) -> None:
     """Enable oneDNN in TensorFlow if the CPU has AVX2 and FMA and the user has not decided.
 
-    TensorFlow decides when it is imported, see `is_on_by_default`. Its other kernels are compiled
-    for AVX without FMA: on an AVX2 machine a training step of a convolutional network takes twice
-    as long with them (docs/results/speed.md). GPUs are not affected.
+    TensorFlow decides when it is imported, and only for newer CPUs (its util/port.cc,
+    `IsMKLEnabled`). Its other kernels are compiled for AVX without FMA: on an AVX2 machine a
+    training step of a convolutional network takes twice as long with them (docs/results/speed.md).
+    GPUs are not affected.
 
     Set `TF_ENABLE_ONEDNN_OPTS=0` to keep TensorFlow's choice.
 

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from ..errors import UserError
 from ..launch.child import is_out_of_memory
@@ -152,23 +152,31 @@ class UserFunctions:
     """The functions that make a model and its data.
 
     Attributes:
-        files: The files that they are in: one, or the model's and that of the data.
         build: The function that makes the model.
         make_data: The function that makes the data.
-        takes_hp: Whether `build` takes KerasTuner's hyperparameters.
-        takes_batch: Whether `make_data` takes `batch_size`; otherwise kdist makes the batches of
-            arrays, and other data have their own.
+        files: The files that they are in: one, or the model's and that of the data.
+        needs_hp: Whether `build` gets KerasTuner's hyperparameters however it takes them.
         build_name: The name of `build`, which need not have one of its own, as a `partial`.
         data_name: The name of `make_data`.
     """
 
-    files: tuple[str, ...]
     build: Callable[..., Any]
     make_data: Callable[..., Any]
-    takes_hp: bool
-    takes_batch: bool
+    files: tuple[str, ...] = ()
+    needs_hp: bool = False
     build_name: str = "build"
     data_name: str = "data"
+
+    @property
+    def takes_hp(self) -> bool:
+        """Whether `build` takes hyperparameters: an argument, or one of any name that it needs."""
+        has_hp = has_parameter(self.build, "hp") or not _takes(self.build)
+        return self.needs_hp or (_takes(self.build, "hp") and has_hp)
+
+    @property
+    def takes_batch(self) -> bool:
+        """Whether `make_data` takes `batch_size`; otherwise kdist makes the batches of arrays."""
+        return has_parameter(self.make_data, "batch_size") and _takes(self.make_data, batch_size=1)
 
     def make_model(self, hp: Any = None) -> Any:
         """Return what `build` returns.
@@ -255,20 +263,20 @@ def load_functions(name: str, data: str, *, needs_hp: bool = False) -> UserFunct
         raise UserError(
             f"{path} has no function {function}({argument}): write one that returns a model"
         )
-    make_data, takes_batch = _data_function(data_module, data_path, data_function)
-    with_hp = _takes(build, "hp") if needs_hp else takes_hp(build)
-    if not with_hp and (needs_hp or not _takes(build)):
-        arguments = "one argument" if needs_hp else "no argument or one"
-        raise UserError(f"{path}: {function} has to take {arguments}, as in def {function}(hp):")
-    return UserFunctions(
-        files=tuple(dict.fromkeys([path, data_path])),
+    functions = UserFunctions(
         build=build,
-        make_data=make_data,
-        takes_hp=with_hp,
-        takes_batch=takes_batch,
+        make_data=_data_function(data_module, data_path, data_function),
+        files=tuple(dict.fromkeys([path, data_path])),
         build_name=function,
         data_name=data_function,
     )
+    if needs_hp and not _takes(build, "hp"):
+        arguments = "one argument"
+    elif not needs_hp and not functions.takes_hp and not _takes(build):
+        arguments = "no argument or one"
+    else:
+        return dataclasses.replace(functions, needs_hp=needs_hp)
+    raise UserError(f"{path}: {function} has to take {arguments}, as in def {function}(hp):")
 
 
 def load_data_function(name: str, build: Callable[..., Any]) -> tuple[UserFunctions, ModuleType]:
@@ -286,20 +294,14 @@ def load_data_function(name: str, build: Callable[..., Any]) -> tuple[UserFuncti
     """
     path, function = split_name(name, what="data")
     module = _load(Path(path))
-    make_data, takes_batch = _data_function(module, path, function)
-    functions = UserFunctions(
-        files=(path,),
-        build=build,
-        make_data=make_data,
-        takes_hp=False,
-        takes_batch=takes_batch,
-        data_name=function,
-    )
-    return functions, module
+    make_data = _data_function(module, path, function)
+    return UserFunctions(
+        build=build, make_data=make_data, files=(path,), data_name=function
+    ), module
 
 
-def _data_function(module: ModuleType, path: str, name: str) -> tuple[Callable[..., Any], bool]:
-    """The function that makes the data, and whether it takes the batch."""
+def _data_function(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
+    """The function that makes the data, which takes nothing or the batch."""
     function = getattr(module, name, None)
     if not callable(function):
         raise UserError(
@@ -307,12 +309,12 @@ def _data_function(module: ModuleType, path: str, name: str) -> tuple[Callable[.
             " (x_val, y_val), or name it with --data"
         )
     takes_batch = has_parameter(function, "batch_size") and _takes(function, batch_size=1)
-    if not takes_batch and not _takes(function):
+    if not (takes_batch or _takes(function)):
         raise UserError(
             f"{path}: {name} has to take no argument, as in def {name}():,"
             " or only the batch, as in def data(batch_size):"
         )
-    return function, takes_batch
+    return cast("Callable[..., Any]", function)
 
 
 def _draws() -> tuple[Any, ...]:
@@ -353,14 +355,6 @@ def _takes(function: Callable[..., Any], *arguments: Any, **named: Any) -> bool:
     except ValueError:
         pass  # written in C, without a signature
     return True
-
-
-def takes_hp(build: Callable[..., Any]) -> bool:
-    """Whether a function that makes a model takes KerasTuner's hyperparameters.
-
-    It does if it has to be called with an argument, of any name, or has one named `hp`.
-    """
-    return _takes(build, "hp") and (not _takes(build) or has_parameter(build, "hp"))
 
 
 def has_parameter(function: Callable[..., Any], parameter: str) -> bool:

@@ -13,7 +13,6 @@ from kdist.performance.hardware import (
     cpu_flags,
     device_names,
     enable_onednn,
-    is_on_by_default,
     machine,
     on_cpu,
 )
@@ -88,14 +87,6 @@ def test_on_where_the_cpu_has_the_instructions(undecided, tmp_path):
 @pytest.mark.parametrize("text", ["flags : fpu sse avx", "Features : fp asimd", ""])
 def test_left_alone_elsewhere(undecided, tmp_path, text):
     assert enabled(tmp_path, text) is None
-
-
-@pytest.mark.parametrize(
-    ("flags", "on"), [("avx2 fma", False), ("avx512f", False), ("avx512_vnni", True)]
-)
-def test_tensorflows_default(flags, on, tmp_path):
-    (tmp_path / "cpuinfo").write_text(f"flags : fpu {flags}\n")
-    assert is_on_by_default(tmp_path / "cpuinfo") is on
 
 
 def test_left_alone_where_nothing_tells(undecided, tmp_path):

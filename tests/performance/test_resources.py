@@ -1,20 +1,12 @@
-import mmap
-import subprocess
-import sys
-
 import pytest
 from kdist.performance.resources import (
     available_memory,
     cpu_quota,
-    limit_memory,
     memory_limit,
-    memory_now,
-    reset_peak,
     total_memory,
 )
 
 GIB = 2**30
-SIZE = 2**27
 
 
 def machine(tmp_path, files):
@@ -126,30 +118,3 @@ def test_memory_without_a_limit(tmp_path):
 def test_memory_of_nothing(tmp_path):
     assert total_memory(tmp_path) is None
     assert available_memory(tmp_path) is None
-
-
-def test_a_peak_that_is_over_is_forgotten():
-    with mmap.mmap(-1, SIZE) as large:
-        for place in range(0, SIZE, mmap.PAGESIZE):
-            large[place] = 1
-        used = memory_now()["VmRSS"]
-    assert memory_now()["VmHWM"] > used - SIZE // 2
-    reset_peak()
-    assert memory_now()["VmHWM"] < used - SIZE // 2
-
-
-LIMITED = """
-from kdist.performance.resources import limit_memory
-assert limit_memory(2**26)
-small = bytearray(2**25)
-try:
-    bytearray(2**27)
-except MemoryError:
-    print("no more")
-"""
-
-
-def test_an_allocation_beyond_the_limit_fails():
-    done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True)
-    assert done.stdout == "no more\n", done.stderr
-    assert not limit_memory(None)

@@ -11,7 +11,12 @@ import tensorflow as tf
 from kdist.errors import UserError
 from kdist.user_model.compiled_model import check_input
 from kdist.user_model.data import checked_data
-from kdist.user_model.functions import data_name, explain_errors_of, load_functions, takes_hp
+from kdist.user_model.functions import (
+    UserFunctions,
+    data_name,
+    explain_errors_of,
+    load_functions,
+)
 
 MODEL = """
 import keras
@@ -191,7 +196,7 @@ def test_a_model_may_take_hyperparameters(kinds, function, needs_hp, takes_hp):
     ],
 )
 def test_hyperparameters_are_an_argument_of_any_name(build, takes):
-    assert takes_hp(build) == takes
+    assert UserFunctions(build=build, make_data=list).takes_hp == takes
 
 
 def test_hyperparameters_that_nobody_chose_have_their_defaults(path, kinds):
