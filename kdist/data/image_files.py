@@ -328,7 +328,8 @@ def _download(
             if not target.is_dir():  # no other worker was sooner
                 os.replace(path, target)
     except Exception as error:  # Keras raises no narrower one
-        raise DownloadError(f"{url}: {error}") from error
+        text = str(error)
+        raise DownloadError(text if url in text else f"{url}: {text}") from error
     finally:
         socket.setdefaulttimeout(patience)
 

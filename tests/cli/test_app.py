@@ -127,8 +127,8 @@ def test_a_data_set_without_network_is_one_line_that_says_how_to_get_it(tmp_path
         code, _, stderr = imported_by(["train", "--dataset", "cifar10"])
     assert code == "CODE 2"
     assert stderr.count("\n") == 1
-    assert "kdist: error: CIFAR-10 was not found and could not be downloaded (" in stderr
-    assert "cifar-10-python.tar.gz elsewhere, unpack it, and pass its folder as" in stderr
+    assert "kdist: error: CIFAR-10 was not found and could not be downloaded (URL fetch" in stderr
+    assert "cifar-10-python.tar.gz elsewhere, unpack it, and pass its folder as data_dir" in stderr
 
 
 def test_checkpoints_are_listed_and_verified_without_tensorflow(tmp_path):
