@@ -174,9 +174,6 @@ class TimeToTarget:
         high: Upper end; `None` if unknown, as with few runs.
         reached: Number of runs that reached it.
         runs: Number of all runs.
-        times: Times from 0, for `share_not_yet`.
-        share_not_yet: The Kaplan-Meier estimate of the fraction of runs that have not reached it
-            yet; each holds from its time to the next.
     """
 
     median: float | None
@@ -184,8 +181,6 @@ class TimeToTarget:
     high: float | None
     reached: int
     runs: int
-    times: tuple[float, ...] = (0.0,)
-    share_not_yet: tuple[float, ...] = (1.0,)
 
 
 def time_to_target(durations: Sequence[float], reached: Sequence[bool]) -> TimeToTarget:
@@ -231,8 +226,6 @@ def time_to_target(durations: Sequence[float], reached: Sequence[bool]) -> TimeT
         high=_first_half_or_less(interval.high),
         reached=there,
         runs=runs,
-        times=(0.0, *map(float, survival.quantiles)),
-        share_not_yet=(1.0, *map(float, survival.probabilities)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Tables of results as text, and how numbers and names are written."""
+"""`ResultsTable`: a table of results as text, and how its numbers are written."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -53,9 +53,11 @@ class ResultsTable:
         columns: Its heading.
         rows: The cells' text, each row as long as the heading.
         note: A sentence or two below it.
+        has_baseline: Whether a page marks what differs from the first row.
     """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+    has_baseline: bool = False

@@ -192,17 +192,16 @@ def write_curve(curve: RateCurve, folder: Path, *, of: str) -> list[Path]:
         folder: That exists.
         of: What was trained.
     """
-    from ..charts.learning_rate import learning_rate_figures  # draws with Altair
+    from ..charts.figures import learning_rate_figure  # draws with Altair
 
-    figures, data = learning_rate_figures(
+    figure = learning_rate_figure(
         curve.rates,
         curve.losses,
         curve.smoothed,
         suggestion=curve.suggestion,
         steepest=curve.steepest,
-        of=of,
     )
     table, picture = folder / "learning-rate.csv", folder / "learning-rate.png"
     atomic_write(table, curve.to_csv())
-    atomic_write(picture, figures[0].png(data))
+    atomic_write(picture, figure.png(of=of))
     return [table, picture]

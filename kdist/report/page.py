@@ -3,22 +3,20 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ..errors import UserError
 from ..files import atomic_write, explain_write_errors, folder_for_files, output_file
-from .inputs import Skipped, find_sources
+from .inputs import find_sources
 
 if TYPE_CHECKING:
-    from .report import Report
+    from .sections import Report
 
 # Altair, jinja2 and vl-convert are imported inside the functions: a path that leads nowhere is
 # reported at once.
-
 
 # What begins every page of `page.html.jinja`: tells a report from other HTML files.
 _GENERATOR = b'<meta name="generator" content="kdist report">'
@@ -38,11 +36,11 @@ class Written:
 
     page: Path
     pictures: Sequence[Path]
-    skipped: Sequence[Skipped]
+    skipped: Sequence[tuple[str, str]]
 
     def __str__(self) -> str:
         size = self.page.stat().st_size / 1e6
-        lines = [f"Skipped: {one.path}: {one.reason}" for one in self.skipped]
+        lines = [f"Skipped: {path}: {reason}" for path, reason in self.skipped]
         lines.append(f"Report: {self.page} ({size:.1f} MB, opens without a network)")
         if self.pictures:
             lines.append(f"Charts: {len(self.pictures)} PNG files in {self.pictures[0].parent}")
@@ -67,13 +65,15 @@ def write_report(paths: Sequence[str], *, output: str, baseline: str | None = No
     folder = page.with_name(f"{page.stem}-charts")
     before = _pictures_before(page)
     sources = find_sources(paths)
-    from .report import make_report
+    from .sections import make_report
 
     report = make_report(sources, baseline=baseline)
-    pictures: dict[str, bytes] = {}
+    pictures = {
+        section.file(figure): figure.png()
+        for section in report.sections
+        for figure in section.figures
+    }
     with explain_write_errors(page, hint=_HINT), folder_for_files(folder):
-        for figure in report.figures:
-            pictures |= figure.pngs(report.data)
         for name, content in pictures.items():
             atomic_write(folder / name, content)
         atomic_write(page, render_page(report, pictures=folder.name))
@@ -81,7 +81,9 @@ def write_report(paths: Sequence[str], *, output: str, baseline: str | None = No
             (folder / name).unlink(missing_ok=True)
         if not any(folder.iterdir()):
             folder.rmdir()
-    return Written(page=page, pictures=[folder / name for name in pictures], skipped=report.skipped)
+    return Written(
+        page=page, pictures=[folder / name for name in pictures], skipped=sources.skipped
+    )
 
 
 def _pictures_before(page: Path) -> set[str]:
@@ -106,71 +108,24 @@ def render_page(report: "Report", *, pictures: str) -> str:
         pictures: The folder of the PNG files, as the page finds it.
     """
     import jinja2
+    import vl_convert
 
-    from ..charts.figure import LIGHT
+    from ..charts.figures import CONFIG
 
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    template = environment.from_string(_part("page.html.jinja"))
-    return template.render(
+    template = resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
+    specs = {
+        section.file(figure): figure.spec() | {"config": CONFIG}
+        for section in report.sections
+        for figure in section.figures
+    }
+    # Vega, Vega-Lite and Vega-Embed, which vl-convert contains.
+    library = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return environment.from_string(template).render(
         report=report,
         pictures=pictures,
-        content=_content(report),
-        style=_part("page.css"),
-        colours=_colours(),
-        colour_of={name: at % len(LIGHT) for at, name in enumerate(report.by_colour)},
-        script=_part("page.js"),
-        library=_library(),
+        specs=specs,
+        library=library.replace("</script", "<\\/script"),
     )
-
-
-def _content(report: "Report") -> dict[str, Any]:
-    """Return what the page's script reads: specifications, their data once, and both themes."""
-    from ..charts.figure import config
-
-    figures = {}
-    for figure in report.figures:
-        specs = figure.page_specs()
-        names = [name for name in report.data if any(_uses(spec, name) for spec in specs)]
-        columns = [variant.column for variant in figure.variants]
-        figures[figure.id] = {
-            "specs": specs,
-            "columns": columns,
-            "byRun": figure.by_run,
-            "names": names,
-        }
-    themes = {"light": config(dark=False), "dark": config(dark=True)}
-    for theme in themes.values():
-        theme["background"] = "transparent"
-    return {"figures": figures, "data": report.data, "config": themes}
-
-
-def _uses(part: Any, name: str) -> bool:
-    """Whether a specification reads the data of this name."""
-    if isinstance(part, dict):
-        return part.get("data") == {"name": name} or any(_uses(v, name) for v in part.values())
-    return isinstance(part, list) and any(_uses(one, name) for one in part)
-
-
-def _colours() -> str:
-    """Return CSS rules for the colours of runs, those of the charts."""
-    from ..charts.figure import DARK, LIGHT
-
-    rules = [f".colour-{at} {{ color: {colour}; }}" for at, colour in enumerate(LIGHT)]
-    dark = (f'[data-theme="dark"] .colour-{at} {{ color: {c}; }}' for at, c in enumerate(DARK))
-    return "\n".join([*rules, *dark])
-
-
-@cache
-def _library() -> str:
-    """Return the JavaScript of Vega, Vega-Lite and Vega-Embed, which vl-convert contains."""
-    import vl_convert
-
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace(
-        "</script", "<\\/script"
-    )
-
-
-def _part(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")

@@ -21,8 +21,7 @@ from ..user_model.functions import files_of
 from .folder import as_list
 
 if TYPE_CHECKING:
-    from ..charts.figure import Figures
-    from ..runs.record import RunRecord
+    from ..charts.figures import Figure
 
 
 Columns = Mapping[str, Callable[[Any], bool]]
@@ -257,23 +256,12 @@ class Experiment(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def figures(
-        cls,
-        name: str,
-        rows: Sequence[Row],
-        summary: Mapping[str, Any],
-        *,
-        runs: Mapping[str, "RunRecord"],
-        prefix: str = "",
-    ) -> "Figures":
-        """The charts, and the data that they name.
+    def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
+        """The charts.
 
         Args:
-            name: Of the sweep, for titles; empty where the page names it.
             rows: Of the points that are done.
             summary: What `summarize` returned for them.
-            runs: Run folders by the name of their point, where the experiment trains.
-            prefix: Prefix of the figures' ids and of the names of their data.
         """
 
 

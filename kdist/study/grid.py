@@ -35,7 +35,7 @@ from .experiments import Experiment, ExperimentOrMaker, Point, shared_cores_warn
 from .folder import About, StudyFolder, same_studies
 from .points import can_be_resumed
 from .points import run_point as run_in_process
-from .record import GridRecord, read_rows, read_study
+from .record import read_rows
 
 # Of ten seconds at least, a day.
 _MOST_RUNS = 10_000
@@ -338,15 +338,12 @@ def _show(
     }
     folder.write_rows(outcome.rows, experiment.columns())
     print_results(console, type(experiment), summary)
-    record = read_study(folder.path)
-    runs = record.runs if isinstance(record, GridRecord) else {}
-    figures, data = experiment.figures(model_name(experiment.train), ended, summary, runs=runs)
     failed = len(summary["failed"])
     hidden = f"{count(failed, 'point')} failed and {'is' if failed == 1 else 'are'} not drawn."
     note = " ".join(filter(None, [hidden if failed else "", warning]))
-    for figure in figures:
+    for figure in experiment.figures(ended, summary):
         path = folder.path / f"{figure.id}.png"
-        atomic_write(path, figure.png(data, note=note))
+        atomic_write(path, figure.png(of=model_name(experiment.train), note=note))
         print_line(console, f"Chart: {path}")
     folder.write("summary.json", summary)  # last: with it the sweep is finished
 

@@ -38,8 +38,7 @@ from .experiments import (
 )
 
 if TYPE_CHECKING:
-    from ..charts.figure import Figures
-    from ..runs.record import RunRecord
+    from ..charts.figures import Figure
 
 
 Counts = Sequence[Annotated[int, Ge(1), Le(10**9)]]
@@ -173,18 +172,10 @@ class ThroughputSweep(Experiment):
         return [table for table in (speeds, fits) if table.rows]
 
     @classmethod
-    def figures(
-        cls,
-        name: str,
-        rows: Sequence[Row],
-        summary: Mapping[str, Any],
-        *,
-        runs: Mapping[str, "RunRecord"],
-        prefix: str = "",
-    ) -> "Figures":
-        from ..charts.sweeps import throughput_figures
+    def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
+        from ..charts.figures import throughput_figures
 
-        return throughput_figures(f"{prefix}{cls.kind}", name, rows, summary)
+        return throughput_figures(rows, summary)
 
 
 def timed_settings(
@@ -410,18 +401,10 @@ class AccuracySweep(Experiment):
         ]
 
     @classmethod
-    def figures(
-        cls,
-        name: str,
-        rows: Sequence[Row],
-        summary: Mapping[str, Any],
-        *,
-        runs: Mapping[str, "RunRecord"],
-        prefix: str = "",
-    ) -> "Figures":
-        from ..charts.sweeps import accuracy_figures
+    def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
+        from ..charts.figures import accuracy_figures
 
-        return accuracy_figures(prefix, name, rows, summary, runs)
+        return accuracy_figures(rows, summary)
 
 
 def _interval(found: TimeToTarget) -> dict[str, float | None]:
@@ -572,18 +555,10 @@ class ScalingSweep(Experiment):
         ]
 
     @classmethod
-    def figures(
-        cls,
-        name: str,
-        rows: Sequence[Row],
-        summary: Mapping[str, Any],
-        *,
-        runs: Mapping[str, "RunRecord"],
-        prefix: str = "",
-    ) -> "Figures":
-        from ..charts.sweeps import scaling_figures
+    def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
+        from ..charts.figures import scaling_figures
 
-        return scaling_figures(f"{prefix}{cls.kind}", name, summary)
+        return scaling_figures(summary)
 
 
 def _efficiency_cells(one: Mapping[str, Any]) -> list[str]:

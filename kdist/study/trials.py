@@ -19,7 +19,7 @@ from .folder import StudyFolder
 from .search import Objective, Search, find_objective
 
 if TYPE_CHECKING:
-    from ..charts.figure import Figures
+    from ..charts.figures import Figure
 
 
 def trial_config(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
@@ -253,43 +253,36 @@ def _note(search: Search, metric: str) -> str:
     return note
 
 
-def trials_figure(ident: str, trials: Sequence[TrialResult], search: Search) -> "Figures":
+def trials_figure(trials: Sequence[TrialResult], search: Search) -> "Figure":
     """Draw the trials that ended, in order and against each hyperparameter that varied.
 
     Args:
-        ident: The figure's id, and the name of its data.
         trials: The trials in the order in which they started.
         search: The settings of the search.
     """
-    from ..charts.search import COMPLETED, FAILED, MISSED, TrialPoint, search_figure
+    from ..charts.figures import search_figure
 
     def outcome(trial: TrialResult) -> str:
         if trial.score is None:
-            return FAILED
-        return COMPLETED if trial.reached else MISSED
+            return "failed"
+        return "trial" if trial.reached else "missed the target"
 
     objective = find_objective(search.objective)
-    points = [
-        TrialPoint(
-            number=number,
-            outcome=outcome(trial),
-            score=trial.score,
-            values=hyperparameters(trial.values),
-        )
+    rows: list[dict[str, Any]] = [
+        {"trial": number, "outcome": outcome(trial), "score": trial.score}
+        | {"values": hyperparameters(trial.values)}
         for number, trial in zip(_numbers(trials), trials, strict=True)
         if trial.score is not None or trial.status == "FAILED"
     ]
-    scored = [point for point in points if point.score is not None]
-    correlations = importance([p.values for p in scored], [p.score or 0.0 for p in scored])
+    scored = [row for row in rows if row["score"] is not None]
+    known = importance([row["values"] for row in scored], [row["score"] for row in scored])
     # What only failed trials have, and what none of them changed, is unknown.
-    names = dict.fromkeys(name for point in points for name in point.values)
+    names = dict.fromkeys(name for row in rows for name in row["values"])
     return search_figure(
-        ident,
-        searched_model(search),
         objective.metric,
-        points,
-        correlations | {name: None for name in names if name not in correlations},
-        direction=objective.direction,
+        rows,
+        known | {name: None for name in names if name not in known},
+        better=max if objective.direction == "max" else min,
         log=log_sampled(trials),
     )
 
@@ -387,8 +380,8 @@ def _as_text(trials: Sequence[TrialResult], search: Search) -> str:
 
 
 def _draw(trials: Sequence[TrialResult], search: Search, folder: StudyFolder) -> None:
-    (figure,), data = trials_figure("trials", trials, search)
-    atomic_write(folder.path / f"{figure.id}.png", figure.png(data))
+    figure = trials_figure(trials, search)
+    atomic_write(folder.path / f"{figure.id}.png", figure.png(of=searched_model(search)))
 
 
 def _metric(name: str, value: Any) -> Any:

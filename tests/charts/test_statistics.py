@@ -124,14 +124,6 @@ def test_published_data(text, expected):
     assert (found.median, found.low, found.high, found.reached, found.runs) == expected
 
 
-def test_published_curve():
-    curve = time_to_target(*weeks(TREATED))
-    share = dict(zip(curve.times, curve.share_not_yet, strict=True))
-    assert [round(share[week], 4) for week in (0, 6, 7, 10, 13, 16, 22, 23)] == [
-        *(1, 0.8571, 0.8067, 0.7529, 0.6902, 0.6275, 0.5378, 0.4482)
-    ]
-
-
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(1, 1000).map(float), min_size=1, max_size=12))
 def test_when_all_or_none_get_there(values):
@@ -140,7 +132,6 @@ def test_when_all_or_none_get_there(values):
     assert (found.low or 0) <= found.median <= (found.high or math.inf)
     found = time_to_target(values, [False] * len(values))
     assert (found.median, found.low, found.high, found.reached) == (None, None, None, 0)
-    assert set(found.share_not_yet) == {1.0}
 
 
 def test_a_run_that_would_never_get_there_counts_to_the_end():
@@ -149,19 +140,18 @@ def test_a_run_that_would_never_get_there_counts_to_the_end():
     assert found == time_to_target([30.0, 50.0, 60.0, 60.0], reached)
     assert (found.median, found.reached, found.runs) == (50, 3, 4)
     # Given up early, it would only be left out.
-    early = time_to_target([30.0, 50.0, 60.0, 0.0], reached)
-    assert early.share_not_yet != found.share_not_yet
+    assert time_to_target([30.0, 50.0, 0.0], [True, True, False]).median == 30
+    assert time_to_target([30.0, 50.0, math.inf], [True, True, False]).median == 50
     assert time_to_target([math.inf], [False]).median is None
 
 
 def test_a_run_given_up_when_another_gets_there_was_not_there_by_then():
-    found = time_to_target([5.0, 5.0], [False, True])
-    assert (found.median, found.share_not_yet) == (5, (1, 0.5))
+    assert time_to_target([5.0, 5.0], [False, True]).median == 5
 
 
 def test_no_runs():
     found = time_to_target([], [])
-    assert (found.median, found.runs, found.times) == (None, 0, (0.0,))
+    assert (found.median, found.runs) == (None, 0)
 
 
 NUMBERS = st.lists(st.integers(-3, 3).map(float), min_size=4, max_size=12)

@@ -500,7 +500,7 @@ def test_a_mistake_is_one_line_and_exit_2_before_charts_are_imported(tmp_path):
 
 
 def test_a_sweep_and_a_run_on_the_command_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("kdist.charts.figure.Figure.pngs", lambda figure, data: {})
+    monkeypatch.setattr("kdist.charts.figures.Figure.png", lambda figure: b"png")
     sweep = write_sweep(tmp_path / "s", "throughput", throughput_rows())
     runs = [write_run(tmp_path / name, width=at) for at, name in enumerate("ab", start=1)]
     output = tmp_path / "mine.html"
@@ -511,5 +511,5 @@ def test_a_sweep_and_a_run_on_the_command_line(tmp_path, monkeypatch, capsys):
     assert not end.value.code
     assert capsys.readouterr().out.startswith(f"Report: {output}")
     page = output.read_text()
-    for words in ("1 sweep and 2 runs", "Sweep s", "Baseline: b.", "Fitted step time"):
+    for words in ("1 sweep, 2 runs", "Throughput: s", "Baseline: b.", "Fitted step time"):
         assert words in page

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from kdist.charts.learning_rate import learning_rate_figures
+from kdist.charts.figures import learning_rate_figure
 from kdist.errors import UserError
 from kdist.finders.rate_curve import LossAverage, RateCurve, check_range, rate_lines, rates_of
 
@@ -119,15 +119,13 @@ def test_ranges_that_are_refused(wrong):
 
 def test_the_picture():
     found = curve(valley)
-    figures, data = learning_rate_figures(
+    figure = learning_rate_figure(
         found.rates,
         [*found.losses[:-1], math.nan],
         found.smoothed,
         suggestion=found.suggestion,
         steepest=found.steepest,
-        of="build",
     )
-    assert len(data["learning-rate"]) == 2 * len(found.rates) - 1
-    picture = figures[0].png(data)
-    assert picture.startswith(b"\x89PNG")
-    assert f"suggested: {found.suggestion:.2g}" in figures[0].alt
+    assert len(figure.data["batches"]) == len(figure.data["average"]) - 1 == len(found.rates) - 1
+    assert figure.data["marks"][0]["text"] == f"suggested: {found.suggestion:.2g}"
+    assert figure.png(of="build").startswith(b"\x89PNG")

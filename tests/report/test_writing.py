@@ -49,12 +49,12 @@ def written(tmp_path_factory):
 def test_names_from_run_folders_are_escaped(written):
     page = Page(written.page.read_text())
     scripts = [attributes for tag, attributes in page.tags if tag == "script"]
-    assert scripts == [{"type": "application/json", "id": "report"}, {}, {}]
+    assert scripts == [{"type": "application/json", "id": "charts"}, {}, {}]
     assert not [tag for tag, _ in page.tags if tag == "b"]
     assert EVIL in page.words
     assert any("<b>empty" in words for words in page.words)
-    content = json.loads(page.json)
-    assert content["data"]["epochs"][0]["run"] == EVIL
+    spec = json.loads(page.json)["runs-learning-curves.png"]
+    assert spec["datasets"]["epochs"][0]["run"] == EVIL
 
 
 def test_the_page_needs_nothing_from_outside(written):
@@ -88,18 +88,18 @@ def test_what_was_written_is_printed(written):
 
 @pytest.mark.parametrize("name", ["report", "my report (2), 报告"])
 def test_a_report_is_replaced_and_its_charts_with_it(tmp_path, monkeypatch, name):
-    monkeypatch.setattr("kdist.charts.figure.Figure.pngs", lambda f, _: {f.files()[0]: b"png"})
+    monkeypatch.setattr("kdist.charts.figures.Figure.png", lambda figure: b"png")
     output = str(tmp_path / f"{name}.html")
     run = write_run(tmp_path / "a")
     write_report([str(run)], output=output)
     charts = tmp_path / f"{name}-charts"
     (charts / "mine.png").write_text("the reader's own")
-    assert (charts / "run-speeds.png").exists()
+    assert (charts / "runs-run-speeds.png").exists()
     sweep = write_sweep(tmp_path / "s", "throughput", throughput_rows())
     write_report([str(sweep)], output=output)
     assert sorted(path.name for path in charts.iterdir()) == [
         "mine.png",
-        "sweep-1-throughput-images-per-second.png",
+        "sweep-1-throughput.png",
     ]
     failed = [{"status": "failed", "error": "out of memory", "batch_size": 8, "replicas": 1}]
     write_report([str(write_sweep(tmp_path / "f", "throughput", failed))], output=output)
@@ -157,7 +157,7 @@ def test_a_full_disk_leaves_no_charts_without_their_page(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("kdist.charts.figure.Figure.pngs", lambda *_: {"a.png": b"\x89PNG"})
+    monkeypatch.setattr("kdist.charts.figures.Figure.png", lambda figure: b"png")
     monkeypatch.setattr("kdist.report.page.render_page", full)
     write_run(tmp_path / "a")
     output = tmp_path / "new" / "report.html"

@@ -2,10 +2,10 @@
 
 import pytest
 from fake_runs import MACHINE, FakeRuns, done_row, run, throughput
-from kdist.charts.figure import Figure
+from kdist.charts.figures import Figure
 from kdist.errors import UserError
 from kdist.report.inputs import find_sources
-from kdist.report.report import make_report
+from kdist.report.sections import make_report
 from kdist.study.folder import About, StudyFolder
 from kdist.study.kinds import EXPERIMENTS, AccuracySweep, ScalingSweep, ThroughputSweep
 from report_folders import write_run
@@ -80,7 +80,7 @@ def test_settings_are_the_fields(experiment):
 def test_no_point_that_is_done_has_no_table_and_no_figure(experiment):
     summary = experiment.summarize([], experiment.settings)
     assert experiment.tables(summary) == []
-    assert experiment.figures("", [], summary, runs={}) == ([], {})
+    assert experiment.figures([], summary) == []
 
 
 def test_rows_of_tables_are_as_long_as_their_heading(experiment):
@@ -89,13 +89,8 @@ def test_rows_of_tables_are_as_long_as_their_heading(experiment):
 
 
 def test_a_report_shows_the_charts_and_tables_of_the_sweep(here, experiment, monkeypatch):
-    drawn = {}
-
-    def png(figure, data, *, note):
-        drawn[figure.id] = (figure, data)
-        return b"png"
-
-    monkeypatch.setattr(Figure, "png", png)
+    drawn = []
+    monkeypatch.setattr(Figure, "png", lambda figure, **_: drawn.append(figure) or b"png")
 
     class Runs(FakeRuns):
         def __call__(self, point, folder, experiment):
@@ -109,14 +104,13 @@ def test_a_report_shows_the_charts_and_tables_of_the_sweep(here, experiment, mon
     runs.at = {row["name"]: row for row in rows_of(experiment)}
     assert run(runs, experiment, machine=MACHINE, output="out")[0] == 0
     report = make_report(find_sources(["out"]))
-    shown = [one for one in report.figures if one.id.startswith("sweep-1-")]
-    assert [one.id for one in shown] == [f"sweep-1-{ident}" for ident in drawn]
-    for one, (figure, data) in zip(shown, drawn.values(), strict=True):
-        assert (one.title, one.caption, one.alt) == (figure.title, figure.caption, figure.alt)
-        assert len(one.variants) == len(figure.variants)
+    shown = report.sections[0].figures
+    assert [one.id for one in shown] == [one.id for one in drawn]
+    for one, figure in zip(shown, drawn, strict=True):
+        assert (one.title, one.caption) == (figure.title, figure.caption)
         # The sweep has the order in which points ran, the report that of their names.
-        for name, rows in data.items():
-            assert sorted(map(str, report.data[f"sweep-1-{name}"])) == sorted(map(str, rows))
+        for name, rows in figure.data.items():
+            assert sorted(map(str, one.data[name])) == sorted(map(str, rows))
 
 
 def test_a_sweep_of_a_model_that_has_changed_is_another(tmp_path):

@@ -135,11 +135,11 @@ def test_a_sweep_cut_short_at_its_charts_gets_them(here, runs, end, monkeypatch)
     runs.at[SECOND] = KeyboardInterrupt()
     run(runs)  # which leaves a summary of one point
 
-    def cut_short(figure, data, **options):
+    def cut_short(figure, **options):
         raise end
 
     with monkeypatch.context() as patch:
-        patch.setattr("kdist.charts.figure.Figure.png", cut_short)
+        patch.setattr("kdist.charts.figures.Figure.png", cut_short)
         if isinstance(end, OSError):
             assert run(FakeRuns())[0] == 1
             assert not list(only_folder(here).glob(".*png*"))
@@ -304,8 +304,8 @@ def test_a_point_that_no_run_would_take_is_refused_before_the_first(here, runs):
 def test_charts_say_which_model_and_how_many_points_failed(here, runs, monkeypatch):
     drawn = []
     monkeypatch.setattr(
-        "kdist.charts.figure.Figure.png",
-        lambda figure, data, note: drawn.append((figure.of, note)) or b"png",
+        "kdist.charts.figures.Figure.png",
+        lambda figure, of, note: drawn.append((of, note)) or b"png",
     )
     runs.at = {NAMES[0]: {"status": "failed", "error": "out of memory"}}
     run(runs, throughput(train={"depth": 10, "width": 2}))

@@ -82,8 +82,9 @@ def test_tables_name_the_workers(here):
     assert "workers 2; batch_sizes 8,16" in out
     assert "4 of 2 workers" in out
     assert "workers" not in run(FakeRuns(), throughput(), output="other")[1]
-    found = {one.facts[0] for one in find_results(find_sources(["out"]))}
-    assert found == {"2 replicas of 2 workers", "4 replicas of 2 workers"}
+    found = {one.facts.split(", global")[0] for one in find_results(find_sources(["out"]))}
+    shared = "4 replicas of 2 workers (logical CPUs, shared cores)"
+    assert found == {"2 replicas of 2 workers", shared}
 
 
 def test_a_sweep_of_other_workers_is_another_sweep(here):

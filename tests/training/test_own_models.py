@@ -13,7 +13,7 @@ from kdist.cli.options import with_model
 from kdist.distribute.mirrored_strategy import MirroredStrategy
 from kdist.errors import UserError
 from kdist.evaluation import EvaluateOptions, evaluate
-from kdist.report.inputs import name_runs
+from kdist.report.inputs import find_sources
 from kdist.runs.record import read_run
 from kdist.study.grid import check_experiment
 from kdist.study.kinds import AccuracySweep, ThroughputSweep
@@ -292,10 +292,8 @@ def test_the_files_of_a_run_name_the_users_model(run, path):
 def test_runs_are_named_after_their_models(run, tmp_path):
     run("build", "2026-01-01-000000", epochs=1)
     run("classify", "2026-01-01-000001", epochs=1, data="signs")
-    runs = [read_run(tmp_path / f"2026-01-01-00000{i}") for i in (0, 1)]
-    first, second = name_runs(runs)
-    assert first.name.startswith("mine:build")
-    assert second.name.startswith("mine:classify")
+    first, second = find_sources([str(tmp_path / f"2026-01-01-00000{i}") for i in (0, 1)]).runs
+    assert (first.name, second.name) == ("model mine:build", "model mine:classify")
     assert first.met is None
     assert first.accuracy_target is None
 
