@@ -134,7 +134,7 @@ def _learning_curves(runs: Sequence[RunRecord]) -> list[Figure]:
             _chart("epochs")
             .mark_line(point=True)
             .encode(
-                x=alt.X(f"{x}:Q", title=title, axis=_WHOLE),
+                x=alt.X(f"{x}:Q", title=title, axis=_WHOLE, scale=alt.Scale(zero=x == "seconds")),
                 y=y,
                 color=alt.Color(
                     "run:N", title=None, scale=alt.Scale(domain=[r.name for r in runs])
