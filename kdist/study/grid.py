@@ -20,7 +20,6 @@ from ..data.datasets import needs_no_download
 from ..errors import UserError, error_text
 from ..files import atomic_write
 from ..launch.child import OUT_OF_MEMORY
-from ..launch.options import MOST_WORKERS
 from ..launch.shares import divide, visible_cores, visible_gpus
 from ..performance.hardware import machine as describe_machine
 from ..runs.folder import unused_path
@@ -449,7 +448,6 @@ def check_experiment(experiment: Experiment) -> None:
             f"received a sweep of {runs:,} runs, at most {_MOST_RUNS:,} are possible: pass fewer"
             " values, rounds or seeds"
         )
-    _check_workers(experiment)
     # Rounds differ in nothing but the seed, which is the largest in the last.
     configs = [
         TrainConfig.from_dict({**point.config})
@@ -458,12 +456,6 @@ def check_experiment(experiment: Experiment) -> None:
     for config in configs[:1]:  # they have the same data
         if config.model is None and needs_no_download(config.dataset, config.data_dir):
             _check_batches(experiment, len(load_data(config, announce=lambda _: None).train_images))
-
-
-def _check_workers(experiment: Experiment) -> None:
-    most = max(experiment.workers)
-    if most > MOST_WORKERS:
-        raise UserError(f"received --workers {most}: pass numbers from 1 to {MOST_WORKERS}")
 
 
 def check_shares(workers: Sequence[int]) -> None:

@@ -105,7 +105,7 @@ def test_workers_that_the_machine_has_no_share_for_are_refused(monkeypatch):
     check_shares([1, 3])
     with pytest.raises(UserError, match="2 workers cannot share 3 GPUs evenly"):
         check_shares([1, 2])
-    with pytest.raises(UserError, match="--workers 2000: pass numbers from 1 to 1024"):
+    with pytest.raises(UserError, match="workers has to be from 1 to 1024, received 2000"):
         check_experiment(throughput(workers=[2000], batch_sizes=[1]))
 
 
