@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 import docstring_parser
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Ge, Gt, Le, Lt, MaxLen
 
 from .arguments import as_integer, as_real, path_text
 from .errors import UserError
@@ -56,8 +56,6 @@ Mark = TypeVar("Mark")
 
 # Python refuses to write longer integers, which a command line can have as `0x…`.
 _MOST_BITS = 1000
-# Of batch sizes by replicas by rules as many runs are made, each of seconds at least.
-_MOST_VALUES = 100
 
 _BOUNDS: dict[type, tuple[str, Callable[[Any, Any], bool]]] = {
     Ge: ("at least", operator.ge),
@@ -78,7 +76,8 @@ class Field:
         kind: `bool`, `int`, `float`, `str`, or a `Literal` of its choices.
         many: Whether it has several values; as text, they are separated by commas.
         optional: Whether it may be `None`.
-        marks: Bounds (`annotated_types`) and other annotations of its type.
+        marks: Bounds (`annotated_types`), of each value where it has several, the most values that
+            it has (`MaxLen`), and other annotations of its type.
         default: Its default.
     """
 
@@ -131,10 +130,10 @@ class Field:
         is_text = isinstance(value, str)
         words = [word.strip() for word in value.split(",")] if is_text else value
         such = f", such as {self.default_text}" if self.default_text else ""
-        if not isinstance(words, Sequence) or not 0 < len(words) <= _MOST_VALUES:
-            raise UserError(
-                f"{self.name} takes 1 to {_MOST_VALUES} values{such}, received {value!r}"
-            )
+        most = next((mark.max_length for mark in self.marks if isinstance(mark, MaxLen)), math.inf)
+        if not isinstance(words, Sequence) or not 0 < len(words) <= most:
+            number = "one value or more" if most == math.inf else f"1 to {most} values"
+            raise UserError(f"{self.name} takes {number}{such}, received {value!r}")
         if is_text and self.kind is int:
             if not all(re.fullmatch("[+-]?[0-9]{1,12}", word) for word in words):
                 raise UserError(
@@ -228,7 +227,8 @@ def fields_of(settings: Any) -> tuple[Field, ...]:
                 kind, marks, optional = _split_hint(hints[name])
                 many = typing.get_origin(kind) is Sequence
                 if many:
-                    kind, marks, _ = _split_hint(*typing.get_args(kind))
+                    kind, of_each, _ = _split_hint(*typing.get_args(kind))
+                    marks = [*marks, *of_each]
                 found.append(
                     Field(
                         name=name,

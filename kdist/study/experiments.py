@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Le, MaxLen
 
 from ..charts.statistics import Row
 from ..charts.tables import ResultsTable
@@ -23,6 +23,9 @@ from .folder import as_list
 if TYPE_CHECKING:
     from ..charts.figures import Figure
 
+
+MOST_VALUES = MaxLen(100)
+"""Of a setting that a sweep varies: as many runs of seconds at least, by the values of others."""
 
 Columns = Mapping[str, Callable[[Any], bool]]
 """Names of columns, each with the check that a value has to pass where there is one."""
@@ -187,7 +190,7 @@ class Experiment(abc.ABC):
     trains: ClassVar[bool] = False
 
     train: Mapping[str, Any]
-    workers: Sequence[Annotated[int, Ge(1), Le(MOST_WORKERS)]] = (1,)
+    workers: Annotated[Sequence[Annotated[int, Ge(1), Le(MOST_WORKERS)]], MOST_VALUES] = (1,)
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:

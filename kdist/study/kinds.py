@@ -26,6 +26,7 @@ from ..runs.record import finite
 from ..runs.text import count, of_workers
 from ..training.config import TrainConfig
 from .experiments import (
+    MOST_VALUES,
     Columns,
     Experiment,
     Placement,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from ..charts.figures import Figure
 
 
-Counts = Sequence[Annotated[int, Ge(1), Le(10**9)]]
+Counts = Annotated[Sequence[Annotated[int, Ge(1), Le(10**9)]], MOST_VALUES]
 Epochs = Annotated[int, Ge(2), Le(1_000_000)]
 Rounds = Annotated[int, Ge(1), Le(1000)]  # each is a training of every setting
 Images = Annotated[int, Ge(1), Le(MOST_IMAGES)]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import kdist.cli
 import pytest
-from annotated_types import Ge, Le
+from annotated_types import Ge, Le, MaxLen
 from cyclopts import Token
 from kdist.cli import main
 from kdist.cli.app import app
@@ -216,7 +216,7 @@ def test_a_mistake_is_one_line_and_exit_2(asked, line, words):
 class Lists:
     """Lists."""
 
-    replicas: Sequence[Annotated[int, Ge(1), Le(9)]] = (2, 3)
+    replicas: Annotated[Sequence[Annotated[int, Ge(1), Le(9)]], MaxLen(100)] = (2, 3)
     modes: Sequence[Literal["a", "b"]] | None = None
 
     def __post_init__(self):

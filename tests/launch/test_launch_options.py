@@ -189,6 +189,11 @@ def test_slurm_without_its_variables_is_refused(environment, message):
         slurm_machines(environment, host_names=lambda nodes: ["a", "b"])
 
 
+def test_there_may_be_hundreds_of_machines():
+    names = ",".join(f"node{index}" for index in range(300))
+    assert len(LaunchOptions(machines=names, machine_rank=299).machines) == 300
+
+
 def test_one_machine_by_name_is_this_one():
     options = LaunchOptions(machines=("node1",), machine_rank=0)
     assert find_machines(options, {}) == Machines(names=("127.0.0.1",))
