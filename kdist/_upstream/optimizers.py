@@ -28,27 +28,6 @@ def steps_taken(optimizer: keras.optimizers.Optimizer) -> int:
     return max(int(counter.numpy()) for counter in step_counters(optimizer))
 
 
-def has_schedule(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Whether a schedule sets the learning rate of the optimizer, or of one inside it."""
-    schedule = keras.optimizers.schedules.LearningRateSchedule
-    return any(
-        isinstance(getattr(one, "_learning_rate", None), schedule)
-        for one in flatten_optimizers(optimizer)
-    )
-
-
-def largest_rate(optimizer: keras.optimizers.Optimizer) -> float | None:
-    """Return the learning rate of an optimizer, the largest of several; `None` if it has none."""
-    rates = []
-    for one in flatten_optimizers(optimizer):
-        try:
-            rate = one.learning_rate
-        except AttributeError:  # a `MultiOptimizer`, whose rates are those of the ones inside
-            continue
-        rates.append(float(rate.numpy() if hasattr(rate, "numpy") else rate))
-    return max(rates, default=None)
-
-
 def averaging_optimizers(
     optimizer: keras.optimizers.Optimizer,
 ) -> list[keras.optimizers.Optimizer]:
