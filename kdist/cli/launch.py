@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ..errors import UserError
+from ..fields import fields_of
 from ..launch.cluster import find_machines
 from ..launch.options import AUTO, LaunchOptions, variables
 from ..launch.shares import count_workers, visible_gpus
@@ -87,9 +88,10 @@ def _refuse_idle(command: str, options: LaunchOptions) -> None:
             )
 
 
-_FLAGS = (
-    *(f"--{prefix}{name}" for name in ("slurm", "test") for prefix in ("", "no-")),
-    *("--help", "-h", DEBUG),
+_OF_OPTIONS = [field.name for field in fields_of(LaunchOptions) if field.kind is bool]
+# The options that take no value.
+_FLAGS = {"--test", "--help", "-h", DEBUG}.union(
+    *({f"--{name}", f"--no-{name}"} for name in _OF_OPTIONS)
 )
 _TEST = ("-m", "kdist.training.worker_check")
 

@@ -136,7 +136,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
             return run_whole(self, fn, args, kwargs)
         if self.extended._num_replicas_in_sync == 1:
             args, kwargs = tf.nest.map_structure(self._only_part, (args, kwargs))
-            with _upstream.one_device(self):
+            with one_device(self):
                 return fn(*args, **kwargs)
         result, explanation = partition(
             self,
@@ -423,7 +423,6 @@ def _keeps_rows(structure: Any) -> list[bool]:
 
 
 def _demand_result(planner: Planner, output: Any, keeps_rows: bool) -> None:
-
     placement = planner.placement(output)
     if keeps_rows and stays(placement):
         return

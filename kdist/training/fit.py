@@ -77,11 +77,8 @@ def _end_training(model: keras.Model, callbacks: Sequence[keras.callbacks.Callba
             callback.on_train_end()
 
 
-class RaiseAtBatchEnd(keras.callbacks.Callback):
-    """Raises `Interrupted` at the end of a batch, or before an epoch, once a signal has arrived.
-
-    There the model is whole: during a step the optimizer's variables may be half updated, and an
-    exception in one of TensorFlow's destructors is printed and lost.
+class _OnSignal(keras.callbacks.Callback):
+    """Base class of callbacks that end the training once a signal has arrived.
 
     Args:
         received: What `hold_signals` yielded.
@@ -90,6 +87,14 @@ class RaiseAtBatchEnd(keras.callbacks.Callback):
     def __init__(self, received: Received) -> None:
         super().__init__()
         self.received = received
+
+
+class RaiseAtBatchEnd(_OnSignal):
+    """Raises `Interrupted` at the end of a batch, or before an epoch, once a signal has arrived.
+
+    There the model is whole: during a step the optimizer's variables may be half updated, and an
+    exception in one of TensorFlow's destructors is printed and lost.
+    """
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
         """Raise, if a signal has arrived."""
@@ -98,18 +103,11 @@ class RaiseAtBatchEnd(keras.callbacks.Callback):
     on_test_batch_end = on_epoch_begin = on_train_batch_end
 
 
-class StopAfterEpoch(keras.callbacks.Callback):
+class StopAfterEpoch(_OnSignal):
     """Ends the training with its epoch once a signal has arrived: all workers together.
 
-    One that left them amid an epoch would leave them waiting.
-
-    Args:
-        received: What `hold_signals` yielded.
+    One that left them within an epoch would leave them waiting.
     """
-
-    def __init__(self, received: Received) -> None:
-        super().__init__()
-        self.received = received
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
         """Stop, if a signal has arrived."""
