@@ -199,10 +199,12 @@ def failures_of(chosen, replicas, numbers, is_static, counts):
         replicas: How many replicas there are.
         numbers: Numbers of rows, each tried.
         is_static: Whether the first of them is known while the step is traced.
-        counts: A counter of `programs`; of those that are `invalid`, as they do not run whole; of
-            results that were `compared`; and of those that rounding alone changes (`unclear`).
+        counts: A counter of `programs`; of their `runs`, each with numbers of rows; of runs that
+            are `invalid`, as the program does not run whole; of results that were `compared`; and
+            of those that rounding alone changes (`unclear`).
     """
     counts["programs"] += len(chosen)
+    counts["runs"] += len(chosen) * len(numbers)
     rows = numbers[0] if is_static else None
     try:
         return _failures(chosen, replicas, numbers, rows, counts)
