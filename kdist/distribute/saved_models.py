@@ -1,10 +1,9 @@
-"""`load_model`: opens a `.keras` file in a strategy's scope."""
+"""`load_model`: opens a saved model in a strategy's scope."""
 
 import os
 import re
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -16,7 +15,11 @@ from .exact_strategy import ExactStrategy
 from .made_outside import first_line, kdist_classes
 
 _MISSING = re.compile(r"Could not locate (?:function|class) '([^']+)'")
-_NOT_LOADED = "Skipping variable loading for optimizer"
+# An optimizer has its count of steps and its rate before its first step: then nothing is lost.
+_NOT_LOADED = re.compile(
+    r"Skipping variable loading for optimizer .* whereas the saved optimizer has (\d+) variables"
+)
+_NEVER_BUILT = 2
 
 
 def load_model(
@@ -27,14 +30,15 @@ def load_model(
     compile: bool = True,  # noqa: A002 - as keras.models.load_model
     safe_mode: bool = True,
 ) -> keras.Model:
-    """Open a `.keras` file in a strategy's scope, to be trained further on any number of replicas.
+    """Open a saved model in a strategy's scope, to be trained further on any number of replicas.
 
     The weights, the optimizer's state and the compile settings are those of the file, whatever
     number of replicas saved it. The batch norms are synchronized, as by `strategy.build`. A file
     does not contain the state of random draws, such as dropout's; `Checkpoint` saves it, too.
 
     Args:
-        path: The file, saved by `model.save` with or without kdist.
+        path: What `keras.models.load_model` opens: a `.keras` file or a folder with its content, or
+            an `.h5` file, saved with or without kdist.
         strategy: The strategy; by default the one in whose scope this is called.
         custom_objects: As for `keras.models.load_model`.
         compile: Whether to compile the model as it was saved.
@@ -53,15 +57,13 @@ def load_model(
         model.fit(x, y, initial_epoch=5, epochs=10)
         ```
     """
-    place = Path(path_text("path", path))
+    place = path_text("path", path)
     chosen: Any = tf.distribute.get_strategy() if strategy is None else strategy
     if not hasattr(chosen, "build"):
         raise UserError(
             "load_model was called without a strategy of kdist: pass strategy=, or call it inside"
             " `with strategy.scope():`"
         )
-    if place.suffix != ".keras" or not place.is_file():
-        raise UserError(f"{place} is no .keras file: pass one that model.save has written")
     known = kdist_classes() | dict(custom_objects or {})
 
     def load() -> Any:
@@ -80,7 +82,8 @@ def load_model(
                 f' pass custom_objects={{"{name}": {name}}}'
             ) from error
         for one in warned:
-            if _NOT_LOADED in str(one.message):
+            found = _NOT_LOADED.search(str(one.message))
+            if found is not None and int(found[1]) > _NEVER_BUILT:
                 raise UserError(
                     f"the optimizer's state in {place} does not fit its compile settings"
                     f" ({first_line(one.message)}): if it was trained with another dtype policy,"

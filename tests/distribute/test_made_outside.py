@@ -1,5 +1,7 @@
 """Models made outside a strategy's scope, or saved, are trained on in it as if unbroken."""
 
+import warnings
+
 import kdist
 import keras
 import numpy as np
@@ -287,7 +289,7 @@ def test_a_file_needs_a_strategy_and_has_to_be_one(strategies, tmp_path):
     path = tmp_path / "model.keras"
     with pytest.raises(UserError, match="without a strategy of kdist: pass strategy="):
         kdist.load_model(path)
-    with pytest.raises(UserError, match="is no .keras file"):
+    with pytest.raises(UserError, match="Keras cannot open .*model.keras"):
         kdist.load_model(path, strategy=strategies[2])
     path.write_bytes(b"nothing")
     with pytest.raises(UserError, match="Keras cannot open .*model.keras"):
@@ -299,6 +301,24 @@ def test_a_file_needs_a_strategy_and_has_to_be_one(strategies, tmp_path):
     assert not kdist.load_model(
         path, strategy=strategies[2], custom_objects={"Scale": Scale}, compile=False
     ).compiled
+
+
+@pytest.mark.parametrize("name", ["model.keras", "model.h5"])
+def test_a_file_that_was_never_trained_is_opened(strategies, tmp_path, name):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    model.compile("adam", keras.losses.MeanSquaredError())
+    model.save(tmp_path / name)
+    with warnings.catch_warnings(record=True) as caught:  # Keras's own, of a missing state
+        warnings.simplefilter("always")
+        keras.models.load_model(tmp_path / name)
+    expected = [warning.category for warning in caught]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        made = kdist.load_model(tmp_path / name, strategy=strategies[2])
+    assert [warning.category for warning in caught] == expected
+    assert made.compiled
+    for got, wanted in zip(made.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(got, wanted)
 
 
 def adapted(kind):
