@@ -69,7 +69,9 @@ def global_seed(strategy: tf.distribute.Strategy) -> SeedGenerator:
             generators = vars(generator).setdefault(
                 _OF_STRATEGIES, {value._distribute_strategy: generator}
             )
-            generator = generators.setdefault(strategy, SeedGenerator(0))
+            if strategy not in generators:
+                generators[strategy] = SeedGenerator(0)
+            generator = generators[strategy]
             vars(generator)[_OF_STRATEGIES] = generators
             generator.state.assign(value.values[0].numpy())
             use_global_seed(generator)

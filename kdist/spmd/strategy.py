@@ -12,7 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import tensorflow as tf
-from tensorflow.python.distribute import distribute_lib, mirrored_strategy, values
+from tensorflow.python.distribute import (
+    distribute_lib,
+    distribute_utils,
+    mirrored_strategy,
+    values,
+)
 from tensorflow.python.eager import def_function
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import OptionalXlaContext
 from tensorflow.python.framework import type_spec
@@ -61,6 +66,10 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         """Call a function with a variable, which in a traced step is its first copy."""
         if _upstream.traced_strategy() is not None:
             return fn(var, *args, **(kwargs or {}))
+        if self._num_replicas_in_sync == 1 and tf.executing_eagerly():
+            # Metrics are reset before each `train_on_batch`; TensorFlow takes 0.4 ms for each.
+            own = distribute_utils.select_replica_mirrored(0, (args, kwargs or {}))
+            return fn(var.values[0], *own[0], **own[1])
         return super().update(var, fn, args, kwargs, group)
 
     def colocate_vars_with(self, colocate_with_variable: Any) -> Any:

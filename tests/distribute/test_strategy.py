@@ -36,6 +36,17 @@ def test_strategies_of_several_sizes_give_the_same_weights_one_after_another():
             np.testing.assert_allclose(got, expected, rtol=0, atol=1e-9)
 
 
+def test_single_batches_are_predicted_and_trained_under_several_strategies():
+    x, y = np.ones((5, 6)), np.zeros(5)
+    for replicas in (2, 1, 3):
+        model = kdist.MirroredStrategy(replicas=replicas).build(small_model)
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        before = model.predict_on_batch(x)
+        model.train_on_batch(x, y)
+        assert before.shape == model.predict_on_batch(x).shape == (5, 3)
+        assert np.abs(model.predict_on_batch(x) - before).max() > 0
+
+
 def test_is_a_mirrored_strategy_with_the_devices_asked_for():
     strategy = kdist.MirroredStrategy(replicas=3)
     assert isinstance(strategy, tf.distribute.MirroredStrategy)
