@@ -51,10 +51,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     strategies = {n: kdist.MirroredStrategy(replicas=n) for n in (2, 1)}
-    models = {
-        "stock Keras": policy(),
-        **{f"kdist on {n}": strategies[n].build(policy) for n in (1, 2)},
-    }
+    models = {"stock Keras": policy()}
+    models |= {f"kdist on {n}": strategies[n].build(policy) for n in (1, 2)}
     works = {name: calls(model) for name, model in models.items()}
     print("| | " + " | ".join(models) + " | on 1 : stock | on 2 : stock |")
     print("| --- |" + " --- |" * (len(models) + 2))
@@ -65,13 +63,11 @@ def main() -> None:
             {name: interleaved.timed(works[name][call]) for name in models}, options.rounds
         )
         cells = [f"{1000 * statistics.median(times[name]) / count:.2f} ms" for name in models]
+        stock = times["stock Keras"]
         for n in (1, 2):
-            ratios = [
-                a / b for a, b in zip(times[f"kdist on {n}"], times["stock Keras"], strict=True)
-            ]
-            cells.append(
-                f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-            )
+            ratios = [a / b for a, b in zip(times[f"kdist on {n}"], stock, strict=True)]
+            least, middle, most = min(ratios), statistics.median(ratios), max(ratios)
+            cells.append(f"{middle:.2f} ({least:.2f} to {most:.2f})")
         print(f"| {call} | {' | '.join(cells)} |", flush=True)
 
 
