@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from .. import _upstream
+from ..distribute.made_outside import first_line
 from ..errors import UserError
 from ..spmd.explain import Explanation
 from ..spmd.strategy import GlobalViewStrategy
@@ -102,7 +103,7 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
         take the same time.
 
     Raises:
-        UserError: The model is not compiled, or has one replica only.
+        UserError: The model is not compiled, has one replica only, or does not take the batch.
 
     Example:
         ```python
@@ -117,6 +118,11 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
     try:
         with _upstream.kept_seeds():
             _trace(model, strategy, dataset)
+    except Exception as error:  # whatever a step or a layer raises that does not fit the batch
+        raise UserError(
+            f"the step of {model.name!r} does not take this batch ({first_line(error)}):"
+            " pass what `fit` is given, such as (x, y)"
+        ) from error
     finally:
         strategy.explained_rows = None
     step, strategy.explanations = strategy.explanations[-1], before

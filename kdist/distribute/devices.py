@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+import keras
 import tensorflow as tf
 
 from ..arguments import as_integer
@@ -112,7 +113,23 @@ def _remedy() -> str:
             f"restart the kernel, and run the cell with {line} before any cell that makes a tensor,"
             " model or dataset"
         )
-    return f"move the line {line} up, above the first tensor, model or dataset of the program"
+    starting = _imports_with_tensors()
+    imports = f", and above {' and '.join(starting)}" if starting else ""
+    return (
+        f"move the line {line} up, above the first tensor, model or dataset of the program{imports}"
+    )
+
+
+def _imports_with_tensors() -> list[str]:
+    """Return the imports of packages that have made a tensor as they were imported."""
+    kinds = (tf.Tensor, tf.Variable, keras.Variable, keras.layers.Layer)
+    own = ("__main__", "kdist", "keras", "tensorflow")
+    packages = {
+        name.partition(".")[0]
+        for name, module in [*sys.modules.items()]
+        if any(isinstance(value, kinds) for value in [*getattr(module, "__dict__", {}).values()])
+    }
+    return [f"`import {name}`" for name in sorted(packages.difference(own))]
 
 
 def _calling_line() -> str:

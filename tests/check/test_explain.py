@@ -175,6 +175,8 @@ def test_bad_input_is_refused(strategy):
         explained(kdist.MirroredStrategy(replicas=1), sequential)
     with pytest.raises(UserError, match="rows along the first axis"):
         explained(strategy, sequential, 3.0)
+    with pytest.raises(UserError, match=r"does not take this batch \(.*\): .* such as \(x, y\)"):
+        explained(strategy, sequential, X)
 
 
 def products():

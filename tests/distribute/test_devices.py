@@ -60,15 +60,15 @@ def test_a_cpu_is_split_into_eight_or_as_many_as_it_has_cores(cores, most, monke
 
 
 def test_a_late_strategy_says_which_line_to_move_up(tmp_path):
+    (tmp_path / "tables.py").write_text("import tensorflow as tf\nTABLE = tf.zeros(1)\n")
     script = tmp_path / "late.py"
     script.write_text(
-        "import kdist, tensorflow as tf\n"
-        "tf.zeros(1)\n"
-        "strategy = kdist.MirroredStrategy(replicas=2)\n"
+        "import kdist\nimport tables\nstrategy = kdist.MirroredStrategy(replicas=2)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True)
     assert "move the line `strategy = kdist.MirroredStrategy(replicas=2)`" in done.stderr
     assert "late.py:3" in done.stderr
+    assert done.stderr.rstrip().endswith(", and above `import tables`")
 
 
 def test_in_a_notebook_it_says_to_restart_the_kernel(monkeypatch):
