@@ -72,6 +72,7 @@ def test_a_late_strategy_says_which_line_to_move_up(tmp_path):
 
 
 def test_in_a_notebook_it_says_to_restart_the_kernel(monkeypatch):
+    tf.zeros(1)
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
     monkeypatch.setattr(devices.os, "sched_getaffinity", lambda process: set(range(99)))
     words = (
