@@ -15,6 +15,7 @@ NOMINAL_ROWS = 64
 """The rows of a batch, where a step is explained without one."""
 _FELT = 0.01  # a smaller share of the work is not worth a message
 _TRACE = "/kdist/spmd/trace.py"
+_OPTIMIZER = "/keras/src/optimizers/base_optimizer.py"
 
 _logger = logging.getLogger("kdist")
 
@@ -104,15 +105,18 @@ def explain(
     seen: set[int] = set()
     for item, cost in costs.each():
         names[item.op.name] = item.op
-        work += cost.work
+        done = cost.work
+        if done.whole and _is_update(item.op):  # with a sparse gradient, of which all rows are due
+            done = Work(done.divided, 0, done.repeated + done.whole)
+        work += done
         gathered = [t for t in cost.gathered if id(t) not in seen]
         seen.update(map(id, gathered))
-        if not cost.work.whole and not gathered:
+        if not done.whole and not gathered:
             continue
         name = place_of(item.op, names)
         place = places.setdefault(name, Place(name))
         place.types[item.op.type] = None
-        place.flops += cost.work.whole
+        place.flops += done.whole
         place.gathered += sum(map(costs.bytes, gathered))
     is_rows = {id(t): isinstance(planner.placement(t), Shard) for t in exchanged}
     return Explanation(
@@ -124,6 +128,11 @@ def explain(
         summed=sum(costs.bytes(t) for t in exchanged if not is_rows[id(t)]),
         gathered=sum(costs.bytes(t) for t in exchanged if is_rows[id(t)]),
     )
+
+
+def _is_update(op: Any) -> bool:
+    """Whether Keras's optimizer has made an operation, also one of the user's own class."""
+    return any(frame.filename.endswith(_OPTIMIZER) for frame in op.traceback or ())
 
 
 def described(planner: Planner) -> list[str]:

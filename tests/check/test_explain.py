@@ -161,6 +161,18 @@ def test_it_reads_on_one_screen_and_leaves_the_model_as_it_is(strategy):
     model.fit(X, Y, batch_size=8, verbose=0)
 
 
+def test_the_update_of_an_embedding_is_no_work_that_could_be_divided(strategy):
+    def build():
+        model = sequential(layers.Embedding(50, 4), layers.Flatten())
+        model.compile("adagrad", "mse")
+        return model
+
+    step = explained(strategy, build, (np.zeros((ROWS, FEATURES), "int32"), Y)).step
+    assert step.gathered > 0
+    assert step.work.whole == 0
+    assert step.message() is None
+
+
 def test_its_numbers_can_be_written_as_json(strategy):
     found = json.loads(json.dumps(explained(strategy, own(Halves)).to_dict()))
     assert found["step"]["places"][0]["gathered"] == ROWS * FEATURES * FLOAT32
