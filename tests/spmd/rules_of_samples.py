@@ -1,5 +1,6 @@
 """Operations on samples: images, convolutions, linear algebra."""
 
+import keras
 import tensorflow as tf
 from rule_harness import NONE, SOME, B, Table, as_complex, half, ints
 
@@ -304,6 +305,23 @@ def rowwise():
         lambda x, d: tf.linalg.set_diag(x, d),
         [square, (B, 3)],
         [(2, B, 3, 3), (2, B, 3)],
+    )
+    rows.add(
+        "MatrixDiagV3 MatrixSetDiagV3",
+        lambda x: [
+            tf.linalg.diag(x[:, 0]),
+            tf.linalg.diag(x[:, 0], padding_value=2),
+            tf.linalg.set_diag(tf.linalg.diag(x[:, 1]) + x[:, :1], x[:, 0]),
+            keras.ops.eye(tf.shape(x)[0], dtype=x.dtype) + x[:, :1],
+        ],
+        [(B, 3)],
+    )
+    rows.add("MatrixDiagV3", lambda x: tf.linalg.diag(x[:, 0], k=1), [(B, 3)], divided=NONE)
+    rows.add(
+        "MatrixSetDiagV3",
+        lambda x: tf.linalg.set_diag(x, x[:3, 0]),
+        [(B, 3)],
+        divided=NONE,
     )
     rows.add(
         "MatrixSolve MatrixTriangularSolve",

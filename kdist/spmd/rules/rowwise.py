@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..placements import AS_IS, PARTIAL, REPLICATE, OwnRows, local
+from ..placements import AS_IS, PARTIAL, REPLICATE, OwnRows, Rows, local
 from ..plan import Decision, Operation
 from .registry import rule
 
@@ -111,7 +111,7 @@ _BATCHED = {
     "TopKV2": 1,
 }
 # The same, of two inputs with the same samples.
-_BATCHED_PAIRS = {"Cross": (1, 1), "MatrixSetDiagV3": (2, 1), "MatrixSolve": (2, 2)}
+_BATCHED_PAIRS = {"Cross": (1, 1), "MatrixSolve": (2, 2)}
 
 
 @rule(*_ROWS)
@@ -212,7 +212,7 @@ def sums_of_samples(op: Operation) -> Decision | None:
     return Decision(wants, [PARTIAL], emit)
 
 
-@rule(*_BATCHED)
+@rule(*_BATCHED.keys() - {"MatrixDiagV3"})
 def batches_of_matrices(op: Operation) -> Decision | None:
     """Compute vectors or matrices, of which each belongs to one sample."""
     shard, rank = op.shard(0), op.rank(0)
@@ -222,8 +222,6 @@ def batches_of_matrices(op: Operation) -> Decision | None:
         return None
     if op.type in ("LogSoftmax", "Softmax"):
         _keep_dims(op, op.outputs[0])
-    if op.type == "MatrixDiagV3" and (op.constant(1) is None or np.size(op.constant(1)) != 1):
-        return None  # several diagonals have an axis of their own
     others = any(op.shard(index) is not None for index in range(1, len(op.inputs)))
     if others and op.type != "CholeskyGrad":
         return None
@@ -236,7 +234,7 @@ def batches_of_matrices(op: Operation) -> Decision | None:
 @rule(*_BATCHED_PAIRS, "MatrixTriangularSolve")
 def pairs_of_matrices(op: Operation) -> Decision | None:
     """Compute pairs of matrices, of which each belongs to one sample."""
-    inner = _BATCHED_PAIRS.get(op.type, (2, 2))
+    inner = (2, 1) if op.type == "MatrixSetDiagV3" else _BATCHED_PAIRS.get(op.type, (2, 2))
     main = op.shard(0) or op.shard(1)
     ranks = [op.rank(0), op.rank(1)]
     if main is None or None in ranks:
@@ -255,6 +253,59 @@ def pairs_of_matrices(op: Operation) -> Decision | None:
         else:
             wants.append(OwnRows(main.plain()) if broadcasts else main.plain())
     return Decision([*wants, *[REPLICATE] * (len(op.inputs) - 2)], [main.plain()])
+
+
+@rule("MatrixSetDiagV3")
+def set_diagonals(op: Operation) -> Decision | None:
+    """Set the diagonals of samples' matrices; or of one matrix, by rows."""
+    if op.rank(0) != 2 or op.rank(1) != 1:
+        return pairs_of_matrices(op)  # type: ignore[no-any-return]
+    main, dims = op.shard(0) or op.shard(1), op.dims(0)
+    if main is None or main.axis or dims is None or op.constant(2) != 0:
+        return None
+    is_full = op.shard(1) is not None or dims[0] == dims[1]  # it has a value for each row
+    if dims[0] != main.rows.total or not is_full:
+        return None
+    rows = main.rows
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> list[Any]:
+        del op
+        matrix, diagonal, _ = inputs
+        return [_with_diagonal(stage, rows, matrix, diagonal)]
+
+    wants = [p if op.align(p, main) else main.plain() for p in op.placements[:2]]
+    return Decision(
+        [*wants, REPLICATE], [main.plain()], emit, spaces=[space for space, _ in rows.segments]
+    )
+
+
+@rule("MatrixDiagV3")
+def diagonals(op: Operation) -> Decision | None:
+    """Make matrices of samples' diagonals; or one of a batch's values, by rows."""
+    main = op.shard(0)
+    if op.rank(0) != 1:
+        # Several diagonals have an axis of their own.
+        is_one = op.constant(1) is not None and np.size(op.constant(1)) == 1
+        return batches_of_matrices(op) if is_one else None
+    if main is None or [op.constant(index) for index in (1, 2, 3)] != [0, -1, -1]:
+        return None
+    rows = main.rows
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> list[Any]:
+        del op
+        diagonal, _, _, _, padding = inputs
+        matrix = tf.fill([tf.size(diagonal), stage.size(rows.total, "int32")], padding)
+        return [_with_diagonal(stage, rows, matrix, diagonal)]
+
+    wants = [main.plain(), *[REPLICATE] * 4]
+    return Decision(wants, [main.plain()], emit, spaces=[space for space, _ in rows.segments])
+
+
+def _with_diagonal(stage: Any, rows: Rows, matrix: Any, diagonal: Any) -> Any:
+    """Set a replica's values of the diagonal of a matrix, of which it has the same rows."""
+    blocks = stage.global_blocks(rows, "int32")
+    own = tf.concat([tf.range(begin, begin + count) for count, begin in blocks], 0)
+    return tf.where(own[:, None] == tf.range(tf.shape(matrix)[1]), diagonal[:, None], matrix)
 
 
 @rule("CropAndResize")

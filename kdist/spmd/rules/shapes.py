@@ -205,11 +205,11 @@ def _set_dims(op: Operation, change: Any) -> None:
 @rule("Fill")
 def fill(op: Operation) -> Decision | None:
     """Make a replica's rows of a tensor of one value."""
+    _set_result_dims(op, 0)
     found = _counted(op, 0)
     if found is None or not isinstance(op.placements[1], Replicate):
         return None
     axis, rows = found
-    _set_result_dims(op, 0)
     return Decision([local(axis, rows), REPLICATE], [Shard(axis, rows, uniform=True)])
 
 
