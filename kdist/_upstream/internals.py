@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import random
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from keras.src.random.seed_generator import (
     GLOBAL_SEED_GENERATOR,
     SeedGenerator,
     global_seed_generator,
+    make_default_seed,
 )
 from keras.src.utils import rng_utils
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
@@ -56,21 +58,49 @@ def model_of_prediction(fn: Callable[..., Any]) -> keras.Model:
     return model
 
 
+class _GlobalSeed(SeedGenerator):
+    """The generator of `seed=None`, made before a step that may use it.
+
+    It takes its seed from Python's `random` where Keras's would, when it is used first: others draw
+    from there too, such as the order of a `PyDataset`.
+    """
+
+    def __init__(self, *, is_due: bool = True, is_alone: bool = True) -> None:
+        before = random.getstate()
+        super().__init__()
+        random.setstate(before)
+        self.is_due, self._is_alone = is_due, is_alone
+
+    def next(self, ordered: bool = True) -> Any:
+        if self.is_due:
+            self.is_due = False
+            seed = make_default_seed()
+            value = self.state._value
+            if self._is_alone:  # several workers have to have one seed
+                with tf.init_scope():
+                    for copy in getattr(value, "values", (value,)):
+                        copy.assign([seed, 0])
+        return super().next(ordered)
+
+
 def global_seed(strategy: tf.distribute.Strategy) -> SeedGenerator:
     """Return the generator for `seed=None`, copied to every replica."""
     with tf.init_scope(), strategy.scope():
-        generator = global_seed_generator()
-        value = generator.state._value
-        is_copied = isinstance(value, tf.distribute.DistributedValues)
         # Several workers would have to make the variable together.
         is_alone = getattr(strategy, "workers", 1) == 1
+        generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
+        if generator is None:
+            generator = _GlobalSeed(is_alone=is_alone)
+            use_global_seed(generator)
+        value = generator.state._value
+        is_copied = isinstance(value, tf.distribute.DistributedValues)
         if is_copied and is_alone and value._distribute_strategy is not strategy:
             # The steps of each strategy keep the generator that they were traced with.
             generators = vars(generator).setdefault(
                 _OF_STRATEGIES, {value._distribute_strategy: generator}
             )
             if strategy not in generators:
-                generators[strategy] = SeedGenerator(0)
+                generators[strategy] = _GlobalSeed(is_due=getattr(generator, "is_due", False))
             generator = generators[strategy]
             vars(generator)[_OF_STRATEGIES] = generators
             generator.state.assign(value.values[0].numpy())
@@ -283,9 +313,11 @@ def global_seed_state() -> keras.Variable | None:
 
 
 def make_global_seed_state(strategy: tf.distribute.Strategy) -> keras.Variable:
-    """The state of the generator behind `seed=None`, made where this thread has none."""
+    """The state of the generator behind `seed=None`, to be restored, made where there is none."""
     if isinstance(strategy, StrategyHooks):
-        return global_seed(strategy).state
+        generator = global_seed(strategy)
+        generator.is_due = False
+        return generator.state
     return global_seed_generator().state
 
 

@@ -165,3 +165,43 @@ def test_a_draw_outside_follows_a_fit(replicas):
     model.fit(np.ones((4, 6)), np.ones((4, 3)), verbose=0)
     first, second = (keras.ops.convert_to_numpy(keras.random.normal((3,))) for _ in range(2))
     assert not np.array_equal(first, second)
+
+
+class Noted(keras.utils.PyDataset):
+    """Batches that note the order in which they are asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.order = []
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        self.order.append(index)
+        return np.full((4, 3), index, "float32"), np.full((4, 1), index, "float32")
+
+
+@pytest.mark.parametrize("layer", [keras.layers.Identity, keras.layers.Dropout])
+def test_batches_are_shuffled_and_rows_dropped_as_without_a_strategy(layer):
+    """Both draw from Python's random numbers: the order of batches, and the seed of no seed."""
+
+    class Draws(keras.layers.Layer):
+        def call(self, x):
+            return keras.ops.cast(keras.random.dropout(x, 0.5, seed=None), x.dtype)
+
+    def build():
+        kind = Draws if layer is keras.layers.Dropout else layer
+        model = keras.Sequential([keras.Input((3,)), kind(), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        return model
+
+    found = []
+    for strategy in (None, kdist.MirroredStrategy(replicas=2)):
+        keras.utils.set_random_seed(5)
+        model = strategy.build(build) if strategy else build()
+        data = Noted()
+        losses = model.fit(data, epochs=3, verbose=0).history["loss"]
+        found.append((data.order, losses))
+    assert found[0][0] == found[1][0]
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-5)
