@@ -13,8 +13,8 @@ from ..launch.options import MOST_WORKERS
 from ..launch.shares import visible_gpus
 from ..signals import signal_of
 from ..study.folder import StudyFolder
-from ..study.parallel import trials_at_once
-from ..study.search import IDLE, Search, check_given
+from ..study.search_processes import trials_at_once
+from ..study.search_settings import IDLE, Search, check_given
 from ..training.config import TrainConfig
 from ..training.recipes import read_settings
 from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel
@@ -69,7 +69,7 @@ def tune(
     )
     check_given(asked, given(settings))
     require("report")
-    from ..study.run import tune as run
+    from ..study.search_run import tune as run
 
     try:
         run(asked)

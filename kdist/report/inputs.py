@@ -17,8 +17,8 @@ from ..files import read_text
 from ..runs.record import FILES, RunRecord, read_run
 from ..runs.text import sanitize_text
 from ..study.folder import STUDY_FILE
-from ..study.kinds import ThroughputSweep
 from ..study.record import GridRecord, SearchRecord, read_study
+from ..study.sweep_kinds import ThroughputSweep
 from ..training.settings import FOLDERS, SIZES, OwnModel, model_name
 
 _RECORD = {STUDY_FILE, *FILES}

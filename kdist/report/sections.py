@@ -10,9 +10,9 @@ from ..charts.tables import MISSING, ResultsTable, accuracy, rate, seconds, sett
 from ..errors import UserError
 from ..runs.record import RunRecord
 from ..runs.text import count, sanitize_text
-from ..study.experiments import shared_cores_warning
 from ..study.record import GridRecord, SearchRecord
-from ..study.trials import searched_model, trials_figure, trials_table
+from ..study.search_trials import searched_model, trials_figure, trials_table
+from ..study.sweep_experiment import shared_cores_warning
 from ..training.settings import FOLDERS, model_name
 from .inputs import Sources, differing, settings_of
 from .results import Headline, find_results, headlines

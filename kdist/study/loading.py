@@ -12,11 +12,11 @@ from ..tracking.factory import tracking
 from ..training.config import TrainConfig, make_plan
 from ..user_model.functions import explain_errors_of, files_of
 from .folder import StudyFolder, locked
-from .parallel import Role, read_role
-from .search import Search, find_objective, read_search
-from .space import Range
-from .trials import trial_config
-from .tuner import is_resumed
+from .search_processes import Role, read_role
+from .search_settings import Search, find_objective, read_search
+from .search_space import Range
+from .search_trials import trial_config
+from .search_tuner import is_resumed
 
 if TYPE_CHECKING:
     import keras_tuner
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..data import ImageData
     from ..distribute.mirrored_strategy import MirroredStrategy
-    from .tuner import ReplicaTuner
+    from .search_tuner import ReplicaTuner
 
 
 def trial_trackers(
@@ -173,7 +173,7 @@ def _load(
     data: "ImageData | None",
 ) -> "ReplicaTuner":
     from ..distribute.mirrored_strategy import MirroredStrategy
-    from .tuner import ReplicaTuner
+    from .search_tuner import ReplicaTuner
 
     config = search.config
     strategy = MirroredStrategy(replicas=search.replicas)
@@ -181,7 +181,7 @@ def _load(
     if data is None:
         hypermodel = _user_hypermodel(search, folder, strategy, role)
     else:
-        from .hypermodels import WideResNetHyperModel
+        from .search_models import WideResNetHyperModel
 
         hypermodel = WideResNetHyperModel(search.search_space(), config, data, strategy)
     timed = search.objective == "seconds_to_target"
@@ -211,7 +211,7 @@ def _load(
 def _oracle(search: Search) -> "keras_tuner.Oracle":
     import keras_tuner
 
-    from .oracles import make_oracle
+    from .search_oracles import make_oracle
 
     objective = find_objective(search.objective)
     return make_oracle(
@@ -245,7 +245,7 @@ def _user_hypermodel(
 
     from ..user_model.compiled_model import check_input
     from ..user_model.functions import load_functions
-    from .hypermodels import UserHyperModel
+    from .search_models import UserHyperModel
 
     functions = load_functions(search.model or "", search.data, needs_hp=True)
     # A chief trains nothing. All others report wrong data before the first trial.

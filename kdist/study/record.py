@@ -10,11 +10,11 @@ from ..errors import UserError
 from ..files import parse_json, read_text
 from ..runs.record import RunRecord, read_run
 from ..runs.text import sanitize_text
-from .experiments import Experiment, invalid_value
 from .folder import STUDY_FILE, StudyFolder
-from .kinds import EXPERIMENTS
-from .search import KIND, Objective, Search, find_objective, read_search
-from .trials import TrialResult, best_first, read_trials
+from .search_settings import KIND, Objective, Search, find_objective, read_search
+from .search_trials import TrialResult, best_first, read_trials
+from .sweep_experiment import Experiment, invalid_value
+from .sweep_kinds import EXPERIMENTS
 
 _STATUSES = ("done", "failed")
 

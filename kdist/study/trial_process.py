@@ -7,9 +7,9 @@ import sys
 from ..errors import UserError
 from ..signals import signal_of
 from .folder import StudyFolder
-from .parallel import read_role, running_marker
-from .run import run_trials
-from .search import read_search
+from .search_processes import read_role, running_marker
+from .search_run import run_trials
+from .search_settings import read_search
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 import pytest
 from fake_runs import FakeRuns, done_row, run
 from kdist.charts.figures import accuracy_figures
-from kdist.study.kinds import AccuracySweep
+from kdist.study.sweep_kinds import AccuracySweep
 
 
 def accuracy(**values):

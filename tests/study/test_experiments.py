@@ -7,7 +7,7 @@ from kdist.errors import UserError
 from kdist.report.inputs import find_sources
 from kdist.report.sections import make_report
 from kdist.study.folder import About, StudyFolder
-from kdist.study.kinds import EXPERIMENTS, AccuracySweep, ScalingSweep, ThroughputSweep
+from kdist.study.sweep_kinds import EXPERIMENTS, AccuracySweep, ScalingSweep, ThroughputSweep
 from report_folders import write_run
 
 TIMED = {"epochs": 3, "rounds": 2}

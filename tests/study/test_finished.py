@@ -5,7 +5,7 @@ import sys
 import pytest
 from fake_runs import MACHINE, FakeRuns, run, throughput
 from kdist.errors import UserError
-from kdist.study.grid import sweep
+from kdist.study.sweep_run import sweep
 from rich.console import Console
 
 SECOND = throughput().points()[1].name
@@ -43,7 +43,7 @@ def test_a_finished_sweep_is_shown_without_tensorflow(here, runs):
 
 def test_the_results_of_a_sweep_are_shown_without_its_libraries():
     heavy = {"tensorflow", "keras", "scipy", "altair"}
-    code = f"import kdist.study.grid, sys; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import kdist.study.sweep_run, sys; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "[]\n"
 

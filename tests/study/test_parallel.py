@@ -10,11 +10,11 @@ from interrupting_model import interrupting_model
 from kdist.errors import UserError
 from kdist.launch.child import Share
 from kdist.signals import ENDING, raise_signals, signal_of
-from kdist.study import parallel
+from kdist.study import search_processes as parallel
 from kdist.study import trial_process as worker
 from kdist.study.folder import StudyFolder
-from kdist.study.parallel import Role, pin_workers, read_role, role_variables
-from kdist.study.search import Search
+from kdist.study.search_processes import Role, pin_workers, read_role, role_variables
+from kdist.study.search_settings import Search
 from kdist.training.config import TrainConfig
 
 
@@ -252,8 +252,8 @@ def test_real_processes(tmp_path, monkeypatch, capfd):
 
     The third trial is one of the others, promoted: the chief has kept its checkpoints.
     """
-    from kdist.study.run import tune
-    from kdist.study.trials import read_trials
+    from kdist.study.search_run import tune
+    from kdist.study.search_trials import read_trials
 
     (tmp_path / "model.py").write_text(MODEL)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
@@ -295,8 +295,8 @@ def test_real_processes(tmp_path, monkeypatch, capfd):
 
 def test_a_real_worker_saves_its_first_trial(tmp_path, monkeypatch, capfd):
     from kdist.checkpoint.store import checkpoint_files
-    from kdist.study.run import tune
-    from kdist.study.trials import read_trials
+    from kdist.study.search_run import tune
+    from kdist.study.search_trials import read_trials
 
     (tmp_path / "model.py").write_text(
         interrupting_model("os.kill(os.getppid(), signal.SIGTERM); time.sleep(3)")

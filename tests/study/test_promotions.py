@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from kdist._upstream.keras_tuner import BracketRound, trial_file
-from kdist.study.oracles import make_oracle, promotable
+from kdist.study.search_oracles import make_oracle, promotable
 
 LOSSES = {"a": 0.1, "b": 0.2, "c": 0.3}
 

@@ -12,10 +12,10 @@ import pytest
 from kdist.checkpoint.state import CallbackStates
 from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import UserError
-from kdist.study import tuner as trial_checkpoint
-from kdist.study.hypermodels import UserHyperModel
-from kdist.study.oracles import make_oracle
-from kdist.study.tuner import ReplicaTuner
+from kdist.study import search_tuner as trial_checkpoint
+from kdist.study.search_models import UserHyperModel
+from kdist.study.search_oracles import make_oracle
+from kdist.study.search_tuner import ReplicaTuner
 from kdist.training.config import TrainConfig
 
 X = np.random.default_rng(0).normal(size=(96, 4)).astype("float32")

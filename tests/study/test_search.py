@@ -6,8 +6,8 @@ import pytest
 from kdist.errors import UserError
 from kdist.study.folder import StudyFolder
 from kdist.study.loading import least_epochs
-from kdist.study.run import tune
-from kdist.study.search import MAY_CHANGE, Search, check_given, read_search
+from kdist.study.search_run import tune
+from kdist.study.search_settings import MAY_CHANGE, Search, check_given, read_search
 from kdist.training.config import TrainConfig
 
 

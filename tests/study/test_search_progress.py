@@ -5,8 +5,8 @@ import keras_tuner
 import numpy as np
 import pytest
 from kdist.study.console import Pace, Progress
-from kdist.study.oracles import make_oracle, total_trials
-from kdist.study.tuner import ReportProgress
+from kdist.study.search_oracles import make_oracle, total_trials
+from kdist.study.search_tuner import ReportProgress
 from rich.console import Console
 
 

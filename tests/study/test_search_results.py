@@ -7,15 +7,15 @@ import pytest
 from kdist.charts.tables import MISSING
 from kdist.errors import UserError
 from kdist.study.folder import StudyFolder
-from kdist.study.run import tune
-from kdist.study.search import (
+from kdist.study.search_run import tune
+from kdist.study.search_settings import (
     Objective,
     Search,
     best_epoch,
     find_objective,
     seconds_to_target,
 )
-from kdist.study.trials import (
+from kdist.study.search_trials import (
     TrialResult,
     best_first,
     best_settings,
@@ -220,7 +220,7 @@ def finished(tmp_path, statuses, ended=None, **options):
 
 def test_a_finished_search_is_told_without_training(tmp_path, monkeypatch):
     search = finished(tmp_path, ["FAILED", "COMPLETED", "FAILED"], max_trials=3)
-    monkeypatch.setattr("kdist.study.run.run_trials", None)
+    monkeypatch.setattr("kdist.study.search_run.run_trials", None)
     lines = []
     tune(search, announce=lines.append)
     assert "Best trial: 1, val_accuracy 0.5" in lines
@@ -249,7 +249,7 @@ def test_a_finished_search_is_told_without_training(tmp_path, monkeypatch):
 )
 def test_a_search_that_failures_ended_is_an_error(tmp_path, monkeypatch, statuses, options, words):
     search = finished(tmp_path, statuses, **options)
-    monkeypatch.setattr("kdist.study.run.run_trials", lambda *_, **__: None)
+    monkeypatch.setattr("kdist.study.search_run.run_trials", lambda *_, **__: None)
     with pytest.raises(UserError, match=words):
         tune(search, announce=lambda line: None)
     assert (tmp_path / "trials.csv").exists()

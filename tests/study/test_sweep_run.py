@@ -11,9 +11,9 @@ from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import UserError
 from kdist.signals import Interrupted, signal_of
 from kdist.study.folder import StudyFolder
-from kdist.study.kinds import ThroughputSweep
-from kdist.study.points import can_be_resumed
 from kdist.study.record import read_study
+from kdist.study.sweep_kinds import ThroughputSweep
+from kdist.study.sweep_process import can_be_resumed
 
 FIRST, SECOND, *_ = NAMES = [point.name for point in throughput().points()]
 

@@ -2,8 +2,8 @@ import pytest
 from fake_runs import MACHINE, FakeRuns, done_row, run
 from kdist.charts.statistics import done
 from kdist.errors import UserError
-from kdist.study.experiments import replica_counts, shared_cores_warning
-from kdist.study.kinds import ScalingSweep
+from kdist.study.sweep_experiment import replica_counts, shared_cores_warning
+from kdist.study.sweep_kinds import ScalingSweep
 
 
 def scaling(**values):

@@ -14,11 +14,11 @@ from kdist.errors import UserError
 from kdist.report.inputs import find_sources
 from kdist.report.results import find_results
 from kdist.signals import ENDING, raise_signals, signal_of
-from kdist.study import points as module
-from kdist.study.experiments import Point, placements, replica_counts
-from kdist.study.grid import check_experiment, check_shares
-from kdist.study.kinds import AccuracySweep, ScalingSweep, ThroughputSweep
-from kdist.study.points import run_point
+from kdist.study import sweep_process as module
+from kdist.study.sweep_experiment import Point, placements, replica_counts
+from kdist.study.sweep_kinds import AccuracySweep, ScalingSweep, ThroughputSweep
+from kdist.study.sweep_process import run_point
+from kdist.study.sweep_run import check_experiment, check_shares
 from kdist.training import TrainConfig, train
 
 TINY = {"dataset": "sample", "subset": 96, "depth": 10, "width": 1, "val_batch_size": 50}

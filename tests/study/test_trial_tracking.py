@@ -2,7 +2,7 @@ import pytest
 from kdist.study import loading as trial_tracking
 from kdist.study.folder import StudyFolder
 from kdist.study.loading import trial_trackers
-from kdist.study.search import Search
+from kdist.study.search_settings import Search
 from kdist.training.config import TrainConfig
 
 

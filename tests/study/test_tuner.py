@@ -14,12 +14,12 @@ from kdist._upstream.internals import custom_gradients
 from kdist.data import fashion_mnist
 from kdist.errors import UserError
 from kdist.signals import signal_of
-from kdist.study import hypermodels as hypermodel_module
-from kdist.study.hypermodels import UserHyperModel, WideResNetHyperModel
-from kdist.study.oracles import make_oracle
-from kdist.study.parallel import ENDED_BY
-from kdist.study.space import SearchSpace
-from kdist.study.tuner import ReplicaTuner, reason_of
+from kdist.study import search_models as hypermodel_module
+from kdist.study.search_models import UserHyperModel, WideResNetHyperModel
+from kdist.study.search_oracles import make_oracle
+from kdist.study.search_processes import ENDED_BY
+from kdist.study.search_space import SearchSpace
+from kdist.study.search_tuner import ReplicaTuner, reason_of
 from kdist.training.config import TrainConfig, make_plan
 
 ACCURACY = keras_tuner.Objective("val_accuracy", "max")

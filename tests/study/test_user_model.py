@@ -10,10 +10,10 @@ from kdist.errors import UserError
 from kdist.signals import raise_signals
 from kdist.study.folder import StudyFolder
 from kdist.study.loading import tuner_of
-from kdist.study.parallel import role_variables
-from kdist.study.run import tune
-from kdist.study.search import Search
-from kdist.study.trials import read_trials
+from kdist.study.search_processes import role_variables
+from kdist.study.search_run import tune
+from kdist.study.search_settings import Search
+from kdist.study.search_trials import read_trials
 from kdist.training.config import TrainConfig
 
 MODEL = """
@@ -222,7 +222,7 @@ def test_a_search_with_nothing_to_resume_leaves_nothing(
     if resumed:
         with folder.open(search.about):
             pass
-    monkeypatch.setattr("kdist.study.run._run", fail)
+    monkeypatch.setattr("kdist.study.search_run._run", fail)
     with pytest.raises(type(error)):
         tune(search, announce=lambda line: None)
     assert (tmp_path / "runs").exists() == left
@@ -257,7 +257,7 @@ def test_a_signal_before_anything_was_saved_leaves_nothing(path, tmp_path, capsy
     def fail(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kdist.study.run._run", fail)
+    monkeypatch.setattr("kdist.study.search_run._run", fail)
     output = tmp_path / "out"
     assert app(["tune", f"{path}:build", "--output", str(output)]) == 128 + signal.SIGINT
     assert capsys.readouterr().out == "Interrupted: the same command begins anew.\n"
@@ -278,7 +278,7 @@ def test_a_chief_leaves_the_trials_of_its_workers(tmp_path, monkeypatch):
         (tmp_path / "tune" / "trials" / "trial_0").mkdir(parents=True)
         raise UserError("no")
 
-    monkeypatch.setattr("kdist.study.run._run", fail)
+    monkeypatch.setattr("kdist.study.search_run._run", fail)
     with pytest.raises(UserError):
         tune(search, announce=lambda line: None)
     assert (tmp_path / "tune" / "trials" / "trial_0").exists()

@@ -14,9 +14,9 @@ from ..training.workers import refuse_workers
 from ..user_model.functions import files_of
 from .folder import StudyFolder
 from .loading import load_tuner
-from .parallel import Role, read_role, refuse_own_processes, run_parallel
-from .search import MAY_CHANGE, Search
-from .trials import read_trials, report
+from .search_processes import Role, read_role, refuse_own_processes, run_parallel
+from .search_settings import MAY_CHANGE, Search
+from .search_trials import read_trials, report
 
 
 def tune(search: Search, *, announce: Callable[[str], None] = print) -> StudyFolder:

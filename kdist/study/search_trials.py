@@ -16,7 +16,7 @@ from ..training.config import TrainConfig
 from ..training.settings import NETWORKS, SIZES, model_name
 from .console import rich_table
 from .folder import StudyFolder
-from .search import Objective, Search, find_objective
+from .search_settings import Objective, Search, find_objective
 
 if TYPE_CHECKING:
     from ..charts.figures import Figure

@@ -18,7 +18,7 @@ from ..launch.shares import divide, divide_cores, visible_cores, visible_gpus
 from ..runs.text import count
 from .console import Pace
 from .folder import StudyFolder
-from .search import Search
+from .search_settings import Search
 
 _TUNER_ID = "KERASTUNER_TUNER_ID"
 _ORACLE_IP = "KERASTUNER_ORACLE_IP"

@@ -13,7 +13,7 @@ from ..training.config import TrainConfig
 from ..training.settings import FOLDERS, Count, Output, Replicas, Stopping, without_idle
 from ..versions import require
 from .folder import About, StudyFolder
-from .space import DEFAULT_SPACE, SearchSpace
+from .search_space import DEFAULT_SPACE, SearchSpace
 
 if TYPE_CHECKING:
     from ..callbacks import StopAtAccuracy

@@ -25,7 +25,7 @@ from ..optimizers.scaling import Rule, scale_learning_rate
 from ..runs.record import finite
 from ..runs.text import count, of_workers
 from ..training.config import TrainConfig
-from .experiments import (
+from .sweep_experiment import (
     MOST_VALUES,
     Columns,
     Experiment,

@@ -31,9 +31,9 @@ from ..signals import Received, hold_signals
 from ..tracking.tracker import ended
 from ..user_model.functions import reason_of as explain
 from .console import Progress
-from .oracles import total_trials
-from .parallel import ENDED_BY, running_marker
-from .search import (
+from .search_oracles import total_trials
+from .search_processes import ENDED_BY, running_marker
+from .search_settings import (
     OF_VALIDATION,
     Objective,
     best_epoch,
@@ -41,7 +41,7 @@ from .search import (
     missing_metric,
     target_metrics,
 )
-from .trials import describe, in_order
+from .search_trials import describe, in_order
 
 
 class SearchError(UserError, keras_tuner.errors.FatalError):

@@ -30,11 +30,11 @@ from ..training.images import load_data
 from ..training.settings import model_name
 from ..training.workers import refuse_workers
 from .console import Progress, print_line, rich_table
-from .experiments import Experiment, ExperimentOrMaker, Point, shared_cores_warning
 from .folder import About, StudyFolder, same_studies
-from .points import can_be_resumed
-from .points import run_point as run_in_process
 from .record import read_rows
+from .sweep_experiment import Experiment, ExperimentOrMaker, Point, shared_cores_warning
+from .sweep_process import can_be_resumed
+from .sweep_process import run_point as run_in_process
 
 # Of ten seconds at least, a day.
 _MOST_RUNS = 10_000

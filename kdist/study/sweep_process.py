@@ -15,9 +15,9 @@ from ..errors import UserError
 from ..files import atomic_write, parse_json, read_text
 from ..launch.child import Child, Verdict
 from ..runs.record import RunRecord, read_run
-from .experiments import Experiment, Point
 from .folder import as_json
 from .record import why_invalid
+from .sweep_experiment import Experiment, Point
 
 
 def can_be_resumed(folder: Path, config: Mapping[str, Any]) -> bool:
