@@ -10,7 +10,7 @@ from ..charts.tables import MISSING, ResultsTable, accuracy, rate, seconds, sett
 from ..errors import UserError
 from ..runs.record import RunRecord
 from ..runs.text import count, sanitize_text
-from ..study.record import GridRecord, SearchRecord
+from ..study.record import SearchRecord, SweepRecord
 from ..study.search_trials import searched_model, trials_figure, trials_table
 from ..study.sweep_experiment import shared_cores_warning
 from ..training.settings import FOLDERS, model_name
@@ -138,7 +138,7 @@ def _reasons(title: str, rows: Sequence[tuple[str, str]]) -> ResultsTable:
     return ResultsTable(title=title, columns=("Name", "Reason"), rows=rows)
 
 
-def _sweep_section(ident: str, sweep: GridRecord) -> Section:
+def _sweep_section(ident: str, sweep: SweepRecord) -> Section:
     experiment = sweep.experiment
     summary = experiment.summarize(sweep.done, sweep.settings)
     missing = [(str(row["name"]), f"failed: {row['error'] or 'no reason'}") for row in sweep.failed]

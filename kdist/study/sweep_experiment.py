@@ -1,4 +1,4 @@
-"""`Experiment`: a kind of grid, all of it: points, columns, summary, tables and figures."""
+"""`Experiment`: a kind of sweep, with its points, the columns of their rows, tables and figures."""
 
 import abc
 import dataclasses
@@ -8,98 +8,132 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from annotated_types import Ge, Le, MaxLen
+from annotated_types import Ge, Gt, Le, MaxLen
 
 from ..charts.statistics import Row
 from ..charts.tables import ResultsTable
 from ..errors import UserError
+from ..fields import Field, fields_of
+from ..files import parse_json, read_text
 from ..launch.options import MOST_WORKERS
 from ..performance.hardware import on_cpu
-from ..runs.record import finite
-from ..runs.text import count
+from ..runs.text import count, sanitize_text
 from ..user_model.functions import files_of
-from .folder import as_list
+from .folder import StudyFolder, as_list
 
 if TYPE_CHECKING:
     from ..charts.figures import Figure
 
 
-MOST_VALUES = MaxLen(100)
-"""Of a setting that a sweep varies: as many runs of seconds at least, by the values of others."""
+# Rows -----------------------------------------------------------------------------------------
 
-Columns = Mapping[str, Callable[[Any], bool]]
-"""Names of columns, each with the check that a value has to pass where there is one."""
+Positive = Annotated[float, Gt(0)]
 
 
-def is_text(value: Any) -> bool:
-    """Whether the value is a text."""
-    return isinstance(value, str)
+@dataclasses.dataclass(kw_only=True)
+class PointColumns:
+    """What every point has: its name, how it ended and what it ran on."""
+
+    name: str
+    kind: str
+    status: str
+    error: str
+    batch_size: Positive
+    replicas: Positive
+    workers: Positive
+    global_batch: Positive
 
 
-def is_flag(value: Any) -> bool:
-    """Whether the value is true or false."""
-    return isinstance(value, bool)
+@dataclasses.dataclass(kw_only=True)
+class AxisColumns:
+    """What tells the points of a kind apart besides batch and replicas; no kind has all."""
+
+    round: Positive
+    mode: str
+    lr_rule: str
+    seed: float
 
 
-def is_number(value: Any) -> bool:
-    """Whether the value is a finite number."""
-    return finite(value) is not None
+@dataclasses.dataclass(kw_only=True)
+class RunColumns:
+    """What is read from the folder of a run."""
+
+    learning_rate: float
+    images_per_step: Positive
+    images_per_sec: Positive
+    images_per_sec_low: Positive
+    images_per_sec_high: Positive
+    seconds: Positive
+    epochs: float
+    diverged: bool
+    reached_target: bool
+    seconds_to_target: Positive
+    epochs_to_target: Positive
+    val_accuracy: float
+    best_val_accuracy: float
+    noise_scale: float
+    run_dir: str
 
 
-def is_positive(value: Any) -> bool:
-    """Whether the value is a finite number above 0."""
-    return (finite(value) or 0.0) > 0
+def read_rows(
+    folder: StudyFolder, experiment: "type[Experiment]"
+) -> tuple[list[Row], dict[str, str]]:
+    """Read the rows of the points of a sweep that ended.
+
+    Returns:
+        The rows, by name, and the points that have none, with the reason: they run or were killed,
+        or their file is unreadable or invalid.
+    """
+    rows: list[Row] = []
+    skipped: dict[str, str] = {}
+    for point in sorted(folder.path.glob("points/*")):
+        row = _read_row(point, experiment)
+        if isinstance(row, str):
+            skipped[point.name] = row
+        else:
+            rows.append(sanitize_text(row))
+    return rows, skipped
 
 
-POINT: Columns = {
-    "name": is_text,
-    "kind": is_text,
-    "status": is_text,
-    "error": is_text,
-    "batch_size": is_positive,
-    "replicas": is_positive,
-    "workers": is_positive,
-    "global_batch": is_positive,
-}
-"""What every point has: its name, how it ended and what it ran on."""
-
-RUN: Columns = {
-    "learning_rate": is_number,
-    "images_per_step": is_positive,
-    "images_per_sec": is_positive,
-    "images_per_sec_low": is_positive,
-    "images_per_sec_high": is_positive,
-    "seconds": is_positive,
-    "epochs": is_number,
-    "diverged": is_flag,
-    "reached_target": is_flag,
-    "seconds_to_target": is_positive,
-    "epochs_to_target": is_positive,
-    "val_accuracy": is_number,
-    "best_val_accuracy": is_number,
-    "noise_scale": is_number,
-    "run_dir": is_text,
-}
-"""What is read from the folder of a run."""
+def _read_row(folder: Path, experiment: "type[Experiment]") -> Row | str:
+    """The row of a point's folder, or why there is none."""
+    file = folder / "point.json"
+    if not folder.is_dir():
+        return "not a folder"
+    if not file.exists():
+        return "no point.json: it has not ended"
+    try:
+        row = parse_json(read_text(file))
+    except (OSError, ValueError) as error:
+        return f"point.json cannot be read: {error}"
+    if not isinstance(row, dict) or not {"name", "kind", "status"} <= row.keys():
+        return "point.json is not a row of a sweep"
+    if row["name"] != folder.name or row["status"] not in ("done", "failed"):
+        return f"point.json is of {row['name']!r}, status {row['status']!r}"
+    if row["kind"] != experiment.kind:
+        return f"point.json has kind {row['kind']!r}, not {experiment.kind!r}"
+    row = {name: row.get(name) for name in experiment.columns()}
+    return why_invalid(row, experiment, file="point.json") or row
 
 
-def invalid_value(row: Row, columns: Columns) -> str:
-    """The first value that does not pass its column's check, as "name value"; empty if all do."""
-    for name, passes in columns.items():
-        value = row.get(name)
-        if value is not None and not passes(value):
-            return f"{name} {value!r}"
-    return ""
+def why_invalid(row: Row, experiment: "type[Experiment]", *, file: str) -> str:
+    """Why a row of a file cannot be used: a value of the wrong type, or one that is missing."""
+    for name, column in experiment.columns().items():
+        if row[name] is not None:
+            try:
+                column.check(row[name])
+            except UserError:
+                return f"{file} has {name} {row[name]!r}"
+    missing = [n for n in (*experiment.setting, *experiment.required) if row[n] is None]
+    return f"{file} has no {missing[0]}" if row["status"] == "done" and missing else ""
+
+
+# Points ---------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Placement:
-    """The workers and replicas of a point.
-
-    Attributes:
-        workers: Processes that train together.
-        replicas: Of each worker.
-    """
+    """So many workers, processes that train a point together, with so many replicas each."""
 
     workers: int
     replicas: int
@@ -114,11 +148,7 @@ class Placement:
 
 
 def placements(workers: Sequence[int], replicas: Sequence[int]) -> list[Placement]:
-    """Combine numbers of workers with numbers of replicas.
-
-    Args:
-        workers: Numbers of workers.
-        replicas: Numbers of replicas of each worker.
+    """Combine numbers of workers with numbers of replicas of each.
 
     Raises:
         UserError: Two combinations have as many replicas in all, by which results are told apart.
@@ -128,9 +158,9 @@ def placements(workers: Sequence[int], replicas: Sequence[int]) -> list[Placemen
         [4, 8]
     """
     found: dict[int, Placement] = {}
-    for count_of_workers in workers:
+    for number in workers:
         for each in replicas:
-            one = Placement(workers=count_of_workers, replicas=each)
+            one = Placement(workers=number, replicas=each)
             if one.total in found:
                 raise UserError(
                     f"{found[one.total]} and {one} each have {one.total} replicas in all, by which"
@@ -139,6 +169,22 @@ def placements(workers: Sequence[int], replicas: Sequence[int]) -> list[Placemen
                 )
             found[one.total] = one
     return list(found.values())
+
+
+def replica_counts(about: dict[str, Any], workers: Sequence[int] = (1,)) -> list[int]:
+    """Powers of two up to all GPUs, and all of them; on a CPU, one and two.
+
+    Of several workers, each has its share of these; several numbers of workers are compared with
+    as many replicas each.
+
+    Args:
+        about: What `kdist.performance.hardware.machine` found.
+        workers: Numbers of workers.
+    """
+    most = max((2 if on_cpu(about) else len(about["devices"])) // max(workers), 1)
+    if len(workers) > 1:
+        return [most]
+    return sorted({most, *(2**power for power in range(most.bit_length()) if 2**power <= most)})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -163,17 +209,24 @@ class Point:
         return int(self.axes.get("workers", 1))
 
 
+# Kinds ----------------------------------------------------------------------------------------
+
+MOST_VALUES = MaxLen(100)
+"""Of a setting that a sweep varies: as many runs of seconds at least, by the values of others."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Experiment(abc.ABC):
     """A kind of sweep with its settings, the fields: equal settings are the same sweep.
 
-    A new kind is a subclass in `kinds.py`, with its charts, and a command in `kdist/cli/sweep.py`.
-    It varies settings of `TrainConfig`: what is none has to become one first. What is computed from
-    rows are class methods, as a report has rows and settings but no experiment to run.
+    A new kind is a subclass in `sweep_kinds.py`, with its charts, and a command in
+    `kdist/cli/sweep.py`. It varies settings of `TrainConfig`: what is none has to become one first.
+    What is computed from rows are class methods, as a report has rows and settings but no
+    experiment to run.
 
     Attributes:
         kind: Its name, on the command line and in `study.json`.
-        axes: The columns that tell its points apart besides batch and replicas.
+        axes: Those of `AxisColumns` that it has.
         setting: The columns that name a setting; points that agree in them are repetitions.
         required: The columns that a point has to have when it is done.
         trains: Whether its runs are whole trainings; others only time a few epochs.
@@ -184,7 +237,7 @@ class Experiment(abc.ABC):
     """
 
     kind: ClassVar[str]
-    axes: ClassVar[Columns]
+    axes: ClassVar[tuple[str, ...]]
     setting: ClassVar[tuple[str, ...]]
     required: ClassVar[tuple[str, ...]]
     trains: ClassVar[bool] = False
@@ -199,7 +252,9 @@ class Experiment(abc.ABC):
         model = self.train.get("model")
         if model is not None:
             files = files_of(model, self.train.get("data") or "data")
-            settings["files"] = {file: _digest(file) for file in files}
+            settings["files"] = {
+                file: hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12] for file in files
+            }
         return settings
 
     def describe(self) -> str:
@@ -210,9 +265,11 @@ class Experiment(abc.ABC):
         return f"Sweep {self.kind}: {count(len(self.points()), 'run')} ({'; '.join(words)})"
 
     @classmethod
-    def columns(cls) -> Columns:
+    def columns(cls) -> dict[str, Field]:
         """All columns of its rows, in the order of `points.csv`."""
-        return {**POINT, **cls.axes, **RUN}
+        axes = [field for field in fields_of(AxisColumns) if field.name in cls.axes]
+        every = (*fields_of(PointColumns), *axes, *fields_of(RunColumns))
+        return {field.name: field for field in every}
 
     @property
     def timed_batch(self) -> int:
@@ -229,11 +286,11 @@ class Experiment(abc.ABC):
         """A point for each setting, in order; `turn` is from 0 to `repetitions` - 1."""
 
     def points(self) -> list[Point]:
-        """All points, in the order in which they are run."""
+        """All points as they are run: every other round backwards, so that drift affects all."""
         return [
             point
             for turn in range(self.repetitions)
-            for point in alternating_order(self.round(turn), turn)
+            for point in self.round(turn)[:: -1 if turn % 2 else 1]
         ]
 
     @classmethod
@@ -241,6 +298,38 @@ class Experiment(abc.ABC):
         """The setting of a point or row in words, such as `batch 8, replicas 2`."""
         words = {"batch_size": "batch ", "replicas": "replicas "}
         return ", ".join(f"{words.get(name, '')}{axes[name]}" for name in cls.setting)
+
+    def point(
+        self, name: str, place: Placement, batch: int, config: Mapping[str, Any], **axes: Any
+    ) -> Point:
+        """Make a point.
+
+        Args:
+            name: Its folder's.
+            place: Its workers and replicas.
+            batch: Training images per batch and replica.
+            config: The other settings of its run.
+            **axes: The values of further columns.
+        """
+        axes = {
+            "batch_size": batch,
+            "replicas": place.total,
+            "workers": place.workers,
+            "global_batch": batch * place.total,
+            **axes,
+        }
+        config = {**config, "batch_size": batch, "replicas": place.replicas}
+        return Point(name=name, config=config, axes=axes, group=self.group(axes))
+
+    def common_settings(self, places: Sequence[Placement]) -> dict[str, Any]:
+        """`train`, with which runs at several places differ in nothing but the replicas.
+
+        By default a run compiles its step with XLA on one GPU and on several does not.
+        """
+        given = {
+            name: value for name, value in self.train.items() if (name, value) != ("xla", None)
+        }
+        return {"xla": False, **given} if len(places) > 1 else given
 
     @classmethod
     @abc.abstractmethod
@@ -260,38 +349,11 @@ class Experiment(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
-        """The charts.
-
-        Args:
-            rows: Of the points that are done.
-            summary: What `summarize` returned for them.
-        """
+        """The charts of the rows of points that are done, and their summary."""
 
 
 ExperimentOrMaker = Experiment | Callable[[dict[str, Any]], Experiment]
 """An experiment, or a function that makes it from the description of the machine."""
-
-
-def common_settings(train: Mapping[str, Any], places: Sequence[Placement]) -> dict[str, Any]:
-    """Settings with which runs differ in nothing but the replicas.
-
-    By default a run compiles its step with XLA on one GPU and on several does not.
-
-    Args:
-        train: Settings of every run.
-        places: Where the points train, each with another number of replicas.
-    """
-    given = {name: value for name, value in train.items() if (name, value) != ("xla", None)}
-    return {"xla": False, **given} if len(places) > 1 else given
-
-
-def alternating_order(points: Sequence[Point], turn: int) -> list[Point]:
-    """The points of a round, every other round backwards, so that drift affects all equally."""
-    return list(points)[:: -1 if turn % 2 else 1]
-
-
-def _digest(file: str) -> str:
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]
 
 
 def shared_cores_warning(about: dict[str, Any], rows: Sequence[Row]) -> str | None:
@@ -310,19 +372,3 @@ def shared_cores_warning(about: dict[str, Any], rows: Sequence[Row]) -> str | No
         f"{several} that share this machine's cores: these figures do not measure a speed-up, only"
         f" the overhead of a step on several {'workers' if alone else 'replicas'}."
     )
-
-
-def replica_counts(about: dict[str, Any], workers: Sequence[int] = (1,)) -> list[int]:
-    """Powers of two up to all GPUs, and all of them; on a CPU, one and two.
-
-    Of several workers, each has its share of these; several numbers of workers are compared with
-    as many replicas each.
-
-    Args:
-        about: What `kdist.performance.hardware.machine` found.
-        workers: Numbers of workers.
-    """
-    most = max((2 if on_cpu(about) else len(about["devices"])) // max(workers), 1)
-    if len(workers) > 1:
-        return [most]
-    return sorted({most, *(2**power for power in range(most.bit_length()) if 2**power <= most)})

@@ -1,4 +1,4 @@
-"""The kinds of grids: throughput, accuracy, scaling."""
+"""The kinds of sweeps: throughput, accuracy, scaling."""
 
 import dataclasses
 import math
@@ -25,18 +25,7 @@ from ..optimizers.scaling import Rule, scale_learning_rate
 from ..runs.record import finite
 from ..runs.text import count, of_workers
 from ..training.config import TrainConfig
-from .sweep_experiment import (
-    MOST_VALUES,
-    Columns,
-    Experiment,
-    Placement,
-    Point,
-    common_settings,
-    is_number,
-    is_positive,
-    is_text,
-    placements,
-)
+from .sweep_experiment import MOST_VALUES, Experiment, Placement, Point, placements
 
 if TYPE_CHECKING:
     from ..charts.figures import Figure
@@ -71,7 +60,7 @@ class ThroughputSweep(Experiment):
     """
 
     kind: ClassVar[str] = "throughput"
-    axes: ClassVar[Columns] = {"round": is_positive}
+    axes: ClassVar[tuple[str, ...]] = ("round",)
     setting: ClassVar[tuple[str, ...]] = ("batch_size", "replicas")
     required: ClassVar[tuple[str, ...]] = TIMED
 
@@ -82,7 +71,7 @@ class ThroughputSweep(Experiment):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_subset(self.train, self.timed_batch)
+        _check_subset(self.train, self.timed_batch)
 
     @property
     def timed_batch(self) -> int:
@@ -92,33 +81,22 @@ class ThroughputSweep(Experiment):
     def repetitions(self) -> int:
         return self.rounds
 
-    def round(self, turn: int) -> list[Point]:
-        return [
-            self._point(batch, place, turn)
-            for place in self._placements
-            for batch in self.batch_sizes
-        ]
-
     @property
     def _placements(self) -> list[Placement]:
         return placements(self.workers, self.replicas)
 
-    def _point(self, batch: int, place: Placement, turn: int) -> Point:
-        axes = {"batch_size": batch, "replicas": place.total, "workers": place.workers}
-        return Point(
-            name=f"b{batch}-r{place.total}-round{turn + 1}",
-            config=timed_settings(self.train, self._placements, self.epochs)
-            | {"batch_size": batch, "replicas": place.replicas},
-            axes={**axes, "global_batch": batch * place.total, "round": turn + 1},
-            group=self.group(axes),
-        )
+    def round(self, turn: int) -> list[Point]:
+        config = {**self.common_settings(self._placements), **TIMED_RUN, "epochs": self.epochs}
+        return [
+            self.point(
+                f"b{batch}-r{place.total}-round{turn + 1}", place, batch, config, round=turn + 1
+            )
+            for place in self._placements
+            for batch in self.batch_sizes
+        ]
 
     @classmethod
-    def summarize(
-        cls,
-        rows: Sequence[Row],
-        settings: Mapping[str, Any],
-    ) -> dict[str, Any]:
+    def summarize(cls, rows: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, Any]:
         fits = [_fit(replicas, group) for (replicas,), group in _groups(rows, "replicas")]
         return {
             "points": [
@@ -179,14 +157,7 @@ class ThroughputSweep(Experiment):
         return throughput_figures(rows, summary)
 
 
-def timed_settings(
-    train: Mapping[str, Any], places: Sequence[Placement], epochs: int
-) -> dict[str, Any]:
-    """All settings of a timed run except its batch and replicas."""
-    return {**common_settings(train, places), **TIMED_RUN, "epochs": epochs}
-
-
-def check_subset(train: Mapping[str, Any], largest: int) -> None:
+def _check_subset(train: Mapping[str, Any], largest: int) -> None:
     """Refuse a global batch that an epoch cannot fill."""
     images = train.get("subset")
     if images is not None and images < largest:
@@ -271,7 +242,7 @@ class AccuracySweep(Experiment):
     """
 
     kind: ClassVar[str] = "accuracy"
-    axes: ClassVar[Columns] = {"lr_rule": is_text, "seed": is_number}
+    axes: ClassVar[tuple[str, ...]] = ("lr_rule", "seed")
     setting: ClassVar[tuple[str, ...]] = ("batch_size", "replicas", "lr_rule")
     required: ClassVar[tuple[str, ...]] = ("seconds", "epochs", "reached_target")
     trains: ClassVar[bool] = True
@@ -300,19 +271,18 @@ class AccuracySweep(Experiment):
     def round(self, turn: int) -> list[Point]:
         places = placements(self.workers, self.replicas)
         return [
-            self._point(batch, rule, place, places, turn)
+            self._point_of_rule(batch, rule, place, places, turn)
             for place in places
             for rule in self.lr_rules
             for batch in self.batch_sizes
         ]
 
-    def _point(
+    def _point_of_rule(
         self, batch: int, rule: str, place: Placement, places: Sequence[Placement], seed: int
     ) -> Point:
-        global_batch = batch * place.total
         rate = scale_learning_rate(
             self.base_lr,
-            global_batch=global_batch,
+            global_batch=batch * place.total,
             reference_batch=self.base_batch,
             rule=rule,
             optimizer=self.train.get("optimizer", "sgd"),
@@ -320,28 +290,13 @@ class AccuracySweep(Experiment):
         config = {
             "noise_scale": True,
             "save_model": False,
-            **common_settings(self.train, places),
-            "batch_size": batch,
-            "replicas": place.replicas,
+            **self.common_settings(places),
             "seed": seed,
             "base_lr": rate,
             "lr_rule": "none",  # the rate is that of the global batch already
         }
-        axes: dict[str, Any] = {
-            "batch_size": batch,
-            "replicas": place.total,
-            "workers": place.workers,
-            "seed": seed,
-            "lr_rule": rule,
-            "learning_rate": rate,
-            "global_batch": global_batch,
-        }
-        return Point(
-            name=f"b{batch}-r{place.total}-{rule}-seed{seed}",
-            config=config,
-            axes=axes,
-            group=self.group(axes),
-        )
+        name = f"b{batch}-r{place.total}-{rule}-seed{seed}"
+        return self.point(name, place, batch, config, seed=seed, lr_rule=rule, learning_rate=rate)
 
     @classmethod
     def summarize(cls, rows: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -452,7 +407,7 @@ class ScalingSweep(Experiment):
     """
 
     kind: ClassVar[str] = "scaling"
-    axes: ClassVar[Columns] = {"round": is_positive, "mode": is_text}
+    axes: ClassVar[tuple[str, ...]] = ("round", "mode")
     setting: ClassVar[tuple[str, ...]] = ("mode", "batch_size", "replicas")
     required: ClassVar[tuple[str, ...]] = TIMED
 
@@ -480,7 +435,7 @@ class ScalingSweep(Experiment):
                 f" {uneven[0]} replicas: pass a global_batch that is a multiple of"
                 f" {math.lcm(*totals)}, or other replicas"
             )
-        check_subset(self.train, self.timed_batch)
+        _check_subset(self.train, self.timed_batch)
 
     @property
     def _strong(self) -> int:
@@ -496,43 +451,37 @@ class ScalingSweep(Experiment):
     def repetitions(self) -> int:
         return self.rounds
 
-    def round(self, turn: int) -> list[Point]:
-        return [self._point(mode, place, turn) for mode in self.modes for place in self._placements]
-
     @property
     def _placements(self) -> list[Placement]:
         return placements(self.workers, self.replicas)
 
-    def _point(self, mode: str, place: Placement, turn: int) -> Point:
-        batch = self.batch_size if mode == "weak" else self._strong // place.total
-        axes: dict[str, Any] = {
-            "batch_size": batch,
-            "replicas": place.total,
-            "workers": place.workers,
-            "global_batch": batch * place.total,
-            "round": turn + 1,
-            "mode": mode,
-        }
-        return Point(
-            name=f"{mode}-r{place.total}-round{turn + 1}",
-            config=timed_settings(self.train, self._placements, self.epochs)
-            | {"batch_size": batch, "replicas": place.replicas},
-            axes=axes,
-            group=self.group(axes),
-        )
+    def round(self, turn: int) -> list[Point]:
+        config = {**self.common_settings(self._placements), **TIMED_RUN, "epochs": self.epochs}
+        return [
+            self.point(
+                f"{mode}-r{place.total}-round{turn + 1}",
+                place,
+                self.batch_size if mode == "weak" else self._strong // place.total,
+                config,
+                round=turn + 1,
+                mode=mode,
+            )
+            for mode in self.modes
+            for place in self._placements
+        ]
 
     @classmethod
-    def summarize(
-        cls,
-        rows: Sequence[Row],
-        settings: Mapping[str, Any],
-    ) -> dict[str, Any]:
+    def summarize(cls, rows: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, Any]:
         base = min((row["replicas"] for row in rows), default=0)
+        groups = grouped(rows, "mode", "replicas")
         points = [
-            _point_summary(mode, replicas, group, _of(rows, mode, base))
-            for (mode, replicas), group in grouped(rows, "mode", "replicas").items()
+            _point_summary(mode, replicas, group, groups.get((mode, base), []))
+            for (mode, replicas), group in groups.items()
         ]
-        return {"base_replicas": base, "points": sorted(points, key=_by_mode)}
+        order = sorted(
+            points, key=lambda one: (one["mode"] != "weak", one["mode"], one["replicas"])
+        )
+        return {"base_replicas": base, "points": order}
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
@@ -541,14 +490,7 @@ class ScalingSweep(Experiment):
         return [
             ResultsTable(
                 title="Efficiency",
-                columns=(
-                    "mode",
-                    "replicas",
-                    "batch",
-                    "images/s",
-                    "efficiency",
-                    "step, ms",
-                ),
+                columns=("mode", "replicas", "batch", "images/s", "efficiency", "step, ms"),
                 rows=[_efficiency_cells(one) for one in summary["points"]],
                 note="Batch: per replica. Median (min to max round). Efficiency: images/s per"
                 f" replica over those of {count(summary['base_replicas'], 'replica')}.",
@@ -573,25 +515,16 @@ def _efficiency_cells(one: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _of(rows: Sequence[Row], mode: str, replicas: int) -> list[Row]:
-    return [row for row in rows if (row["mode"], row["replicas"]) == (mode, replicas)]
-
-
-def _by_round(rows: Sequence[Row]) -> dict[int, Row]:
-    return {row["round"]: row for row in rows}
-
-
 def _point_summary(
     mode: str, replicas: int, rows: Sequence[Row], base: Sequence[Row]
 ) -> dict[str, Any]:
     """The summary of one mode and number of replicas, compared round by round."""
-    alone = _by_round(base)
+    alone = {row["round"]: row["images_per_sec"] / row["replicas"] for row in base}
     # Ratios within a round, whose runs are near each other in time.
     efficiencies = [
-        (row["images_per_sec"] / replicas)
-        / (alone[turn]["images_per_sec"] / alone[turn]["replicas"])
-        for turn, row in _by_round(rows).items()
-        if turn in alone
+        (row["images_per_sec"] / replicas) / alone[row["round"]]
+        for row in rows
+        if row["round"] in alone
     ]
     return {
         "mode": mode,
@@ -601,16 +534,8 @@ def _point_summary(
         "global_batch": rows[0]["global_batch"],
         "images_per_sec": spread(row["images_per_sec"] for row in rows),
         "efficiency": spread(efficiencies),
-        "step_seconds": spread(_step(row) for row in rows),
+        "step_seconds": spread(row["images_per_step"] / row["images_per_sec"] for row in rows),
     }
-
-
-def _step(row: Row) -> float:
-    return float(row["images_per_step"] / row["images_per_sec"])
-
-
-def _by_mode(one: Mapping[str, Any]) -> tuple[bool, str, float]:
-    return one["mode"] != "weak", one["mode"], one["replicas"]
 
 
 EXPERIMENTS: dict[str, type[Experiment]] = {

@@ -1,4 +1,4 @@
-"""`sweep`: runs the points of a grid that are left, and shows the results."""
+"""`sweep`: runs the points of a sweep that are left, and shows the results."""
 
 import dataclasses
 import os
@@ -31,8 +31,7 @@ from ..training.settings import model_name
 from ..training.workers import refuse_workers
 from .console import Progress, print_line, rich_table
 from .folder import About, StudyFolder, same_studies
-from .record import read_rows
-from .sweep_experiment import Experiment, ExperimentOrMaker, Point, shared_cores_warning
+from .sweep_experiment import Experiment, ExperimentOrMaker, Point, read_rows, shared_cores_warning
 from .sweep_process import can_be_resumed
 from .sweep_process import run_point as run_in_process
 
@@ -41,23 +40,6 @@ _MOST_RUNS = 10_000
 _FILE_WIDTH = 160
 
 RunPoint = Callable[[Point, Path, type[Experiment]], Row]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SweepOutcome:
-    """How a sweep ended.
-
-    Args:
-        rows: Of all points that ended, those of earlier calls too, in the order of the points.
-        left: How many points remain.
-        interrupted: The signal that ended it; `None` if none did.
-        stopped: Why it stopped early; empty where it did not.
-    """
-
-    rows: list[Row]
-    left: int
-    interrupted: signal.Signals | None = None
-    stopped: str = ""
 
 
 def sweep(
@@ -98,7 +80,8 @@ def sweep(
     # A file has no width of its own: what the tables want.
     console = console or Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     if isinstance(experiment, Experiment):
-        _check_and_describe(experiment, console)
+        check_experiment(experiment)
+        print_line(console, experiment.describe())
     if output is not None:
         folder = StudyFolder(path_text("--output", output))
         if folder.holds_study():
@@ -113,7 +96,8 @@ def sweep(
     here = machine()
     if not isinstance(experiment, Experiment):
         experiment = experiment(here)
-        _check_and_describe(experiment, console)
+        check_experiment(experiment)
+        print_line(console, experiment.describe())
     check_shares(experiment.workers)
     about = About(kind=experiment.kind, settings=experiment.settings, machine=here)
     is_new = output is None
@@ -126,7 +110,7 @@ def sweep(
         )
         if is_new and not fresh:
             _say_where_it_is_finished(about, folder, console)
-        outcome = run_sweep(
+        outcome = _run_points(
             experiment, folder, run_point=run_point, console=console, retry_failed=retry_failed
         )
         if outcome.rows and not outcome.stopped:
@@ -137,32 +121,79 @@ def sweep(
     return _end(outcome, folder, len(experiment.points()), console)
 
 
-def run_sweep(
+def check_experiment(experiment: Experiment) -> None:
+    """Check the settings of all runs, and their data where it need not be downloaded.
+
+    Data of the user's are read by the runs alone, as their files import TensorFlow.
+
+    Raises:
+        UserError: There are too many runs, one of them would be refused, or its speed could not be
+            measured.
+    """
+    runs = len(experiment.round(0)) * experiment.repetitions
+    if runs > _MOST_RUNS:
+        raise UserError(
+            f"received a sweep of {runs:,} runs, at most {_MOST_RUNS:,} are possible: pass fewer"
+            " values, rounds or seeds"
+        )
+    # Rounds differ in nothing but the seed, which is the largest in the last.
+    last = experiment.round(experiment.repetitions - 1)
+    configs = [TrainConfig.from_dict({**point.config}) for point in last]
+    for config in configs[:1]:  # they have the same data
+        if config.model is None and needs_no_download(config.dataset, config.data_dir):
+            images = len(load_data(config, announce=lambda _: None).train_images)
+            if images < experiment.timed_batch:
+                raise UserError(
+                    f"{images:,} training images do not fill a global batch of"
+                    f" {experiment.timed_batch:,}, so that its speed cannot be measured: drop the"
+                    " largest batch or number of replicas"
+                )
+
+
+def check_shares(workers: Sequence[int]) -> None:
+    """Check that this machine's GPUs can be divided evenly among each number of workers.
+
+    Raises:
+        UserError: They cannot.
+    """
+    for number in workers:
+        if number > 1:
+            divide(workers=number, gpus=visible_gpus(os.environ), cores=visible_cores())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Outcome:
+    """How a sweep ended.
+
+    Args:
+        rows: Of all points that ended, those of earlier calls too, in the order of the points.
+        left: How many points remain.
+        interrupted: The signal that ended it; `None` if none did.
+        stopped: Why it stopped early; empty where it did not.
+    """
+
+    rows: list[Row]
+    left: int
+    interrupted: signal.Signals | None
+    stopped: str
+
+
+def _run_points(
     experiment: Experiment,
     folder: StudyFolder,
     *,
     run_point: RunPoint,
     console: Console,
-    retry_failed: bool = False,
-) -> SweepOutcome:
+    retry_failed: bool,
+) -> _Outcome:
     """Run the remaining points of a sweep, one after the other.
 
     A point that fails gets a row with its error, and the next one is run. A full disk ends the
     sweep, as every further point would fail; so do Ctrl-C, SIGTERM and SIGHUP. None leaves a row
     for the point that it hits, which is run when the sweep is started again.
-
-    Args:
-        experiment: What is to be run.
-        folder: The sweep's.
-        run_point: Runs one point in its folder, which is empty, unless `can_be_resumed`.
-        console: Takes the table and the lines about the progress.
-        retry_failed: Run points again that failed in an earlier call.
-
-    Returns:
-        The rows; tables and charts of a sweep that stopped halfway are those of its rows.
     """
     points = experiment.points()
-    rows, skipped = ended_rows(experiment, folder)
+    rows, skipped = _ended_rows(experiment, folder)
     for line in skipped:
         print_line(console, line)
     if retry_failed:
@@ -195,7 +226,7 @@ def run_sweep(
             interrupted = signal_of(error)
         except OSError as error:
             stopped = _why_stopped(error, folder)
-    return SweepOutcome(
+    return _Outcome(
         rows=_in_order(points, rows),
         left=len(points) - len(rows),
         interrupted=interrupted,
@@ -203,14 +234,10 @@ def run_sweep(
     )
 
 
-def ended_rows(experiment: Experiment, folder: StudyFolder) -> tuple[dict[str, Row], list[str]]:
-    """Read the rows of points that ended in earlier calls.
-
-    Returns:
-        The rows by the names of the points, and a line for each folder that has none.
-    """
+def _ended_rows(experiment: Experiment, folder: StudyFolder) -> tuple[dict[str, Row], list[str]]:
+    """The rows of points that ended, by name, and a line for each folder that has none."""
     points = {point.name: point for point in experiment.points()}
-    found, why = read_rows(folder, experiment.kind)
+    found, why = read_rows(folder, type(experiment))
     rows: dict[str, Row] = {}
     for row in found:
         name = row["name"]
@@ -262,7 +289,7 @@ def _why_stopped(error: OSError, folder: StudyFolder) -> str:
 def _unfinished(about: About, experiment: Experiment, retry_failed: bool) -> StudyFolder | None:
     """The newest sweep below `runs/` that is the same and has points to run, or no summary."""
     for folder in same_studies(about):
-        rows, _ = read_rows(folder, about.kind)
+        rows, _ = read_rows(folder, type(experiment))
         left = len(rows) < len(experiment.points()) or folder.read_summary() is None
         if left or (retry_failed and any(row["status"] == "failed" for row in rows)):
             return folder
@@ -303,12 +330,12 @@ def _show_finished(
     asked = experiment if isinstance(experiment, Experiment) else experiment(dict(found.machine))
     folder.check_same(About(kind=asked.kind, settings=asked.settings, machine=here))
     summary = folder.read_summary()
-    rows, skipped = ended_rows(asked, folder)
+    rows, skipped = _ended_rows(asked, folder)
     again = retry_failed and any(row["status"] == "failed" for row in rows.values())
     if summary is None or skipped or len(rows) < len(asked.points()) or again:
         return None
     try:
-        print_results(console, type(asked), summary)
+        _print_results(console, type(asked), summary)
     except (KeyError, TypeError, ValueError):  # of another version: it is summed up again
         return None
     for path in sorted(folder.path.glob("*.png")):
@@ -322,23 +349,23 @@ def _show_finished(
 def _show(
     experiment: Experiment,
     folder: StudyFolder,
-    outcome: SweepOutcome,
+    outcome: _Outcome,
     here: dict[str, Any],
     console: Console,
 ) -> None:
     """Show tables, and write rows, charts and the summary."""
-    ended = done(outcome.rows)
+    ended, failed = done(outcome.rows), failures(outcome.rows)
     warning = shared_cores_warning(here, outcome.rows)
     summary = {
         "points_left": outcome.left,
         "warning": warning,
         **experiment.summarize(ended, experiment.settings),
-        "failed": failures(outcome.rows),
+        "failed": failed,
     }
     folder.write_rows(outcome.rows, experiment.columns())
-    print_results(console, type(experiment), summary)
-    failed = len(summary["failed"])
-    hidden = f"{count(failed, 'point')} failed and {'is' if failed == 1 else 'are'} not drawn."
+    _print_results(console, type(experiment), summary)
+    hidden = f"{count(len(failed), 'point')} failed and {'is' if len(failed) == 1 else 'are'}"
+    hidden += " not drawn."
     note = " ".join(filter(None, [hidden if failed else "", warning]))
     for figure in experiment.figures(ended, summary):
         path = folder.path / f"{figure.id}.png"
@@ -347,17 +374,16 @@ def _show(
     folder.write("summary.json", summary)  # last: with it the sweep is finished
 
 
-def _end(outcome: SweepOutcome, folder: StudyFolder, points: int, console: Console) -> int:
+def _end(outcome: _Outcome, folder: StudyFolder, points: int, console: Console) -> int:
     if not outcome.left and not outcome.stopped:
         return _say_whether_all_failed(console, len(failures(outcome.rows)), points)
-    interrupted = outcome.interrupted
     why = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
     print_line(
         console,
         f"{why}; {points - outcome.left} of {points} points are in {folder.path}, the same command"
         " resumes the sweep.",
     )
-    return 1 if interrupted is None else 128 + interrupted
+    return 1 if outcome.interrupted is None else 128 + outcome.interrupted
 
 
 def _say_whether_all_failed(console: Console, failed: int, points: int) -> int:
@@ -371,7 +397,7 @@ def _say_whether_all_failed(console: Console, failed: int, points: int) -> int:
     return 1
 
 
-def print_results(
+def _print_results(
     console: Console, experiment: type[Experiment], summary: Mapping[str, Any]
 ) -> None:
     """Print the tables of a summary, the points that failed, and the warning."""
@@ -426,55 +452,3 @@ def _in_words(row: Row) -> str:
             else f"target not met, best {row['best_val_accuracy']:.3f}"
         )
     return ", ".join(words) or "done"
-
-
-def _check_and_describe(experiment: Experiment, console: Console) -> None:
-    check_experiment(experiment)
-    print_line(console, experiment.describe())
-
-
-def check_experiment(experiment: Experiment) -> None:
-    """Check the settings of all runs, and their data where it need not be downloaded.
-
-    Data of the user's are read by the runs alone, as their files import TensorFlow.
-
-    Raises:
-        UserError: There are too many runs, one of them would be refused, or its speed could not be
-            measured.
-    """
-    runs = len(experiment.round(0)) * experiment.repetitions
-    if runs > _MOST_RUNS:
-        raise UserError(
-            f"received a sweep of {runs:,} runs, at most {_MOST_RUNS:,} are possible: pass fewer"
-            " values, rounds or seeds"
-        )
-    # Rounds differ in nothing but the seed, which is the largest in the last.
-    configs = [
-        TrainConfig.from_dict({**point.config})
-        for point in experiment.round(experiment.repetitions - 1)
-    ]
-    for config in configs[:1]:  # they have the same data
-        if config.model is None and needs_no_download(config.dataset, config.data_dir):
-            _check_batches(experiment, len(load_data(config, announce=lambda _: None).train_images))
-
-
-def check_shares(workers: Sequence[int]) -> None:
-    """Check that this machine's GPUs can be divided among workers.
-
-    Args:
-        workers: Numbers of workers, each of one point.
-
-    Raises:
-        UserError: They cannot share the GPUs evenly.
-    """
-    for number in workers:
-        if number > 1:
-            divide(workers=number, gpus=visible_gpus(os.environ), cores=visible_cores())
-
-
-def _check_batches(experiment: Experiment, images: int) -> None:
-    if images < experiment.timed_batch:
-        raise UserError(
-            f"{images:,} training images do not fill a global batch of {experiment.timed_batch:,},"
-            " so that its speed cannot be measured: drop the largest batch or number of replicas"
-        )

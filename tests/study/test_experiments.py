@@ -59,8 +59,9 @@ def test_columns_are_declared(experiment):
     for point in experiment.points():
         assert set(point.axes) <= set(columns)
         for name, value in point.axes.items():
-            assert columns[name](value)
-            assert not columns[name]([value])
+            assert columns[name].check(value) == value
+            with pytest.raises(UserError):
+                columns[name].check([value])
 
 
 def test_repetitions_are_one_group(experiment):

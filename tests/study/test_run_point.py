@@ -12,7 +12,7 @@ from kdist.errors import RefusedCheckpointsError, UserError
 from kdist.launch.child import judge
 from kdist.runs.record import read_run
 from kdist.signals import ENDING, raise_signals, signal_of
-from kdist.study import point_process as worker
+from kdist.study import sweep_process as worker
 from kdist.study.sweep_experiment import Point
 from kdist.study.sweep_kinds import TIMED_RUN, AccuracySweep, ScalingSweep, ThroughputSweep
 from kdist.study.sweep_process import can_be_resumed, measure, run_point

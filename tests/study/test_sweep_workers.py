@@ -121,7 +121,7 @@ assert os.environ["KDIST_WORLD_SIZE"] == "2"
 def fake(monkeypatch, tmp_path):
     """Runs a point whose workers are the given Python code."""
     (tmp_path / "point").mkdir()
-    start = "import kdist.study.point_process as w; w._PROGRAM = ('-m', 'fake_worker'); w.main()"
+    start = "import kdist.study.sweep_process as w; w._PROGRAM = ('-m', 'fake_worker'); w.main()"
 
     def command(folder):
         return [sys.executable, "-c", start, str(folder / "order.json")]

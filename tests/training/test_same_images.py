@@ -10,7 +10,7 @@ from kdist.data import fashion_mnist
 from kdist.data.datasets import DATASETS
 from kdist.errors import UserError
 from kdist.study import Search
-from kdist.study import point_process as worker
+from kdist.study import sweep_process as worker
 from kdist.study.folder import StudyFolder
 from kdist.study.loading import load_tuner
 from kdist.study.search_processes import Role
