@@ -169,7 +169,7 @@ def _search_section(ident: str, search: SearchRecord) -> Section:
     parts = [f"{count(len(search.ranked), 'trial')} completed", f"{len(failed)} failed"]
     if search.unfinished:
         parts.append(f"{len(search.unfinished)} unfinished: stopped or still running")
-    goal = "highest" if search.objective.direction == "max" else "lowest"
+    goal = "highest" if search.search.direction == "max" else "lowest"
     what = f"{search.search.tuner.capitalize()} search of {searched_model(search.search)}"
     about = search.search.to_dict()
     about = {**about.pop("config"), **about}
@@ -178,7 +178,7 @@ def _search_section(ident: str, search: SearchRecord) -> Section:
     return Section(
         id=ident,
         title=f"Search: {search.name}",
-        lead=f"{what} for the {goal} {search.objective.metric}: {', '.join(parts)}.",
+        lead=f"{what} for the {goal} {search.search.objective}: {', '.join(parts)}.",
         tables=tables,
         figures=[trials_figure(search.trials, search.search)] if ended else [],
         settings={k: setting(v) for k, v in about.items() if k not in hidden},

@@ -10,7 +10,7 @@ from ..errors import UserError
 from ..runs.record import RunRecord, read_run
 from ..runs.text import sanitize_text
 from .folder import STUDY_FILE, StudyFolder
-from .search_settings import KIND, Objective, Search, find_objective, read_search
+from .search_settings import KIND, Search, read_search
 from .search_trials import TrialResult, best_first, read_trials
 from .sweep_experiment import Experiment, read_rows
 from .sweep_kinds import EXPERIMENTS
@@ -79,14 +79,9 @@ class SearchRecord:
     trials: Sequence[TrialResult]
 
     @property
-    def objective(self) -> Objective:
-        """The metric of its scores."""
-        return find_objective(self.search.objective)
-
-    @property
     def ranked(self) -> list[TrialResult]:
         """The trials that were completed, best first."""
-        return best_first(list(self.trials), self.objective)
+        return best_first(self.trials, self.search)
 
     @property
     def failed(self) -> list[TrialResult]:

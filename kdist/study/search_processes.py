@@ -21,7 +21,7 @@ from .folder import StudyFolder
 from .search_settings import Search
 
 _TUNER_ID = "KERASTUNER_TUNER_ID"
-_ORACLE_IP = "KERASTUNER_ORACLE_IP"
+ORACLE_IP = "KERASTUNER_ORACLE_IP"
 _ORACLE_PORT = "KERASTUNER_ORACLE_PORT"
 
 
@@ -47,47 +47,31 @@ class Role:
 
 
 def read_role(environment: Mapping[str, str]) -> Role:
-    """Read the role of a process from its environment.
-
-    Args:
-        environment: Such as `os.environ`.
+    """Read the role of a process from its environment, such as `os.environ`.
 
     Raises:
         UserError: KerasTuner's variables are not all set.
     """
-    if _ORACLE_IP not in environment:
+    if ORACLE_IP not in environment:
         return Role()
     missing = [name for name in (_ORACLE_PORT, _TUNER_ID) if name not in environment]
     if missing:
         raise UserError(
-            f"received {_ORACLE_IP} without {' and '.join(missing)}: set it too, or unset the"
+            f"received {ORACLE_IP} without {' and '.join(missing)}: set it too, or unset the"
             " variable"
         )
     return Role(environment[_TUNER_ID])
 
 
-def refuse_own_processes(role: Role, per_trial: int | None) -> None:
-    """Reject `per_trial` if the search already has a chief.
-
-    Raises:
-        UserError: Both are given.
-    """
-    if role.tuner_id is not None and per_trial is not None:
-        raise UserError(
-            f"received per_trial={per_trial} and {_ORACLE_IP}: --per-trial starts a chief and"
-            " workers itself; unset the variable, or remove --per-trial"
-        )
-
-
 def role_variables(tuner_id: str, *, ip: str, port: int) -> dict[str, str]:
-    """Return the environment variables that give a process its role.
+    """Return the environment variables that give a process its role: `"chief"`, or any other name.
 
     Args:
-        tuner_id: `"chief"`, or any other name for a worker.
+        tuner_id: Its name.
         ip: The chief's address.
         port: The chief's port.
     """
-    return {_TUNER_ID: tuner_id, _ORACLE_IP: ip, _ORACLE_PORT: str(port)}
+    return {_TUNER_ID: tuner_id, ORACLE_IP: ip, _ORACLE_PORT: str(port)}
 
 
 def pin_workers(
@@ -170,11 +154,6 @@ def trials_at_once(workers: int, *, replicas: int | None, gpus: Sequence[str]) -
     return {"per_trial": each, "devices": each * workers}
 
 
-_CHIEF = "chief"
-_POLL_SECONDS = 2.0
-# What workers get to end a step and to save their trials.
-_GRACE_SECONDS = 30.0
-
 #: A trial and why its process ended, as `trial=reason`, for the process that replaces it.
 ENDED_BY = "KDIST_TUNE_ENDED_BY"
 
@@ -184,6 +163,12 @@ def running_marker(folder: Path, tuner_id: str) -> Path:
     return folder / f"{tuner_id}.running"
 
 
+_CHIEF = "chief"
+_POLL_SECONDS = 2.0
+# What workers get to end a step and to save their trials.
+_GRACE_SECONDS = 30.0
+
+
 def run_parallel(
     search: Search, folder: StudyFolder, *, announce: Callable[[str], None] = print
 ) -> None:
@@ -191,11 +176,6 @@ def run_parallel(
 
     A worker that dies is replaced, and its trial is recorded as failed. However this ends, workers
     are asked to save their trials before they are killed.
-
-    Args:
-        search: The settings, with `per_trial`.
-        folder: The folder of the search, open.
-        announce: Called with lines about the processes.
 
     Raises:
         UserError: Devices or port are invalid, or the chief or every worker ended too early. The
@@ -234,7 +214,7 @@ class _Processes:
         self._ended: queue.Queue[str] = queue.Queue()
         self._lost = ""  # how a worker ended that was not replaced
         self._total = total
-        self._trials = self._ended_trials()
+        self._trials = len(self._ids("end_order"))
         self._pace = Pace(done=self._trials)
 
     def run(self) -> None:
@@ -257,7 +237,7 @@ class _Processes:
                     )
                 if verdict.cause:
                     self._replace(name, verdict)
-            if self._lost and self._has_open_trials():
+            if self._lost and len(self._ids("start_order")) > len(self._ids("end_order")):
                 raise UserError(
                     f"a worker ended amid a trial, with {self._lost}: fix the errors"
                     " above, and run the same command to resume"
@@ -293,7 +273,7 @@ class _Processes:
                 self._announce_progress()
 
     def _announce_progress(self) -> None:
-        trials = self._ended_trials()
+        trials = len(self._ids("end_order"))
         if trials == self._trials:
             return
         self._trials = trials
@@ -303,12 +283,9 @@ class _Processes:
             done = f"{trials} of {count(self._total, 'trial')}"
         self.announce(done + (f", {left}" if left else ""))
 
-    def _has_open_trials(self) -> bool:
-        oracle = self.folder.read("trials/oracle.json") or {}
-        return len(oracle.get("start_order", ())) > len(oracle.get("end_order", ()))
-
-    def _ended_trials(self) -> int:
-        return len((self.folder.read("trials/oracle.json") or {}).get("end_order", ()))
+    def _ids(self, order: str) -> list[str]:
+        """The trials that began, by `"start_order"`, or ended, by `"end_order"`."""
+        return list((self.folder.read("trials/oracle.json") or {}).get(order, ()))
 
     def _start(self, name: str, pin: Share, more: Mapping[str, str]) -> None:
         environment = {
@@ -347,7 +324,7 @@ class _Processes:
 
 def command(folder: Path) -> list[str]:
     """Return the command line of a chief or worker process."""
-    return [sys.executable, "-m", "kdist.study.trial_process", str(folder)]
+    return [sys.executable, "-m", "kdist.study.search_run", str(folder)]
 
 
 def free_port(port: int | None) -> int:

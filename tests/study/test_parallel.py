@@ -11,7 +11,7 @@ from kdist.errors import UserError
 from kdist.launch.child import Share
 from kdist.signals import ENDING, raise_signals, signal_of
 from kdist.study import search_processes as parallel
-from kdist.study import trial_process as worker
+from kdist.study import search_run as worker
 from kdist.study.folder import StudyFolder
 from kdist.study.search_processes import Role, pin_workers, read_role, role_variables
 from kdist.study.search_settings import Search
@@ -328,7 +328,7 @@ def test_a_real_worker_saves_its_first_trial(tmp_path, monkeypatch, capfd):
     assert "Traceback" not in said.err
 
 
-def _children(pid, words=b"kdist.study.trial_process"):
+def _children(pid, words=b"kdist.study.search_run"):
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from kdist.checkpoint import checkpoint_files
 from kdist.checkpoint.workers import SaveTimes
+from kdist.study.search_checkpoints import checkpoint_folder
 from kdist.study.search_models import UserHyperModel
 from kdist.study.search_oracles import make_oracle
-from kdist.study.search_tuner import ReplicaTuner, checkpoint_folder
+from kdist.study.search_tuner import ReplicaTuner
 from kdist.training.config import TrainConfig
 
 X = np.random.default_rng(0).normal(size=(40, 4)).astype("float32")

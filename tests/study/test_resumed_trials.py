@@ -12,7 +12,7 @@ import pytest
 from kdist.checkpoint.state import CallbackStates
 from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import UserError
-from kdist.study import search_tuner as trial_checkpoint
+from kdist.study import search_checkpoints
 from kdist.study.search_models import UserHyperModel
 from kdist.study.search_oracles import make_oracle
 from kdist.study.search_tuner import ReplicaTuner
@@ -146,7 +146,7 @@ def test_every_callback_of_a_trial_has_a_state_or_needs_none(one, tmp_path, monk
         seen.extend(callbacks)
         CallbackStates(callbacks).warn_of_unsaved()  # a warning is an error
 
-    monkeypatch.setattr(trial_checkpoint.TrialCheckpoint, "fit_begins", begin)
+    monkeypatch.setattr(search_checkpoints.TrialCheckpoint, "fit_begins", begin)
     tuner = ReplicaTuner(
         make_oracle(
             "hyperband",
@@ -163,7 +163,7 @@ def test_every_callback_of_a_trial_has_a_state_or_needs_none(one, tmp_path, monk
     tuner.search(verbose=0)
     assert [trial.message for trial in tuner.oracle.trials.values()] == [None]
     names = {type(callback).__name__ for callback in seen}
-    assert {"SaveBestEpoch", "TunerCallback", "LogSecondsToTarget"} <= names
+    assert {"SaveBestEpoch", "TunerCallback", "ReportProgress"} <= names
 
 
 def sigterm():
@@ -178,7 +178,7 @@ def kill():
 def test_a_trial_continues_amid_an_epoch(search, uninterrupted, monkeypatch, end):
     made = {"build": build_compiled} if end is kill else {}
     if end is kill:
-        monkeypatch.setattr(trial_checkpoint, "_EVERY_SECONDS", 1e-9)
+        monkeypatch.setattr(search_checkpoints, "_EVERY_SECONDS", 1e-9)
     expected, whole = uninterrupted(**made)
     assert whole == 2 * 3 * STEPS
     nothing, before = search("ended", at=14, end=end, **made)
@@ -248,7 +248,7 @@ def full_quota_of_a_tracker():
 def test_a_full_disk_ends_the_search_and_the_trial_continues(
     search, uninterrupted, tmp_path, monkeypatch, end
 ):
-    monkeypatch.setattr(trial_checkpoint, "_EVERY_SECONDS", 1e-9)
+    monkeypatch.setattr(search_checkpoints, "_EVERY_SECONDS", 1e-9)
     expected, whole = uninterrupted()
     with pytest.raises(UserError, match="^cannot write .*: free some space") as raised:
         search("ended", at=14, end=end)

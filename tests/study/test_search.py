@@ -5,8 +5,7 @@ import sys
 import pytest
 from kdist.errors import UserError
 from kdist.study.folder import StudyFolder
-from kdist.study.loading import least_epochs
-from kdist.study.search_run import tune
+from kdist.study.search_run import least_epochs, tune
 from kdist.study.search_settings import MAY_CHANGE, Search, check_given, read_search
 from kdist.training.config import TrainConfig
 

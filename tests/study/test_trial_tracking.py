@@ -1,7 +1,7 @@
 import pytest
-from kdist.study import loading as trial_tracking
+from kdist.study import search_run as trial_tracking
 from kdist.study.folder import StudyFolder
-from kdist.study.loading import trial_trackers
+from kdist.study.search_run import trial_trackers
 from kdist.study.search_settings import Search
 from kdist.training.config import TrainConfig
 

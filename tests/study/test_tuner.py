@@ -19,8 +19,9 @@ from kdist.study.search_models import UserHyperModel, WideResNetHyperModel
 from kdist.study.search_oracles import make_oracle
 from kdist.study.search_processes import ENDED_BY
 from kdist.study.search_space import SearchSpace
-from kdist.study.search_tuner import ReplicaTuner, reason_of
+from kdist.study.search_tuner import ReplicaTuner
 from kdist.training.config import TrainConfig, make_plan
+from kdist.user_model.functions import reason_of
 
 ACCURACY = keras_tuner.Objective("val_accuracy", "max")
 X = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
@@ -235,7 +236,7 @@ Received a label value of 12 which is outside the valid range of [0, 10).
     ],
 )
 def test_why_a_trial_failed_is_a_line(error, reason):
-    assert reason_of(error) == reason
+    assert reason_of(error, plain=(keras_tuner.errors.FailedTrialError,)) == reason
 
 
 def test_a_signal_waits_for_the_end_of_a_trials_batch(one, tmp_path, without_graph_optimizer):

@@ -9,9 +9,8 @@ from kdist.cli.app import app
 from kdist.errors import UserError
 from kdist.signals import raise_signals
 from kdist.study.folder import StudyFolder
-from kdist.study.loading import tuner_of
 from kdist.study.search_processes import role_variables
-from kdist.study.search_run import tune
+from kdist.study.search_run import tune, tuner_of
 from kdist.study.search_settings import Search
 from kdist.study.search_trials import read_trials
 from kdist.training.config import TrainConfig
