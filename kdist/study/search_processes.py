@@ -14,7 +14,7 @@ from pathlib import Path
 from ..errors import UserError
 from ..launch.child import Child, Share, Verdict
 from ..launch.cluster import LOOPBACK, bound_port
-from ..launch.shares import divide, divide_cores, visible_cores, visible_gpus
+from ..launch.shares import divide_cores, visible_cores, visible_gpus
 from ..runs.text import count
 from .console import Pace
 from .folder import StudyFolder
@@ -74,86 +74,6 @@ def role_variables(tuner_id: str, *, ip: str, port: int) -> dict[str, str]:
     return {_TUNER_ID: tuner_id, ORACLE_IP: ip, _ORACLE_PORT: str(port)}
 
 
-def pin_workers(
-    *,
-    per_trial: int,
-    devices: int | None,
-    gpus: Sequence[str],
-    cores: Sequence[int],
-) -> list[Share]:
-    """Divide the devices among as many workers as possible.
-
-    Args:
-        per_trial: Devices per worker.
-        devices: Total number of devices; `None` uses every GPU. Without GPUs these are logical
-            CPUs, which share the machine's cores.
-        gpus: The GPUs' names, as in `CUDA_VISIBLE_DEVICES`.
-        cores: The cores that this process may run on. Each worker gets its own cores, unless there
-            are fewer cores than workers.
-
-    Raises:
-        UserError: There are fewer devices than requested, or too few for one worker.
-
-    Example:
-        >>> pin_workers(per_trial=1, devices=2, gpus=[], cores=[0, 1])
-        [Share(gpus=('-1',), cores=(0,)), Share(gpus=('-1',), cores=(1,))]
-    """
-    if devices is None and not gpus:
-        raise UserError(
-            f"received per_trial={per_trial} without a GPU: pass --devices N to split the CPU into"
-            " N devices"
-        )
-    count = len(gpus) if devices is None else devices
-    if gpus and count > len(gpus):
-        raise UserError(
-            f"received devices={count}, but {len(gpus)} GPUs are visible: pass --devices"
-            f" {len(gpus)} or fewer, or hide the GPUs (CUDA_VISIBLE_DEVICES=-1) to split the CPU"
-            " instead"
-        )
-    workers = count // per_trial
-    if not workers:
-        raise UserError(
-            f"per_trial={per_trial} is more than the {count} available devices: lower --per-trial"
-        )
-    return [
-        Share(
-            gpus=tuple(gpus[index * per_trial : (index + 1) * per_trial]) if gpus else ("-1",),
-            cores=own_cores,
-        )
-        for index, own_cores in enumerate(divide_cores(workers, cores))
-    ]
-
-
-def trials_at_once(workers: int, *, replicas: int | None, gpus: Sequence[str]) -> dict[str, int]:
-    """Return the settings of a search that trains so many trials at once.
-
-    Args:
-        workers: How many.
-        replicas: Of each trial; `None` for its share of the GPUs, without GPUs one.
-        gpus: All of the machine's.
-
-    Returns:
-        The fields `per_trial` and `devices` of `Search`.
-
-    Raises:
-        UserError: The GPUs cannot be divided evenly, or are too few.
-
-    Example:
-        >>> trials_at_once(2, replicas=None, gpus=["0", "1", "2", "3"])
-        {'per_trial': 2, 'devices': 4}
-    """
-    each = replicas or 1
-    if replicas is None and gpus:
-        (share, *_) = divide(workers=workers, gpus=gpus, cores=())
-        each = len(share.gpus or ())
-    if gpus and each * workers > len(gpus):
-        raise UserError(
-            f"received {workers} workers with {each} replicas each, but {len(gpus)} GPUs are"
-            " visible: lower --workers or --replicas"
-        )
-    return {"per_trial": each, "devices": each * workers}
-
-
 #: A trial and why its process ended, as `trial=reason`, for the process that replaces it.
 ENDED_BY = "KDIST_TUNE_ENDED_BY"
 
@@ -169,56 +89,51 @@ _POLL_SECONDS = 2.0
 _GRACE_SECONDS = 30.0
 
 
-def run_parallel(
-    search: Search, folder: StudyFolder, *, announce: Callable[[str], None] = print
-) -> None:
-    """Run the remaining trials, several at once, each on its own devices.
+class SearchProcesses:
+    """The processes of a search: KerasTuner's chief, and a worker for each trial at a time.
 
     A worker that dies is replaced, and its trial is recorded as failed. However this ends, workers
     are asked to save their trials before they are killed.
 
+    Args:
+        search: The settings, with `per_trial`.
+        folder: Of the search, open.
+        announce: Called with lines about the processes.
+
     Raises:
-        UserError: Devices or port are invalid, or the chief or every worker ended too early. The
-            same command then resumes the search, if there is anything to resume.
-        KeyboardInterrupt: Ctrl-C or the like; another one kills the workers at once.
+        UserError: Devices or port are invalid.
     """
-    pins = pin_workers(
-        per_trial=search.per_trial or 1,
-        devices=search.devices,
-        gpus=visible_gpus(os.environ),
-        cores=visible_cores(),
-    )
-    port = free_port(search.port)
-    announce(f"Trials at once: {len(pins)}, devices per trial: {search.per_trial}")
-    for marker in folder.trials.glob("*.running"):
-        marker.unlink()
-    _Processes(folder, port, pins, announce, search.max_trials).run()
-
-
-class _Processes:
-    """The processes of one search: a chief and its workers."""
 
     def __init__(
-        self,
-        folder: StudyFolder,
-        port: int,
-        pins: list[Share],
-        announce: Callable[[str], None],
-        total: int | None,
+        self, search: Search, folder: StudyFolder, announce: Callable[[str], None]
     ) -> None:
-        self.folder = folder
-        self.port = port
-        self.announce = announce
+        self.search, self.folder, self.announce = search, folder, announce
+        pins = pin_workers(
+            per_trial=search.per_trial or 1,
+            devices=search.devices,
+            gpus=visible_gpus(os.environ),
+            cores=visible_cores(),
+        )
         self.pins = {f"worker{index}": pin for index, pin in enumerate(pins)}
+        self.port = free_port(search.port)
         self.running: dict[str, Child] = {}
         self._ended: queue.Queue[str] = queue.Queue()
         self._lost = ""  # how a worker ended that was not replaced
-        self._total = total
         self._trials = len(self._ids("end_order"))
         self._pace = Pace(done=self._trials)
 
     def run(self) -> None:
-        """Start the processes, and return when all workers have ended."""
+        """Run the remaining trials, and return when all workers have ended.
+
+        Raises:
+            UserError: The chief or every worker ended too early. The same command then resumes the
+                search, if there is anything to resume.
+            KeyboardInterrupt: Ctrl-C or the like; another one kills the workers at once.
+        """
+        each = self.search.per_trial
+        self.announce(f"Trials at once: {len(self.pins)}, devices per trial: {each}")
+        for marker in self.folder.trials.glob("*.running"):
+            marker.unlink()
         try:
             self._start(_CHIEF, Share(gpus=("-1",)), {})
             for name, pin in self.pins.items():
@@ -270,18 +185,13 @@ class _Processes:
             try:
                 return self._ended.get(timeout=_POLL_SECONDS)
             except queue.Empty:
-                self._announce_progress()
-
-    def _announce_progress(self) -> None:
-        trials = len(self._ids("end_order"))
-        if trials == self._trials:
-            return
-        self._trials = trials
-        left = self._pace.time_left(trials, total=self._total)
-        done = count(trials, "trial")
-        if self._total is not None:
-            done = f"{trials} of {count(self._total, 'trial')}"
-        self.announce(done + (f", {left}" if left else ""))
+                trials, total = len(self._ids("end_order")), self.search.max_trials
+            if trials == self._trials:
+                continue
+            self._trials = trials
+            left = self._pace.time_left(trials, total=total)
+            of = count(trials, "trial") if total is None else f"{trials} of {count(total, 'trial')}"
+            self.announce(of + (f", {left}" if left else ""))
 
     def _ids(self, order: str) -> list[str]:
         """The trials that began, by `"start_order"`, or ended, by `"end_order"`."""
@@ -314,12 +224,56 @@ class _Processes:
                 )
             return
         trial = marker.read_text(encoding="utf-8")
-        reason = f"its process ended with {verdict.how}"
-        if verdict.cause == "memory":
-            reason = verdict.line
+        is_memory = verdict.cause == "memory"
+        reason = verdict.line if is_memory else f"its process ended with {verdict.how}"
         self.announce(f"{name}: trial {trial}: {reason}; starting another")
         marker.unlink()
         self._start(name, self.pins[name], {ENDED_BY: f"{trial}={reason}"})
+
+
+def pin_workers(
+    *, per_trial: int, devices: int | None, gpus: Sequence[str], cores: Sequence[int]
+) -> list[Share]:
+    """Divide the devices among as many workers as possible.
+
+    Args:
+        per_trial: Devices per worker.
+        devices: Total number of devices; `None` uses every GPU. Without GPUs these are logical
+            CPUs, which share the machine's cores.
+        gpus: The GPUs' names, as in `CUDA_VISIBLE_DEVICES`.
+        cores: Those that this process may use; each worker gets its own, if there are enough.
+
+    Raises:
+        UserError: There are fewer devices than requested, or too few for one worker.
+
+    Example:
+        >>> pin_workers(per_trial=1, devices=2, gpus=[], cores=[0, 1])
+        [Share(gpus=('-1',), cores=(0,)), Share(gpus=('-1',), cores=(1,))]
+    """
+    if devices is None and not gpus:
+        raise UserError(
+            f"received per_trial={per_trial} without a GPU: pass --devices N to split the CPU into"
+            " N devices"
+        )
+    total = len(gpus) if devices is None else devices
+    if gpus and total > len(gpus):
+        raise UserError(
+            f"received devices={total}, but {len(gpus)} GPUs are visible: pass --devices"
+            f" {len(gpus)} or fewer, or hide the GPUs (CUDA_VISIBLE_DEVICES=-1) to split the CPU"
+            " instead"
+        )
+    workers = total // per_trial
+    if not workers:
+        raise UserError(
+            f"per_trial={per_trial} is more than the {total} available devices: lower --per-trial"
+        )
+    return [
+        Share(
+            gpus=tuple(gpus[index * per_trial : (index + 1) * per_trial]) if gpus else ("-1",),
+            cores=own_cores,
+        )
+        for index, own_cores in enumerate(divide_cores(workers, cores))
+    ]
 
 
 def command(folder: Path) -> list[str]:

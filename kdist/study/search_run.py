@@ -25,7 +25,7 @@ from ..training.config import TrainConfig, make_plan
 from ..training.workers import refuse_workers
 from ..user_model.functions import explain_errors_of, files_of
 from .folder import StudyFolder, locked
-from .search_processes import ORACLE_IP, Role, read_role, run_parallel, running_marker
+from .search_processes import ORACLE_IP, Role, SearchProcesses, read_role, running_marker
 from .search_settings import MAY_CHANGE, Search, read_search
 from .search_space import Range
 from .search_trials import read_trials, report, trial_config
@@ -133,7 +133,7 @@ def _run(search: Search, folder: StudyFolder, role: Role, announce: Callable[[st
     if search.per_trial is None:
         run_trials(search, folder, role, announce=announce)
     else:
-        run_parallel(search, folder, announce=announce)
+        SearchProcesses(search, folder, announce).run()
 
 
 def _check_failures(search: Search, folder: StudyFolder) -> None:

@@ -218,7 +218,7 @@ def _run_points(
                 if not can_be_resumed(path, point.config):
                     path = folder.clear_point(point.name)
                 row = row or run_point(point, path, type(experiment))
-                folder.write_point(row)
+                folder.write(f"points/{point.name}/point.json", row)
                 rows[point.name] = row
                 folder.write_rows(_in_order(points, rows), experiment.columns())
                 progress.end(_in_words(row), failed=row["status"] == "failed")
@@ -328,7 +328,8 @@ def _show_finished(
     # The devices are those that the sweep ran on, as TensorFlow takes seconds to list them.
     here = machine(devices=found.machine.get("devices") or [])
     asked = experiment if isinstance(experiment, Experiment) else experiment(dict(found.machine))
-    folder.check_same(About(kind=asked.kind, settings=asked.settings, machine=here))
+    now = About(kind=asked.kind, settings=asked.settings, machine=here)
+    folder.refuse(found.differences(now))
     summary = folder.read_summary()
     rows, skipped = _ended_rows(asked, folder)
     again = retry_failed and any(row["status"] == "failed" for row in rows.values())

@@ -141,7 +141,7 @@ def run(tmp_path, monkeypatch):
             monkeypatch.setenv(f"PLAN_{name}", plan)
         lines = []
         search = Search(per_trial=1, devices=len(plans) - 1, output=str(tmp_path))
-        parallel.run_parallel(search, folder, announce=lines.append)
+        parallel.SearchProcesses(search, folder, lines.append).run()
         notes = (tmp_path / "notes").read_text().splitlines()
         return sorted(map(json.loads, notes), key=str), lines
 

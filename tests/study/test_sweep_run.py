@@ -165,14 +165,14 @@ def test_out_of_memory_ends_a_point_and_its_repetitions(here, runs):
 
 
 def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_written(here, runs, monkeypatch):
-    def full(self, row):
-        if row["name"] == SECOND:
+    def full(self, name, values):
+        if name == f"points/{SECOND}/point.json":
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(self, row)
+        write(self, name, values)
 
-    write = StudyFolder.write_point
+    write = StudyFolder.write
     with monkeypatch.context() as patch:
-        patch.setattr(StudyFolder, "write_point", full)
+        patch.setattr(StudyFolder, "write", full)
         code, out = run(runs)
     assert code == 1
     assert "Stopped: No space left on device (" in out
