@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
@@ -192,25 +192,20 @@ def _fit(replicas: int, rows: Sequence[Row]) -> dict[str, Any] | None:
     each = [_fitted(group) for group in grouped(rows, "round").values()]
     rounds = [fit for fit in each if fit is not None]
 
-    def with_ends(value: float, values: list[float]) -> dict[str, float | None]:
-        if len(values) < 2:  # one round has no spread
+    def with_ends(value_of: Callable[[StepTimeFit], float]) -> dict[str, float | None]:
+        value = value_of(whole)
+        if len(rounds) < 2:  # one round has no spread
             return {"median": value, "low": None, "high": None}
-        finite = [one for one in (*values, value) if math.isfinite(one)]
-        return {
-            "median": value,
-            "low": min(finite, default=math.inf),
-            "high": max(finite, default=math.inf),
-        }
+        ends = [one for one in (*map(value_of, rounds), value) if math.isfinite(one)]
+        low, high = min(ends, default=math.inf), max(ends, default=math.inf)
+        return {"median": value, "low": low, "high": high}
 
     return {
         "replicas": replicas,
-        "overhead_seconds": with_ends(
-            whole.overhead_seconds, [fit.overhead_seconds for fit in rounds]
-        ),
-        "images_per_sec": with_ends(whole.images_per_sec, [fit.images_per_sec for fit in rounds]),
+        "overhead_seconds": with_ends(lambda fit: fit.overhead_seconds),
+        "images_per_sec": with_ends(lambda fit: fit.images_per_sec),
         "batch_of_diminishing_returns": with_ends(
-            whole.batch_of_diminishing_returns(GAIN) / replicas,
-            [fit.batch_of_diminishing_returns(GAIN) / replicas for fit in rounds],
+            lambda fit: fit.batch_of_diminishing_returns(GAIN) / replicas
         ),
     }
 
@@ -300,7 +295,6 @@ class AccuracySweep(Experiment):
 
     @classmethod
     def summarize(cls, rows: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, Any]:
-        groups = sorted(grouped(rows, *cls.setting).items())
         train = settings.get("train")
         target = train.get("target_accuracy") if isinstance(train, Mapping) else None
         return {
@@ -318,7 +312,7 @@ class AccuracySweep(Experiment):
                     "best_val_accuracy": spread(row["best_val_accuracy"] for row in group),
                     "noise_scale": spread(row["noise_scale"] for row in group),
                 }
-                for key, group in groups
+                for key, group in _groups(rows, *cls.setting)
             ],
             # It grows while a model learns, so a run that learned nothing shows little.
             "critical_batch": spread(row["noise_scale"] for row in rows if row["reached_target"])
@@ -329,9 +323,9 @@ class AccuracySweep(Experiment):
     def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
         if not summary["groups"]:
             return []
+        target, critical = summary["target_accuracy"], summary["critical_batch"]
         note = "Seconds and epochs: median (95 % interval; of few runs its upper end, or all of it,"
         note += " is not known). Accuracy and noise scale: median (min to max)."
-        critical = summary["critical_batch"]
         if critical is not None:
             note += (
                 f"\nCritical batch by the gradient noise scale: {format_spread(critical, ',.0f')}"
@@ -340,7 +334,8 @@ class AccuracySweep(Experiment):
             )
         return [
             ResultsTable(
-                title=f"Time to validation accuracy above {_target(summary)}",
+                title="Time to validation accuracy above"
+                f" {'?' if target is None else format(target, 'g')}",
                 columns=(
                     "batch per replica",
                     "replicas",
@@ -365,11 +360,6 @@ class AccuracySweep(Experiment):
 
 def _interval(found: TimeToTarget) -> dict[str, float | None]:
     return {"median": found.median, "low": found.low, "high": found.high}
-
-
-def _target(summary: Mapping[str, Any]) -> str:
-    target = summary["target_accuracy"]
-    return "?" if target is None else f"{target:g}"
 
 
 def _cells(group: Mapping[str, Any]) -> list[str]:
@@ -491,7 +481,17 @@ class ScalingSweep(Experiment):
             ResultsTable(
                 title="Efficiency",
                 columns=("mode", "replicas", "batch", "images/s", "efficiency", "step, ms"),
-                rows=[_efficiency_cells(one) for one in summary["points"]],
+                rows=[
+                    (
+                        one["mode"],
+                        f"{one['replicas']:.0f}{of_workers(one.get('workers'))}",
+                        f"{one['batch_size']:.0f}",
+                        format_spread(one["images_per_sec"], ",.0f"),
+                        format_spread(one["efficiency"], ".2f"),
+                        format_spread(one["step_seconds"], ".1f", 1e3),
+                    )
+                    for one in summary["points"]
+                ],
                 note="Batch: per replica. Median (min to max round). Efficiency: images/s per"
                 f" replica over those of {count(summary['base_replicas'], 'replica')}.",
             )
@@ -502,17 +502,6 @@ class ScalingSweep(Experiment):
         from ..charts.figures import scaling_figures
 
         return scaling_figures(summary)
-
-
-def _efficiency_cells(one: Mapping[str, Any]) -> list[str]:
-    return [
-        one["mode"],
-        f"{one['replicas']:.0f}{of_workers(one.get('workers'))}",
-        f"{one['batch_size']:.0f}",
-        format_spread(one["images_per_sec"], ",.0f"),
-        format_spread(one["efficiency"], ".2f"),
-        format_spread(one["step_seconds"], ".1f", 1e3),
-    ]
 
 
 def _point_summary(

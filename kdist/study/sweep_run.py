@@ -1,6 +1,5 @@
 """`sweep`: runs the points of a sweep that are left, and shows the results."""
 
-import dataclasses
 import os
 import shutil
 import signal
@@ -80,8 +79,7 @@ def sweep(
     # A file has no width of its own: what the tables want.
     console = console or Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     if isinstance(experiment, Experiment):
-        check_experiment(experiment)
-        print_line(console, experiment.describe())
+        _check_and_describe(experiment, console)
     if output is not None:
         folder = StudyFolder(path_text("--output", output))
         if folder.holds_study():
@@ -96,8 +94,7 @@ def sweep(
     here = machine()
     if not isinstance(experiment, Experiment):
         experiment = experiment(here)
-        check_experiment(experiment)
-        print_line(console, experiment.describe())
+        _check_and_describe(experiment, console)
     check_shares(experiment.workers)
     about = About(kind=experiment.kind, settings=experiment.settings, machine=here)
     is_new = output is None
@@ -105,20 +102,19 @@ def sweep(
         found = None if fresh else _unfinished(about, experiment, retry_failed)
         folder, is_new = found or StudyFolder(unused_path("sweep-")), found is None
     with folder.open(about) as resumed:
-        print_line(
-            console, f"{'Resuming the sweep in' if resumed else 'Sweep folder:'} {folder.path}"
-        )
+        said = "Resuming the sweep in" if resumed else "Sweep folder:"
+        print_line(console, f"{said} {folder.path}")
         if is_new and not fresh:
             _say_where_it_is_finished(about, folder, console)
-        outcome = _run_points(
-            experiment, folder, run_point=run_point, console=console, retry_failed=retry_failed
-        )
-        if outcome.rows and not outcome.stopped:
-            try:
-                _show(experiment, folder, outcome, here, console)
-            except OSError as error:
-                outcome = dataclasses.replace(outcome, stopped=_why_stopped(error, folder))
-    return _end(outcome, folder, len(experiment.points()), console)
+        run = _SweepRun(experiment, folder, console)
+        run.run_points(run_point, retry_failed=retry_failed)
+        run.show(here)
+    return run.end()
+
+
+def _check_and_describe(experiment: Experiment, console: Console) -> None:
+    check_experiment(experiment)
+    print_line(console, experiment.describe())
 
 
 def check_experiment(experiment: Experiment) -> None:
@@ -159,131 +155,6 @@ def check_shares(workers: Sequence[int]) -> None:
     for number in workers:
         if number > 1:
             divide(workers=number, gpus=visible_gpus(os.environ), cores=visible_cores())
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Outcome:
-    """How a sweep ended.
-
-    Args:
-        rows: Of all points that ended, those of earlier calls too, in the order of the points.
-        left: How many points remain.
-        interrupted: The signal that ended it; `None` if none did.
-        stopped: Why it stopped early; empty where it did not.
-    """
-
-    rows: list[Row]
-    left: int
-    interrupted: signal.Signals | None
-    stopped: str
-
-
-def _run_points(
-    experiment: Experiment,
-    folder: StudyFolder,
-    *,
-    run_point: RunPoint,
-    console: Console,
-    retry_failed: bool,
-) -> _Outcome:
-    """Run the remaining points of a sweep, one after the other.
-
-    A point that fails gets a row with its error, and the next one is run. A full disk ends the
-    sweep, as every further point would fail; so do Ctrl-C, SIGTERM and SIGHUP. None leaves a row
-    for the point that it hits, which is run when the sweep is started again.
-    """
-    points = experiment.points()
-    rows, skipped = _ended_rows(experiment, folder)
-    for line in skipped:
-        print_line(console, line)
-    if retry_failed:
-        rows = {name: row for name, row in rows.items() if row["status"] != "failed"}
-    interrupted, stopped = None, ""
-    progress = Progress(
-        lambda line: print_line(console, line),
-        noun="point",
-        total=len(points),
-        ended=len(rows),
-        console=console if console.is_terminal else None,
-        table=lambda current: _table_of_groups(points, rows, current),
-    )
-    with progress:
-        try:
-            for point in points:
-                if point.name in rows:
-                    continue
-                progress.begin(point.name)
-                row = _without_memory(point, points, rows)
-                path = folder.point(point.name)
-                if not can_be_resumed(path, point.config):
-                    path = folder.clear_point(point.name)
-                row = row or run_point(point, path, type(experiment))
-                folder.write(f"points/{point.name}/point.json", row)
-                rows[point.name] = row
-                folder.write_rows(_in_order(points, rows), experiment.columns())
-                progress.end(_in_words(row), failed=row["status"] == "failed")
-        except KeyboardInterrupt as error:
-            interrupted = signal_of(error)
-        except OSError as error:
-            stopped = _why_stopped(error, folder)
-    return _Outcome(
-        rows=_in_order(points, rows),
-        left=len(points) - len(rows),
-        interrupted=interrupted,
-        stopped=stopped,
-    )
-
-
-def _ended_rows(experiment: Experiment, folder: StudyFolder) -> tuple[dict[str, Row], list[str]]:
-    """The rows of points that ended, by name, and a line for each folder that has none."""
-    points = {point.name: point for point in experiment.points()}
-    found, why = read_rows(folder, type(experiment))
-    rows: dict[str, Row] = {}
-    for row in found:
-        name = row["name"]
-        wrong = _why_another(row, points.get(name))
-        if wrong:
-            why[name] = wrong
-        else:
-            rows[name] = row
-    again = {name: "; it is run again" if name in points else "" for name in why}
-    return rows, [f"Skipped: {name}: {why[name]}{again[name]}" for name in sorted(why)]
-
-
-def _why_another(row: Row, point: Point | None) -> str:
-    """Why a row is not one of `point`; empty if it is."""
-    if point is None:
-        return "not a point of this sweep"
-    for name, value in point.axes.items():
-        if row[name] != value:
-            return f"point.json has {name} {row[name]!r}, not {value!r}"
-    return ""
-
-
-def _without_memory(point: Point, points: Sequence[Point], rows: dict[str, Row]) -> Row | None:
-    """A row for a repetition of what ran out of memory: it would again, and may take long to."""
-    for other in points:
-        row = rows.get(other.name)
-        if row is None or other.group != point.group or row["status"] != "failed":
-            continue
-        if str(row["error"]).startswith(OUT_OF_MEMORY):
-            error = f"{OUT_OF_MEMORY}, as {other.name}; not run again"
-            return row | {"name": point.name, **point.axes, "error": error}
-    return None
-
-
-def _in_order(points: Sequence[Point], rows: dict[str, Row]) -> list[Row]:
-    return [rows[point.name] for point in points if point.name in rows]
-
-
-def _why_stopped(error: OSError, folder: StudyFolder) -> str:
-    """Why files cannot be written, for the message."""
-    why = error_text(error)
-    try:
-        free = shutil.disk_usage(folder.path).free / 2**20
-    except OSError as gone:  # somebody removed the folder, or its disk
-        return f"{why} ({folder.path}: {error_text(gone)})"
-    return f"{why} ({free:,.0f} MiB free in {folder.path})"
 
 
 def _unfinished(about: About, experiment: Experiment, retry_failed: bool) -> StudyFolder | None:
@@ -328,12 +199,9 @@ def _show_finished(
     # The devices are those that the sweep ran on, as TensorFlow takes seconds to list them.
     here = machine(devices=found.machine.get("devices") or [])
     asked = experiment if isinstance(experiment, Experiment) else experiment(dict(found.machine))
-    now = About(kind=asked.kind, settings=asked.settings, machine=here)
-    folder.refuse(found.differences(now))
-    summary = folder.read_summary()
-    rows, skipped = _ended_rows(asked, folder)
-    again = retry_failed and any(row["status"] == "failed" for row in rows.values())
-    if summary is None or skipped or len(rows) < len(asked.points()) or again:
+    folder.refuse(found.differences(About(kind=asked.kind, settings=asked.settings, machine=here)))
+    summary, run = folder.read_summary(), _SweepRun(asked, folder, console)
+    if summary is None or run.skipped or run.left or (retry_failed and run.failed):
         return None
     try:
         _print_results(console, type(asked), summary)
@@ -344,58 +212,166 @@ def _show_finished(
     print_line(
         console, f"The sweep in {folder.path} is finished: to run it again, pass another --output"
     )
-    return _say_whether_all_failed(console, len(summary["failed"]), len(asked.points()))
+    return run.end()
 
 
-def _show(
-    experiment: Experiment,
-    folder: StudyFolder,
-    outcome: _Outcome,
-    here: dict[str, Any],
-    console: Console,
-) -> None:
-    """Show tables, and write rows, charts and the summary."""
-    ended, failed = done(outcome.rows), failures(outcome.rows)
-    warning = shared_cores_warning(here, outcome.rows)
-    summary = {
-        "points_left": outcome.left,
-        "warning": warning,
-        **experiment.summarize(ended, experiment.settings),
-        "failed": failed,
-    }
-    folder.write_rows(outcome.rows, experiment.columns())
-    _print_results(console, type(experiment), summary)
-    hidden = f"{count(len(failed), 'point')} failed and {'is' if len(failed) == 1 else 'are'}"
-    hidden += " not drawn."
-    note = " ".join(filter(None, [hidden if failed else "", warning]))
-    for figure in experiment.figures(ended, summary):
-        path = folder.path / f"{figure.id}.png"
-        atomic_write(path, figure.png(of=model_name(experiment.train), note=note))
-        print_line(console, f"Chart: {path}")
-    folder.write("summary.json", summary)  # last: with it the sweep is finished
+class _SweepRun:
+    """The points of a sweep: those that ended in earlier calls, and those that are left.
+
+    Attributes:
+        skipped: A line for each folder of a point without a row.
+        interrupted: The signal that ended it; `None` if none did.
+        stopped: Why it stopped early; empty where it did not.
+    """
+
+    def __init__(self, experiment: Experiment, folder: StudyFolder, console: Console) -> None:
+        self.experiment, self.folder, self.console = experiment, folder, console
+        self.points = experiment.points()
+        self.interrupted: signal.Signals | None = None
+        self.stopped = ""
+        points = {point.name: point for point in self.points}
+        rows, why = read_rows(folder, type(experiment))
+        self._rows: dict[str, Row] = {}
+        for row in rows:
+            wrong = _why_another(row, points.get(row["name"]))
+            if wrong:
+                why[row["name"]] = wrong
+            else:
+                self._rows[row["name"]] = row
+        again = {name: "; it is run again" if name in points else "" for name in why}
+        self.skipped = [f"Skipped: {name}: {why[name]}{again[name]}" for name in sorted(why)]
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows of all points that ended, in the order of the points."""
+        return [self._rows[point.name] for point in self.points if point.name in self._rows]
+
+    @property
+    def left(self) -> int:
+        """How many points remain."""
+        return len(self.points) - len(self._rows)
+
+    @property
+    def failed(self) -> list[dict[str, Any]]:
+        """Names and errors of the points that failed."""
+        return failures(self.rows)
+
+    def run_points(self, run_point: RunPoint, *, retry_failed: bool) -> None:
+        """Run the remaining points, one after the other.
+
+        A point that fails gets a row with its error, and the next one is run. A full disk ends the
+        sweep, as every further point would fail; so do Ctrl-C, SIGTERM and SIGHUP. None leaves a
+        row for the point that it hits, which is run when the sweep is started again.
+        """
+        for line in self.skipped:
+            print_line(self.console, line)
+        if retry_failed:
+            for one in self.failed:
+                del self._rows[one["name"]]
+        progress = Progress(
+            lambda line: print_line(self.console, line),
+            noun="point",
+            total=len(self.points),
+            ended=len(self._rows),
+            console=self.console if self.console.is_terminal else None,
+            table=lambda current: _table_of_groups(self.points, self._rows, current),
+        )
+        with progress:
+            try:
+                for point in self.points:
+                    if point.name not in self._rows:
+                        progress.begin(point.name)
+                        row = self._run_point(point, run_point)
+                        progress.end(_in_words(row), failed=row["status"] == "failed")
+            except KeyboardInterrupt as error:
+                self.interrupted = signal_of(error)
+            except OSError as error:
+                self._stop(error)
+
+    def _run_point(self, point: Point, run_point: RunPoint) -> Row:
+        path = self.folder.point(point.name)
+        if not can_be_resumed(path, point.config):
+            path = self.folder.clear_point(point.name)
+        row = self._without_memory(point) or run_point(point, path, type(self.experiment))
+        self.folder.write(f"points/{point.name}/point.json", row)
+        self._rows[point.name] = row
+        self.folder.write_rows(self.rows, self.experiment.columns())
+        return row
+
+    def _without_memory(self, point: Point) -> Row | None:
+        """A row for a repetition of what ran out of memory: it would again, and may take long."""
+        for other in self.points:
+            row = self._rows.get(other.name)
+            if row is None or other.group != point.group or row["status"] != "failed":
+                continue
+            if str(row["error"]).startswith(OUT_OF_MEMORY):
+                error = f"{OUT_OF_MEMORY}, as {other.name}; not run again"
+                return row | {"name": point.name, **point.axes, "error": error}
+        return None
+
+    def _stop(self, error: OSError) -> None:
+        """Note why files cannot be written."""
+        path = self.folder.path
+        try:
+            where = f"{shutil.disk_usage(path).free / 2**20:,.0f} MiB free in {path}"
+        except OSError as gone:  # somebody removed the folder, or its disk
+            where = f"{path}: {error_text(gone)}"
+        self.stopped = f"{error_text(error)} ({where})"
+
+    def show(self, machine: dict[str, Any]) -> None:
+        """Show tables, and write rows, charts and the summary; also of a sweep cut short."""
+        if not self.rows or self.stopped:
+            return
+        try:
+            self._show(machine)
+        except OSError as error:
+            self._stop(error)
+
+    def _show(self, machine: dict[str, Any]) -> None:
+        experiment, failed = self.experiment, len(self.failed)
+        ended, warning = done(self.rows), shared_cores_warning(machine, self.rows)
+        summary = {
+            "points_left": self.left,
+            "warning": warning,
+            **experiment.summarize(ended, experiment.settings),
+            "failed": self.failed,
+        }
+        self.folder.write_rows(self.rows, experiment.columns())
+        _print_results(self.console, type(experiment), summary)
+        hidden = f"{count(failed, 'point')} failed and {'is' if failed == 1 else 'are'} not drawn."
+        note = " ".join(filter(None, [hidden if failed else "", warning]))
+        for figure in experiment.figures(ended, summary):
+            path = self.folder.path / f"{figure.id}.png"
+            atomic_write(path, figure.png(of=model_name(experiment.train), note=note))
+            print_line(self.console, f"Chart: {path}")
+        self.folder.write("summary.json", summary)  # last: with it the sweep is finished
+
+    def end(self) -> int:
+        """Say how the sweep ended where it did not go well; returns the exit code."""
+        every = len(self.points)
+        if self.left or self.stopped:
+            print_line(
+                self.console,
+                f"{f'Stopped: {self.stopped}' if self.stopped else 'Interrupted'};"
+                f" {every - self.left} of {every} points are in {self.folder.path}, the same"
+                " command resumes the sweep.",
+            )
+            return 1 if self.interrupted is None else 128 + self.interrupted
+        if len(self.failed) < every:
+            return 0
+        which, them = ("The only point", "it") if every == 1 else (f"All {every} points", "them")
+        print_line(self.console, f"{which} failed: --retry-failed runs {them} again")
+        return 1
 
 
-def _end(outcome: _Outcome, folder: StudyFolder, points: int, console: Console) -> int:
-    if not outcome.left and not outcome.stopped:
-        return _say_whether_all_failed(console, len(failures(outcome.rows)), points)
-    why = f"Stopped: {outcome.stopped}" if outcome.stopped else "Interrupted"
-    print_line(
-        console,
-        f"{why}; {points - outcome.left} of {points} points are in {folder.path}, the same command"
-        " resumes the sweep.",
-    )
-    return 1 if outcome.interrupted is None else 128 + outcome.interrupted
-
-
-def _say_whether_all_failed(console: Console, failed: int, points: int) -> int:
-    """Print that every point failed, if so; the exit code is then 1, else 0."""
-    if failed < points:
-        return 0
-    which = "The only point" if points == 1 else f"All {points} points"
-    print_line(
-        console, f"{which} failed: --retry-failed runs {'it' if points == 1 else 'them'} again"
-    )
-    return 1
+def _why_another(row: Row, point: Point | None) -> str:
+    """Why a row is not one of `point`; empty if it is."""
+    if point is None:
+        return "not a point of this sweep"
+    for name, value in point.axes.items():
+        if row[name] != value:
+            return f"point.json has {name} {row[name]!r}, not {value!r}"
+    return ""
 
 
 def _print_results(
