@@ -136,24 +136,43 @@ class ReplicaTuner(HookedTuner):
         with self.distribution_strategy.scope():
             super().declare_space()
 
-    def make_model(self, hp: Any) -> keras.Model:
-        """Build and compile a model on the strategy's replicas."""
-        keras.utils.set_random_seed(self.seed + self._execution)
-        model = self.distribution_strategy.build(lambda: self.hypermodel.build(hp))
-        self.use_tuners_compile_arguments(model)
-        return model
+    def search(self, *args: Any, **kwargs: Any) -> None:
+        """Run the remaining trials, as `keras_tuner.Tuner.search` does, and show the progress.
 
-    def load_model(self, trial: Any) -> keras.Model:
-        """Return a trial's model with the weights of its best epoch."""
-        model = self.prepare_model(trial.hyperparameters)
-        with self.distribution_strategy.scope():
-            if not model.built:
-                config = self.build_config_file(trial.trial_id).read_text(encoding="utf-8")
-                model.build_from_config(json.loads(config))
-            if not model.optimizer.built:  # otherwise Keras skips its variables
-                model.optimizer.build(model.trainable_variables)
-            model.load_weights(self.checkpoint_file(trial.trial_id))
-        return model
+        A full disk raises a `UserError`; the trial that it hit continues in the next search.
+        """
+        known: dict[str, Any] = {}
+        if not self.is_worker:
+            known = {"total": total_trials(self.oracle), "ended": len(self.oracle.end_order)}
+        progress = Progress(self._announce, console=self._console, **known)
+        with _end_at_full_disk(self.project_dir), progress as self._progress:
+            super().search(*args, **kwargs)
+
+    def pre_create_trial(self) -> None:
+        """Wait a second if the oracle had no trial; KerasTuner would ask again immediately."""
+        if self._idle:
+            time.sleep(_IDLE_SECONDS)
+        self._idle = True
+
+    def on_trial_begin(self, trial: Any) -> None:
+        """Announce the trial's hyperparameters."""
+        self._idle = False
+        marker = self._running_marker()
+        if marker is not None:
+            atomic_write(marker, trial.trial_id)
+        names = [hyperparameter.name for hyperparameter in trial.hyperparameters.space]
+        values = in_order(trial.hyperparameters.values, names)
+        self._progress.begin(f"trial {trial.trial_id}", describe(values))
+
+    def run_and_set_status(self, trial: Any, *args: Any, **kwargs: Any) -> None:
+        """Run a trial, report its results to the oracle, and set its status."""
+        # KerasTuner prints a traceback for every failed trial, and treats a lost chief as one.
+        try:
+            self.run_and_report(trial, *args, **kwargs)
+            trial.status = "COMPLETED"
+        except keras_tuner.errors.FailedTrialError as error:
+            trial.status = "FAILED"
+            trial.message = str(error)
 
     def run_trial(self, trial: Any, *args: Any, **kwargs: Any) -> Any:
         """Train the trial's model `executions_per_trial` times.
@@ -185,28 +204,6 @@ class ReplicaTuner(HookedTuner):
             reason = reason_of(error, plain=(keras_tuner.errors.FailedTrialError,))
             atomic_write(failure, f"{reason}\n\n{traceback.format_exc()}")
             raise keras_tuner.errors.FailedTrialError(reason) from None
-
-    def run_and_set_status(self, trial: Any, *args: Any, **kwargs: Any) -> None:
-        """Run a trial, report its results to the oracle, and set its status."""
-        # KerasTuner prints a traceback for every failed trial, and treats a lost chief as one.
-        try:
-            self.run_and_report(trial, *args, **kwargs)
-            trial.status = "COMPLETED"
-        except keras_tuner.errors.FailedTrialError as error:
-            trial.status = "FAILED"
-            trial.message = str(error)
-
-    def search(self, *args: Any, **kwargs: Any) -> None:
-        """Run the remaining trials, as `keras_tuner.Tuner.search` does, and show the progress.
-
-        A full disk raises a `UserError`; the trial that it hit continues in the next search.
-        """
-        known: dict[str, Any] = {}
-        if not self.is_worker:
-            known = {"total": total_trials(self.oracle), "ended": len(self.oracle.end_order)}
-        progress = Progress(self._announce, console=self._console, **known)
-        with _end_at_full_disk(self.project_dir), progress as self._progress:
-            super().search(*args, **kwargs)
 
     def train_once(
         self, trial: Any, *args: Any, callbacks: Sequence[Any] = (), **kwargs: Any
@@ -255,21 +252,12 @@ class ReplicaTuner(HookedTuner):
             return {**metrics, **target_metrics(stop, target, time_budget=self.time_budget)}
         return {**best_epoch(history.history, objective), **metrics}
 
-    def pre_create_trial(self) -> None:
-        """Wait a second if the oracle had no trial; KerasTuner would ask again immediately."""
-        if self._idle:
-            time.sleep(_IDLE_SECONDS)
-        self._idle = True
-
-    def on_trial_begin(self, trial: Any) -> None:
-        """Announce the trial's hyperparameters."""
-        self._idle = False
-        marker = self._running_marker()
-        if marker is not None:
-            atomic_write(marker, trial.trial_id)
-        names = [hyperparameter.name for hyperparameter in trial.hyperparameters.space]
-        values = in_order(trial.hyperparameters.values, names)
-        self._progress.begin(f"trial {trial.trial_id}", describe(values))
+    def make_model(self, hp: Any) -> keras.Model:
+        """Build and compile a model on the strategy's replicas."""
+        keras.utils.set_random_seed(self.seed + self._execution)
+        model = self.distribution_strategy.build(lambda: self.hypermodel.build(hp))
+        self.use_tuners_compile_arguments(model)
+        return model
 
     def on_trial_end(self, trial: Any) -> None:
         """Announce the trial's result."""
@@ -287,6 +275,18 @@ class ReplicaTuner(HookedTuner):
     def _running_marker(self) -> Path | None:
         return running_marker(Path(self.project_dir), self.tuner_id) if self.is_worker else None
 
+    def load_model(self, trial: Any) -> keras.Model:
+        """Return a trial's model with the weights of its best epoch."""
+        model = self.prepare_model(trial.hyperparameters)
+        with self.distribution_strategy.scope():
+            if not model.built:
+                config = self.build_config_file(trial.trial_id).read_text(encoding="utf-8")
+                model.build_from_config(json.loads(config))
+            if not model.optimizer.built:  # otherwise Keras skips its variables
+                model.optimizer.build(model.trainable_variables)
+            model.load_weights(self.checkpoint_file(trial.trial_id))
+        return model
+
 
 class SearchError(UserError, keras_tuner.errors.FatalError):
     """A mistake that every trial would repeat: it ends the search."""
@@ -298,9 +298,6 @@ def _end_at_full_disk(folder: str) -> Iterator[None]:
 
     Args:
         folder: The one of the trials, for errors without a file name.
-
-    Raises:
-        SearchError: The disk is full.
     """
     try:
         yield
@@ -318,15 +315,7 @@ def _end_at_full_disk(folder: str) -> Iterator[None]:
 
 
 def _fail_unless_finite(results: Any, objective: str) -> None:
-    """Fail a trial whose objective is NaN or infinite.
-
-    Args:
-        results: What `keras_tuner.Tuner.run_trial` returned.
-        objective: The name of its objective.
-
-    Raises:
-        keras_tuner.FailedTrialError: The objective is not finite.
-    """
+    """Fail a trial whose objective, in what KerasTuner's `run_trial` returned, is not finite."""
     for result in results if isinstance(results, list) else [results]:
         value = result.get(objective) if isinstance(result, Mapping) else result
         if isinstance(value, Real) and not math.isfinite(value):
