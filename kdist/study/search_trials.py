@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ..charts.statistics import importance
 from ..charts.tables import MISSING, ResultsTable, setting
 from ..errors import UserError
+from ..fields import field_names
 from ..files import atomic_write, parse_json, read_text
 from ..optimizers.scaling import scale_learning_rate
 from ..training.config import TrainConfig
-from ..training.settings import NETWORKS, SIZES, model_name
+from ..training.settings import NETWORKS, SIZES, Output, model_name
 from .console import rich_table
 from .folder import StudyFolder
 from .search_settings import Search
@@ -50,10 +51,6 @@ def trial_config(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
         optimizer=config.optimizer,
     )
     return TrainConfig.from_dict({**config.to_dict(), "base_lr": rate})
-
-
-# How the search was tracked and where it ran: not settings of the best run.
-_OF_THE_SEARCH = ("track", "track_batches", "log_model", "profile_batches", "run_dir", "log_dir")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,11 +114,10 @@ def _read_trial(folder: Path, search: Search) -> TrialResult:
     if search.model is None:
         added = {name: value for name, value in values.items() if name.startswith("tuner/")}
         values = {**search.search_space().decode(values), **added}
-    failure = folder / "failure.txt"
-    reason = ""
+    file, failure = folder / "failure.txt", ""
     if state["status"] == "FAILED":
-        text = failure.read_text(encoding="utf-8") if failure.exists() else "no reason given"
-        reason = text.splitlines()[0]
+        text = file.read_text(encoding="utf-8") if file.exists() else "no reason given"
+        failure = text.splitlines()[0]
     return TrialResult(
         trial_id=state["trial_id"],
         status=state["status"],
@@ -131,7 +127,7 @@ def _read_trial(folder: Path, search: Search) -> TrialResult:
             name: metric["observations"][-1]["value"][-1]
             for name, metric in state["metrics"]["metrics"].items()
         },
-        failure=reason,
+        failure=failure,
         sampling={
             part["config"]["name"]: part["config"]["sampling"]
             for part in space
@@ -143,8 +139,8 @@ def _read_trial(folder: Path, search: Search) -> TrialResult:
 def best_first(trials: Sequence[TrialResult], search: Search) -> list[TrialResult]:
     """Sort the completed trials, best first; those that missed the target come last."""
     sign = -1 if search.direction == "max" else 1
-    finished = [trial for trial in trials if trial.score is not None]
-    return sorted(finished, key=lambda trial: (not trial.reached, sign * (trial.score or 0.0)))
+    scored = [(not one.reached, sign * one.score, one) for one in trials if one.score is not None]
+    return [trial for *_, trial in sorted(scored, key=lambda one: one[:2])]
 
 
 def best_settings(search: Search, trials: list[TrialResult]) -> dict[str, Any] | None:
@@ -161,7 +157,8 @@ def best_settings(search: Search, trials: list[TrialResult]) -> dict[str, Any] |
         return values
     settings = trial_config(search.config, values).to_dict()
     settings["replicas"] = search.replicas  # with `per_trial` the configuration has none
-    return {name: value for name, value in settings.items() if name not in _OF_THE_SEARCH}
+    # How the search was tracked and where it ran are not settings of the best run.
+    return {name: value for name, value in settings.items() if name not in field_names(Output)}
 
 
 def hyperparameters(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,7 +203,9 @@ def trials_table(trials: Sequence[TrialResult], search: Search) -> ResultsTable:
         rows=[
             [
                 trial.trial_id,
-                _score(trial),
+                trial.status.lower()
+                if trial.score is None
+                else _short(trial.score) + ("" if trial.reached else ", missed the target"),
                 *(_short(trial.metrics.get(name)) for name in measured),
                 *(
                     _short(trial.values[name]) if name in trial.values else MISSING
@@ -222,12 +221,6 @@ def trials_table(trials: Sequence[TrialResult], search: Search) -> ResultsTable:
 def tuned_names(trials: Sequence[TrialResult]) -> list[str]:
     """Return the names of the trials' hyperparameters, in order: the last columns of the table."""
     return list(dict.fromkeys(name for trial in trials for name in hyperparameters(trial.values)))
-
-
-def _score(trial: TrialResult) -> str:
-    if trial.score is None:
-        return trial.status.lower()
-    return _short(trial.score) + ("" if trial.reached else ", missed the target")
 
 
 def _short(value: Any) -> str:
@@ -315,7 +308,11 @@ def _trials_csv(trials: Sequence[TrialResult]) -> str:
     writer.writerow(["trial", "status", "score", *names, *metrics, "failure"])
     for trial in trials:
         cells = [trial.values.get(name, "") for name in names]
-        cells += [_metric(name, trial.metrics.get(name, "")) for name in metrics]
+        # KerasTuner keeps counts as floats; the mean of several executions need not be whole.
+        epochs = trial.metrics.get("epochs")
+        is_whole = isinstance(epochs, float) and epochs.is_integer()
+        counts = {"epochs": int(epochs or 0)} if is_whole else {}
+        cells += [counts.get(name, trial.metrics.get(name, "")) for name in metrics]
         score = "" if trial.score is None else trial.score
         writer.writerow([trial.trial_id, trial.status, score, *cells, trial.failure])
     return text.getvalue()
@@ -338,12 +335,6 @@ def _as_text(trials: Sequence[TrialResult], search: Search) -> str:
     text = io.StringIO()
     Console(file=text, width=1000).print(table)  # as wide as its cells; a terminal wraps it
     return text.getvalue().rstrip()
-
-
-def _metric(name: str, value: Any) -> Any:
-    # KerasTuner keeps counts as floats; the mean of several executions need not be whole.
-    is_count = name == "epochs" and isinstance(value, float) and value.is_integer()
-    return int(value) if is_count else value
 
 
 def _columns(rows: Sequence[dict[str, Any]]) -> list[str]:
