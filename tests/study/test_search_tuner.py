@@ -19,18 +19,13 @@ from kdist.study.search_models import UserHyperModel, WideResNetHyperModel
 from kdist.study.search_oracles import make_oracle
 from kdist.study.search_processes import ENDED_BY
 from kdist.study.search_space import SearchSpace
-from kdist.study.search_tuner import ReplicaTuner
+from kdist.study.search_tuner import ReplicaTuner, ReportProgress
 from kdist.training.config import TrainConfig, make_plan
 from kdist.user_model.functions import reason_of
 
 ACCURACY = keras_tuner.Objective("val_accuracy", "max")
 X = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
 Y = (X.sum(axis=1) > 0).astype("int32")
-
-
-@pytest.fixture(scope="module")
-def one():
-    return kdist.MirroredStrategy(replicas=1)
 
 
 def oracle(kind="random", objective=ACCURACY, **options):
@@ -189,17 +184,6 @@ def test_the_same_seed_draws_the_same_trials(scripted, tmp_path, kind, seeds):
     assert fits[0] == fits[1]
     assert len(set(fits[0])) == 3
     assert fits[-1] != fits[0] or kind == "bayesian"
-
-
-@pytest.mark.parametrize(("least", "epochs"), [(1, {1, 3, 9}), (2, {3, 9}), (9, {9})])
-def test_hyperband_grants_the_least_epochs_and_more(least, epochs):
-    hyperband = oracle("hyperband", max_trials=None, max_epochs=9, min_epochs=least)
-    granted = {
-        hyperband._get_epochs(bracket, turn)
-        for bracket in range(hyperband._current_bracket + 1)
-        for turn in range(bracket + 1)
-    }
-    assert granted == epochs
 
 
 IN_KERAS = """Exception encountered when calling Sequential.call().
@@ -464,3 +448,39 @@ def test_a_built_in_network_is_trained_with_the_trials_settings(
     assert accuracy == pytest.approx(trial.score)
     state = json.loads((tmp_path / "untitled_project" / "trial_0" / "trial.json").read_text())
     assert state["status"] == "COMPLETED"
+
+
+def report(executions=1, **options):
+    """The calls of a fit of two epochs after the first, of two steps each."""
+    calls = []
+
+    class Calls:
+        update = staticmethod(lambda done, what: calls.append((done, what)))
+        end_epoch = update
+
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    callback = ReportProgress(
+        Calls, objective="val_loss", execution=executions - 1, executions=executions
+    )
+    x = np.zeros((4, 1), "float32")
+    model.fit(x, x, batch_size=2, verbose=0, callbacks=[callback], **options)
+    return calls
+
+
+def test_a_trial_that_begins_later_is_done_at_its_last_epoch():
+    assert report(initial_epoch=1, epochs=3) == [
+        (0.25, "epoch 2/3"),
+        (0.5, "epoch 2/3"),
+        (0.5, "epoch 2/3: loss 0"),
+        (0.75, "epoch 3/3"),
+        (1.0, "epoch 3/3"),
+        (1.0, "epoch 3/3: loss 0"),
+    ]
+
+
+def test_executions_share_a_trial_and_its_objective_is_named():
+    x = np.zeros((4, 1), "float32")
+    calls = report(executions=2, epochs=1, validation_data=(x, x))
+    assert calls[0] == (0.75, "execution 2/2, epoch 1/1")
+    assert calls[-1] == (1.0, "execution 2/2, epoch 1/1: val_loss 0")
