@@ -32,6 +32,15 @@ def oracle(kind="random", objective=ACCURACY, **options):
     return make_oracle(kind, objective=objective, **{"max_trials": 3, "max_epochs": 3, **options})
 
 
+def user_tuner(one, folder, build, *, oracle, y=Y, config=None, **options):
+    """A tuner of a user's function."""
+    config = config or TrainConfig(epochs=3)
+    model = UserHyperModel(build, ((X, y), (X, y)), config, one)
+    return ReplicaTuner(
+        oracle, model, strategy=one, directory=str(folder), project_name="t", **options
+    )
+
+
 class Scripted(keras_tuner.HyperModel):
     """Trains nothing: `fit` returns, or raises, what `outcome` makes of the values."""
 
@@ -56,12 +65,7 @@ class Scripted(keras_tuner.HyperModel):
 
 @pytest.fixture
 def scripted(one, tmp_path):
-    def make(outcome, **options):
-        keep = {
-            name: options.pop(name)
-            for name in ("announce", "executions_per_trial")
-            if name in options
-        }
+    def make(outcome, announce=None, executions_per_trial=1, **options):
         model = Scripted(outcome)
         tuner = ReplicaTuner(
             oracle(**options),
@@ -69,7 +73,8 @@ def scripted(one, tmp_path):
             strategy=one,
             directory=str(tmp_path),
             project_name="t",
-            **keep,
+            announce=announce,
+            executions_per_trial=executions_per_trial,
         )
         return tuner, model
 
@@ -223,7 +228,7 @@ def test_why_a_trial_failed_is_a_line(error, reason):
     assert reason_of(error, plain=(keras_tuner.errors.FailedTrialError,)) == reason
 
 
-def test_a_signal_waits_for_the_end_of_a_trials_batch(one, tmp_path, without_graph_optimizer):
+def test_a_signal_waits_for_the_end_of_a_trials_batch(one, tmp_path):
     """Raised anywhere, it may be lost in a destructor of TensorFlow."""
     steps = []
 
@@ -233,13 +238,7 @@ def test_a_signal_waits_for_the_end_of_a_trials_batch(one, tmp_path, without_gra
             signal.raise_signal(signal.SIGTERM)
             steps.append("not raised here")
 
-    tuner = ReplicaTuner(
-        oracle(),
-        UserHyperModel(build, ((X, Y), (X, Y)), TrainConfig(epochs=3), one),
-        strategy=one,
-        directory=str(tmp_path),
-        make_callbacks=lambda *_: [Send()],
-    )
+    tuner = user_tuner(one, tmp_path, build, oracle=oracle(), make_callbacks=lambda *_: [Send()])
     with pytest.raises(KeyboardInterrupt) as raised:
         tuner.search(verbose=0)
     assert signal_of(raised.value) == signal.SIGTERM
@@ -247,7 +246,7 @@ def test_a_signal_waits_for_the_end_of_a_trials_batch(one, tmp_path, without_gra
     assert statuses(tuner) == ["RUNNING"]
 
 
-def test_a_trial_without_the_objective_ends_the_search(one, tmp_path, without_graph_optimizer):
+def test_a_trial_without_the_objective_ends_the_search(one, tmp_path):
     def unmeasured(hp):
         hidden = keras.layers.Dense(hp.Int("units", 1, 3))
         model = keras.Sequential([keras.Input((4,)), hidden, keras.layers.Dense(1)])
@@ -255,14 +254,8 @@ def test_a_trial_without_the_objective_ends_the_search(one, tmp_path, without_gr
         return model
 
     def tuner(target=None, **options):
-        return ReplicaTuner(
-            oracle(**options),
-            UserHyperModel(unmeasured, ((X, Y), (X, Y)), TrainConfig(epochs=3), one),
-            strategy=one,
-            directory=str(tmp_path / str(target)),
-            target_accuracy=target,
-            time_budget=60,
-        )
+        options = {"oracle": oracle(**options), "target_accuracy": target, "time_budget": 60}
+        return user_tuner(one, tmp_path / str(target), unmeasured, **options)
 
     words = "trials are compared by val_accuracy, but training reported loss, val_loss: compile"
     timed = keras_tuner.Objective("seconds_to_target", "min")
@@ -300,15 +293,14 @@ class Iterations(keras.callbacks.Callback):
         self.notes[self.name] = (self.first, int(self.model.optimizer.iterations.numpy()))
 
 
-def test_a_promoted_trial_goes_on_and_the_best_model_is_had_again(
-    one, tmp_path, capsys, without_graph_optimizer
-):
+def test_a_promoted_trial_goes_on_and_the_best_model_is_had_again(one, tmp_path, capsys):
     notes = {}
-    tuner = ReplicaTuner(
-        oracle("hyperband", max_epochs=2, factor=2),
-        UserHyperModel(build, ((X, Y), (X, Y)), TrainConfig(batch_size=16), one),
-        strategy=one,
-        directory=str(tmp_path),
+    tuner = user_tuner(
+        one,
+        tmp_path,
+        build,
+        oracle=oracle("hyperband", max_epochs=2, factor=2),
+        config=TrainConfig(batch_size=16),
         make_callbacks=lambda name, execution, values: [Iterations(name, notes)],
     )
     tuner.search(verbose=0)
@@ -327,9 +319,7 @@ def test_a_promoted_trial_goes_on_and_the_best_model_is_had_again(
     assert "Trial 2 summary" in capsys.readouterr().out
 
 
-def test_seconds_to_a_target_stop_the_trial_and_nan_fails_it(
-    one, tmp_path, without_graph_optimizer
-):
+def test_seconds_to_a_target_stop_the_trial_and_nan_fails_it(one, tmp_path):
     def diverging(hp):
         model = build(hp)
         model.optimizer.learning_rate = hp.Choice("rate", [0.01, 1e30])
@@ -340,11 +330,12 @@ def test_seconds_to_a_target_stop_the_trial_and_nan_fails_it(
     def see(epoch, logs):
         shown.append(logs.get("seconds_to_target"))
 
-    tuner = ReplicaTuner(
-        oracle(objective=keras_tuner.Objective("seconds_to_target", "min"), max_trials=2),
-        UserHyperModel(diverging, ((X, Y), (X, Y)), TrainConfig(epochs=3), one),
-        strategy=one,
-        directory=str(tmp_path),
+    timed = keras_tuner.Objective("seconds_to_target", "min")
+    tuner = user_tuner(
+        one,
+        tmp_path,
+        diverging,
+        oracle=oracle(objective=timed, max_trials=2),
         target_accuracy=0.05,
         time_budget=60,
         make_callbacks=lambda *_: [keras.callbacks.LambdaCallback(on_epoch_end=see)],
@@ -362,23 +353,18 @@ def test_seconds_to_a_target_stop_the_trial_and_nan_fails_it(
     assert reached.get_last_value("epochs") == 1
     assert 0 < reached.get_last_value("seconds_to_target") <= reached.get_last_value("seconds")
     assert shown[0] == reached.get_last_value("seconds_to_target")  # what trackers see
-    failure = tmp_path / "untitled_project" / "trial_1" / "failure.txt"
+    failure = tmp_path / "t" / "trial_1" / "failure.txt"
     assert failure.read_text().startswith("loss was nan in epoch 1, step")
 
 
-def test_a_time_budget_needs_no_accuracy(one, tmp_path, without_graph_optimizer):
+def test_a_time_budget_needs_no_accuracy(one, tmp_path):
     def regression(hp):
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(hp.Int("units", 1, 1))])
         model.compile("sgd", "mse")
         return model
 
-    tuner = ReplicaTuner(
-        oracle(objective=keras_tuner.Objective("val_loss", "min"), max_trials=1),
-        UserHyperModel(regression, ((X, 9 * Y), (X, 9 * Y)), TrainConfig(epochs=3), one),
-        strategy=one,
-        directory=str(tmp_path),
-        time_budget=1e-9,
-    )
+    alone = oracle(objective=keras_tuner.Objective("val_loss", "min"), max_trials=1)
+    tuner = user_tuner(one, tmp_path, regression, oracle=alone, y=9 * Y, time_budget=1e-9)
     tuner.search(verbose=0)
     assert statuses(tuner) == ["COMPLETED"]
     assert tuner.oracle.trials["0"].metrics.get_last_value("epochs") == 1
@@ -407,9 +393,7 @@ def test_a_build_that_returns_no_compiled_model_is_told(one):
         model.build(keras_tuner.HyperParameters())
 
 
-def test_a_built_in_network_is_trained_with_the_trials_settings(
-    one, tmp_path, monkeypatch, without_graph_optimizer
-):
+def test_a_built_in_network_is_trained_with_the_trials_settings(one, tmp_path, monkeypatch):
     made = []
 
     def small(config, data, strategy, plan):
