@@ -13,7 +13,7 @@ from kdist.signals import ENDING, raise_signals, signal_of
 from kdist.study import search_processes as parallel
 from kdist.study import search_run as worker
 from kdist.study.folder import StudyFolder
-from kdist.study.search_processes import Role, pin_workers, read_role, role_variables
+from kdist.study.search_processes import pin_workers, read_role, role_variables
 from kdist.study.search_settings import Search
 from kdist.training.config import TrainConfig
 
@@ -71,18 +71,16 @@ def test_a_port_is_had_again_at_once_when_the_chief_was_killed():
 
 
 @pytest.mark.parametrize(
-    ("tuner_id", "chief", "worker"), [("chief", True, False), ("worker0", False, True)]
+    ("variables", "expected"),
+    [
+        (role_variables("chief", ip="127.0.0.1", port=4000), ("chief", True, False)),
+        (role_variables("worker0", ip="127.0.0.1", port=4000), ("worker0", False, True)),
+        ({"KERASTUNER_TUNER_ID": "worker0"}, (None, False, False)),
+    ],
 )
-def test_a_process_reads_the_role_that_it_was_given(tuner_id, chief, worker):
-    role = read_role(role_variables(tuner_id, ip="127.0.0.1", port=4000))
-    assert (role.tuner_id, role.is_chief, role.is_worker) == (tuner_id, chief, worker)
-
-
-def test_a_name_alone_makes_no_worker():
-    role = read_role({"KERASTUNER_TUNER_ID": "worker0"})
-    assert role == Role()
-    assert not role.is_chief
-    assert not role.is_worker
+def test_a_process_reads_the_role_that_it_was_given(variables, expected):
+    role = read_role(variables)
+    assert (role.tuner_id, role.is_chief, role.is_worker) == expected
 
 
 @pytest.mark.parametrize("missing", ["KERASTUNER_TUNER_ID", "KERASTUNER_ORACLE_PORT"])

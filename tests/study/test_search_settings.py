@@ -153,14 +153,6 @@ def test_per_trial_under_a_chief_of_someone_else_is_refused(tmp_path, monkeypatc
         tune(Search(per_trial=1, devices=2, output=str(tmp_path / "out")))
 
 
-def test_variables_of_kerastuner_go_together(tmp_path, monkeypatch):
-    monkeypatch.setenv("KERASTUNER_ORACLE_IP", "127.0.0.1")
-    monkeypatch.setenv("KERASTUNER_ORACLE_PORT", "4000")
-    with pytest.raises(UserError, match="KERASTUNER_ORACLE_IP without KERASTUNER_TUNER_ID: set"):
-        tune(Search(output=str(tmp_path / "out")))
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_mode_that_wandb_does_not_know_fails_no_trial(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "of")
     with pytest.raises(UserError, match="WANDB_MODE has to be one of .*; received of"):

@@ -265,17 +265,19 @@ def test_the_same_batch_a_replica_or_the_same_global_batch():
 
 
 @pytest.mark.parametrize(
-    ("train", "replicas", "xla"),
+    ("settings", "xla"),
     [
-        ({}, [1, 2], False),  # by default one GPU has it and several do not
-        ({"xla": None}, [1, 2], False),
-        ({"xla": True}, [1, 2], True),
-        ({}, [2], None),
-        ({"xla": None}, [1], None),
+        ({"replicas": [1, 2]}, False),  # by default one GPU has it and several do not
+        ({"replicas": [1], "workers": [1, 2]}, False),
+        ({"replicas": [1, 2], "train": {"xla": None}}, False),
+        ({"replicas": [1, 2], "train": {"xla": True}}, True),
+        ({"replicas": [2]}, None),
+        ({"replicas": [1], "train": {"xla": None}}, None),
+        ({"replicas": [1], "workers": [2]}, None),
     ],
 )
-def test_all_points_are_compiled_alike(train, replicas, xla):
-    assert {p.config.get("xla") for p in scaling(train=train, replicas=replicas).points()} == {xla}
+def test_all_points_are_compiled_alike(settings, xla):
+    assert {point.config.get("xla") for point in scaling(**settings).points()} == {xla}
 
 
 # Seconds of a step of 64 images on one replica, and what comes to it on two.
@@ -365,7 +367,13 @@ def test_a_scaling_that_would_mislead_is_refused(values, words):
         scaling(**values)
 
 
-def test_counts_of_replicas_up_to_every_gpu():
-    for gpus, expected in ((1, [1]), (4, [1, 2, 4]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])):
-        assert replica_counts({"devices": [f"GPU:{index} x" for index in range(gpus)]}) == expected
+def test_counts_of_replicas_up_to_every_gpu_or_a_workers_share():
+    def gpus(number):
+        return {"devices": [f"GPU:{index} x" for index in range(number)]}
+
+    for number, expected in ((1, [1]), (4, [1, 2, 4]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])):
+        assert replica_counts(gpus(number)) == expected
+    assert replica_counts(gpus(8), [2]) == [1, 2, 4]
+    assert replica_counts(gpus(8), [1, 4]) == [2]  # alike, so that workers are compared
     assert replica_counts(MACHINE) == [1, 2]
+    assert replica_counts(MACHINE, [2]) == replica_counts(MACHINE, [1, 3]) == [1]

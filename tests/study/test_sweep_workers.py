@@ -9,13 +9,13 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from fake_runs import MACHINE, FakeRuns, run, throughput
+from fake_runs import FakeRuns, run, throughput
 from kdist.errors import UserError
 from kdist.report.inputs import find_sources
 from kdist.report.results import find_results
 from kdist.signals import ENDING, raise_signals, signal_of
 from kdist.study import sweep_process as module
-from kdist.study.sweep_experiment import Point, placements, replica_counts
+from kdist.study.sweep_experiment import Point, placements
 from kdist.study.sweep_kinds import AccuracySweep, ScalingSweep, ThroughputSweep
 from kdist.study.sweep_process import run_point
 from kdist.study.sweep_run import check_experiment, check_shares
@@ -51,11 +51,6 @@ def test_a_point_has_the_replicas_of_all_workers_a_run_those_of_one():
     assert point.config["base_lr"] == pytest.approx(0.02)  # linear, of the global batch
 
 
-def test_what_is_compiled_by_default_is_so_on_one_replica_alone():
-    assert [point.config.get("xla") for point in scaling(workers=[2]).points()] == [None] * 2
-    assert {point.config["xla"] for point in scaling(workers=[1, 2]).points()} == {False}
-
-
 def test_as_many_replicas_on_other_workers_are_refused():
     with pytest.raises(UserError, match="1 worker with 4 replicas and 2 workers with 2 replicas"):
         placements([1, 2], [2, 4])
@@ -85,19 +80,6 @@ def test_tables_name_the_workers(here):
     found = {one.facts.split(", global")[0] for one in find_results(find_sources(["out"]))}
     shared = "4 replicas of 2 workers (logical CPUs, shared cores)"
     assert found == {"2 replicas of 2 workers", shared}
-
-
-def test_a_sweep_of_other_workers_is_another_sweep(here):
-    run(FakeRuns(), output="out")
-    with pytest.raises(UserError, match="its workers is 1, not 2"):
-        run(FakeRuns(), throughput(workers=[2]), output="out")
-
-
-def test_replicas_by_default_are_a_workers_share_of_the_gpus():
-    gpus = {"devices": [f"GPU:{index} x" for index in range(8)]}
-    assert replica_counts(gpus, [2]) == [1, 2, 4]
-    assert replica_counts(gpus, [1, 4]) == [2]  # alike, so that workers are compared
-    assert replica_counts(MACHINE, [2]) == replica_counts(MACHINE, [1, 3]) == [1]
 
 
 def test_workers_that_the_machine_has_no_share_for_are_refused(monkeypatch):
