@@ -115,40 +115,31 @@ class ThroughputSweep(Experiment):
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
-        speeds = ResultsTable(
-            title="Speed",
-            columns=("replicas", "batch per replica", "images/s (min to max epoch)", "rounds"),
-            rows=[
-                (
-                    f"{one['replicas']:.0f}{of_workers(one.get('workers'))}",
-                    f"{one['batch_size']:.0f}",
-                    format_spread(one["images_per_sec"], ",.0f"),
-                    str(one["rounds"]),
-                )
-                for one in summary["points"]
-            ],
+        speeds = _table(
+            "Speed",
+            summary["points"],
+            {
+                "replicas": _replicas,
+                "batch per replica": lambda one: f"{one['batch_size']:.0f}",
+                "images/s (min to max epoch)": _spread("images_per_sec", ",.0f"),
+                "rounds": lambda one: str(one["rounds"]),
+            },
         )
-        fits = ResultsTable(
-            title="Fitted step time",
-            columns=(
-                "replicas",
-                "overhead per step, ms",
-                "rate, images/s",
-                f"batch from which doubling gains under {GAIN:.0%}",
-            ),
-            rows=[
-                (
-                    f"{fit['replicas']:.0f}",
-                    format_spread(fit["overhead_seconds"], ".1f", 1e3),
-                    format_spread(fit["images_per_sec"], ",.0f"),
-                    format_spread(fit["batch_of_diminishing_returns"], ",.0f"),
-                )
-                for fit in summary["fits"]
-            ],
+        fits = _table(
+            "Fitted step time",
+            summary["fits"],
+            {
+                "replicas": lambda fit: f"{fit['replicas']:.0f}",
+                "overhead per step, ms": _spread("overhead_seconds", ".1f", 1e3),
+                "rate, images/s": _spread("images_per_sec", ",.0f"),
+                f"batch from which doubling gains under {GAIN:.0%}": _spread(
+                    "batch_of_diminishing_returns", ",.0f"
+                ),
+            },
             note="Step time = overhead + global batch / rate, fitted to all rounds; in brackets,"
             " min to max of the fits to single rounds. The last column's batch is per replica.",
         )
-        return [table for table in (speeds, fits) if table.rows]
+        return [*speeds, *fits]
 
     @classmethod
     def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
@@ -165,6 +156,27 @@ def _check_subset(train: Mapping[str, Any], largest: int) -> None:
             f"subset={images} does not fill a global batch of {largest}, so that its speed cannot"
             " be measured: raise it, or drop the largest batch or number of replicas"
         )
+
+
+def _table(
+    title: str,
+    rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, Callable[[Mapping[str, Any]], str]],
+    note: str = "",
+) -> list[ResultsTable]:
+    """A table of rows by what each column shows of one; none without rows."""
+    cells = [[text(row) for text in columns.values()] for row in rows]
+    return [ResultsTable(title=title, columns=list(columns), rows=cells, note=note)] if rows else []
+
+
+def _replicas(one: Mapping[str, Any]) -> str:
+    return f"{one['replicas']:.0f}{of_workers(one.get('workers'))}"
+
+
+def _spread(
+    name: str, form: str, factor: float = 1.0, none: str = ""
+) -> Callable[[Mapping[str, Any]], str]:
+    return lambda one: format_spread(one[name], form, factor) or none
 
 
 def _groups(rows: Sequence[Row], *names: str) -> list[tuple[tuple[Any, ...], list[Row]]]:
@@ -321,8 +333,6 @@ class AccuracySweep(Experiment):
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
-        if not summary["groups"]:
-            return []
         target, critical = summary["target_accuracy"], summary["critical_batch"]
         note = "Seconds and epochs: median (95 % interval; of few runs its upper end, or all of it,"
         note += " is not known). Accuracy and noise scale: median (min to max)."
@@ -332,24 +342,24 @@ class AccuracySweep(Experiment):
                 " images, median (min to max) of the last epochs, an order of magnitude; far larger"
                 " global batches gain little."
             )
-        return [
-            ResultsTable(
-                title="Time to validation accuracy above"
-                f" {'?' if target is None else format(target, 'g')}",
-                columns=(
-                    "batch per replica",
-                    "replicas",
-                    "rule",
-                    "reached",
-                    "seconds",
-                    "epochs",
-                    "best accuracy",
-                    "noise scale",
+        return _table(
+            f"Time to validation accuracy above {'?' if target is None else format(target, 'g')}",
+            summary["groups"],
+            {
+                "batch per replica": lambda one: f"{one['batch_size']:.0f}",
+                "replicas": _replicas,
+                "rule": lambda one: str(one["lr_rule"]),
+                "reached": lambda one: (
+                    f"{one['reached']} of {one['runs']}"
+                    + (f", {one['diverged']} diverged" if one["diverged"] else "")
                 ),
-                rows=[_cells(one) for one in summary["groups"]],
-                note=note,
-            )
-        ]
+                "seconds": _spread("seconds_to_target", ",.1f", none="more than half never"),
+                "epochs": _spread("epochs_to_target", "g", none="more than half never"),
+                "best accuracy": _spread("best_val_accuracy", ".3f"),
+                "noise scale": _spread("noise_scale", ",.0f"),
+            },
+            note=note,
+        )
 
     @classmethod
     def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
@@ -360,20 +370,6 @@ class AccuracySweep(Experiment):
 
 def _interval(found: TimeToTarget) -> dict[str, float | None]:
     return {"median": found.median, "low": found.low, "high": found.high}
-
-
-def _cells(group: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{group['batch_size']:.0f}",
-        f"{group['replicas']:.0f}{of_workers(group.get('workers'))}",
-        group["lr_rule"],
-        f"{group['reached']} of {group['runs']}"
-        + (f", {group['diverged']} diverged" if group["diverged"] else ""),
-        format_spread(group["seconds_to_target"], ",.1f") or "more than half never",
-        format_spread(group["epochs_to_target"], "g") or "more than half never",
-        format_spread(group["best_val_accuracy"], ".3f"),
-        format_spread(group["noise_scale"], ",.0f"),
-    ]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -475,27 +471,20 @@ class ScalingSweep(Experiment):
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
-        if not summary["points"]:
-            return []
-        return [
-            ResultsTable(
-                title="Efficiency",
-                columns=("mode", "replicas", "batch", "images/s", "efficiency", "step, ms"),
-                rows=[
-                    (
-                        one["mode"],
-                        f"{one['replicas']:.0f}{of_workers(one.get('workers'))}",
-                        f"{one['batch_size']:.0f}",
-                        format_spread(one["images_per_sec"], ",.0f"),
-                        format_spread(one["efficiency"], ".2f"),
-                        format_spread(one["step_seconds"], ".1f", 1e3),
-                    )
-                    for one in summary["points"]
-                ],
-                note="Batch: per replica. Median (min to max round). Efficiency: images/s per"
-                f" replica over those of {count(summary['base_replicas'], 'replica')}.",
-            )
-        ]
+        return _table(
+            "Efficiency",
+            summary["points"],
+            {
+                "mode": lambda one: str(one["mode"]),
+                "replicas": _replicas,
+                "batch": lambda one: f"{one['batch_size']:.0f}",
+                "images/s": _spread("images_per_sec", ",.0f"),
+                "efficiency": _spread("efficiency", ".2f"),
+                "step, ms": _spread("step_seconds", ".1f", 1e3),
+            },
+            note="Batch: per replica. Median (min to max round). Efficiency: images/s per"
+            f" replica over those of {count(summary['base_replicas'], 'replica')}.",
+        )
 
     @classmethod
     def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:

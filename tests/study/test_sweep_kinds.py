@@ -83,13 +83,6 @@ def test_no_point_that_is_done_has_no_table_and_no_figure(experiment):
     assert experiment.figures([], summary) == []
 
 
-def test_rows_of_tables_are_as_long_as_their_heading(experiment):
-    for table in experiment.tables(
-        experiment.summarize(finished_rows(experiment), experiment.settings)
-    ):
-        assert {len(row) for row in table.rows} == {len(table.columns)}
-
-
 def test_a_report_shows_the_charts_and_tables_of_the_sweep(here, experiment, monkeypatch):
     drawn = []
     monkeypatch.setattr(Figure, "png", lambda figure, **_: drawn.append(figure) or b"png")
