@@ -17,9 +17,9 @@ from ..files import read_text
 from ..runs.record import FILES, RunRecord, read_run
 from ..runs.text import sanitize_text
 from ..study.folder import STUDY_FILE
-from ..study.record import SearchRecord, SweepRecord, read_study
 from ..study.sweep_kinds import ThroughputSweep
 from ..training.settings import FOLDERS, SIZES, OwnModel, model_name
+from .studies import SearchRecord, SweepRecord, read_study
 
 _RECORD = {STUDY_FILE, *FILES}
 

@@ -12,9 +12,9 @@ from ..charts.tables import accuracy, rate, seconds
 from ..performance.hardware import on_cpu
 from ..runs.record import RunRecord, finite
 from ..runs.text import count, of_workers
-from ..study.record import SweepRecord
 from ..training.settings import FOLDERS
 from .inputs import Sources
+from .studies import SweepRecord
 
 
 @dataclass(frozen=True, kw_only=True)

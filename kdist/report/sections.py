@@ -10,12 +10,12 @@ from ..charts.tables import MISSING, ResultsTable, accuracy, rate, seconds, sett
 from ..errors import UserError
 from ..runs.record import RunRecord
 from ..runs.text import count, sanitize_text
-from ..study.record import SearchRecord, SweepRecord
 from ..study.search_trials import searched_model, trials_figure, trials_table
 from ..study.sweep_experiment import shared_cores_warning
 from ..training.settings import FOLDERS, model_name
 from .inputs import Sources, differing, settings_of
 from .results import Headline, find_results, headlines
+from .studies import SearchRecord, SweepRecord
 
 
 @dataclass(kw_only=True)

@@ -15,9 +15,9 @@ import pytest
 from fake_runs import MACHINE, FakeRuns, done_row, run, throughput
 from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import UserError
+from kdist.report.studies import read_study
 from kdist.signals import Interrupted, signal_of
 from kdist.study.folder import StudyFolder
-from kdist.study.record import read_study
 from kdist.study.sweep_kinds import ThroughputSweep
 from kdist.study.sweep_process import can_be_resumed
 from kdist.study.sweep_run import sweep

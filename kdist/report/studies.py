@@ -1,4 +1,4 @@
-"""What a study has found so far, read from its folder without TensorFlow."""
+"""What sweeps and searches have found so far, read from their folders."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -9,11 +9,11 @@ from ..charts.statistics import Row, done
 from ..errors import UserError
 from ..runs.record import RunRecord, read_run
 from ..runs.text import sanitize_text
-from .folder import STUDY_FILE, StudyFolder
-from .search_settings import KIND, Search, read_search
-from .search_trials import TrialResult, best_first, read_trials
-from .sweep_experiment import Experiment, read_rows
-from .sweep_kinds import EXPERIMENTS
+from ..study.folder import STUDY_FILE, StudyFolder
+from ..study.search_settings import KIND, Search, read_search
+from ..study.search_trials import TrialResult, best_first, read_trials
+from ..study.sweep_experiment import Experiment, read_rows
+from ..study.sweep_kinds import EXPERIMENTS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
