@@ -31,9 +31,10 @@ Positive = Annotated[float, Gt(0)]
 
 
 @dataclasses.dataclass(kw_only=True)
-class PointColumns:
-    """What every point has: its name, how it ended and what it ran on."""
+class PointRow:
+    """The columns of a point's row, in the order of `points.csv`; a kind has some of the axes."""
 
+    # How it ended and what it ran on.
     name: str
     kind: str
     status: str
@@ -42,22 +43,12 @@ class PointColumns:
     replicas: Positive
     workers: Positive
     global_batch: Positive
-
-
-@dataclasses.dataclass(kw_only=True)
-class AxisColumns:
-    """What tells the points of a kind apart besides batch and replicas; no kind has all."""
-
+    # What else tells the points of a kind apart.
     round: Positive
     mode: str
     lr_rule: str
     seed: float
-
-
-@dataclasses.dataclass(kw_only=True)
-class RunColumns:
-    """What is read from the folder of a run."""
-
+    # What is read from the folder of its run.
     learning_rate: float
     images_per_step: Positive
     images_per_sec: Positive
@@ -73,6 +64,9 @@ class RunColumns:
     best_val_accuracy: float
     noise_scale: float
     run_dir: str
+
+
+_AXES = ("round", "mode", "lr_rule", "seed")
 
 
 def read_rows(
@@ -226,7 +220,7 @@ class Experiment(abc.ABC):
 
     Attributes:
         kind: Its name, on the command line and in `study.json`.
-        axes: Those of `AxisColumns` that it has.
+        axes: The columns that tell its points apart besides batch and replicas.
         setting: The columns that name a setting; points that agree in them are repetitions.
         required: The columns that a point has to have when it is done.
         trains: Whether its runs are whole trainings; others only time a few epochs.
@@ -267,9 +261,8 @@ class Experiment(abc.ABC):
     @classmethod
     def columns(cls) -> dict[str, Field]:
         """All columns of its rows, in the order of `points.csv`."""
-        axes = [field for field in fields_of(AxisColumns) if field.name in cls.axes]
-        every = (*fields_of(PointColumns), *axes, *fields_of(RunColumns))
-        return {field.name: field for field in every}
+        others = {*_AXES} - {*cls.axes}
+        return {field.name: field for field in fields_of(PointRow) if field.name not in others}
 
     @property
     def timed_batch(self) -> int:
