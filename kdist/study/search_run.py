@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -28,7 +28,7 @@ from .folder import StudyFolder, locked
 from .search_processes import ORACLE_IP, Role, SearchProcesses, read_role, running_marker
 from .search_settings import MAY_CHANGE, Search, read_search
 from .search_space import Range
-from .search_trials import read_trials, report, trial_config
+from .search_trials import TrialResult, read_trials, report, trial_config
 
 if TYPE_CHECKING:
     import keras_tuner
@@ -113,8 +113,8 @@ def _search(
             ended = [trial for trial in known if trial.status in ("COMPLETED", "FAILED")]
             announce(f"Resuming {folder.path}: {count(len(ended), 'trial')} finished")
         _run(search, folder, role, announce)
-    report(search, folder, announce=announce)
-    _check_failures(search, folder)
+    trials = report(search, folder, announce=announce)
+    _check_failures(search, folder, trials)
     if finished:
         more = "a larger --max-trials to continue, or another --output for a new one"
         if search.max_trials is None:  # Hyperband's own number
@@ -136,8 +136,8 @@ def _run(search: Search, folder: StudyFolder, role: Role, announce: Callable[[st
         SearchProcesses(search, folder, announce).run()
 
 
-def _check_failures(search: Search, folder: StudyFolder) -> None:
-    trials = read_trials(folder, search)
+def _check_failures(search: Search, folder: StudyFolder, trials: Sequence[TrialResult]) -> None:
+    """Refuse to call a search finished that failures have ended."""
     failed = [trial for trial in trials if trial.status == "FAILED"]
     # With several at once, the trial that started last need not end last.
     last = read_trials(folder, search, order="end_order")[-search.max_failures :]

@@ -268,8 +268,10 @@ def searched_model(search: Search) -> str:
     return model_name(search.config.to_dict())
 
 
-def report(search: Search, folder: StudyFolder, *, announce: Callable[[str], None]) -> None:
-    """Write `trials.csv`, `trials.png` and `best.json`, and announce the results."""
+def report(
+    search: Search, folder: StudyFolder, *, announce: Callable[[str], None]
+) -> list[TrialResult]:
+    """Write `trials.csv`, `trials.png` and `best.json`, announce the results, and return them."""
     trials = read_trials(folder, search)
     atomic_write(folder.path / "trials.csv", _trials_csv(trials))
     announce(_as_text(trials, search))
@@ -279,7 +281,7 @@ def report(search: Search, folder: StudyFolder, *, announce: Callable[[str], Non
     settings = best_settings(search, trials)
     if settings is None:
         announce("No trial was completed.")
-        return
+        return trials
     figure = trials_figure(trials, search)
     atomic_write(folder.path / f"{figure.id}.png", figure.png(of=searched_model(search)))
     best = best_first(trials, search)[0]
@@ -296,6 +298,7 @@ def report(search: Search, folder: StudyFolder, *, announce: Callable[[str], Non
         if search.model is None
         else f"Best hyperparameters: {path}"
     )
+    return trials
 
 
 def _trials_csv(trials: Sequence[TrialResult]) -> str:
