@@ -94,10 +94,6 @@ class StudyFolder:
         self.path = Path(path)
         self._made: list[Path] = []
 
-    def point(self, name: str) -> Path:
-        """The folder of a point of a sweep."""
-        return self.path / "points" / name
-
     @property
     def trials(self) -> Path:
         """KerasTuner's own folder: `oracle.json`, and one folder per trial."""
@@ -261,14 +257,6 @@ class StudyFolder:
         writer.writerows(rows)
         atomic_write(self.path / "points.csv", text.getvalue())
         self.write("points.json", rows)
-
-    def clear_point(self, name: str) -> Path:
-        """An empty folder for a point; the files of an interrupted run are removed."""
-        folder = self.point(name)
-        if folder.is_dir():
-            shutil.rmtree(folder)
-        folder.mkdir(parents=True)
-        return folder
 
     def read_summary(self) -> dict[str, Any] | None:
         """Read the summary of a finished study; `None` if there is none, or points are left."""

@@ -289,9 +289,11 @@ class _SweepRun:
                 self._stop(error)
 
     def _run_point(self, point: Point, run_point: RunPoint) -> Row:
-        path = self.folder.point(point.name)
+        path = self.folder.path / "points" / point.name
         if not can_be_resumed(path, point.config):
-            path = self.folder.clear_point(point.name)
+            if path.is_dir():  # of an interrupted run
+                shutil.rmtree(path)
+            path.mkdir(parents=True)
         row = self._without_memory(point) or run_point(point, path, type(self.experiment))
         self.folder.write(f"points/{point.name}/point.json", row)
         self._rows[point.name] = row
