@@ -25,103 +25,6 @@ if TYPE_CHECKING:
     from ..charts.figures import Figure
 
 
-# Rows -----------------------------------------------------------------------------------------
-
-Positive = Annotated[float, Gt(0)]
-
-
-@dataclasses.dataclass(kw_only=True)
-class PointRow:
-    """The columns of a point's row, in the order of `points.csv`; a kind has some of the axes."""
-
-    # How it ended and what it ran on.
-    name: str
-    kind: str
-    status: str
-    error: str
-    batch_size: Positive
-    replicas: Positive
-    workers: Positive
-    global_batch: Positive
-    # What else tells the points of a kind apart.
-    round: Positive
-    mode: str
-    lr_rule: str
-    seed: float
-    # What is read from the folder of its run.
-    learning_rate: float
-    images_per_step: Positive
-    images_per_sec: Positive
-    images_per_sec_low: Positive
-    images_per_sec_high: Positive
-    seconds: Positive
-    epochs: float
-    diverged: bool
-    reached_target: bool
-    seconds_to_target: Positive
-    epochs_to_target: Positive
-    val_accuracy: float
-    best_val_accuracy: float
-    noise_scale: float
-    run_dir: str
-
-
-_AXES = ("round", "mode", "lr_rule", "seed")
-
-
-def read_rows(
-    folder: StudyFolder, experiment: "type[Experiment]"
-) -> tuple[list[Row], dict[str, str]]:
-    """Read the rows of the points of a sweep that ended.
-
-    Returns:
-        The rows, by name, and the points that have none, with the reason: they run or were killed,
-        or their file is unreadable or invalid.
-    """
-    rows: list[Row] = []
-    skipped: dict[str, str] = {}
-    for point in sorted(folder.path.glob("points/*")):
-        row = _read_row(point, experiment)
-        if isinstance(row, str):
-            skipped[point.name] = row
-        else:
-            rows.append(sanitize_text(row))
-    return rows, skipped
-
-
-def _read_row(folder: Path, experiment: "type[Experiment]") -> Row | str:
-    """The row of a point's folder, or why there is none."""
-    file = folder / "point.json"
-    if not folder.is_dir():
-        return "not a folder"
-    if not file.exists():
-        return "no point.json: it has not ended"
-    try:
-        row = parse_json(read_text(file))
-    except (OSError, ValueError) as error:
-        return f"point.json cannot be read: {error}"
-    if not isinstance(row, dict) or not {"name", "kind", "status"} <= row.keys():
-        return "point.json is not a row of a sweep"
-    if row["name"] != folder.name or row["status"] not in ("done", "failed"):
-        return f"point.json is of {row['name']!r}, status {row['status']!r}"
-    if row["kind"] != experiment.kind:
-        return f"point.json has kind {row['kind']!r}, not {experiment.kind!r}"
-    row = {name: row.get(name) for name in experiment.columns()}
-    return why_invalid(row, experiment, file="point.json") or row
-
-
-def why_invalid(row: Row, experiment: "type[Experiment]", *, file: str) -> str:
-    """Why a row of a file cannot be used: a value of the wrong type, or one that is missing."""
-    for name, column in experiment.columns().items():
-        if row[name] is not None:
-            try:
-                column.check(row[name])
-            except UserError:
-                return f"{file} has {name} {row[name]!r}"
-    missing = [n for n in (*experiment.setting, *experiment.required) if row[n] is None]
-    return f"{file} has no {missing[0]}" if row["status"] == "done" and missing else ""
-
-
 # Points ---------------------------------------------------------------------------------------
 
 
@@ -365,3 +268,100 @@ def shared_cores_warning(about: dict[str, Any], rows: Sequence[Row]) -> str | No
         f"{several} that share this machine's cores: these figures do not measure a speed-up, only"
         f" the overhead of a step on several {'workers' if alone else 'replicas'}."
     )
+
+
+# Rows -----------------------------------------------------------------------------------------
+
+Positive = Annotated[float, Gt(0)]
+
+
+@dataclasses.dataclass(kw_only=True)
+class PointRow:
+    """The columns of a point's row, in the order of `points.csv`; a kind has some of the axes."""
+
+    # How it ended and what it ran on.
+    name: str
+    kind: str
+    status: str
+    error: str
+    batch_size: Positive
+    replicas: Positive
+    workers: Positive
+    global_batch: Positive
+    # What else tells the points of a kind apart.
+    round: Positive
+    mode: str
+    lr_rule: str
+    seed: float
+    # What is read from the folder of its run.
+    learning_rate: float
+    images_per_step: Positive
+    images_per_sec: Positive
+    images_per_sec_low: Positive
+    images_per_sec_high: Positive
+    seconds: Positive
+    epochs: float
+    diverged: bool
+    reached_target: bool
+    seconds_to_target: Positive
+    epochs_to_target: Positive
+    val_accuracy: float
+    best_val_accuracy: float
+    noise_scale: float
+    run_dir: str
+
+
+_AXES = ("round", "mode", "lr_rule", "seed")
+
+
+def read_rows(
+    folder: StudyFolder, experiment: type[Experiment]
+) -> tuple[list[Row], dict[str, str]]:
+    """Read the rows of the points of a sweep that ended.
+
+    Returns:
+        The rows, by name, and the points that have none, with the reason: they run or were killed,
+        or their file is unreadable or invalid.
+    """
+    rows: list[Row] = []
+    skipped: dict[str, str] = {}
+    for point in sorted(folder.path.glob("points/*")):
+        row = _read_row(point, experiment)
+        if isinstance(row, str):
+            skipped[point.name] = row
+        else:
+            rows.append(sanitize_text(row))
+    return rows, skipped
+
+
+def _read_row(folder: Path, experiment: type[Experiment]) -> Row | str:
+    """The row of a point's folder, or why there is none."""
+    file = folder / "point.json"
+    if not folder.is_dir():
+        return "not a folder"
+    if not file.exists():
+        return "no point.json: it has not ended"
+    try:
+        row = parse_json(read_text(file))
+    except (OSError, ValueError) as error:
+        return f"point.json cannot be read: {error}"
+    if not isinstance(row, dict) or not {"name", "kind", "status"} <= row.keys():
+        return "point.json is not a row of a sweep"
+    if row["name"] != folder.name or row["status"] not in ("done", "failed"):
+        return f"point.json is of {row['name']!r}, status {row['status']!r}"
+    if row["kind"] != experiment.kind:
+        return f"point.json has kind {row['kind']!r}, not {experiment.kind!r}"
+    row = {name: row.get(name) for name in experiment.columns()}
+    return why_invalid(row, experiment, file="point.json") or row
+
+
+def why_invalid(row: Row, experiment: type[Experiment], *, file: str) -> str:
+    """Why a row of a file cannot be used: a value of the wrong type, or one that is missing."""
+    for name, column in experiment.columns().items():
+        if row[name] is not None:
+            try:
+                column.check(row[name])
+            except UserError:
+                return f"{file} has {name} {row[name]!r}"
+    missing = [n for n in (*experiment.setting, *experiment.required) if row[n] is None]
+    return f"{file} has no {missing[0]}" if row["status"] == "done" and missing else ""
