@@ -132,8 +132,11 @@ class StudyFolder:
             )
         return About(**{name: found[name] for name in types})
 
-    def holds_study(self) -> bool:
-        """Whether the folder has a study; an empty or missing one has to be writable.
+    def check_place(self) -> bool:
+        """Check that the folder has a study, or is empty or missing and can take one.
+
+        Returns:
+            Whether it has a study.
 
         Raises:
             UserError: It has something else, or cannot be written.
@@ -163,7 +166,7 @@ class StudyFolder:
             UserError: The folder contains another study or other files, another process works on
                 it, or it cannot be written. Nothing is changed then.
         """
-        before = self.about() if self.holds_study() else None
+        before = self.about() if self.check_place() else None
         changed = [] if before is None else before.differences(about, may_change)
         if self.has_begun():
             self.refuse(changed)

@@ -82,7 +82,7 @@ def sweep(
         _check_and_describe(experiment, console)
     if output is not None:
         folder = StudyFolder(path_text("--output", output))
-        if folder.holds_study():
+        if folder.check_place():
             if fresh:
                 raise UserError(
                     f"{folder.path} is not empty: with --fresh, pass a new or empty --output"
