@@ -6,7 +6,7 @@ python docs/settings_page.py
 from pathlib import Path
 
 from kdist.fields import Field, IsFolder, fields_of
-from kdist.study.search import Search
+from kdist.study.search_settings import Search
 from kdist.training.config import TrainConfig
 
 PATH = Path(__file__).parent / "reference" / "settings.md"

@@ -4,8 +4,8 @@ import csv
 import json
 
 from kdist.study.folder import FORMAT, StudyFolder
-from kdist.study.kinds import EXPERIMENTS
-from kdist.study.search import Search
+from kdist.study.search_settings import Search
+from kdist.study.sweep_kinds import EXPERIMENTS
 from kdist.training.config import TrainConfig
 
 SUMMARY = {

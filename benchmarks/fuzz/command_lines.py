@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from kdist.cli.app import app
 from kdist.fields import fields_of
-from kdist.study.search import Search
+from kdist.study.search_settings import Search
 
 from .cases import Case
 from .drawn_options import plain_options, setting_options, with_file

@@ -13,8 +13,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 from kdist.study.folder import FORMAT
-from kdist.study.kinds import EXPERIMENTS
-from kdist.study.search import Search
+from kdist.study.search_settings import Search
+from kdist.study.sweep_kinds import EXPERIMENTS
 from kdist.training.config import TrainConfig
 
 from .settings_files import ODD_VALUES, as_json_text, damaged

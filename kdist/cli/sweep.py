@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from ..fields import NotTimed, field_names, marked
-from ..study.experiments import Experiment, ExperimentOrMaker, replica_counts
-from ..study.kinds import AccuracySweep, ScalingSweep, ThroughputSweep
+from ..study.sweep_experiment import Experiment, ExperimentOrMaker, replica_counts
+from ..study.sweep_kinds import AccuracySweep, ScalingSweep, ThroughputSweep
 from ..training.config import TrainConfig
 from ..training.settings import FOLDERS, Batches, Checkpoints, Output, OwnModel, Stopping
 from ..versions import require
@@ -121,7 +121,7 @@ def scaling(
     options: Mapping[str, Any] = {"train": train, **given(own)}
     if replicas is not None:
         return _sweep(ScalingSweep(replicas=replicas, **options), folder)  # type: ignore[arg-type]
-    from ..study.grid import check_experiment
+    from ..study.sweep_run import check_experiment
 
     one = ScalingSweep(**options)
     check_experiment(one)  # here: how many GPUs there are takes seconds to ask
@@ -159,7 +159,7 @@ def _train_settings(
 
 def _sweep(experiment: ExperimentOrMaker, folder: Any) -> int:
     require("report")
-    from ..study.grid import sweep
+    from ..study.sweep_run import sweep
 
     return sweep(experiment, **given(folder))
 

@@ -10,11 +10,10 @@ from cyclopts.validators import Number
 from ..errors import UserError
 from ..fields import field_names
 from ..launch.options import MOST_WORKERS
-from ..launch.shares import visible_gpus
+from ..launch.shares import divide, visible_gpus
 from ..signals import signal_of
 from ..study.folder import StudyFolder
-from ..study.parallel import trials_at_once
-from ..study.search import IDLE, Search, check_given
+from ..study.search_settings import IDLE, Search, check_given
 from ..training.config import TrainConfig
 from ..training.recipes import read_settings
 from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel
@@ -69,7 +68,7 @@ def tune(
     )
     check_given(asked, given(settings))
     require("report")
-    from ..study.run import tune as run
+    from ..study.search_run import tune as run
 
     try:
         run(asked)
@@ -93,5 +92,13 @@ def _at_once(
         )
     if workers == 1:
         return trial, options
-    more = trials_at_once(workers, replicas=trial.replicas, gpus=visible_gpus(os.environ))
+    gpus, each = visible_gpus(os.environ), trial.replicas or 1
+    if trial.replicas is None and gpus:
+        each = len(divide(workers=workers, gpus=gpus, cores=())[0].gpus or ())
+    if gpus and each * workers > len(gpus):
+        raise UserError(
+            f"received {workers} workers with {each} replicas each, but {len(gpus)} GPUs are"
+            " visible: lower --workers or --replicas"
+        )
+    more = {"per_trial": each, "devices": each * workers}
     return dataclasses.replace(trial, replicas=None), options | more

@@ -17,9 +17,9 @@ from ..files import read_text
 from ..runs.record import FILES, RunRecord, read_run
 from ..runs.text import sanitize_text
 from ..study.folder import STUDY_FILE
-from ..study.kinds import ThroughputSweep
-from ..study.record import GridRecord, SearchRecord, read_study
+from ..study.sweep_kinds import ThroughputSweep
 from ..training.settings import FOLDERS, SIZES, OwnModel, model_name
+from .studies import SearchRecord, SweepRecord, read_study
 
 _RECORD = {STUDY_FILE, *FILES}
 
@@ -36,7 +36,7 @@ class Sources:
     """
 
     runs: list[RunRecord] = dataclasses.field(default_factory=list)
-    sweeps: list[GridRecord] = dataclasses.field(default_factory=list)
+    sweeps: list[SweepRecord] = dataclasses.field(default_factory=list)
     searches: list[SearchRecord] = dataclasses.field(default_factory=list)
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
 
@@ -114,7 +114,7 @@ def _add(sources: Sources, path: Path) -> None:
             sources.sweeps.append(read_csv(path))
         elif (path / STUDY_FILE).is_file():
             study = read_study(path)
-            if isinstance(study, GridRecord):
+            if isinstance(study, SweepRecord):
                 sources.sweeps.append(study)
             else:
                 sources.searches.append(study)
@@ -131,7 +131,7 @@ def _add(sources: Sources, path: Path) -> None:
 _REQUIRED = ("batch_size", "images_per_sec")
 
 
-def read_csv(path: Path) -> GridRecord:
+def read_csv(path: Path) -> SweepRecord:
     """Read a CSV file with the columns `batch_size`, `images_per_sec` and, optionally, `replicas`.
 
     Other columns and empty lines are ignored.
@@ -161,7 +161,7 @@ def read_csv(path: Path) -> GridRecord:
         )
     if not lines:
         raise UserError("it has no rows of measurements")
-    return GridRecord(
+    return SweepRecord(
         name=sanitize_text(path.name),
         path=path,
         kind=ThroughputSweep.kind,

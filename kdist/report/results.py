@@ -12,9 +12,9 @@ from ..charts.tables import accuracy, rate, seconds
 from ..performance.hardware import on_cpu
 from ..runs.record import RunRecord, finite
 from ..runs.text import count, of_workers
-from ..study.record import GridRecord
 from ..training.settings import FOLDERS
 from .inputs import Sources
+from .studies import SweepRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,7 @@ def _of_run(run: RunRecord) -> Result:
     )
 
 
-def _of_row(sweep: GridRecord, row: Row) -> Result:
+def _of_row(sweep: SweepRecord, row: Row) -> Result:
     run = sweep.runs.get(row["name"])
     settings = run.settings if run else sweep.train_settings
     replicas, workers = row["replicas"], row["workers"] or 1
@@ -128,7 +128,7 @@ def _of_row(sweep: GridRecord, row: Row) -> Result:
     )
 
 
-def shares_cores(sweep: GridRecord, replicas: float) -> bool:
+def shares_cores(sweep: SweepRecord, replicas: float) -> bool:
     """Whether so many replicas of a sweep were logical CPUs of one processor."""
     known = isinstance(sweep.machine.get("devices"), list)
     return replicas > 1 and known and on_cpu(dict(sweep.machine))

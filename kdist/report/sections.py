@@ -10,12 +10,12 @@ from ..charts.tables import MISSING, ResultsTable, accuracy, rate, seconds, sett
 from ..errors import UserError
 from ..runs.record import RunRecord
 from ..runs.text import count, sanitize_text
-from ..study.experiments import shared_cores_warning
-from ..study.record import GridRecord, SearchRecord
-from ..study.trials import searched_model, trials_figure, trials_table
+from ..study.search_trials import searched_model, trials_figure, trials_table
+from ..study.sweep_experiment import shared_cores_warning
 from ..training.settings import FOLDERS, model_name
 from .inputs import Sources, differing, settings_of
 from .results import Headline, find_results, headlines
+from .studies import SearchRecord, SweepRecord
 
 
 @dataclass(kw_only=True)
@@ -138,7 +138,7 @@ def _reasons(title: str, rows: Sequence[tuple[str, str]]) -> ResultsTable:
     return ResultsTable(title=title, columns=("Name", "Reason"), rows=rows)
 
 
-def _sweep_section(ident: str, sweep: GridRecord) -> Section:
+def _sweep_section(ident: str, sweep: SweepRecord) -> Section:
     experiment = sweep.experiment
     summary = experiment.summarize(sweep.done, sweep.settings)
     missing = [(str(row["name"]), f"failed: {row['error'] or 'no reason'}") for row in sweep.failed]
@@ -169,7 +169,7 @@ def _search_section(ident: str, search: SearchRecord) -> Section:
     parts = [f"{count(len(search.ranked), 'trial')} completed", f"{len(failed)} failed"]
     if search.unfinished:
         parts.append(f"{len(search.unfinished)} unfinished: stopped or still running")
-    goal = "highest" if search.objective.direction == "max" else "lowest"
+    goal = "highest" if search.search.direction == "max" else "lowest"
     what = f"{search.search.tuner.capitalize()} search of {searched_model(search.search)}"
     about = search.search.to_dict()
     about = {**about.pop("config"), **about}
@@ -178,7 +178,7 @@ def _search_section(ident: str, search: SearchRecord) -> Section:
     return Section(
         id=ident,
         title=f"Search: {search.name}",
-        lead=f"{what} for the {goal} {search.objective.metric}: {', '.join(parts)}.",
+        lead=f"{what} for the {goal} {search.search.objective}: {', '.join(parts)}.",
         tables=tables,
         figures=[trials_figure(search.trials, search.search)] if ended else [],
         settings={k: setting(v) for k, v in about.items() if k not in hidden},

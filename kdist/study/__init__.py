@@ -1,4 +1,4 @@
-"""Many runs: grids, and searches by KerasTuner, every trial on a strategy's replicas."""
+"""Many runs: grids (`sweep_*.py`), and searches by KerasTuner (`search_*.py`)."""
 
 import lazy_loader
 

@@ -20,12 +20,7 @@ def print_line(console: Console, line: str) -> None:
 
 
 def rich_table(table: ResultsTable, *, wraps: bool = True) -> Table:
-    """Make a table for a terminal.
-
-    Args:
-        table: The results.
-        wraps: Whether cells may take several lines.
-    """
+    """Make a table for a terminal, whose cells may take several lines if it `wraps`."""
     shown = Table(title=table.title)
     for column in table.columns:
         shown.add_column(column, no_wrap=not wraps)
@@ -53,12 +48,7 @@ class Pace:
         self._before = done
 
     def time_left(self, done: float, *, total: float | None) -> str:
-        """Describe how long the rest takes; empty if that is unknown, or there is none.
-
-        Args:
-            done: How much is done.
-            total: How much there is in all; `None` if unknown.
-        """
+        """Describe how long the rest of `total` takes; empty if that is unknown or nothing."""
         if total is None or not self._before < done < total:
             return ""
         seconds = (total - done) * (self._clock() - self._began) / (done - self._before)
@@ -130,12 +120,7 @@ class Progress:
             self._live.stop()
 
     def begin(self, name: str, what: str = "") -> None:
-        """Show what runs now.
-
-        Args:
-            name: Its name.
-            what: What it is, for a line.
-        """
+        """Show the name of what runs now; announce what it is, if that is given."""
         self.current, self._began = name, self._clock()
         self._current_pace = Pace(clock=self._clock)
         if what:
@@ -163,12 +148,7 @@ class Progress:
         )
 
     def end_epoch(self, done: float, what: str) -> None:
-        """Announce an epoch, unless there is a bar.
-
-        Args:
-            done: Fraction that is done of what runs now.
-            what: The epoch and its values.
-        """
+        """Move the bars; without them, announce the epoch and its values; as `update`."""
         self.update(done, what)
         if self._live is None:
             left = self._current_pace.time_left(done, total=1.0)

@@ -38,7 +38,7 @@ class About:
     """What a study is, as plain data: equal ones are the same study.
 
     Attributes:
-        kind: `"search"`, or that of a grid.
+        kind: `"search"`, or that of a sweep.
         settings: Its settings.
         machine: Where it runs, if its results depend on that.
     """
@@ -54,6 +54,7 @@ class About:
             now: The other one.
             may_change: Settings that may differ; of nested ones with a dot, as `config.depth`.
         """
+        now = About(**json.loads(as_json(dataclasses.asdict(now))))  # as it is in a file
         if self.kind != now.kind:
             return [f"its kind is {self.kind}, not {now.kind}"]
         then, here = ({n: one.machine.get(n) for n in _SAME_MACHINE} for one in (self, now))
@@ -77,11 +78,6 @@ def _changes(
     return found
 
 
-def _plain(about: About) -> About:
-    """As it comes back from a file."""
-    return About(**json.loads(as_json(dataclasses.asdict(about))))
-
-
 def as_list(value: Any) -> str:
     """Format a setting as the command line takes it, such as `8,16`."""
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
@@ -97,10 +93,6 @@ class StudyFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._made: list[Path] = []
-
-    def point(self, name: str) -> Path:
-        """The folder of a point of a grid."""
-        return self.path / "points" / name
 
     @property
     def trials(self) -> Path:
@@ -132,16 +124,19 @@ class StudyFolder:
                 f"{self.path} has format {found.get('format')}, this kdist reads {FORMAT}: read it"
                 " with the kdist that wrote it, or pass another --output"
             )
-        kind, settings, machine = (found.get(name) for name in ("kind", "settings", "machine"))
-        if not (isinstance(kind, str) and isinstance(settings, dict) and isinstance(machine, dict)):
+        types = {"kind": str, "settings": dict, "machine": dict}
+        if not all(isinstance(found.get(name), kind) for name, kind in types.items()):
             raise UserError(
                 f"{self.path / STUDY_FILE} lacks a study's kind, settings or machine: pass another"
                 " --output"
             )
-        return About(kind=kind, settings=settings, machine=machine)
+        return About(**{name: found[name] for name in types})
 
-    def holds_study(self) -> bool:
-        """Whether the folder has a study; an empty or missing one has to be writable.
+    def check_place(self) -> bool:
+        """Check that the folder has a study, or is empty or missing and can take one.
+
+        Returns:
+            Whether it has a study.
 
         Raises:
             UserError: It has something else, or cannot be written.
@@ -161,12 +156,8 @@ class StudyFolder:
     def open(self, about: About, *, may_change: Collection[str] = ()) -> Iterator[bool]:
         """Create the folder, or resume the study in it; no other process works on it meanwhile.
 
-        Another study gives way if none of its points or trials has begun: it was stopped to be
-        corrected.
-
-        Args:
-            about: The study.
-            may_change: See `About.differences`.
+        Another study, by `About.differences`, gives way if none of its points or trials has begun:
+        it was stopped to be corrected.
 
         Yields:
             Whether a study is resumed.
@@ -175,11 +166,10 @@ class StudyFolder:
             UserError: The folder contains another study or other files, another process works on
                 it, or it cannot be written. Nothing is changed then.
         """
-        asked = _plain(about)
-        before = self.about() if self.holds_study() else None
-        changed = [] if before is None else before.differences(asked, may_change)
+        before = self.about() if self.check_place() else None
+        changed = [] if before is None else before.differences(about, may_change)
         if self.has_begun():
-            self._refuse(changed)
+            self.refuse(changed)
         with contextlib.ExitStack() as stack:
             with explain_write_errors(self.path, hint="pass another --output"):
                 self._made = missing_folders(self.path)
@@ -187,20 +177,15 @@ class StudyFolder:
                 stack.enter_context(self.alone())
                 if changed:
                     self._clear()
-                self.write_about(asked)
+                self.write_about(about)
             yield before is not None and not changed
 
-    def check_same(self, about: About) -> None:
-        """Check that the folder has this study, if any.
+    def refuse(self, changed: Sequence[str]) -> None:
+        """Refuse a study that differs from that of the folder.
 
         Raises:
-            UserError: It has another one.
+            UserError: There are differences.
         """
-        before = self.about()
-        if before is not None:
-            self._refuse(before.differences(_plain(about)))
-
-    def _refuse(self, changed: Sequence[str]) -> None:
         if changed:
             raise UserError(
                 f"{self.path} contains another study: {'; '.join(changed)}; pass the same settings,"
@@ -268,25 +253,13 @@ class StudyFolder:
         self.write(STUDY_FILE, {"format": FORMAT, **dataclasses.asdict(about)})
 
     def write_rows(self, rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> None:
-        """Write the columns of all rows of a grid into one table, as CSV, and the rows as JSON."""
+        """Write the rows of a sweep: their columns as CSV, and the rows as JSON."""
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, list(columns), extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
         atomic_write(self.path / "points.csv", text.getvalue())
         self.write("points.json", rows)
-
-    def write_point(self, row: Mapping[str, Any]) -> None:
-        """Write the row of a point that ended."""
-        self.write(f"points/{row['name']}/point.json", row)
-
-    def clear_point(self, name: str) -> Path:
-        """An empty folder for a point; the files of an interrupted run are removed."""
-        folder = self.point(name)
-        if folder.is_dir():
-            shutil.rmtree(folder)
-        folder.mkdir(parents=True)
-        return folder
 
     def read_summary(self) -> dict[str, Any] | None:
         """Read the summary of a finished study; `None` if there is none, or points are left."""
@@ -297,14 +270,13 @@ class StudyFolder:
 
 
 def same_studies(about: About) -> Iterator[StudyFolder]:
-    """The folders below `runs/` with the same grid, newest first."""
-    asked = _plain(about)
+    """The folders below `runs/` with the same sweep, newest first."""
     files = RUNS.glob(f"sweep-*/{STUDY_FILE}")
     for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
         folder = StudyFolder(file.parent)
         with contextlib.suppress(UserError):  # of another version, or damaged
             found = folder.about()
-            if found is not None and not found.differences(asked):
+            if found is not None and not found.differences(about):
                 yield folder
 
 

@@ -12,8 +12,8 @@ from kdist.charts.figures import (
     series_names,
     throughput_figures,
 )
+from kdist.report.studies import read_study
 from kdist.runs.record import read_run
-from kdist.study.record import read_study
 from report_folders import (
     accuracy_rows,
     scaling_rows,

@@ -7,7 +7,7 @@ import pytest
 from kdist.cli.launch import command_with_workers, keep_program
 from kdist.errors import UserError
 from kdist.launch.options import LaunchOptions
-from kdist.study.search import Search
+from kdist.study.search_settings import Search
 
 SWEEP = ("-m", "kdist", "sweep")
 
@@ -21,8 +21,8 @@ def started(monkeypatch, capsys):
         seen.append(experiment)
         return 0
 
-    monkeypatch.setattr("kdist.study.grid.sweep", sweep)
-    monkeypatch.setattr("kdist.study.run.tune", seen.append)
+    monkeypatch.setattr("kdist.study.sweep_run.sweep", sweep)
+    monkeypatch.setattr("kdist.study.search_run.tune", seen.append)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def run(line):

@@ -14,8 +14,8 @@ from kdist.cli.app import app
 from kdist.cli.options import parse_integer
 from kdist.errors import UserError
 from kdist.fields import check_fields
-from kdist.study.experiments import Experiment
-from kdist.study.kinds import ThroughputSweep
+from kdist.study.sweep_experiment import Experiment
+from kdist.study.sweep_kinds import ThroughputSweep
 
 
 def parsed(text):
@@ -88,7 +88,7 @@ def asked(monkeypatch, capsys):
         seen.append((experiment, options))
         return 0
 
-    monkeypatch.setattr("kdist.study.grid.sweep", sweep)
+    monkeypatch.setattr("kdist.study.sweep_run.sweep", sweep)
 
     def run(line):
         monkeypatch.setattr("sys.argv", ["kdist", "sweep", *line.split()])

@@ -8,7 +8,7 @@ import sys
 import kdist
 import pytest
 from kdist.callbacks.save_training_data import COLUMNS as HISTORY
-from kdist.study.kinds import EXPERIMENTS
+from kdist.study.sweep_kinds import EXPERIMENTS
 from markdown_pages import ROOT, documented_objects
 
 # Of all kinds of sweeps.

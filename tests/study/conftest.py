@@ -1,5 +1,6 @@
 """Trials are tested on models whose tracing takes longer than their training."""
 
+import kdist
 import pytest
 from fake_runs import FakeRuns
 
@@ -19,3 +20,9 @@ def here(tmp_path, monkeypatch):
     """The current folder, empty."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def one():
+    """A strategy of one replica."""
+    return kdist.MirroredStrategy(replicas=1)

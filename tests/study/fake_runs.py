@@ -2,8 +2,8 @@
 
 import io
 
-from kdist.study.grid import sweep
-from kdist.study.kinds import ThroughputSweep
+from kdist.study.sweep_kinds import ThroughputSweep
+from kdist.study.sweep_run import sweep
 from rich.console import Console
 
 MACHINE = {"cpu": "some CPU", "cores": 2, "devices": ["CPU:0 some CPU"], "date": "2026-11-21"}

@@ -1,19 +1,27 @@
+"""A sweep: its points, its folder, and what a second command does there."""
+
+import contextlib
 import csv
 import errno
+import io
 import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 
 import pytest
 from fake_runs import MACHINE, FakeRuns, done_row, run, throughput
 from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import UserError
+from kdist.report.studies import read_study
 from kdist.signals import Interrupted, signal_of
 from kdist.study.folder import StudyFolder
-from kdist.study.kinds import ThroughputSweep
-from kdist.study.points import can_be_resumed
-from kdist.study.record import read_study
+from kdist.study.sweep_kinds import ThroughputSweep
+from kdist.study.sweep_process import can_be_resumed
+from kdist.study.sweep_run import sweep
+from rich.console import Console
 
 FIRST, SECOND, *_ = NAMES = [point.name for point in throughput().points()]
 
@@ -21,6 +29,30 @@ FIRST, SECOND, *_ = NAMES = [point.name for point in throughput().points()]
 def only_folder(here):
     (folder,) = (here / "runs").iterdir()
     return folder
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """The folders of a sweep that is finished, and of one that was killed in its second point."""
+    folder = tmp_path_factory.mktemp("ended")
+    killed = FakeRuns()
+    killed.at[SECOND] = KeyboardInterrupt()
+    with contextlib.chdir(folder):
+        run(FakeRuns(), output="finished")
+        run(killed, output="killed")
+    return folder
+
+
+@pytest.fixture
+def finished(here, ended):
+    """A finished sweep in `out`."""
+    return shutil.copytree(ended / "finished", here / "out")
+
+
+@pytest.fixture
+def killed(here, ended):
+    """A sweep below `runs/` that was killed in its second point."""
+    return shutil.copytree(ended / "killed", here / "runs" / "sweep-killed")
 
 
 def test_every_round_runs_all_points_the_second_backwards():
@@ -47,6 +79,8 @@ def test_a_sweep_leaves_tables_and_charts(here, runs):
         assert fit["overhead_seconds"]["median"] == pytest.approx(0.1)
         assert fit["images_per_sec"]["median"] == pytest.approx(1000)
     assert "100.0 (100.0 to 100.0)" in out
+    assert f"{FIRST}: 74 images/s (0.0 seconds); 1 of 8 points" in out  # 8 images in 0.108 seconds
+    assert "b8-r1-round2: 74 images/s (0.0 seconds); 8 of 8 points" in out
     assert (folder / "throughput.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -71,13 +105,12 @@ def test_the_same_command_resumes_without_repeating_points(here, runs, end):
     assert len(read_study(only_folder(here)).rows) == len(NAMES)
 
 
-def test_what_is_finished_or_differs_is_not_resumed(here, runs):
+def test_what_is_finished_or_differs_is_not_resumed(here, runs, ended):
     line = "A sweep with the same settings is finished; --output"
-    assert line not in run(runs)[1]
-    finished = only_folder(here)
+    shutil.copytree(ended / "finished", here / "runs" / "sweep-finished")
     runs.at[FIRST] = KeyboardInterrupt()
     # A second folder, and where the results of the first are is said.
-    assert f"{line} runs/{finished.name} shows its results\n" in run(runs)[1]
+    assert f"{line} runs/sweep-finished shows its results\n" in run(runs)[1]
     for options in ({"machine": MACHINE | {"cores": 4}}, {"fresh": True}):
         assert line not in run(runs, **options)[1]
     assert line not in run(runs, throughput(epochs=4))[1]
@@ -122,18 +155,16 @@ def test_failed_points_are_retried_without_naming_the_folder(here, runs):
     assert again.names == [SECOND]
 
 
-def test_a_sweep_killed_before_its_summary_gets_one(here, runs):
-    run(runs)
-    (only_folder(here) / "summary.json").unlink()
-    run(runs)
-    assert runs.names == NAMES
-    assert (only_folder(here) / "summary.json").exists()
+def test_a_sweep_killed_before_its_summary_gets_one(finished, here, runs):
+    (finished / "summary.json").unlink()
+    run(runs, output="out")
+    assert runs.names == []
+    assert (finished / "summary.json").exists()
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left")])
-def test_a_sweep_cut_short_at_its_charts_gets_them(here, runs, end, monkeypatch):
-    runs.at[SECOND] = KeyboardInterrupt()
-    run(runs)  # which leaves a summary of one point
+def test_a_sweep_cut_short_at_its_charts_gets_them(killed, here, end, monkeypatch):
+    assert json.loads((killed / "summary.json").read_text())["points_left"] == 7
 
     def cut_short(figure, **options):
         raise end
@@ -165,14 +196,14 @@ def test_out_of_memory_ends_a_point_and_its_repetitions(here, runs):
 
 
 def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_written(here, runs, monkeypatch):
-    def full(self, row):
-        if row["name"] == SECOND:
+    def full(self, name, values):
+        if name == f"points/{SECOND}/point.json":
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(self, row)
+        write(self, name, values)
 
-    write = StudyFolder.write_point
+    write = StudyFolder.write
     with monkeypatch.context() as patch:
-        patch.setattr(StudyFolder, "write_point", full)
+        patch.setattr(StudyFolder, "write", full)
         code, out = run(runs)
     assert code == 1
     assert "Stopped: No space left on device (" in out
@@ -200,11 +231,11 @@ def test_a_folder_that_is_removed_meanwhile_is_told(here, runs):
         (throughput(epochs=5), MACHINE, "contains another study: its epochs is 3, not 5"),
         (throughput(batch_sizes=[8]), MACHINE, "its batch_sizes is 8,16, not 8"),
         (throughput(train={}), MACHINE, "its train.depth is 10, not None"),
+        (throughput(workers=[2]), MACHINE, "its workers is 1, not 2"),
         (None, MACHINE | {"cores": 4}, "its cores is 2, not 4"),
     ],
 )
-def test_a_folder_of_other_settings_is_told(here, runs, experiment, machine, words):
-    run(runs, output="out")
+def test_a_folder_of_other_settings_is_told(finished, runs, experiment, machine, words):
     with pytest.raises(UserError, match=words):
         run(runs, experiment, machine=machine, output="out")
 
@@ -221,36 +252,30 @@ def test_a_folder_that_holds_something_else_is_told(here, runs):
     assert runs.names == []
 
 
-def test_broken_and_foreign_folders_among_the_runs_are_passed_over(here, runs):
-    runs.at[SECOND] = KeyboardInterrupt()
-    run(runs)
+def test_broken_and_foreign_folders_among_the_runs_are_passed_over(killed, here, runs):
     for name, text in (("sweep-a", "{"), ("sweep-b", '{"format": 99}'), ("other", "{}")):
         (here / "runs" / name).mkdir()
         (here / "runs" / name / "study.json").write_text(text)
-    again = FakeRuns()
-    run(again)
-    assert again.names == NAMES[1:]
+    run(runs)
+    assert runs.names == NAMES[1:]
 
 
-def test_points_of_another_sweep_are_skipped(here, runs):
-    run(runs, output="out")
+def test_points_of_another_sweep_are_skipped(finished, here, runs):
     os.rename(here / "out" / "points" / FIRST, here / "out" / "points" / "stray")
     _, out = run(runs, output="out")
     assert f"Skipped: stray: point.json is of '{FIRST}'" in out
-    assert runs.names == [*NAMES, FIRST]
+    assert runs.names == [FIRST]
 
 
-def test_rows_that_were_changed_are_skipped(here, runs):
-    run(runs, output="out")
+def test_rows_that_were_changed_are_skipped(finished, here, runs):
     row = json.loads((here / "out" / "points" / FIRST / "point.json").read_text())
     for name, values in ((FIRST, {"batch_size": 9}), (SECOND, {"images_per_sec": None})):
         file = here / "out" / "points" / name / "point.json"
         file.write_text(json.dumps(json.loads(file.read_text()) | values))
     (here / "out/points/stray").mkdir()
     (here / "out/points/stray/point.json").write_text(json.dumps(row | {"name": "stray"}))
-    again = FakeRuns()
-    _, out = run(again, output="out")
-    assert again.names == [FIRST, SECOND]
+    _, out = run(runs, output="out")
+    assert runs.names == [FIRST, SECOND]
     assert f"Skipped: {FIRST}: point.json has batch_size 9, not 8; it is run again" in out
     assert f"Skipped: {SECOND}: point.json has no images_per_sec; it is run again" in out
     assert "Skipped: stray: not a point of this sweep" in out
@@ -275,11 +300,9 @@ def test_a_sweep_without_a_point_gives_way_to_a_corrected_one(here, runs):
     assert len(list((here / "out").glob("points/*/run"))) == 2
 
 
-def test_two_sweeps_do_not_work_on_one_folder(here, runs):
-    runs.at[SECOND] = KeyboardInterrupt()
-    run(runs, output="out")
-    with StudyFolder(here / "out").alone(), pytest.raises(UserError, match="another process"):
-        run(runs, output="out")
+def test_two_sweeps_do_not_work_on_one_folder(killed, runs):
+    with StudyFolder(killed).alone(), pytest.raises(UserError, match="another process"):
+        run(runs, output=str(killed))
 
 
 def test_on_a_terminal_a_table_with_the_time_left(here, runs):
@@ -287,18 +310,6 @@ def test_on_a_terminal_a_table_with_the_time_left(here, runs):
     assert "batch 16, replicas 2" in out
     assert "2 of 2" in out
     assert "seconds left" in out
-
-
-def test_without_a_terminal_a_line_a_point(here, runs):
-    _, out = run(runs)
-    assert f"{FIRST}: 74 images/s (0.0 seconds); 1 of 8 points" in out  # 8 images in 0.108 seconds
-    assert "b8-r1-round2: 74 images/s (0.0 seconds); 8 of 8 points" in out
-
-
-def test_a_point_that_no_run_would_take_is_refused_before_the_first(here, runs):
-    with pytest.raises(UserError, match="depth has to be 6n"):
-        run(runs, throughput(train={"depth": 12}))
-    assert not (here / "runs").exists()
 
 
 def test_charts_say_which_model_and_how_many_points_failed(here, runs, monkeypatch):
@@ -347,3 +358,71 @@ def test_a_point_with_checkpoints_is_not_cleared(here):
         return done_row(point, experiment)
 
     assert run(resumed, experiment)[0] == 0
+
+
+# Before the devices are listed, and of a sweep that is finished
+
+
+def explode(*args, **options):
+    raise AssertionError("nothing is to be run, and no device to be listed")
+
+
+def test_a_finished_sweep_is_shown_without_tensorflow(here, runs):
+    """Its devices are not listed, no scipy imported, its rows not summed up, no chart drawn."""
+    runs.at[SECOND] = {"status": "failed", "error": "ValueError: no"}
+    _, first = run(runs, output="out")
+    before = {path: path.stat().st_mtime_ns for path in (here / "out").rglob("*")}
+
+    def listed(devices=None):
+        return MACHINE if devices == MACHINE["devices"] else explode()
+
+    out = io.StringIO()
+    console = Console(file=out, width=200)
+    options = {"run_point": explode, "machine": listed, "console": console}
+    assert sweep(lambda about: throughput(), output="out", **options) == 0
+    shown = out.getvalue()
+    begin, end = "┏", "Chart: out/throughput.png\n"
+    assert (
+        shown[shown.index(begin) : shown.index(end)]
+        == (first[first.index(begin) : first.index(end)])
+    )
+    assert shown.endswith("The sweep in out is finished: to run it again, pass another --output\n")
+    after = {path: path.stat().st_mtime_ns for path in (here / "out").rglob("*")}
+    assert after == before
+    with pytest.raises(AssertionError, match="nothing is to be run"):
+        sweep(throughput(), output="out", retry_failed=True, **options)
+
+
+def test_the_results_of_a_sweep_are_shown_without_its_libraries():
+    heavy = {"tensorflow", "keras", "scipy", "altair"}
+    code = f"import kdist.study.sweep_run, sys; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_sweep_says_what_it_does_before_it_lists_the_devices(here, made):
+    out = io.StringIO()
+    console = Console(file=out, width=200)
+
+    def listed(devices=None):
+        assert made == ("Sweep" not in out.getvalue())
+        return MACHINE
+
+    experiment = (lambda about: throughput()) if made else throughput()
+    sweep(experiment, run_point=FakeRuns(), machine=listed, console=console)
+    assert (
+        "Sweep throughput: 8 runs (batch_sizes 8,16; replicas 1,2; epochs 3; rounds 2)\n"
+    ) in out.getvalue()
+
+
+def test_a_batch_larger_than_the_data_is_refused_before_the_devices_are_listed(here):
+    words = "10,000 training images do not fill a global batch of 16,000"
+    with pytest.raises(UserError, match=words):
+        sweep(throughput(train={"dataset": "sample"}, batch_sizes=[8, 8000]), machine=explode)
+
+
+def test_what_no_run_would_take_is_refused_before_the_devices_are_listed(here):
+    with pytest.raises(UserError, match="depth has to be 6n"):
+        sweep(throughput(train={"depth": 12}), machine=explode)
+    assert not (here / "runs").exists()

@@ -9,16 +9,16 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from fake_runs import MACHINE, FakeRuns, run, throughput
+from fake_runs import FakeRuns, run, throughput
 from kdist.errors import UserError
 from kdist.report.inputs import find_sources
 from kdist.report.results import find_results
 from kdist.signals import ENDING, raise_signals, signal_of
-from kdist.study import points as module
-from kdist.study.experiments import Point, placements, replica_counts
-from kdist.study.grid import check_experiment, check_shares
-from kdist.study.kinds import AccuracySweep, ScalingSweep, ThroughputSweep
-from kdist.study.points import run_point
+from kdist.study import sweep_process as module
+from kdist.study.sweep_experiment import Point, placements
+from kdist.study.sweep_kinds import AccuracySweep, ScalingSweep, ThroughputSweep
+from kdist.study.sweep_process import run_point
+from kdist.study.sweep_run import check_experiment, check_shares
 from kdist.training import TrainConfig, train
 
 TINY = {"dataset": "sample", "subset": 96, "depth": 10, "width": 1, "val_batch_size": 50}
@@ -49,11 +49,6 @@ def test_a_point_has_the_replicas_of_all_workers_a_run_those_of_one():
         *(48, 2, 1),
     )
     assert point.config["base_lr"] == pytest.approx(0.02)  # linear, of the global batch
-
-
-def test_what_is_compiled_by_default_is_so_on_one_replica_alone():
-    assert [point.config.get("xla") for point in scaling(workers=[2]).points()] == [None] * 2
-    assert {point.config["xla"] for point in scaling(workers=[1, 2]).points()} == {False}
 
 
 def test_as_many_replicas_on_other_workers_are_refused():
@@ -87,19 +82,6 @@ def test_tables_name_the_workers(here):
     assert found == {"2 replicas of 2 workers", shared}
 
 
-def test_a_sweep_of_other_workers_is_another_sweep(here):
-    run(FakeRuns(), output="out")
-    with pytest.raises(UserError, match="its workers is 1, not 2"):
-        run(FakeRuns(), throughput(workers=[2]), output="out")
-
-
-def test_replicas_by_default_are_a_workers_share_of_the_gpus():
-    gpus = {"devices": [f"GPU:{index} x" for index in range(8)]}
-    assert replica_counts(gpus, [2]) == [1, 2, 4]
-    assert replica_counts(gpus, [1, 4]) == [2]  # alike, so that workers are compared
-    assert replica_counts(MACHINE, [2]) == replica_counts(MACHINE, [1, 3]) == [1]
-
-
 def test_workers_that_the_machine_has_no_share_for_are_refused(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     check_shares([1, 3])
@@ -121,7 +103,7 @@ assert os.environ["KDIST_WORLD_SIZE"] == "2"
 def fake(monkeypatch, tmp_path):
     """Runs a point whose workers are the given Python code."""
     (tmp_path / "point").mkdir()
-    start = "import kdist.study.point_process as w; w._PROGRAM = ('-m', 'fake_worker'); w.main()"
+    start = "import kdist.study.sweep_process as w; w._PROGRAM = ('-m', 'fake_worker'); w.main()"
 
     def command(folder):
         return [sys.executable, "-c", start, str(folder / "order.json")]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kdist.errors import UserError
 from kdist.fields import fields_of
-from kdist.study.search import Search
+from kdist.study.search_settings import Search
 from kdist.training.config import TrainConfig
 from kdist.training.settings import FOLDERS
 

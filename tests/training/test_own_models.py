@@ -15,8 +15,8 @@ from kdist.errors import UserError
 from kdist.evaluation import EvaluateOptions, evaluate
 from kdist.report.inputs import find_sources
 from kdist.runs.record import read_run
-from kdist.study.grid import check_experiment
-from kdist.study.kinds import AccuracySweep, ThroughputSweep
+from kdist.study.sweep_kinds import AccuracySweep, ThroughputSweep
+from kdist.study.sweep_run import check_experiment
 from kdist.training import resume_run, train
 from kdist.training.config import TrainConfig
 from kdist.training.model import own_data, own_model, own_parts

@@ -10,10 +10,10 @@ from kdist.data import fashion_mnist
 from kdist.data.datasets import DATASETS
 from kdist.errors import UserError
 from kdist.study import Search
-from kdist.study import point_process as worker
+from kdist.study import sweep_process as worker
 from kdist.study.folder import StudyFolder
-from kdist.study.loading import load_tuner
-from kdist.study.parallel import Role
+from kdist.study.search_processes import Role
+from kdist.study.search_run import load_tuner
 from kdist.training.config import TrainConfig
 from kdist.training.images import describe_images, load_same_images
 

@@ -14,7 +14,7 @@ import pytest
 from kdist.errors import UserError
 from kdist.runs.folder import RunFolder
 from kdist.study import Search, tune
-from kdist.study.grid import sweep
+from kdist.study.sweep_run import sweep
 from kdist.training import TrainConfig, resume_run, train
 from kdist.training import model as training_model
 from kdist.training.workers import (

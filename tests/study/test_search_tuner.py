@@ -14,26 +14,31 @@ from kdist._upstream.internals import custom_gradients
 from kdist.data import fashion_mnist
 from kdist.errors import UserError
 from kdist.signals import signal_of
-from kdist.study import hypermodels as hypermodel_module
-from kdist.study.hypermodels import UserHyperModel, WideResNetHyperModel
-from kdist.study.oracles import make_oracle
-from kdist.study.parallel import ENDED_BY
-from kdist.study.space import SearchSpace
-from kdist.study.tuner import ReplicaTuner, reason_of
+from kdist.study import search_models as hypermodel_module
+from kdist.study.search_models import UserHyperModel, WideResNetHyperModel
+from kdist.study.search_oracles import make_oracle
+from kdist.study.search_processes import ENDED_BY
+from kdist.study.search_space import SearchSpace
+from kdist.study.search_tuner import ReplicaTuner, ReportProgress
 from kdist.training.config import TrainConfig, make_plan
+from kdist.user_model.functions import reason_of
 
 ACCURACY = keras_tuner.Objective("val_accuracy", "max")
 X = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
 Y = (X.sum(axis=1) > 0).astype("int32")
 
 
-@pytest.fixture(scope="module")
-def one():
-    return kdist.MirroredStrategy(replicas=1)
-
-
 def oracle(kind="random", objective=ACCURACY, **options):
     return make_oracle(kind, objective=objective, **{"max_trials": 3, "max_epochs": 3, **options})
+
+
+def user_tuner(one, folder, build, *, oracle, y=Y, config=None, **options):
+    """A tuner of a user's function."""
+    config = config or TrainConfig(epochs=3)
+    model = UserHyperModel(build, ((X, y), (X, y)), config, one)
+    return ReplicaTuner(
+        oracle, model, strategy=one, directory=str(folder), project_name="t", **options
+    )
 
 
 class Scripted(keras_tuner.HyperModel):
@@ -60,12 +65,7 @@ class Scripted(keras_tuner.HyperModel):
 
 @pytest.fixture
 def scripted(one, tmp_path):
-    def make(outcome, **options):
-        keep = {
-            name: options.pop(name)
-            for name in ("announce", "executions_per_trial")
-            if name in options
-        }
+    def make(outcome, announce=None, executions_per_trial=1, **options):
         model = Scripted(outcome)
         tuner = ReplicaTuner(
             oracle(**options),
@@ -73,7 +73,8 @@ def scripted(one, tmp_path):
             strategy=one,
             directory=str(tmp_path),
             project_name="t",
-            **keep,
+            announce=announce,
+            executions_per_trial=executions_per_trial,
         )
         return tuner, model
 
@@ -190,17 +191,6 @@ def test_the_same_seed_draws_the_same_trials(scripted, tmp_path, kind, seeds):
     assert fits[-1] != fits[0] or kind == "bayesian"
 
 
-@pytest.mark.parametrize(("least", "epochs"), [(1, {1, 3, 9}), (2, {3, 9}), (9, {9})])
-def test_hyperband_grants_the_least_epochs_and_more(least, epochs):
-    hyperband = oracle("hyperband", max_trials=None, max_epochs=9, min_epochs=least)
-    granted = {
-        hyperband._get_epochs(bracket, turn)
-        for bracket in range(hyperband._current_bracket + 1)
-        for turn in range(bracket + 1)
-    }
-    assert granted == epochs
-
-
 IN_KERAS = """Exception encountered when calling Sequential.call().
 
 \x1b[1mInput 0 of layer "dense" is incompatible with the layer\x1b[0m
@@ -235,10 +225,10 @@ Received a label value of 12 which is outside the valid range of [0, 10).
     ],
 )
 def test_why_a_trial_failed_is_a_line(error, reason):
-    assert reason_of(error) == reason
+    assert reason_of(error, plain=(keras_tuner.errors.FailedTrialError,)) == reason
 
 
-def test_a_signal_waits_for_the_end_of_a_trials_batch(one, tmp_path, without_graph_optimizer):
+def test_a_signal_waits_for_the_end_of_a_trials_batch(one, tmp_path):
     """Raised anywhere, it may be lost in a destructor of TensorFlow."""
     steps = []
 
@@ -248,13 +238,7 @@ def test_a_signal_waits_for_the_end_of_a_trials_batch(one, tmp_path, without_gra
             signal.raise_signal(signal.SIGTERM)
             steps.append("not raised here")
 
-    tuner = ReplicaTuner(
-        oracle(),
-        UserHyperModel(build, ((X, Y), (X, Y)), TrainConfig(epochs=3), one),
-        strategy=one,
-        directory=str(tmp_path),
-        make_callbacks=lambda *_: [Send()],
-    )
+    tuner = user_tuner(one, tmp_path, build, oracle=oracle(), make_callbacks=lambda *_: [Send()])
     with pytest.raises(KeyboardInterrupt) as raised:
         tuner.search(verbose=0)
     assert signal_of(raised.value) == signal.SIGTERM
@@ -262,7 +246,7 @@ def test_a_signal_waits_for_the_end_of_a_trials_batch(one, tmp_path, without_gra
     assert statuses(tuner) == ["RUNNING"]
 
 
-def test_a_trial_without_the_objective_ends_the_search(one, tmp_path, without_graph_optimizer):
+def test_a_trial_without_the_objective_ends_the_search(one, tmp_path):
     def unmeasured(hp):
         hidden = keras.layers.Dense(hp.Int("units", 1, 3))
         model = keras.Sequential([keras.Input((4,)), hidden, keras.layers.Dense(1)])
@@ -270,14 +254,8 @@ def test_a_trial_without_the_objective_ends_the_search(one, tmp_path, without_gr
         return model
 
     def tuner(target=None, **options):
-        return ReplicaTuner(
-            oracle(**options),
-            UserHyperModel(unmeasured, ((X, Y), (X, Y)), TrainConfig(epochs=3), one),
-            strategy=one,
-            directory=str(tmp_path / str(target)),
-            target_accuracy=target,
-            time_budget=60,
-        )
+        options = {"oracle": oracle(**options), "target_accuracy": target, "time_budget": 60}
+        return user_tuner(one, tmp_path / str(target), unmeasured, **options)
 
     words = "trials are compared by val_accuracy, but training reported loss, val_loss: compile"
     timed = keras_tuner.Objective("seconds_to_target", "min")
@@ -315,15 +293,14 @@ class Iterations(keras.callbacks.Callback):
         self.notes[self.name] = (self.first, int(self.model.optimizer.iterations.numpy()))
 
 
-def test_a_promoted_trial_goes_on_and_the_best_model_is_had_again(
-    one, tmp_path, capsys, without_graph_optimizer
-):
+def test_a_promoted_trial_goes_on_and_the_best_model_is_had_again(one, tmp_path, capsys):
     notes = {}
-    tuner = ReplicaTuner(
-        oracle("hyperband", max_epochs=2, factor=2),
-        UserHyperModel(build, ((X, Y), (X, Y)), TrainConfig(batch_size=16), one),
-        strategy=one,
-        directory=str(tmp_path),
+    tuner = user_tuner(
+        one,
+        tmp_path,
+        build,
+        oracle=oracle("hyperband", max_epochs=2, factor=2),
+        config=TrainConfig(batch_size=16),
         make_callbacks=lambda name, execution, values: [Iterations(name, notes)],
     )
     tuner.search(verbose=0)
@@ -342,9 +319,7 @@ def test_a_promoted_trial_goes_on_and_the_best_model_is_had_again(
     assert "Trial 2 summary" in capsys.readouterr().out
 
 
-def test_seconds_to_a_target_stop_the_trial_and_nan_fails_it(
-    one, tmp_path, without_graph_optimizer
-):
+def test_seconds_to_a_target_stop_the_trial_and_nan_fails_it(one, tmp_path):
     def diverging(hp):
         model = build(hp)
         model.optimizer.learning_rate = hp.Choice("rate", [0.01, 1e30])
@@ -355,11 +330,12 @@ def test_seconds_to_a_target_stop_the_trial_and_nan_fails_it(
     def see(epoch, logs):
         shown.append(logs.get("seconds_to_target"))
 
-    tuner = ReplicaTuner(
-        oracle(objective=keras_tuner.Objective("seconds_to_target", "min"), max_trials=2),
-        UserHyperModel(diverging, ((X, Y), (X, Y)), TrainConfig(epochs=3), one),
-        strategy=one,
-        directory=str(tmp_path),
+    timed = keras_tuner.Objective("seconds_to_target", "min")
+    tuner = user_tuner(
+        one,
+        tmp_path,
+        diverging,
+        oracle=oracle(objective=timed, max_trials=2),
         target_accuracy=0.05,
         time_budget=60,
         make_callbacks=lambda *_: [keras.callbacks.LambdaCallback(on_epoch_end=see)],
@@ -377,23 +353,18 @@ def test_seconds_to_a_target_stop_the_trial_and_nan_fails_it(
     assert reached.get_last_value("epochs") == 1
     assert 0 < reached.get_last_value("seconds_to_target") <= reached.get_last_value("seconds")
     assert shown[0] == reached.get_last_value("seconds_to_target")  # what trackers see
-    failure = tmp_path / "untitled_project" / "trial_1" / "failure.txt"
+    failure = tmp_path / "t" / "trial_1" / "failure.txt"
     assert failure.read_text().startswith("loss was nan in epoch 1, step")
 
 
-def test_a_time_budget_needs_no_accuracy(one, tmp_path, without_graph_optimizer):
+def test_a_time_budget_needs_no_accuracy(one, tmp_path):
     def regression(hp):
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(hp.Int("units", 1, 1))])
         model.compile("sgd", "mse")
         return model
 
-    tuner = ReplicaTuner(
-        oracle(objective=keras_tuner.Objective("val_loss", "min"), max_trials=1),
-        UserHyperModel(regression, ((X, 9 * Y), (X, 9 * Y)), TrainConfig(epochs=3), one),
-        strategy=one,
-        directory=str(tmp_path),
-        time_budget=1e-9,
-    )
+    alone = oracle(objective=keras_tuner.Objective("val_loss", "min"), max_trials=1)
+    tuner = user_tuner(one, tmp_path, regression, oracle=alone, y=9 * Y, time_budget=1e-9)
     tuner.search(verbose=0)
     assert statuses(tuner) == ["COMPLETED"]
     assert tuner.oracle.trials["0"].metrics.get_last_value("epochs") == 1
@@ -422,9 +393,7 @@ def test_a_build_that_returns_no_compiled_model_is_told(one):
         model.build(keras_tuner.HyperParameters())
 
 
-def test_a_built_in_network_is_trained_with_the_trials_settings(
-    one, tmp_path, monkeypatch, without_graph_optimizer
-):
+def test_a_built_in_network_is_trained_with_the_trials_settings(one, tmp_path, monkeypatch):
     made = []
 
     def small(config, data, strategy, plan):
@@ -463,3 +432,39 @@ def test_a_built_in_network_is_trained_with_the_trials_settings(
     assert accuracy == pytest.approx(trial.score)
     state = json.loads((tmp_path / "untitled_project" / "trial_0" / "trial.json").read_text())
     assert state["status"] == "COMPLETED"
+
+
+def report(executions=1, **options):
+    """The calls of a fit of two epochs after the first, of two steps each."""
+    calls = []
+
+    class Calls:
+        update = staticmethod(lambda done, what: calls.append((done, what)))
+        end_epoch = update
+
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    callback = ReportProgress(
+        Calls, objective="val_loss", execution=executions - 1, executions=executions
+    )
+    x = np.zeros((4, 1), "float32")
+    model.fit(x, x, batch_size=2, verbose=0, callbacks=[callback], **options)
+    return calls
+
+
+def test_a_trial_that_begins_later_is_done_at_its_last_epoch():
+    assert report(initial_epoch=1, epochs=3) == [
+        (0.25, "epoch 2/3"),
+        (0.5, "epoch 2/3"),
+        (0.5, "epoch 2/3: loss 0"),
+        (0.75, "epoch 3/3"),
+        (1.0, "epoch 3/3"),
+        (1.0, "epoch 3/3: loss 0"),
+    ]
+
+
+def test_executions_share_a_trial_and_its_objective_is_named():
+    x = np.zeros((4, 1), "float32")
+    calls = report(executions=2, epochs=1, validation_data=(x, x))
+    assert calls[0] == (0.75, "execution 2/2, epoch 1/1")
+    assert calls[-1] == (1.0, "execution 2/2, epoch 1/1: val_loss 0")

@@ -2,20 +2,16 @@ import csv
 import dataclasses
 import io
 import json
+import types
 
+import keras_tuner
 import pytest
 from kdist.charts.tables import MISSING
 from kdist.errors import UserError
 from kdist.study.folder import StudyFolder
-from kdist.study.run import tune
-from kdist.study.search import (
-    Objective,
-    Search,
-    best_epoch,
-    find_objective,
-    seconds_to_target,
-)
-from kdist.study.trials import (
+from kdist.study.search_run import tune
+from kdist.study.search_settings import Search
+from kdist.study.search_trials import (
     TrialResult,
     best_first,
     best_settings,
@@ -24,22 +20,31 @@ from kdist.study.trials import (
     report,
     trials_table,
 )
+from kdist.study.search_tuner import best_epoch, target_metrics
 from kdist.training.config import TrainConfig
 
 
 def test_who_missed_the_target_counts_ten_times_and_the_closer_less():
-    assert seconds_to_target(7.0, budget=9, best=0.9, target=0.85) == 7
-    near = seconds_to_target(None, budget=9, best=0.84, target=0.85)
-    far = seconds_to_target(None, budget=9, best=0.10, target=0.85)
-    assert 90 < near < far
+    def scored(best, reached=False, budget=9):
+        stop = types.SimpleNamespace(
+            reached=reached, met_seconds=7.0, seconds=3.0, best={"val_accuracy": best}
+        )
+        return target_metrics(stop, 0.85, time_budget=budget)["seconds_to_target"]
+
+    assert scored(0.9, reached=True) == 7
+    assert 90 < scored(0.84) < scored(0.10)
+    assert 30 < scored(0.84, budget=None) < 31
 
 
 def test_the_best_epoch_is_that_of_the_objective():
     history = {"val_accuracy": [0.1, float("nan"), 0.7, 0.5], "loss": [4.0, 3.0, 2.0, 1.0]}
-    assert best_epoch(history, find_objective("accuracy")) == {"val_accuracy": 0.7, "loss": 2.0}
-    assert best_epoch(history, Objective("loss", "min"))["val_accuracy"] == 0.5
+    assert best_epoch(history, keras_tuner.Objective("val_accuracy", "max")) == {
+        "val_accuracy": 0.7,
+        "loss": 2.0,
+    }
+    assert best_epoch(history, keras_tuner.Objective("loss", "min"))["val_accuracy"] == 0.5
     with pytest.raises(UserError, match="val_loss, but training reported val_accuracy, loss"):
-        best_epoch(history, find_objective("loss"))
+        best_epoch(history, keras_tuner.Objective("val_loss", "min"))
 
 
 def write_trial(folder, trial_id, status, values, **metrics):
@@ -98,7 +103,7 @@ def test_trials_are_read_as_settings(searched):
     assert trials[1].values == {"base_lr": 0.02, "momentum": 0.9}
     assert trials[0].values["momentum"] is None
     assert trials[3].failure == "loss was nan after epoch 1"
-    ranked = best_first(trials, find_objective("accuracy"))
+    ranked = best_first(trials, search)
     assert [trial.trial_id for trial in ranked] == ["1", "2", "0"]
 
 
@@ -149,7 +154,7 @@ def test_who_reached_the_target_comes_first(tmp_path):
     write_trial(folder, "0", "COMPLETED", {"width": 1}, seconds_to_target=5.0, reached=0.5)
     write_trial(folder, "1", "COMPLETED", {"width": 2}, seconds_to_target=50.0, reached=1.0)
     (folder.trials / "oracle.json").write_text(json.dumps({"start_order": ["0", "1"]}))
-    ranked = best_first(read_trials(folder, search), find_objective("seconds_to_target"))
+    ranked = best_first(read_trials(folder, search), search)
     assert [trial.trial_id for trial in ranked] == ["1", "0"]
 
 
@@ -200,7 +205,7 @@ def test_hyperparameters_are_in_the_order_of_the_space_everywhere(tmp_path):
 @pytest.mark.parametrize(("short", "full"), [("accuracy", "val_accuracy"), ("loss", "val_loss")])
 def test_objectives_are_called_as_keras_reports_them(short, full):
     search = Search(objective=short)
-    assert search.objective == full == find_objective(short).metric
+    assert search.objective == full
 
 
 def finished(tmp_path, statuses, ended=None, **options):
@@ -220,7 +225,7 @@ def finished(tmp_path, statuses, ended=None, **options):
 
 def test_a_finished_search_is_told_without_training(tmp_path, monkeypatch):
     search = finished(tmp_path, ["FAILED", "COMPLETED", "FAILED"], max_trials=3)
-    monkeypatch.setattr("kdist.study.run.run_trials", None)
+    monkeypatch.setattr("kdist.study.search_run.run_trials", None)
     lines = []
     tune(search, announce=lines.append)
     assert "Best trial: 1, val_accuracy 0.5" in lines
@@ -249,7 +254,7 @@ def test_a_finished_search_is_told_without_training(tmp_path, monkeypatch):
 )
 def test_a_search_that_failures_ended_is_an_error(tmp_path, monkeypatch, statuses, options, words):
     search = finished(tmp_path, statuses, **options)
-    monkeypatch.setattr("kdist.study.run.run_trials", lambda *_, **__: None)
+    monkeypatch.setattr("kdist.study.search_run.run_trials", lambda *_, **__: None)
     with pytest.raises(UserError, match=words):
         tune(search, announce=lambda line: None)
     assert (tmp_path / "trials.csv").exists()

@@ -1,8 +1,8 @@
-"""The kinds of grids: throughput, accuracy, scaling."""
+"""The kinds of sweeps: throughput, accuracy, scaling."""
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
@@ -25,18 +25,7 @@ from ..optimizers.scaling import Rule, scale_learning_rate
 from ..runs.record import finite
 from ..runs.text import count, of_workers
 from ..training.config import TrainConfig
-from .experiments import (
-    MOST_VALUES,
-    Columns,
-    Experiment,
-    Placement,
-    Point,
-    common_settings,
-    is_number,
-    is_positive,
-    is_text,
-    placements,
-)
+from .sweep_experiment import MOST_VALUES, Experiment, Placement, Point, placements
 
 if TYPE_CHECKING:
     from ..charts.figures import Figure
@@ -71,7 +60,7 @@ class ThroughputSweep(Experiment):
     """
 
     kind: ClassVar[str] = "throughput"
-    axes: ClassVar[Columns] = {"round": is_positive}
+    axes: ClassVar[tuple[str, ...]] = ("round",)
     setting: ClassVar[tuple[str, ...]] = ("batch_size", "replicas")
     required: ClassVar[tuple[str, ...]] = TIMED
 
@@ -82,7 +71,7 @@ class ThroughputSweep(Experiment):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_subset(self.train, self.timed_batch)
+        _check_subset(self.train, self.timed_batch)
 
     @property
     def timed_batch(self) -> int:
@@ -92,33 +81,22 @@ class ThroughputSweep(Experiment):
     def repetitions(self) -> int:
         return self.rounds
 
-    def round(self, turn: int) -> list[Point]:
-        return [
-            self._point(batch, place, turn)
-            for place in self._placements
-            for batch in self.batch_sizes
-        ]
-
     @property
     def _placements(self) -> list[Placement]:
         return placements(self.workers, self.replicas)
 
-    def _point(self, batch: int, place: Placement, turn: int) -> Point:
-        axes = {"batch_size": batch, "replicas": place.total, "workers": place.workers}
-        return Point(
-            name=f"b{batch}-r{place.total}-round{turn + 1}",
-            config=timed_settings(self.train, self._placements, self.epochs)
-            | {"batch_size": batch, "replicas": place.replicas},
-            axes={**axes, "global_batch": batch * place.total, "round": turn + 1},
-            group=self.group(axes),
-        )
+    def round(self, turn: int) -> list[Point]:
+        config = {**self.common_settings(self._placements), **TIMED_RUN, "epochs": self.epochs}
+        return [
+            self.point(
+                f"b{batch}-r{place.total}-round{turn + 1}", place, batch, config, round=turn + 1
+            )
+            for place in self._placements
+            for batch in self.batch_sizes
+        ]
 
     @classmethod
-    def summarize(
-        cls,
-        rows: Sequence[Row],
-        settings: Mapping[str, Any],
-    ) -> dict[str, Any]:
+    def summarize(cls, rows: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, Any]:
         fits = [_fit(replicas, group) for (replicas,), group in _groups(rows, "replicas")]
         return {
             "points": [
@@ -137,40 +115,31 @@ class ThroughputSweep(Experiment):
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
-        speeds = ResultsTable(
-            title="Speed",
-            columns=("replicas", "batch per replica", "images/s (min to max epoch)", "rounds"),
-            rows=[
-                (
-                    f"{one['replicas']:.0f}{of_workers(one.get('workers'))}",
-                    f"{one['batch_size']:.0f}",
-                    format_spread(one["images_per_sec"], ",.0f"),
-                    str(one["rounds"]),
-                )
-                for one in summary["points"]
-            ],
+        speeds = _table(
+            "Speed",
+            summary["points"],
+            {
+                "replicas": _replicas,
+                "batch per replica": lambda one: f"{one['batch_size']:.0f}",
+                "images/s (min to max epoch)": _spread("images_per_sec", ",.0f"),
+                "rounds": lambda one: str(one["rounds"]),
+            },
         )
-        fits = ResultsTable(
-            title="Fitted step time",
-            columns=(
-                "replicas",
-                "overhead per step, ms",
-                "rate, images/s",
-                f"batch from which doubling gains under {GAIN:.0%}",
-            ),
-            rows=[
-                (
-                    f"{fit['replicas']:.0f}",
-                    format_spread(fit["overhead_seconds"], ".1f", 1e3),
-                    format_spread(fit["images_per_sec"], ",.0f"),
-                    format_spread(fit["batch_of_diminishing_returns"], ",.0f"),
-                )
-                for fit in summary["fits"]
-            ],
+        fits = _table(
+            "Fitted step time",
+            summary["fits"],
+            {
+                "replicas": lambda fit: f"{fit['replicas']:.0f}",
+                "overhead per step, ms": _spread("overhead_seconds", ".1f", 1e3),
+                "rate, images/s": _spread("images_per_sec", ",.0f"),
+                f"batch from which doubling gains under {GAIN:.0%}": _spread(
+                    "batch_of_diminishing_returns", ",.0f"
+                ),
+            },
             note="Step time = overhead + global batch / rate, fitted to all rounds; in brackets,"
             " min to max of the fits to single rounds. The last column's batch is per replica.",
         )
-        return [table for table in (speeds, fits) if table.rows]
+        return [*speeds, *fits]
 
     @classmethod
     def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
@@ -179,14 +148,7 @@ class ThroughputSweep(Experiment):
         return throughput_figures(rows, summary)
 
 
-def timed_settings(
-    train: Mapping[str, Any], places: Sequence[Placement], epochs: int
-) -> dict[str, Any]:
-    """All settings of a timed run except its batch and replicas."""
-    return {**common_settings(train, places), **TIMED_RUN, "epochs": epochs}
-
-
-def check_subset(train: Mapping[str, Any], largest: int) -> None:
+def _check_subset(train: Mapping[str, Any], largest: int) -> None:
     """Refuse a global batch that an epoch cannot fill."""
     images = train.get("subset")
     if images is not None and images < largest:
@@ -194,6 +156,27 @@ def check_subset(train: Mapping[str, Any], largest: int) -> None:
             f"subset={images} does not fill a global batch of {largest}, so that its speed cannot"
             " be measured: raise it, or drop the largest batch or number of replicas"
         )
+
+
+def _table(
+    title: str,
+    rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, Callable[[Mapping[str, Any]], str]],
+    note: str = "",
+) -> list[ResultsTable]:
+    """A table of rows by what each column shows of one; none without rows."""
+    cells = [[text(row) for text in columns.values()] for row in rows]
+    return [ResultsTable(title=title, columns=list(columns), rows=cells, note=note)] if rows else []
+
+
+def _replicas(one: Mapping[str, Any]) -> str:
+    return f"{one['replicas']:.0f}{of_workers(one.get('workers'))}"
+
+
+def _spread(
+    name: str, form: str, factor: float = 1.0, none: str = ""
+) -> Callable[[Mapping[str, Any]], str]:
+    return lambda one: format_spread(one[name], form, factor) or none
 
 
 def _groups(rows: Sequence[Row], *names: str) -> list[tuple[tuple[Any, ...], list[Row]]]:
@@ -221,25 +204,20 @@ def _fit(replicas: int, rows: Sequence[Row]) -> dict[str, Any] | None:
     each = [_fitted(group) for group in grouped(rows, "round").values()]
     rounds = [fit for fit in each if fit is not None]
 
-    def with_ends(value: float, values: list[float]) -> dict[str, float | None]:
-        if len(values) < 2:  # one round has no spread
+    def with_ends(value_of: Callable[[StepTimeFit], float]) -> dict[str, float | None]:
+        value = value_of(whole)
+        if len(rounds) < 2:  # one round has no spread
             return {"median": value, "low": None, "high": None}
-        finite = [one for one in (*values, value) if math.isfinite(one)]
-        return {
-            "median": value,
-            "low": min(finite, default=math.inf),
-            "high": max(finite, default=math.inf),
-        }
+        ends = [one for one in (*map(value_of, rounds), value) if math.isfinite(one)]
+        low, high = min(ends, default=math.inf), max(ends, default=math.inf)
+        return {"median": value, "low": low, "high": high}
 
     return {
         "replicas": replicas,
-        "overhead_seconds": with_ends(
-            whole.overhead_seconds, [fit.overhead_seconds for fit in rounds]
-        ),
-        "images_per_sec": with_ends(whole.images_per_sec, [fit.images_per_sec for fit in rounds]),
+        "overhead_seconds": with_ends(lambda fit: fit.overhead_seconds),
+        "images_per_sec": with_ends(lambda fit: fit.images_per_sec),
         "batch_of_diminishing_returns": with_ends(
-            whole.batch_of_diminishing_returns(GAIN) / replicas,
-            [fit.batch_of_diminishing_returns(GAIN) / replicas for fit in rounds],
+            lambda fit: fit.batch_of_diminishing_returns(GAIN) / replicas
         ),
     }
 
@@ -271,7 +249,7 @@ class AccuracySweep(Experiment):
     """
 
     kind: ClassVar[str] = "accuracy"
-    axes: ClassVar[Columns] = {"lr_rule": is_text, "seed": is_number}
+    axes: ClassVar[tuple[str, ...]] = ("lr_rule", "seed")
     setting: ClassVar[tuple[str, ...]] = ("batch_size", "replicas", "lr_rule")
     required: ClassVar[tuple[str, ...]] = ("seconds", "epochs", "reached_target")
     trains: ClassVar[bool] = True
@@ -300,19 +278,18 @@ class AccuracySweep(Experiment):
     def round(self, turn: int) -> list[Point]:
         places = placements(self.workers, self.replicas)
         return [
-            self._point(batch, rule, place, places, turn)
+            self._point_of_rule(batch, rule, place, places, turn)
             for place in places
             for rule in self.lr_rules
             for batch in self.batch_sizes
         ]
 
-    def _point(
+    def _point_of_rule(
         self, batch: int, rule: str, place: Placement, places: Sequence[Placement], seed: int
     ) -> Point:
-        global_batch = batch * place.total
         rate = scale_learning_rate(
             self.base_lr,
-            global_batch=global_batch,
+            global_batch=batch * place.total,
             reference_batch=self.base_batch,
             rule=rule,
             optimizer=self.train.get("optimizer", "sgd"),
@@ -320,32 +297,16 @@ class AccuracySweep(Experiment):
         config = {
             "noise_scale": True,
             "save_model": False,
-            **common_settings(self.train, places),
-            "batch_size": batch,
-            "replicas": place.replicas,
+            **self.common_settings(places),
             "seed": seed,
             "base_lr": rate,
             "lr_rule": "none",  # the rate is that of the global batch already
         }
-        axes: dict[str, Any] = {
-            "batch_size": batch,
-            "replicas": place.total,
-            "workers": place.workers,
-            "seed": seed,
-            "lr_rule": rule,
-            "learning_rate": rate,
-            "global_batch": global_batch,
-        }
-        return Point(
-            name=f"b{batch}-r{place.total}-{rule}-seed{seed}",
-            config=config,
-            axes=axes,
-            group=self.group(axes),
-        )
+        name = f"b{batch}-r{place.total}-{rule}-seed{seed}"
+        return self.point(name, place, batch, config, seed=seed, lr_rule=rule, learning_rate=rate)
 
     @classmethod
     def summarize(cls, rows: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, Any]:
-        groups = sorted(grouped(rows, *cls.setting).items())
         train = settings.get("train")
         target = train.get("target_accuracy") if isinstance(train, Mapping) else None
         return {
@@ -363,7 +324,7 @@ class AccuracySweep(Experiment):
                     "best_val_accuracy": spread(row["best_val_accuracy"] for row in group),
                     "noise_scale": spread(row["noise_scale"] for row in group),
                 }
-                for key, group in groups
+                for key, group in _groups(rows, *cls.setting)
             ],
             # It grows while a model learns, so a run that learned nothing shows little.
             "critical_batch": spread(row["noise_scale"] for row in rows if row["reached_target"])
@@ -372,34 +333,33 @@ class AccuracySweep(Experiment):
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
-        if not summary["groups"]:
-            return []
+        target, critical = summary["target_accuracy"], summary["critical_batch"]
         note = "Seconds and epochs: median (95 % interval; of few runs its upper end, or all of it,"
         note += " is not known). Accuracy and noise scale: median (min to max)."
-        critical = summary["critical_batch"]
         if critical is not None:
             note += (
                 f"\nCritical batch by the gradient noise scale: {format_spread(critical, ',.0f')}"
                 " images, median (min to max) of the last epochs, an order of magnitude; far larger"
                 " global batches gain little."
             )
-        return [
-            ResultsTable(
-                title=f"Time to validation accuracy above {_target(summary)}",
-                columns=(
-                    "batch per replica",
-                    "replicas",
-                    "rule",
-                    "reached",
-                    "seconds",
-                    "epochs",
-                    "best accuracy",
-                    "noise scale",
+        return _table(
+            f"Time to validation accuracy above {'?' if target is None else format(target, 'g')}",
+            summary["groups"],
+            {
+                "batch per replica": lambda one: f"{one['batch_size']:.0f}",
+                "replicas": _replicas,
+                "rule": lambda one: str(one["lr_rule"]),
+                "reached": lambda one: (
+                    f"{one['reached']} of {one['runs']}"
+                    + (f", {one['diverged']} diverged" if one["diverged"] else "")
                 ),
-                rows=[_cells(one) for one in summary["groups"]],
-                note=note,
-            )
-        ]
+                "seconds": _spread("seconds_to_target", ",.1f", none="more than half never"),
+                "epochs": _spread("epochs_to_target", "g", none="more than half never"),
+                "best accuracy": _spread("best_val_accuracy", ".3f"),
+                "noise scale": _spread("noise_scale", ",.0f"),
+            },
+            note=note,
+        )
 
     @classmethod
     def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
@@ -410,25 +370,6 @@ class AccuracySweep(Experiment):
 
 def _interval(found: TimeToTarget) -> dict[str, float | None]:
     return {"median": found.median, "low": found.low, "high": found.high}
-
-
-def _target(summary: Mapping[str, Any]) -> str:
-    target = summary["target_accuracy"]
-    return "?" if target is None else f"{target:g}"
-
-
-def _cells(group: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{group['batch_size']:.0f}",
-        f"{group['replicas']:.0f}{of_workers(group.get('workers'))}",
-        group["lr_rule"],
-        f"{group['reached']} of {group['runs']}"
-        + (f", {group['diverged']} diverged" if group["diverged"] else ""),
-        format_spread(group["seconds_to_target"], ",.1f") or "more than half never",
-        format_spread(group["epochs_to_target"], "g") or "more than half never",
-        format_spread(group["best_val_accuracy"], ".3f"),
-        format_spread(group["noise_scale"], ",.0f"),
-    ]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -452,7 +393,7 @@ class ScalingSweep(Experiment):
     """
 
     kind: ClassVar[str] = "scaling"
-    axes: ClassVar[Columns] = {"round": is_positive, "mode": is_text}
+    axes: ClassVar[tuple[str, ...]] = ("round", "mode")
     setting: ClassVar[tuple[str, ...]] = ("mode", "batch_size", "replicas")
     required: ClassVar[tuple[str, ...]] = TIMED
 
@@ -480,7 +421,7 @@ class ScalingSweep(Experiment):
                 f" {uneven[0]} replicas: pass a global_batch that is a multiple of"
                 f" {math.lcm(*totals)}, or other replicas"
             )
-        check_subset(self.train, self.timed_batch)
+        _check_subset(self.train, self.timed_batch)
 
     @property
     def _strong(self) -> int:
@@ -496,64 +437,54 @@ class ScalingSweep(Experiment):
     def repetitions(self) -> int:
         return self.rounds
 
-    def round(self, turn: int) -> list[Point]:
-        return [self._point(mode, place, turn) for mode in self.modes for place in self._placements]
-
     @property
     def _placements(self) -> list[Placement]:
         return placements(self.workers, self.replicas)
 
-    def _point(self, mode: str, place: Placement, turn: int) -> Point:
-        batch = self.batch_size if mode == "weak" else self._strong // place.total
-        axes: dict[str, Any] = {
-            "batch_size": batch,
-            "replicas": place.total,
-            "workers": place.workers,
-            "global_batch": batch * place.total,
-            "round": turn + 1,
-            "mode": mode,
-        }
-        return Point(
-            name=f"{mode}-r{place.total}-round{turn + 1}",
-            config=timed_settings(self.train, self._placements, self.epochs)
-            | {"batch_size": batch, "replicas": place.replicas},
-            axes=axes,
-            group=self.group(axes),
-        )
+    def round(self, turn: int) -> list[Point]:
+        config = {**self.common_settings(self._placements), **TIMED_RUN, "epochs": self.epochs}
+        return [
+            self.point(
+                f"{mode}-r{place.total}-round{turn + 1}",
+                place,
+                self.batch_size if mode == "weak" else self._strong // place.total,
+                config,
+                round=turn + 1,
+                mode=mode,
+            )
+            for mode in self.modes
+            for place in self._placements
+        ]
 
     @classmethod
-    def summarize(
-        cls,
-        rows: Sequence[Row],
-        settings: Mapping[str, Any],
-    ) -> dict[str, Any]:
+    def summarize(cls, rows: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, Any]:
         base = min((row["replicas"] for row in rows), default=0)
+        groups = grouped(rows, "mode", "replicas")
         points = [
-            _point_summary(mode, replicas, group, _of(rows, mode, base))
-            for (mode, replicas), group in grouped(rows, "mode", "replicas").items()
+            _point_summary(mode, replicas, group, groups.get((mode, base), []))
+            for (mode, replicas), group in groups.items()
         ]
-        return {"base_replicas": base, "points": sorted(points, key=_by_mode)}
+        order = sorted(
+            points, key=lambda one: (one["mode"] != "weak", one["mode"], one["replicas"])
+        )
+        return {"base_replicas": base, "points": order}
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
-        if not summary["points"]:
-            return []
-        return [
-            ResultsTable(
-                title="Efficiency",
-                columns=(
-                    "mode",
-                    "replicas",
-                    "batch",
-                    "images/s",
-                    "efficiency",
-                    "step, ms",
-                ),
-                rows=[_efficiency_cells(one) for one in summary["points"]],
-                note="Batch: per replica. Median (min to max round). Efficiency: images/s per"
-                f" replica over those of {count(summary['base_replicas'], 'replica')}.",
-            )
-        ]
+        return _table(
+            "Efficiency",
+            summary["points"],
+            {
+                "mode": lambda one: str(one["mode"]),
+                "replicas": _replicas,
+                "batch": lambda one: f"{one['batch_size']:.0f}",
+                "images/s": _spread("images_per_sec", ",.0f"),
+                "efficiency": _spread("efficiency", ".2f"),
+                "step, ms": _spread("step_seconds", ".1f", 1e3),
+            },
+            note="Batch: per replica. Median (min to max round). Efficiency: images/s per"
+            f" replica over those of {count(summary['base_replicas'], 'replica')}.",
+        )
 
     @classmethod
     def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
@@ -562,36 +493,16 @@ class ScalingSweep(Experiment):
         return scaling_figures(summary)
 
 
-def _efficiency_cells(one: Mapping[str, Any]) -> list[str]:
-    return [
-        one["mode"],
-        f"{one['replicas']:.0f}{of_workers(one.get('workers'))}",
-        f"{one['batch_size']:.0f}",
-        format_spread(one["images_per_sec"], ",.0f"),
-        format_spread(one["efficiency"], ".2f"),
-        format_spread(one["step_seconds"], ".1f", 1e3),
-    ]
-
-
-def _of(rows: Sequence[Row], mode: str, replicas: int) -> list[Row]:
-    return [row for row in rows if (row["mode"], row["replicas"]) == (mode, replicas)]
-
-
-def _by_round(rows: Sequence[Row]) -> dict[int, Row]:
-    return {row["round"]: row for row in rows}
-
-
 def _point_summary(
     mode: str, replicas: int, rows: Sequence[Row], base: Sequence[Row]
 ) -> dict[str, Any]:
     """The summary of one mode and number of replicas, compared round by round."""
-    alone = _by_round(base)
+    alone = {row["round"]: row["images_per_sec"] / row["replicas"] for row in base}
     # Ratios within a round, whose runs are near each other in time.
     efficiencies = [
-        (row["images_per_sec"] / replicas)
-        / (alone[turn]["images_per_sec"] / alone[turn]["replicas"])
-        for turn, row in _by_round(rows).items()
-        if turn in alone
+        (row["images_per_sec"] / replicas) / alone[row["round"]]
+        for row in rows
+        if row["round"] in alone
     ]
     return {
         "mode": mode,
@@ -601,16 +512,8 @@ def _point_summary(
         "global_batch": rows[0]["global_batch"],
         "images_per_sec": spread(row["images_per_sec"] for row in rows),
         "efficiency": spread(efficiencies),
-        "step_seconds": spread(_step(row) for row in rows),
+        "step_seconds": spread(row["images_per_step"] / row["images_per_sec"] for row in rows),
     }
-
-
-def _step(row: Row) -> float:
-    return float(row["images_per_step"] / row["images_per_sec"])
-
-
-def _by_mode(one: Mapping[str, Any]) -> tuple[bool, str, float]:
-    return one["mode"] != "weak", one["mode"], one["replicas"]
 
 
 EXPERIMENTS: dict[str, type[Experiment]] = {

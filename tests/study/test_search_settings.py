@@ -5,9 +5,8 @@ import sys
 import pytest
 from kdist.errors import UserError
 from kdist.study.folder import StudyFolder
-from kdist.study.loading import least_epochs
-from kdist.study.run import tune
-from kdist.study.search import MAY_CHANGE, Search, check_given, read_search
+from kdist.study.search_run import least_epochs, tune
+from kdist.study.search_settings import MAY_CHANGE, Search, check_given, read_search
 from kdist.training.config import TrainConfig
 
 
@@ -152,14 +151,6 @@ def test_per_trial_under_a_chief_of_someone_else_is_refused(tmp_path, monkeypatc
         monkeypatch.setenv(f"KERASTUNER_{name}", "1")
     with pytest.raises(UserError, match="unset the variable"):
         tune(Search(per_trial=1, devices=2, output=str(tmp_path / "out")))
-
-
-def test_variables_of_kerastuner_go_together(tmp_path, monkeypatch):
-    monkeypatch.setenv("KERASTUNER_ORACLE_IP", "127.0.0.1")
-    monkeypatch.setenv("KERASTUNER_ORACLE_PORT", "4000")
-    with pytest.raises(UserError, match="KERASTUNER_ORACLE_IP without KERASTUNER_TUNER_ID: set"):
-        tune(Search(output=str(tmp_path / "out")))
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_mode_that_wandb_does_not_know_fails_no_trial(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""What a study has found so far, read from its folder without TensorFlow."""
+"""What sweeps and searches have found so far, read from their folders."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -7,21 +7,18 @@ from typing import Any
 
 from ..charts.statistics import Row, done
 from ..errors import UserError
-from ..files import parse_json, read_text
 from ..runs.record import RunRecord, read_run
 from ..runs.text import sanitize_text
-from .experiments import Experiment, invalid_value
-from .folder import STUDY_FILE, StudyFolder
-from .kinds import EXPERIMENTS
-from .search import KIND, Objective, Search, find_objective, read_search
-from .trials import TrialResult, best_first, read_trials
-
-_STATUSES = ("done", "failed")
+from ..study.folder import STUDY_FILE, StudyFolder
+from ..study.search_settings import KIND, Search, read_search
+from ..study.search_trials import TrialResult, best_first, read_trials
+from ..study.sweep_experiment import Experiment, read_rows
+from ..study.sweep_kinds import EXPERIMENTS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GridRecord:
-    """A grid as it is in its folder, finished or not.
+class SweepRecord:
+    """A sweep as it is in its folder, finished or not.
 
     Attributes:
         name: Its name in reports.
@@ -82,14 +79,9 @@ class SearchRecord:
     trials: Sequence[TrialResult]
 
     @property
-    def objective(self) -> Objective:
-        """The metric of its scores."""
-        return find_objective(self.search.objective)
-
-    @property
     def ranked(self) -> list[TrialResult]:
         """The trials that were completed, best first."""
-        return best_first(list(self.trials), self.objective)
+        return best_first(self.trials, self.search)
 
     @property
     def failed(self) -> list[TrialResult]:
@@ -103,7 +95,7 @@ class SearchRecord:
         return [trial for trial in self.trials if trial.status not in ended]
 
 
-def read_study(path: Path) -> GridRecord | SearchRecord:
+def read_study(path: Path) -> SweepRecord | SearchRecord:
     """Read the folder of a study.
 
     Raises:
@@ -115,9 +107,9 @@ def read_study(path: Path) -> GridRecord | SearchRecord:
         raise UserError(f"{path} is not the folder of a study: it has no {STUDY_FILE}")
     name = sanitize_text(path.resolve().name)
     if about.kind in EXPERIMENTS:
-        rows, skipped = read_rows(folder, about.kind)
-        runs, more = _read_runs(path, about.kind, rows)
-        return GridRecord(
+        rows, skipped = read_rows(folder, EXPERIMENTS[about.kind])
+        runs, more = _read_runs(path, rows) if EXPERIMENTS[about.kind].trains else ({}, [])
+        return SweepRecord(
             name=name,
             path=path,
             kind=about.kind,
@@ -140,66 +132,17 @@ def read_study(path: Path) -> GridRecord | SearchRecord:
     return SearchRecord(name=name, path=path, search=search, trials=trials)
 
 
-def read_rows(folder: StudyFolder, kind: str) -> tuple[list[Row], dict[str, str]]:
-    """Read the rows of the points of a grid that ended.
-
-    Returns:
-        The rows, by name, and the points that have none, with the reason: they run or were killed,
-        or their file is unreadable or invalid.
-    """
-    rows: list[Row] = []
-    skipped: dict[str, str] = {}
-    for point in sorted(folder.path.glob("points/*")):
-        row = _read_row(point, kind)
-        if isinstance(row, str):
-            skipped[point.name] = row
-        else:
-            rows.append(sanitize_text(row))
-    return rows, skipped
-
-
-def _read_row(folder: Path, kind: str) -> Row | str:
-    """The row of a point's folder with the columns of its kind, or why there is none."""
-    file = folder / "point.json"
-    if not folder.is_dir():
-        return "not a folder"
-    if not file.exists():
-        return "no point.json: it has not ended"
-    try:
-        row = parse_json(read_text(file))
-    except (OSError, ValueError) as error:
-        return f"point.json cannot be read: {error}"
-    if not isinstance(row, dict) or not {"name", "kind", "status"} <= row.keys():
-        return "point.json is not a row of a sweep"
-    if row["name"] != folder.name or row["status"] not in _STATUSES:
-        return f"point.json is of {row['name']!r}, status {row['status']!r}"
-    if row["kind"] != kind:
-        return f"point.json has kind {row['kind']!r}, not {kind!r}"
-    row = {name: row.get(name) for name in EXPERIMENTS[kind].columns()}
-    return why_invalid(row, kind, file="point.json") or row
-
-
-def why_invalid(row: Row, kind: str, *, file: str) -> str:
-    """Why a row of a file cannot be used: a value of the wrong type, or one that is missing."""
-    experiment = EXPERIMENTS[kind]
-    wrong = invalid_value(row, experiment.columns())
-    if wrong:
-        return f"{file} has {wrong}"
-    missing = [n for n in (*experiment.setting, *experiment.required) if row[n] is None]
-    return f"{file} has no {missing[0]}" if row["status"] == "done" and missing else ""
-
-
 def _read_runs(
-    folder: Path, kind: str, rows: Sequence[Row]
+    folder: Path, rows: Sequence[Row]
 ) -> tuple[dict[str, RunRecord], list[tuple[str, str]]]:
-    """Read the run folders of the points that are done, where the grid trains.
+    """Read the run folders of the points that are done.
 
     Returns:
         The runs by the names of their points, and run folders that cannot be shown with the reason.
     """
     runs: dict[str, RunRecord] = {}
     skipped: list[tuple[str, str]] = []
-    for row in done(rows) if EXPERIMENTS[kind].trains else ():
+    for row in done(rows):
         if row["run_dir"] is None:
             continue
         run, place = folder / row["run_dir"], f"{row['name']}: {row['run_dir']}"

@@ -10,11 +10,11 @@ from interrupting_model import interrupting_model
 from kdist.errors import UserError
 from kdist.launch.child import Share
 from kdist.signals import ENDING, raise_signals, signal_of
-from kdist.study import parallel
-from kdist.study import trial_process as worker
+from kdist.study import search_processes as parallel
+from kdist.study import search_run as worker
 from kdist.study.folder import StudyFolder
-from kdist.study.parallel import Role, pin_workers, read_role, role_variables
-from kdist.study.search import Search
+from kdist.study.search_processes import pin_workers, read_role, role_variables
+from kdist.study.search_settings import Search
 from kdist.training.config import TrainConfig
 
 
@@ -71,18 +71,16 @@ def test_a_port_is_had_again_at_once_when_the_chief_was_killed():
 
 
 @pytest.mark.parametrize(
-    ("tuner_id", "chief", "worker"), [("chief", True, False), ("worker0", False, True)]
+    ("variables", "expected"),
+    [
+        (role_variables("chief", ip="127.0.0.1", port=4000), ("chief", True, False)),
+        (role_variables("worker0", ip="127.0.0.1", port=4000), ("worker0", False, True)),
+        ({"KERASTUNER_TUNER_ID": "worker0"}, (None, False, False)),
+    ],
 )
-def test_a_process_reads_the_role_that_it_was_given(tuner_id, chief, worker):
-    role = read_role(role_variables(tuner_id, ip="127.0.0.1", port=4000))
-    assert (role.tuner_id, role.is_chief, role.is_worker) == (tuner_id, chief, worker)
-
-
-def test_a_name_alone_makes_no_worker():
-    role = read_role({"KERASTUNER_TUNER_ID": "worker0"})
-    assert role == Role()
-    assert not role.is_chief
-    assert not role.is_worker
+def test_a_process_reads_the_role_that_it_was_given(variables, expected):
+    role = read_role(variables)
+    assert (role.tuner_id, role.is_chief, role.is_worker) == expected
 
 
 @pytest.mark.parametrize("missing", ["KERASTUNER_TUNER_ID", "KERASTUNER_ORACLE_PORT"])
@@ -141,7 +139,7 @@ def run(tmp_path, monkeypatch):
             monkeypatch.setenv(f"PLAN_{name}", plan)
         lines = []
         search = Search(per_trial=1, devices=len(plans) - 1, output=str(tmp_path))
-        parallel.run_parallel(search, folder, announce=lines.append)
+        parallel.SearchProcesses(search, folder, lines.append).run()
         notes = (tmp_path / "notes").read_text().splitlines()
         return sorted(map(json.loads, notes), key=str), lines
 
@@ -252,8 +250,8 @@ def test_real_processes(tmp_path, monkeypatch, capfd):
 
     The third trial is one of the others, promoted: the chief has kept its checkpoints.
     """
-    from kdist.study.run import tune
-    from kdist.study.trials import read_trials
+    from kdist.study.search_run import tune
+    from kdist.study.search_trials import read_trials
 
     (tmp_path / "model.py").write_text(MODEL)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
@@ -295,8 +293,8 @@ def test_real_processes(tmp_path, monkeypatch, capfd):
 
 def test_a_real_worker_saves_its_first_trial(tmp_path, monkeypatch, capfd):
     from kdist.checkpoint.store import checkpoint_files
-    from kdist.study.run import tune
-    from kdist.study.trials import read_trials
+    from kdist.study.search_run import tune
+    from kdist.study.search_trials import read_trials
 
     (tmp_path / "model.py").write_text(
         interrupting_model("os.kill(os.getppid(), signal.SIGTERM); time.sleep(3)")
@@ -328,7 +326,7 @@ def test_a_real_worker_saves_its_first_trial(tmp_path, monkeypatch, capfd):
     assert "Traceback" not in said.err
 
 
-def _children(pid, words=b"kdist.study.trial_process"):
+def _children(pid, words=b"kdist.study.search_run"):
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,4 +1,4 @@
-"""Hyperband keeps the checkpoints of the trials that it may promote, and of no others."""
+"""Oracles: the trials that they make, and whose checkpoints are kept."""
 
 import random
 from pathlib import Path
@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from kdist._upstream.keras_tuner import BracketRound, trial_file
-from kdist.study.oracles import make_oracle, promotable
+from kdist.study.search_oracles import make_oracle, promotable, total_trials
 
 LOSSES = {"a": 0.1, "b": 0.2, "c": 0.3}
 
@@ -99,3 +99,39 @@ def test_checkpoints_are_there_for_as_long_as_they_are_needed(
             idle.remove(worker)
     assume(search.promoted)  # all trials of a round may have failed
     assert [*Path(folder).rglob("checkpoints")] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "max_trials", "total"),
+    [("random", 7, 7), ("hyperband", None, None), ("hyperband", 5, 5)],
+)
+def test_the_total_is_the_number_of_trials_that_the_oracle_makes(kind, max_trials, total, tmp_path):
+    """Counted by asking for trials, each of which ends at once."""
+    objective = keras_tuner.Objective("val_loss", "min")
+    oracle = make_oracle(kind, objective=objective, max_trials=max_trials, max_epochs=9)
+    oracle._set_project_dir(str(tmp_path), "search")
+    hp = keras_tuner.HyperParameters()
+    hp.Float("x", 0.0, 1.0)
+    oracle.update_space(hp)
+    made = 0
+    while (trial := oracle.create_trial("tuner")).status == "RUNNING":
+        made += 1
+        oracle.update_trial(trial.trial_id, {"val_loss": float(made)})
+        trial.status = "COMPLETED"
+        oracle.end_trial(trial)
+    assert total_trials(oracle) == made
+    assert total in (None, made)
+
+
+@pytest.mark.parametrize(("least", "epochs"), [(1, {1, 3, 9}), (2, {3, 9}), (9, {9})])
+def test_hyperband_grants_the_least_epochs_and_more(least, epochs):
+    objective = keras_tuner.Objective("val_loss", "min")
+    hyperband = make_oracle(
+        "hyperband", objective=objective, max_trials=None, max_epochs=9, min_epochs=least
+    )
+    granted = {
+        hyperband._get_epochs(bracket, turn)
+        for bracket in range(hyperband._current_bracket + 1)
+        for turn in range(bracket + 1)
+    }
+    assert granted == epochs

@@ -23,27 +23,72 @@ if TYPE_CHECKING:
     from .._upstream.keras_tuner import BracketRound
 
 
-def promotable(
-    rounds: "Sequence[BracketRound]", *, losses: Mapping[str, float], failed: Collection[str]
-) -> set[str]:
-    """Return the finished trials of a bracket that may still be promoted.
-
-    Hyperband promotes the best of a round while so many are left as are to be dropped.
+def make_oracle(
+    kind: str,
+    *,
+    objective: Any,
+    max_trials: int | None,
+    max_epochs: int,
+    min_epochs: int = 1,
+    factor: int = 3,
+    seed: int = 0,
+    max_failures: int | None = None,
+) -> keras_tuner.Oracle:
+    """Make the oracle that chooses the trials of a `ReplicaTuner`.
 
     Args:
-        rounds: Of the bracket.
-        losses: Scores of finished trials, of which smaller ones are better.
-        failed: Trials that failed, which are never promoted.
+        kind: `"random"`, `"bayesian"` or `"hyperband"`.
+        objective: A `keras_tuner.Objective`.
+        max_trials: Maximum number of trials; `None` (Hyperband only) for all of its brackets.
+        max_epochs: Epochs of the trials that Hyperband trains longest.
+        min_epochs: Epochs of the trials that Hyperband trains shortest.
+        factor: Hyperband's reduction factor.
+        seed: Seed of the random draws.
+        max_failures: Failed trials in a row after which the search stops; `None` for no limit.
+
+    Returns:
+        A KerasTuner oracle that can be resumed after its process was killed.
+
+    Example:
+        ```python
+        objective = keras_tuner.Objective("val_accuracy", "max")
+        oracle = kdist.study.make_oracle(
+            "random", objective=objective, max_trials=20, max_epochs=10
+        )
+        tuner = kdist.study.ReplicaTuner(oracle, build, strategy=strategy, directory="runs")
+        ```
     """
-    found: set[str] = set()
-    trained = rounds[0].size  # at most
-    for this, after in itertools.pairwise(rounds):
-        trained -= sum(trial in failed for trial in this.trials)
-        trained = max(0, trained - (this.size - after.size))  # in the round after this one
-        left = trained - len(this.promoted)
-        waiting = [one for one in this.trials if one in losses and one not in this.promoted]
-        found |= set(sorted(waiting, key=losses.__getitem__)[: max(0, left)])
-    return found
+    options: dict[str, Any] = {
+        "objective": objective,
+        "seed": seed + 1,  # KerasTuner takes 0 for "any"
+        # Counted in `populate_space`: KerasTuner would raise before the trial is written.
+        "max_consecutive_failed_trials": 2**31,
+    }
+    oracle: Any
+    if kind == "hyperband":
+        oracle = HyperbandOracle(
+            max_epochs=max_epochs, min_epochs=min_epochs, factor=factor, **options
+        )
+        oracle.max_trials = max_trials
+    elif kind == "bayesian":
+        # KerasTuner would draw three times as many at random as there are dimensions.
+        initial = max(2, (max_trials or 0) // 3)
+        oracle = BayesianOptimizationOracle(
+            max_trials=max_trials, num_initial_points=initial, **options
+        )
+    else:
+        oracle = RandomSearchOracle(max_trials=max_trials, **options)
+    oracle.max_failures = max_failures
+    return oracle
+
+
+def total_trials(oracle: keras_tuner.Oracle) -> int | None:
+    """Return the number of trials that an oracle will have made in the end, if it knows."""
+    most: int | None = oracle.max_trials
+    if not isinstance(oracle, keras_tuner.oracles.HyperbandOracle):
+        return most
+    trials = hyperband_trials(oracle)
+    return trials if most is None else min(trials, most)
 
 
 class _Resumable(HookedOracle):
@@ -155,69 +200,24 @@ class HyperbandOracle(_Resumable, keras_tuner.oracles.HyperbandOracle):
         )
 
 
-def total_trials(oracle: keras_tuner.Oracle) -> int | None:
-    """Return the number of trials that an oracle will have made in the end, if it knows."""
-    most: int | None = oracle.max_trials
-    if not isinstance(oracle, keras_tuner.oracles.HyperbandOracle):
-        return most
-    trials = hyperband_trials(oracle)
-    return trials if most is None else min(trials, most)
+def promotable(
+    rounds: "Sequence[BracketRound]", *, losses: Mapping[str, float], failed: Collection[str]
+) -> set[str]:
+    """Return the finished trials of a bracket that may still be promoted.
 
-
-def make_oracle(
-    kind: str,
-    *,
-    objective: Any,
-    max_trials: int | None,
-    max_epochs: int,
-    min_epochs: int = 1,
-    factor: int = 3,
-    seed: int = 0,
-    max_failures: int | None = None,
-) -> keras_tuner.Oracle:
-    """Make the oracle that chooses the trials of a `ReplicaTuner`.
+    Hyperband promotes the best of a round while so many are left as are to be dropped.
 
     Args:
-        kind: `"random"`, `"bayesian"` or `"hyperband"`.
-        objective: A `keras_tuner.Objective`.
-        max_trials: Maximum number of trials; `None` (Hyperband only) for all of its brackets.
-        max_epochs: Epochs of the trials that Hyperband trains longest.
-        min_epochs: Epochs of the trials that Hyperband trains shortest.
-        factor: Hyperband's reduction factor.
-        seed: Seed of the random draws.
-        max_failures: Failed trials in a row after which the search stops; `None` for no limit.
-
-    Returns:
-        A KerasTuner oracle that can be resumed after its process was killed.
-
-    Example:
-        ```python
-        objective = keras_tuner.Objective("val_accuracy", "max")
-        oracle = kdist.study.make_oracle(
-            "random", objective=objective, max_trials=20, max_epochs=10
-        )
-        tuner = kdist.study.ReplicaTuner(oracle, build, strategy=strategy, directory="runs")
-        ```
+        rounds: Of the bracket.
+        losses: Scores of finished trials, of which smaller ones are better.
+        failed: Trials that failed, which are never promoted.
     """
-    options: dict[str, Any] = {
-        "objective": objective,
-        "seed": seed + 1,  # KerasTuner takes 0 for "any"
-        # Counted in `populate_space`: KerasTuner would raise before the trial is written.
-        "max_consecutive_failed_trials": 2**31,
-    }
-    oracle: Any
-    if kind == "hyperband":
-        oracle = HyperbandOracle(
-            max_epochs=max_epochs, min_epochs=min_epochs, factor=factor, **options
-        )
-        oracle.max_trials = max_trials
-    elif kind == "bayesian":
-        # KerasTuner would draw three times as many at random as there are dimensions.
-        initial = max(2, (max_trials or 0) // 3)
-        oracle = BayesianOptimizationOracle(
-            max_trials=max_trials, num_initial_points=initial, **options
-        )
-    else:
-        oracle = RandomSearchOracle(max_trials=max_trials, **options)
-    oracle.max_failures = max_failures
-    return oracle
+    found: set[str] = set()
+    trained = rounds[0].size  # at most
+    for this, after in itertools.pairwise(rounds):
+        trained -= sum(trial in failed for trial in this.trials)
+        trained = max(0, trained - (this.size - after.size))  # in the round after this one
+        left = trained - len(this.promoted)
+        waiting = [one for one in this.trials if one in losses and one not in this.promoted]
+        found |= set(sorted(waiting, key=losses.__getitem__)[: max(0, left)])
+    return found

@@ -83,7 +83,8 @@ class Choice:
     @property
     def as_text(self) -> bool:
         """Whether values are passed to KerasTuner as JSON, as it takes values of one type only."""
-        return len({type(value) for value in self.values}) > 1 or None in self.values
+        kinds = {type(value) for value in self.values}
+        return len(kinds) > 1 or bool in kinds or None in self.values
 
     def decode(self, value: Any) -> Any:
         """Convert KerasTuner's value into the choice."""
@@ -148,12 +149,10 @@ class SearchSpace:
             if isinstance(part, Range):
                 kind = hp.Int if part.whole else hp.Float
                 kind(name, part.least, part.most, step=part.step, sampling=part.sampling)
-            elif part.as_text:
-                hp.Choice(name, [json.dumps(value) for value in part.values])
             elif set(part.values) == {True, False} and isinstance(part.values[0], bool):
                 hp.Boolean(name)
-            elif isinstance(part.values[0], bool):
-                hp.Choice(name, [json.dumps(part.values[0])])
+            elif part.as_text:
+                hp.Choice(name, [json.dumps(value) for value in part.values])
             else:
                 hp.Choice(name, list(part.values))
 

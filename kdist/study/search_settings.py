@@ -1,9 +1,8 @@
-"""`Search`: all settings of a hyperparameter search, and its objectives."""
+"""`Search`: all settings of a hyperparameter search."""
 
 import dataclasses
-import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
@@ -13,133 +12,26 @@ from ..training.config import TrainConfig
 from ..training.settings import FOLDERS, Count, Output, Replicas, Stopping, without_idle
 from ..versions import require
 from .folder import About, StudyFolder
-from .space import DEFAULT_SPACE, SearchSpace
+from .search_space import DEFAULT_SPACE, SearchSpace
 
-if TYPE_CHECKING:
-    from ..callbacks import StopAtAccuracy
-
-
-#: Factor on the time budget of a trial that never reached the target: the penalized average runtime
-#: (PAR10) of algorithm configuration, Hutter et al. 2009, "ParamILS", section 3.
-PENALTY = 10
-
-
-@dataclasses.dataclass(frozen=True)
-class Objective:
-    """A metric, and whether larger (`"max"`) or smaller (`"min"`) values are better."""
-
-    metric: str
-    direction: str
-
-
-OBJECTIVES = {
-    "val_accuracy": Objective("val_accuracy", "max"),
-    "val_loss": Objective("val_loss", "min"),
-    "seconds_to_target": Objective("seconds_to_target", "min"),
-}
+#: Whether larger or smaller values of an objective are better.
+DIRECTIONS = {"val_accuracy": "max", "val_loss": "min", "seconds_to_target": "min"}
 
 #: Short names of objectives, which are those of validation.
 _SHORT = {"accuracy": "val_accuracy", "loss": "val_loss"}
 
 
-def full_name(name: str) -> str:
-    """Return the objective's name as Keras reports it: `val_accuracy` for `accuracy`."""
-    return _SHORT.get(name, name)
-
-
-#: Metrics that Keras reports of a validation.
-OF_VALIDATION = ("val_accuracy", "val_loss")
-
-
-def find_objective(name: str) -> Objective:
-    """Return the objective of this name.
-
-    Raises:
-        UserError: The name is unknown.
-    """
-    name = full_name(name)
-    if name not in OBJECTIVES:
-        raise UserError(f"objective has to be one of {', '.join(OBJECTIVES)}; received {name}")
-    return OBJECTIVES[name]
-
-
-def check_time_budget(metric: str, time_budget: float | None) -> None:
+def check_time_budget(objective: str, time_budget: float | None) -> None:
     """Reject the objective `seconds_to_target` without a time budget.
 
     Raises:
         UserError: There is no time budget.
     """
-    if metric == OBJECTIVES["seconds_to_target"].metric and time_budget is None:
+    if objective == "seconds_to_target" and time_budget is None:
         raise UserError(
-            f"the objective {metric} needs a time budget, received none: pass --time-budget, the"
+            f"the objective {objective} needs a time budget, received none: pass --time-budget, the"
             " maximum seconds per trial; a trial that misses the target scores ten times that"
         )
-
-
-def seconds_to_target(
-    met_seconds: float | None, *, budget: float, best: float, target: float
-) -> float:
-    """Return the seconds until the target was met, or at least ten times the budget if it was not.
-
-    Args:
-        met_seconds: Seconds until it was met; `None` if it never was.
-        budget: Maximum seconds per trial, the same for all trials: otherwise a trial that fails
-            fast would score better than one that comes close to the target.
-        best: The best accuracy of the trial.
-        target: The accuracy to beat. Of two trials that missed it, the one that came closer has the
-            smaller score.
-    """
-    if met_seconds is not None:
-        return met_seconds
-    return PENALTY * budget * (1 + max(0.0, target - best))
-
-
-def target_metrics(
-    stop: "StopAtAccuracy", target: float, *, time_budget: float | None
-) -> dict[str, float]:
-    """Return what a trial scores whose objective is `seconds_to_target`.
-
-    Args:
-        stop: The callback that has ended the trial.
-        target: The accuracy to beat.
-        time_budget: Maximum seconds per trial; `None` for as long as this one took.
-    """
-    best = stop.best.get("val_accuracy", 0.0)
-    return {
-        "reached": float(stop.reached),
-        "seconds_to_target": seconds_to_target(
-            stop.met_seconds if stop.reached else None,
-            budget=stop.seconds if time_budget is None else time_budget,
-            best=best,
-            target=target,
-        ),
-        "val_accuracy": best,
-    }
-
-
-def missing_metric(name: str, reported: Iterable[str]) -> str:
-    """What to do where training does not report the metric that trials are compared by."""
-    return (
-        f"trials are compared by {name}, but training reported {', '.join(reported) or 'nothing'}:"
-        f' compile the model with it, as in metrics=["{name.removeprefix("val_")}"], pass'
-        " validation data, or choose another --objective"
-    )
-
-
-def best_epoch(history: Mapping[str, Sequence[float]], objective: Objective) -> dict[str, float]:
-    """Return the metrics of the best epoch by `objective`.
-
-    Raises:
-        UserError: The metric is not in the history.
-    """
-    if not history.get(objective.metric):
-        raise UserError(missing_metric(objective.metric, history))
-    values = history[objective.metric]
-    sign = 1 if objective.direction == "max" else -1
-    epoch = max(
-        range(len(values)), key=lambda i: -math.inf if math.isnan(values[i]) else sign * values[i]
-    )
-    return {name: float(column[epoch]) for name, column in history.items() if len(column) > epoch}
 
 
 KIND = "search"
@@ -217,8 +109,12 @@ class Search:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        object.__setattr__(self, "objective", full_name(self.objective))
-        check_time_budget(find_objective(self.objective).metric, self.config.time_budget)
+        object.__setattr__(self, "objective", _SHORT.get(self.objective, self.objective))
+        if self.objective not in DIRECTIONS:
+            raise UserError(
+                f"objective has to be one of {', '.join(DIRECTIONS)}; received {self.objective}"
+            )
+        check_time_budget(self.objective, self.config.time_budget)
         if self.tuner == "bayesian":
             require("tune")
         if self.max_trials is None and self.tuner != "hyperband":
@@ -287,6 +183,11 @@ class Search:
             )
 
     @property
+    def direction(self) -> str:
+        """`"max"` if larger values of the objective are better, else `"min"`."""
+        return DIRECTIONS[self.objective]
+
+    @property
     def replicas(self) -> int | None:
         """Number of replicas of a trial; `None` for all devices."""
         return self.per_trial or self.config.replicas
@@ -314,20 +215,17 @@ class Search:
 def check_given(search: Search, given: Collection[str]) -> None:
     """Reject command-line settings that the search space tunes.
 
-    Args:
-        search: The settings.
-        given: Names of the settings given. `batch_size` is allowed: it is the batch size that
-            learning rates are drawn for.
+    `batch_size` is allowed: it is the batch size that learning rates are drawn for.
 
     Raises:
         UserError: A setting would have no effect.
     """
     tuned = [name for name in search.space or () if name in given and name != "batch_size"]
     if tuned:
+        them = "it" if len(tuned) == 1 else "them"
         raise UserError(
-            f"received {', '.join(tuned)}, which the search space tunes: remove"
-            f" {'it' if len(tuned) == 1 else 'them'}, or pass a --space without"
-            f" {'it' if len(tuned) == 1 else 'them'}"
+            f"received {', '.join(tuned)}, which the search space tunes: remove {them}, or pass a"
+            f" --space without {them}"
         )
 
 

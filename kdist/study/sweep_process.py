@@ -1,6 +1,8 @@
-"""Runs one point of a grid in processes of its own, and makes its row."""
+"""Runs one point of a sweep in processes of its own, which are this program, and makes its row."""
 
+import contextlib
 import errno
+import functools
 import json
 import os
 import shutil
@@ -11,20 +13,23 @@ from typing import Any
 
 from ..charts.statistics import Row
 from ..checkpoint.store import checkpoint_files
-from ..errors import UserError
+from ..errors import RefusedCheckpointsError, TrainingError, UserError
 from ..files import atomic_write, parse_json, read_text
-from ..launch.child import Child, Verdict
+from ..launch.child import Child, Verdict, answer
+from ..launch.launcher import launch, print_outcome
+from ..launch.options import LaunchOptions
+from ..launch.workers import WorkersOutcome
 from ..runs.record import RunRecord, read_run
-from .experiments import Experiment, Point
+from ..training.config import TrainConfig
 from .folder import as_json
-from .record import why_invalid
+from .sweep_experiment import Experiment, Point, why_invalid
 
 
 def can_be_resumed(folder: Path, config: Mapping[str, Any]) -> bool:
-    """Whether a point's folder has checkpoints of a run with these settings.
+    """Whether a point's folder, which may be missing, has checkpoints of a run with these settings.
 
     Args:
-        folder: Of the point; may be missing.
+        folder: Of the point.
         config: Settings of the point's run.
     """
     if config.get("checkpoint_every") is None:
@@ -33,22 +38,12 @@ def can_be_resumed(folder: Path, config: Mapping[str, Any]) -> bool:
         order = parse_json(read_text(folder / "order.json"))["config"]
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    same = json.loads(json.dumps(run_config(folder, config)))
+    same = json.loads(json.dumps(_run_config(folder, config)))
     return bool(order == same and checkpoint_files(folder / "run" / "checkpoints"))
 
 
-def run_config(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a point's run, with its folder."""
+def _run_config(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, "run_dir": str(folder / "run")}
-
-
-def remove_checkpoints(folder: Path) -> None:
-    """Remove the checkpoints of a point that ended: a sweep has many points."""
-    shutil.rmtree(folder / "run" / "checkpoints", ignore_errors=True)
-
-
-# On a full disk the run's process cannot write that it is full.
-_LEAST_FREE_BYTES = 2**16
 
 
 def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
@@ -82,23 +77,36 @@ def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
         run = read_run(folder / "run")
         found = measure(run)
         if found["diverged"] and not experiment.trains:
-            return row | {"status": "failed", "error": f"the loss was not finite: {_where(run)}"}
+            where = ", ".join(f"{name} {value}" for name, value in run.summary["diverged"].items())
+            return row | {"status": "failed", "error": f"the loss was not finite: {where}"}
         asked = row["batch_size"] * row["replicas"]
         if point.config.get("model") and found["global_batch"] != asked:
-            return row | {"status": "failed", "error": _own_batch(found["global_batch"], asked)}
-        finished = row | found | {"status": "done", "run_dir": _relative(folder)}
-        invalid = why_invalid(finished, experiment.kind, file="it")
+            error = (
+                f"its data have batches of {found['global_batch']}, not of {asked}: let the data"
+                " function take batch_size, or return arrays"
+            )
+            return row | {"status": "failed", "error": error}
+        place = f"points/{folder.name}/run"
+        finished = row | found | {"status": "done", "run_dir": place}
+        invalid = why_invalid(finished, experiment, file="it")
         if not invalid:
-            remove_checkpoints(folder)
+            # A sweep has many points.
+            shutil.rmtree(folder / "run" / "checkpoints", ignore_errors=True)
             return finished
     except (UserError, OSError) as error:
         invalid = str(error)
     return row | {"status": "failed", "error": f"its run folder cannot be read: {invalid}"}
 
 
+_PROGRAM = ("-m", "kdist.study.sweep_process")
+_IS_ONE = "worker"  # behind the file, for one of several workers
+# On a full disk the run's process cannot write that it is full.
+_LEAST_FREE_BYTES = 2**16
+
+
 def command(folder: Path) -> list[str]:
     """The process of the point in `folder`."""
-    return [sys.executable, "-m", "kdist.study.point_process", str(folder / "order.json")]
+    return [sys.executable, *_PROGRAM, str(folder / "order.json")]
 
 
 def _run_process(point: Point, folder: Path, *, resume: bool) -> tuple[Verdict, bool]:
@@ -110,11 +118,8 @@ def _run_process(point: Point, folder: Path, *, resume: bool) -> tuple[Verdict, 
     Raises:
         OSError: It failed as the disk is full, or this process cannot write.
     """
-    order = {
-        "config": run_config(folder, point.config),
-        "resume": resume,
-        "workers": point.workers,
-    }
+    config = _run_config(folder, point.config)
+    order = {"config": config, "resume": resume, "workers": point.workers}
     atomic_write(folder / "order.json", as_json(order))
     log = folder / "errors.log"
     with open(folder / "output.log", "ab") as output, open(log, "ab") as errors:
@@ -160,17 +165,65 @@ def measure(run: RunRecord) -> Row:
     }
 
 
-def _own_batch(batch: int, asked: int) -> str:
-    return (
-        f"its data have batches of {batch}, not of {asked}: let the data function take batch_size,"
-        " or return arrays"
+def main() -> None:
+    """In a process of a point: train as the file says, with `config`, `resume` and `workers`.
+
+    Several workers are started as `kdist launch` does, each as this program.
+    """
+    file = Path(sys.argv[1])
+    order: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    try:
+        if order["workers"] > 1 and _IS_ONE not in sys.argv[2:]:
+            options = LaunchOptions(workers=order["workers"])
+            sys.exit(launch([*_PROGRAM, str(file), _IS_ONE], options, report=_tell_first_error))
+        _train(file, order)
+    except (UserError, TrainingError) as error:
+        print(error, file=sys.stderr)
+        if isinstance(error, UserError):
+            answer(mistake=str(error), refused=isinstance(error, RefusedCheckpointsError))
+        sys.exit(2 if isinstance(error, UserError) else 1)
+
+
+def _train(file: Path, order: Mapping[str, Any]) -> None:
+    from ..training.images import load_same_images
+    from ..training.run import train
+
+    earlier = _summary_of_an_earlier(file.parent.parent)
+    result = train(
+        TrainConfig.from_dict(order["config"]),
+        verbose=2,
+        resume=order["resume"],
+        load=functools.partial(load_same_images, earlier=earlier),
     )
+    if result.interrupted and result.signal is not None:  # too few epochs to measure
+        print(f"interrupted by {result.signal.name}", file=sys.stderr)
+        sys.exit(128 + result.signal)
 
 
-def _where(run: RunRecord) -> str:
-    """The epoch and step of a run that diverged."""
-    return ", ".join(f"{name} {value}" for name, value in run.summary["diverged"].items())
+def _summary_of_an_earlier(points: Path) -> Mapping[str, Any]:
+    """The summary of the run of a point that is done; empty before there is one.
+
+    All points train on the images that it says.
+    """
+    for file in sorted(points.glob("*/point.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # damaged
+            if parse_json(read_text(file))["status"] == "done":
+                return dict(parse_json(read_text(file.parent / "run" / "summary.json")))
+    return {}
 
 
-def _relative(folder: Path) -> str:
-    return f"points/{folder.name}/run"
+def _tell_first_error(outcome: WorkersOutcome, then: str) -> None:
+    """Print how the workers ended, and answer with the error of the first that failed."""
+    print_outcome(outcome, then)
+    worker = outcome.failed
+    if worker is None:
+        return
+    error = worker.last_error()
+    if worker.is_stopped:
+        stood = f"worker {worker.rank} stood still, stopped by a signal, and was killed"
+        error = f"{error}\nkdist: error: {stood}"
+    answer(**worker.answers, error=error)
+
+
+if __name__ == "__main__":
+    main()

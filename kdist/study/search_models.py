@@ -17,9 +17,9 @@ from ..training.model import make_model
 from ..training.settings import precision_scope
 from ..user_model.compiled_model import checked_model, scale_compiled_rate
 from ..user_model.data import checked_data
-from .space import SearchSpace
-from .trials import trial_config
-from .tuner import SearchError
+from .search_space import SearchSpace
+from .search_trials import trial_config
+from .search_tuner import SearchError
 
 
 class WideResNetHyperModel(keras_tuner.HyperModel):
@@ -44,17 +44,11 @@ class WideResNetHyperModel(keras_tuner.HyperModel):
     declares_all = True
 
     def __init__(
-        self,
-        space: SearchSpace,
-        base: TrainConfig,
-        data: ImageData,
-        strategy: MirroredStrategy,
+        self, space: SearchSpace, base: TrainConfig, data: ImageData, strategy: MirroredStrategy
     ) -> None:
         super().__init__()
-        self.space = space
-        self.base = base
-        self.data = data
-        self.strategy = strategy
+        self.space, self.base = space, base
+        self.data, self.strategy = data, strategy
 
     def declare_hyperparameters(self, hp: Any) -> None:
         """Declare the search space."""
@@ -128,11 +122,7 @@ class UserHyperModel(keras_tuner.HyperModel):
     """
 
     def __init__(
-        self,
-        build: Callable[[Any], Any],
-        data: Any,
-        base: TrainConfig,
-        strategy: MirroredStrategy,
+        self, build: Callable[[Any], Any], data: Any, base: TrainConfig, strategy: MirroredStrategy
     ) -> None:
         super().__init__()
         self._user_build = build
@@ -146,13 +136,18 @@ class UserHyperModel(keras_tuner.HyperModel):
     def build(self, hp: Any) -> keras.Model:
         """Build the model, and scale its learning rate."""
         model = checked_model(self._user_build(hp))
-        self._check_batch(hp)
-        if not self._has_own_batch():
+        if self._data is None or self._data.has_arrays:
             scale_compiled_rate(
                 model,
                 global_batch=self.global_batch(hp),
                 reference_batch=self.base.batch_size,
                 rule=self.base.lr_rule,
+            )
+        elif BATCH_SIZE in hp.values:
+            raise SearchError(
+                f"build(hp) declares {BATCH_SIZE}, but the data have batches of their own: write"
+                f" the data function as def data({BATCH_SIZE}):, remove the hyperparameter, or"
+                " return arrays"
             )
         return model
 
@@ -160,9 +155,8 @@ class UserHyperModel(keras_tuner.HyperModel):
         """Return the samples per step of a trial, over all replicas."""
         if self.own_batch is not None:
             return self.own_batch
-        batch: int = hp.values.get(BATCH_SIZE, self.base.batch_size)
-        replicas: int = self.strategy.num_replicas_in_sync
-        return batch * replicas
+        batch = hp.values.get(BATCH_SIZE, self.base.batch_size)
+        return int(batch * self.strategy.num_replicas_in_sync)
 
     def fit(self, hp: Any, model: keras.Model, *_: Any, **kwargs: Any) -> Any:
         """Train the model on the data."""
@@ -178,14 +172,3 @@ class UserHyperModel(keras_tuner.HyperModel):
         return model.fit(
             **data.fit_arguments(batch=batch), **{"epochs": self.base.epochs, **kwargs}
         )
-
-    def _has_own_batch(self) -> bool:
-        return self._data is not None and not self._data.has_arrays
-
-    def _check_batch(self, hp: Any) -> None:
-        if self._has_own_batch() and BATCH_SIZE in hp.values:
-            raise SearchError(
-                f"build(hp) declares {BATCH_SIZE}, but the data have batches of their own: write"
-                f" the data function as def data({BATCH_SIZE}):, remove the hyperparameter, or"
-                " return arrays"
-            )

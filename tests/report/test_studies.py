@@ -3,9 +3,9 @@ import json
 import pytest
 from kdist.errors import UserError
 from kdist.report.inputs import find_sources
+from kdist.report.studies import read_study
 from kdist.study.folder import FORMAT
-from kdist.study.kinds import ThroughputSweep
-from kdist.study.record import read_study
+from kdist.study.sweep_kinds import ThroughputSweep
 from report_folders import accuracy_rows, throughput_rows, write_run
 from report_folders import write_sweep as write_whole_sweep
 

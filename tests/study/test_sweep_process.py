@@ -12,10 +12,10 @@ from kdist.errors import RefusedCheckpointsError, UserError
 from kdist.launch.child import judge
 from kdist.runs.record import read_run
 from kdist.signals import ENDING, raise_signals, signal_of
-from kdist.study import point_process as worker
-from kdist.study.experiments import Point
-from kdist.study.kinds import TIMED_RUN, AccuracySweep, ScalingSweep, ThroughputSweep
-from kdist.study.points import can_be_resumed, measure, run_point
+from kdist.study import sweep_process as worker
+from kdist.study.sweep_experiment import Point
+from kdist.study.sweep_kinds import TIMED_RUN, AccuracySweep, ScalingSweep, ThroughputSweep
+from kdist.study.sweep_process import can_be_resumed, measure, run_point
 from report_folders import write_run
 
 AXES = {"batch_size": 8, "replicas": 1}
@@ -65,7 +65,7 @@ def process(monkeypatch, tmp_path):
 
     def run(code, *, point=POINT, experiment=ThroughputSweep):
         monkeypatch.setattr(
-            "kdist.study.points.command", lambda folder: [sys.executable, "-c", code]
+            "kdist.study.sweep_process.command", lambda folder: [sys.executable, "-c", code]
         )
         return run_point(point, tmp_path, experiment)
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from ..charts.statistics import importance
 from ..charts.tables import MISSING, ResultsTable, setting
 from ..errors import UserError
+from ..fields import field_names
 from ..files import atomic_write, parse_json, read_text
 from ..optimizers.scaling import scale_learning_rate
 from ..training.config import TrainConfig
-from ..training.settings import NETWORKS, SIZES, model_name
+from ..training.settings import NETWORKS, SIZES, Output, model_name
 from .console import rich_table
 from .folder import StudyFolder
-from .search import Objective, Search, find_objective
+from .search_settings import Search
 
 if TYPE_CHECKING:
     from ..charts.figures import Figure
@@ -50,10 +51,6 @@ def trial_config(base: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
         optimizer=config.optimizer,
     )
     return TrainConfig.from_dict({**config.to_dict(), "base_lr": rate})
-
-
-# How the search was tracked and where it ran: not settings of the best run.
-_OF_THE_SEARCH = ("track", "track_batches", "log_model", "profile_batches", "run_dir", "log_dir")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,7 +89,7 @@ def read_trials(
 
     Args:
         folder: The folder of the search.
-        search: The settings of the search.
+        search: Its settings.
         order: `"end_order"` for the finished trials only, in the order in which they ended.
 
     Raises:
@@ -117,11 +114,10 @@ def _read_trial(folder: Path, search: Search) -> TrialResult:
     if search.model is None:
         added = {name: value for name, value in values.items() if name.startswith("tuner/")}
         values = {**search.search_space().decode(values), **added}
-    failure = folder / "failure.txt"
-    reason = ""
+    file, failure = folder / "failure.txt", ""
     if state["status"] == "FAILED":
-        text = failure.read_text(encoding="utf-8") if failure.exists() else "no reason given"
-        reason = text.splitlines()[0]
+        text = file.read_text(encoding="utf-8") if file.exists() else "no reason given"
+        failure = text.splitlines()[0]
     return TrialResult(
         trial_id=state["trial_id"],
         status=state["status"],
@@ -131,7 +127,7 @@ def _read_trial(folder: Path, search: Search) -> TrialResult:
             name: metric["observations"][-1]["value"][-1]
             for name, metric in state["metrics"]["metrics"].items()
         },
-        failure=reason,
+        failure=failure,
         sampling={
             part["config"]["name"]: part["config"]["sampling"]
             for part in space
@@ -140,17 +136,11 @@ def _read_trial(folder: Path, search: Search) -> TrialResult:
     )
 
 
-def log_sampled(trials: Sequence[TrialResult]) -> list[str]:
-    """Return the hyperparameters that a search samples on a logarithmic scale."""
-    ways = {name: way for trial in trials for name, way in trial.sampling.items()}
-    return [name for name, way in ways.items() if way in ("log", "reverse_log")]
-
-
-def best_first(trials: list[TrialResult], objective: Objective) -> list[TrialResult]:
+def best_first(trials: Sequence[TrialResult], search: Search) -> list[TrialResult]:
     """Sort the completed trials, best first; those that missed the target come last."""
-    sign = -1 if objective.direction == "max" else 1
-    finished = [trial for trial in trials if trial.score is not None]
-    return sorted(finished, key=lambda trial: (not trial.reached, sign * (trial.score or 0.0)))
+    sign = -1 if search.direction == "max" else 1
+    scored = [(not one.reached, sign * one.score, one) for one in trials if one.score is not None]
+    return [trial for *_, trial in sorted(scored, key=lambda one: one[:2])]
 
 
 def best_settings(search: Search, trials: list[TrialResult]) -> dict[str, Any] | None:
@@ -159,7 +149,7 @@ def best_settings(search: Search, trials: list[TrialResult]) -> dict[str, Any] |
     They have as many replicas as the trial; none are named if it had all devices of its machine.
     For the user's own `build(hp)` it returns the hyperparameters.
     """
-    ranked = best_first(trials, find_objective(search.objective))
+    ranked = best_first(trials, search)
     if not ranked:
         return None
     values = hyperparameters(ranked[0].values)
@@ -167,7 +157,8 @@ def best_settings(search: Search, trials: list[TrialResult]) -> dict[str, Any] |
         return values
     settings = trial_config(search.config, values).to_dict()
     settings["replicas"] = search.replicas  # with `per_trial` the configuration has none
-    return {name: value for name, value in settings.items() if name not in _OF_THE_SEARCH}
+    # How the search was tracked and where it ran are not settings of the best run.
+    return {name: value for name, value in settings.items() if name not in field_names(Output)}
 
 
 def hyperparameters(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,30 +184,28 @@ def describe(values: Mapping[str, Any]) -> str:
 
 
 def trials_table(trials: Sequence[TrialResult], search: Search) -> ResultsTable:
-    """Make a table of trials, best first: their scores, what was measured, hyperparameters.
-
-    Args:
-        trials: The trials that began.
-        search: The settings of the search.
-    """
-    objective = find_objective(search.objective)
+    """Make a table of trials, best first: their scores, what was measured, hyperparameters."""
     names = tuned_names(trials)
     measured = [
         name
         for name in ("val_accuracy", "seconds", "epochs")
-        if name != objective.metric and any(name in trial.metrics for trial in trials)
+        if name != search.objective and any(name in trial.metrics for trial in trials)
     ]
-    ordered = [
-        *best_first(list(trials), objective),
-        *(trial for trial in trials if trial.score is None),
-    ]
+    ordered = best_first(trials, search) + [trial for trial in trials if trial.score is None]
+    note = f"Best first, by {search.objective}; then the hyperparameters."
+    if search.executions_per_trial > 1:
+        note += f" Means over {search.executions_per_trial} runs per trial."
+    if search.model is None:
+        note += " Learning rates are those for one replica and the batch of the search."
     return ResultsTable(
         title="Trials",
-        columns=["Trial", objective.metric, *measured, *names],
+        columns=["Trial", search.objective, *measured, *names],
         rows=[
             [
                 trial.trial_id,
-                _score(trial),
+                trial.status.lower()
+                if trial.score is None
+                else _short(trial.score) + ("" if trial.reached else ", missed the target"),
                 *(_short(trial.metrics.get(name)) for name in measured),
                 *(
                     _short(trial.values[name]) if name in trial.values else MISSING
@@ -225,7 +214,7 @@ def trials_table(trials: Sequence[TrialResult], search: Search) -> ResultsTable:
             ]
             for trial in ordered
         ],
-        note=_note(search, objective.metric),
+        note=note,
     )
 
 
@@ -234,32 +223,12 @@ def tuned_names(trials: Sequence[TrialResult]) -> list[str]:
     return list(dict.fromkeys(name for trial in trials for name in hyperparameters(trial.values)))
 
 
-def _score(trial: TrialResult) -> str:
-    if trial.score is None:
-        return trial.status.lower()
-    return _short(trial.score) + ("" if trial.reached else ", missed the target")
-
-
 def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else setting(value)
 
 
-def _note(search: Search, metric: str) -> str:
-    note = f"Best first, by {metric}; then the hyperparameters."
-    if search.executions_per_trial > 1:
-        note += f" Means over {search.executions_per_trial} runs per trial."
-    if search.model is None:
-        note += " Learning rates are those for one replica and the batch of the search."
-    return note
-
-
 def trials_figure(trials: Sequence[TrialResult], search: Search) -> "Figure":
-    """Draw the trials that ended, in order and against each hyperparameter that varied.
-
-    Args:
-        trials: The trials in the order in which they started.
-        search: The settings of the search.
-    """
+    """Draw the trials that ended, in order and against each hyperparameter that varied."""
     from ..charts.figures import search_figure
 
     def outcome(trial: TrialResult) -> str:
@@ -267,23 +236,26 @@ def trials_figure(trials: Sequence[TrialResult], search: Search) -> "Figure":
             return "failed"
         return "trial" if trial.reached else "missed the target"
 
-    objective = find_objective(search.objective)
+    numbers = list(range(1, len(trials) + 1))
+    if all(trial.trial_id.isdigit() for trial in trials):  # as KerasTuner names them
+        numbers = [int(trial.trial_id) for trial in trials]
     rows: list[dict[str, Any]] = [
         {"trial": number, "outcome": outcome(trial), "score": trial.score}
         | {"values": hyperparameters(trial.values)}
-        for number, trial in zip(_numbers(trials), trials, strict=True)
+        for number, trial in zip(numbers, trials, strict=True)
         if trial.score is not None or trial.status == "FAILED"
     ]
     scored = [row for row in rows if row["score"] is not None]
     known = importance([row["values"] for row in scored], [row["score"] for row in scored])
     # What only failed trials have, and what none of them changed, is unknown.
     names = dict.fromkeys(name for row in rows for name in row["values"])
+    sampling = {name: way for trial in trials for name, way in trial.sampling.items()}
     return search_figure(
-        objective.metric,
+        search.objective,
         rows,
         known | {name: None for name in names if name not in known},
-        better=max if objective.direction == "max" else min,
-        log=log_sampled(trials),
+        better=max if search.direction == "max" else min,
+        log=[name for name, way in sampling.items() if way in ("log", "reverse_log")],
     )
 
 
@@ -291,44 +263,28 @@ def searched_model(search: Search) -> str:
     """Name the model of a search: the user's function, or the network."""
     if search.model is not None:
         return search.model
-    tuned = SIZES & set(search.space or ())
-    if tuned:
+    if SIZES & set(search.space or ()):
         return NETWORKS[search.config.network].title
     return model_name(search.config.to_dict())
 
 
-def _numbers(trials: Sequence[TrialResult]) -> list[int]:
-    """The numbers that KerasTuner names trials with; counted where a name is not a number."""
-    if all(trial.trial_id.isdigit() for trial in trials):
-        return [int(trial.trial_id) for trial in trials]
-    return list(range(1, len(trials) + 1))
-
-
-# A table is as wide as its cells; a terminal wraps what is wider.
-_WIDE = 1000
-
-
-def report(search: Search, folder: StudyFolder, *, announce: Callable[[str], None]) -> None:
-    """Write `trials.csv`, `trials.png` and `best.json`, and announce the results.
-
-    Args:
-        search: The settings of the search.
-        folder: The folder of the search.
-        announce: Called with the table and the lines below it.
-    """
+def report(
+    search: Search, folder: StudyFolder, *, announce: Callable[[str], None]
+) -> list[TrialResult]:
+    """Write `trials.csv`, `trials.png` and `best.json`, announce the results, and return them."""
     trials = read_trials(folder, search)
-    ranked = best_first(trials, find_objective(search.objective))
-    atomic_write(folder.path / "trials.csv", trials_csv(trials))
-    failed = [trial for trial in trials if trial.status == "FAILED"]
+    atomic_write(folder.path / "trials.csv", _trials_csv(trials))
     announce(_as_text(trials, search))
-    for trial in failed:
-        announce(f"Trial {trial.trial_id} failed: {trial.failure}")
+    for trial in trials:
+        if trial.status == "FAILED":
+            announce(f"Trial {trial.trial_id} failed: {trial.failure}")
     settings = best_settings(search, trials)
     if settings is None:
         announce("No trial was completed.")
-        return
-    _draw(trials, search, folder)
-    best = ranked[0]
+        return trials
+    figure = trials_figure(trials, search)
+    atomic_write(folder.path / f"{figure.id}.png", figure.png(of=searched_model(search)))
+    best = best_first(trials, search)[0]
     folder.write("best.json", settings)
     announce(f"Best trial: {best.trial_id}, {search.objective} {best.score:.4g}")
     if not best.reached:
@@ -342,9 +298,10 @@ def report(search: Search, folder: StudyFolder, *, announce: Callable[[str], Non
         if search.model is None
         else f"Best hyperparameters: {path}"
     )
+    return trials
 
 
-def trials_csv(trials: Sequence[TrialResult]) -> str:
+def _trials_csv(trials: Sequence[TrialResult]) -> str:
     """Format the trials as CSV: name, status, score, hyperparameters, metrics, failure."""
     names = _columns([trial.values for trial in trials])
     metrics = [name for name in _columns([trial.metrics for trial in trials]) if name not in names]
@@ -354,7 +311,11 @@ def trials_csv(trials: Sequence[TrialResult]) -> str:
     writer.writerow(["trial", "status", "score", *names, *metrics, "failure"])
     for trial in trials:
         cells = [trial.values.get(name, "") for name in names]
-        cells += [_metric(name, trial.metrics.get(name, "")) for name in metrics]
+        # KerasTuner keeps counts as floats; the mean of several executions need not be whole.
+        epochs = trial.metrics.get("epochs")
+        is_whole = isinstance(epochs, float) and epochs.is_integer()
+        counts = {"epochs": int(epochs or 0)} if is_whole else {}
+        cells += [counts.get(name, trial.metrics.get(name, "")) for name in metrics]
         score = "" if trial.score is None else trial.score
         writer.writerow([trial.trial_id, trial.status, score, *cells, trial.failure])
     return text.getvalue()
@@ -375,19 +336,8 @@ def _as_text(trials: Sequence[TrialResult], search: Search) -> str:
     others = len(found.columns) - len(names)
     table.add_row("rank correlation", *[""] * (others - 1), *cells)
     text = io.StringIO()
-    Console(file=text, width=_WIDE).print(table)
+    Console(file=text, width=1000).print(table)  # as wide as its cells; a terminal wraps it
     return text.getvalue().rstrip()
-
-
-def _draw(trials: Sequence[TrialResult], search: Search, folder: StudyFolder) -> None:
-    figure = trials_figure(trials, search)
-    atomic_write(folder.path / f"{figure.id}.png", figure.png(of=searched_model(search)))
-
-
-def _metric(name: str, value: Any) -> Any:
-    # KerasTuner keeps counts as floats; the mean of several executions need not be whole.
-    is_count = name == "epochs" and isinstance(value, float) and value.is_integer()
-    return int(value) if is_count else value
 
 
 def _columns(rows: Sequence[dict[str, Any]]) -> list[str]:

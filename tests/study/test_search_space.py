@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdist.errors import UserError
 from kdist.fields import field_names
-from kdist.study.search import IDLE, Search
-from kdist.study.space import DEFAULT_SPACE, NOT_TUNED, Choice, Range, SearchSpace
-from kdist.study.trials import trial_config
+from kdist.study.search_settings import IDLE, Search
+from kdist.study.search_space import DEFAULT_SPACE, NOT_TUNED, Choice, Range, SearchSpace
+from kdist.study.search_trials import trial_config
 from kdist.training.config import TrainConfig
 from kdist.training.settings import Stopping
 

@@ -8,12 +8,12 @@ from kdist.checkpoint.store import CheckpointStore
 from kdist.cli.app import app
 from kdist.errors import UserError
 from kdist.signals import raise_signals
+from kdist.study import search_run
 from kdist.study.folder import StudyFolder
-from kdist.study.loading import tuner_of
-from kdist.study.parallel import role_variables
-from kdist.study.run import tune
-from kdist.study.search import Search
-from kdist.study.trials import read_trials
+from kdist.study.search_processes import role_variables
+from kdist.study.search_run import trial_trackers, tune, tuner_of
+from kdist.study.search_settings import Search
+from kdist.study.search_trials import read_trials
 from kdist.training.config import TrainConfig
 
 MODEL = """
@@ -222,7 +222,7 @@ def test_a_search_with_nothing_to_resume_leaves_nothing(
     if resumed:
         with folder.open(search.about):
             pass
-    monkeypatch.setattr("kdist.study.run._run", fail)
+    monkeypatch.setattr("kdist.study.search_run._run", fail)
     with pytest.raises(type(error)):
         tune(search, announce=lambda line: None)
     assert (tmp_path / "runs").exists() == left
@@ -257,7 +257,7 @@ def test_a_signal_before_anything_was_saved_leaves_nothing(path, tmp_path, capsy
     def fail(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kdist.study.run._run", fail)
+    monkeypatch.setattr("kdist.study.search_run._run", fail)
     output = tmp_path / "out"
     assert app(["tune", f"{path}:build", "--output", str(output)]) == 128 + signal.SIGINT
     assert capsys.readouterr().out == "Interrupted: the same command begins anew.\n"
@@ -278,7 +278,7 @@ def test_a_chief_leaves_the_trials_of_its_workers(tmp_path, monkeypatch):
         (tmp_path / "tune" / "trials" / "trial_0").mkdir(parents=True)
         raise UserError("no")
 
-    monkeypatch.setattr("kdist.study.run._run", fail)
+    monkeypatch.setattr("kdist.study.search_run._run", fail)
     with pytest.raises(UserError):
         tune(search, announce=lambda line: None)
     assert (tmp_path / "tune" / "trials" / "trial_0").exists()
@@ -303,3 +303,61 @@ def test_a_folder_of_other_hyperparameters_is_refused(path, tmp_path):
 def test_a_folder_without_a_search_has_no_tuner(tmp_path):
     with pytest.raises(UserError, match="there is no search in"):
         tuner_of(str(tmp_path))
+
+
+# Trackers
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What `tracking` was asked for."""
+    seen = []
+    monkeypatch.setattr(
+        search_run, "tracking", lambda *names, **options: seen.append((names, options)) or []
+    )
+    return seen
+
+
+def test_without_trackers_there_are_none(tmp_path):
+    assert trial_trackers(Search(), StudyFolder(str(tmp_path)), replicas=1) is None
+
+
+def test_each_execution_of_a_trial_is_a_run_of_the_searchs_group(tmp_path, asked):
+    search = Search(
+        space={"momentum": [None, 0.9], "batch_size": [64, 32]},
+        executions_per_trial=2,
+        config=TrainConfig(track="wandb", track_batches=5),
+    )
+    folder = StudyFolder(str(tmp_path / "search"))
+    left = folder.trials / "trial_03" / "tracking-1" / "wandb"
+    left.mkdir(parents=True)  # by a run that was killed
+    make = trial_trackers(search, folder, replicas=2)
+    for execution in (0, 1):
+        assert make("03", execution, {"momentum": "0.9", "batch_size": 64}) == []
+    assert not left.exists()
+    (names, options), (_, second) = asked
+    assert names == ("wandb",)
+    assert (options["group"], options["run_name"]) == ("search", "search-03-0")
+    assert options["folder"] == folder.trials / "trial_03" / "tracking-0"
+    assert second["run_name"] == "search-03-1"
+    assert options["hyperparameters"] == {"momentum": 0.9, "batch_size": 64}
+    assert options["config"]["base_lr"] == pytest.approx(0.02)  # as it is trained with
+    assert (options["config"]["replicas"], options["config"]["global_batch"]) == (2, 128)
+    assert options["config"]["learning_rate"] == pytest.approx(0.04)
+    assert options["objective"] == ("val_accuracy", "max")
+    assert options["every_batches"] == 5
+
+
+def test_a_users_model_shows_its_hyperparameters(tmp_path, asked):
+    search = Search(
+        model="m.py:build",
+        objective="seconds_to_target",
+        config=TrainConfig(track="csv", time_budget=60),
+    )
+    make = trial_trackers(search, StudyFolder(str(tmp_path / "search")), replicas=2)
+    make("0", 0, {"units": 3})
+    (_, options) = asked[0]
+    assert options["run_name"] == "search-0"
+    assert options["hyperparameters"] == {"units": 3}
+    assert options["config"] == {"units": 3, "replicas": 2, "global_batch": 64}
+    assert options["objective"] == ("seconds_to_target", "min")

@@ -1,0 +1,367 @@
+"""`Experiment`: a kind of sweep, with its points, the columns of their rows, tables and figures."""
+
+import abc
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from annotated_types import Ge, Gt, Le, MaxLen
+
+from ..charts.statistics import Row
+from ..charts.tables import ResultsTable
+from ..errors import UserError
+from ..fields import Field, fields_of
+from ..files import parse_json, read_text
+from ..launch.options import MOST_WORKERS
+from ..performance.hardware import on_cpu
+from ..runs.text import count, sanitize_text
+from ..user_model.functions import files_of
+from .folder import StudyFolder, as_list
+
+if TYPE_CHECKING:
+    from ..charts.figures import Figure
+
+
+# Points ---------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Placement:
+    """So many workers, processes that train a point together, with so many replicas each."""
+
+    workers: int
+    replicas: int
+
+    @property
+    def total(self) -> int:
+        """The replicas of all workers."""
+        return self.workers * self.replicas
+
+    def __str__(self) -> str:
+        return f"{count(self.workers, 'worker')} with {count(self.replicas, 'replica')}"
+
+
+def placements(workers: Sequence[int], replicas: Sequence[int]) -> list[Placement]:
+    """Combine numbers of workers with numbers of replicas of each.
+
+    Raises:
+        UserError: Two combinations have as many replicas in all, by which results are told apart.
+
+    Example:
+        >>> [one.total for one in placements([1, 2], [4])]
+        [4, 8]
+    """
+    found: dict[int, Placement] = {}
+    for number in workers:
+        for each in replicas:
+            one = Placement(workers=number, replicas=each)
+            if one.total in found:
+                raise UserError(
+                    f"{found[one.total]} and {one} each have {one.total} replicas in all, by which"
+                    " a sweep tells its points apart: pass one number of --workers or --replicas,"
+                    " and run a sweep for each of the others"
+                )
+            found[one.total] = one
+    return list(found.values())
+
+
+def replica_counts(about: dict[str, Any], workers: Sequence[int] = (1,)) -> list[int]:
+    """Powers of two up to all GPUs, and all of them; on a CPU, one and two.
+
+    Of several workers, each has its share of these; several numbers of workers are compared with
+    as many replicas each.
+
+    Args:
+        about: What `kdist.performance.hardware.machine` found.
+        workers: Numbers of workers.
+    """
+    most = max((2 if on_cpu(about) else len(about["devices"])) // max(workers), 1)
+    if len(workers) > 1:
+        return [most]
+    return sorted({most, *(2**power for power in range(most.bit_length()) if 2**power <= most)})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Point:
+    """One run of a sweep.
+
+    Args:
+        name: Its folder's.
+        config: Settings of the run, as `TrainConfig` takes them.
+        axes: The values that identify it, columns of its row.
+        group: Equal for points that are repetitions of each other.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    axes: Mapping[str, Any]
+    group: str
+
+    @property
+    def workers(self) -> int:
+        """How many processes train it together."""
+        return int(self.axes.get("workers", 1))
+
+
+# Kinds ----------------------------------------------------------------------------------------
+
+MOST_VALUES = MaxLen(100)
+"""Of a setting that a sweep varies: as many runs of seconds at least, by the values of others."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Experiment(abc.ABC):
+    """A kind of sweep with its settings, the fields: equal settings are the same sweep.
+
+    A new kind is a subclass in `sweep_kinds.py`, with its charts, and a command in
+    `kdist/cli/sweep.py`. It varies settings of `TrainConfig`: what is none has to become one first.
+    What is computed from rows are class methods, as a report has rows and settings but no
+    experiment to run.
+
+    Attributes:
+        kind: Its name, on the command line and in `study.json`.
+        axes: The columns that tell its points apart besides batch and replicas.
+        setting: The columns that name a setting; points that agree in them are repetitions.
+        required: The columns that a point has to have when it is done.
+        trains: Whether its runs are whole trainings; others only time a few epochs.
+
+    Args:
+        train: Settings of every run, as `TrainConfig` takes them.
+        workers: Numbers of workers, processes of this machine that train each point together.
+    """
+
+    kind: ClassVar[str]
+    axes: ClassVar[tuple[str, ...]]
+    setting: ClassVar[tuple[str, ...]]
+    required: ClassVar[tuple[str, ...]]
+    trains: ClassVar[bool] = False
+
+    train: Mapping[str, Any]
+    workers: Annotated[Sequence[Annotated[int, Ge(1), Le(MOST_WORKERS)]], MOST_VALUES] = (1,)
+
+    @functools.cached_property
+    def settings(self) -> dict[str, Any]:
+        """The settings, as plain data; of a model of the user's with what is in its files."""
+        settings = dataclasses.asdict(self)
+        model = self.train.get("model")
+        if model is not None:
+            files = files_of(model, self.train.get("data") or "data")
+            settings["files"] = {
+                file: hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12] for file in files
+            }
+        return settings
+
+    def describe(self) -> str:
+        """Describe in one line what is about to be run, such as `Sweep throughput: 8 runs (…)`."""
+        hidden = {"train", "files"} if max(self.workers) > 1 else {"train", "files", "workers"}
+        values = {name: value for name, value in self.settings.items() if name not in hidden}
+        words = [f"{name} {as_list(value)}" for name, value in values.items()]
+        return f"Sweep {self.kind}: {count(len(self.points()), 'run')} ({'; '.join(words)})"
+
+    @classmethod
+    def columns(cls) -> dict[str, Field]:
+        """All columns of its rows, in the order of `points.csv`."""
+        others = {*_AXES} - {*cls.axes}
+        return {field.name: field for field in fields_of(PointRow) if field.name not in others}
+
+    @property
+    def timed_batch(self) -> int:
+        """The largest global batch whose speed is measured, which the data have to fill."""
+        return 0
+
+    @property
+    @abc.abstractmethod
+    def repetitions(self) -> int:
+        """How often every setting is run."""
+
+    @abc.abstractmethod
+    def round(self, turn: int) -> list[Point]:
+        """A point for each setting, in order; `turn` is from 0 to `repetitions` - 1."""
+
+    def points(self) -> list[Point]:
+        """All points as they are run: every other round backwards, so that drift affects all."""
+        return [
+            point
+            for turn in range(self.repetitions)
+            for point in self.round(turn)[:: -1 if turn % 2 else 1]
+        ]
+
+    @classmethod
+    def group(cls, axes: Mapping[str, Any]) -> str:
+        """The setting of a point or row in words, such as `batch 8, replicas 2`."""
+        words = {"batch_size": "batch ", "replicas": "replicas "}
+        return ", ".join(f"{words.get(name, '')}{axes[name]}" for name in cls.setting)
+
+    def point(
+        self, name: str, place: Placement, batch: int, config: Mapping[str, Any], **axes: Any
+    ) -> Point:
+        """Make a point.
+
+        Args:
+            name: Its folder's.
+            place: Its workers and replicas.
+            batch: Training images per batch and replica.
+            config: The other settings of its run.
+            **axes: The values of further columns.
+        """
+        axes = {
+            "batch_size": batch,
+            "replicas": place.total,
+            "workers": place.workers,
+            "global_batch": batch * place.total,
+            **axes,
+        }
+        config = {**config, "batch_size": batch, "replicas": place.replicas}
+        return Point(name=name, config=config, axes=axes, group=self.group(axes))
+
+    def common_settings(self, places: Sequence[Placement]) -> dict[str, Any]:
+        """`train`, with which runs at several places differ in nothing but the replicas.
+
+        By default a run compiles its step with XLA on one GPU and on several does not.
+        """
+        given = {
+            name: value for name, value in self.train.items() if (name, value) != ("xla", None)
+        }
+        return {"xla": False, **given} if len(places) > 1 else given
+
+    @classmethod
+    @abc.abstractmethod
+    def summarize(cls, rows: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Sum up the points that are done, as plain data.
+
+        Args:
+            rows: Of the points that are done, with the required columns.
+            settings: Of the sweep, as `study.json` has them.
+        """
+
+    @classmethod
+    @abc.abstractmethod
+    def tables(cls, summary: Mapping[str, Any]) -> list[ResultsTable]:
+        """The summary as tables for printing; tables without rows are omitted."""
+
+    @classmethod
+    @abc.abstractmethod
+    def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
+        """The charts of the rows of points that are done, and their summary."""
+
+
+ExperimentOrMaker = Experiment | Callable[[dict[str, Any]], Experiment]
+"""An experiment, or a function that makes it from the description of the machine."""
+
+
+def shared_cores_warning(about: dict[str, Any], rows: Sequence[Row]) -> str | None:
+    """The warning for figures of several replicas that are parts of a CPU, else `None`.
+
+    Args:
+        about: What `kdist.performance.hardware.machine` found.
+        rows: Of the points.
+    """
+    most = max((row["replicas"] for row in rows), default=1)
+    if most == 1 or not on_cpu(about):
+        return None
+    alone = all(row["replicas"] == (row["workers"] or 1) for row in rows)
+    several = "Workers are processes" if alone else "Replicas are logical CPUs"
+    return (
+        f"{several} that share this machine's cores: these figures do not measure a speed-up, only"
+        f" the overhead of a step on several {'workers' if alone else 'replicas'}."
+    )
+
+
+# Rows -----------------------------------------------------------------------------------------
+
+Positive = Annotated[float, Gt(0)]
+
+
+@dataclasses.dataclass(kw_only=True)
+class PointRow:
+    """The columns of a point's row, in the order of `points.csv`; a kind has some of the axes."""
+
+    # How it ended and what it ran on.
+    name: str
+    kind: str
+    status: str
+    error: str
+    batch_size: Positive
+    replicas: Positive
+    workers: Positive
+    global_batch: Positive
+    # What else tells the points of a kind apart.
+    round: Positive
+    mode: str
+    lr_rule: str
+    seed: float
+    # What is read from the folder of its run.
+    learning_rate: float
+    images_per_step: Positive
+    images_per_sec: Positive
+    images_per_sec_low: Positive
+    images_per_sec_high: Positive
+    seconds: Positive
+    epochs: float
+    diverged: bool
+    reached_target: bool
+    seconds_to_target: Positive
+    epochs_to_target: Positive
+    val_accuracy: float
+    best_val_accuracy: float
+    noise_scale: float
+    run_dir: str
+
+
+_AXES = ("round", "mode", "lr_rule", "seed")
+
+
+def read_rows(
+    folder: StudyFolder, experiment: type[Experiment]
+) -> tuple[list[Row], dict[str, str]]:
+    """Read the rows of the points of a sweep that ended.
+
+    Returns:
+        The rows, by name, and the points that have none, with the reason: they run or were killed,
+        or their file is unreadable or invalid.
+    """
+    rows: list[Row] = []
+    skipped: dict[str, str] = {}
+    for point in sorted(folder.path.glob("points/*")):
+        row = _read_row(point, experiment)
+        if isinstance(row, str):
+            skipped[point.name] = row
+        else:
+            rows.append(sanitize_text(row))
+    return rows, skipped
+
+
+def _read_row(folder: Path, experiment: type[Experiment]) -> Row | str:
+    """The row of a point's folder, or why there is none."""
+    file = folder / "point.json"
+    if not folder.is_dir():
+        return "not a folder"
+    if not file.exists():
+        return "no point.json: it has not ended"
+    try:
+        row = parse_json(read_text(file))
+    except (OSError, ValueError) as error:
+        return f"point.json cannot be read: {error}"
+    if not isinstance(row, dict) or not {"name", "kind", "status"} <= row.keys():
+        return "point.json is not a row of a sweep"
+    if row["name"] != folder.name or row["status"] not in ("done", "failed"):
+        return f"point.json is of {row['name']!r}, status {row['status']!r}"
+    if row["kind"] != experiment.kind:
+        return f"point.json has kind {row['kind']!r}, not {experiment.kind!r}"
+    row = {name: row.get(name) for name in experiment.columns()}
+    return why_invalid(row, experiment, file="point.json") or row
+
+
+def why_invalid(row: Row, experiment: type[Experiment], *, file: str) -> str:
+    """Why a row of a file cannot be used: a value of the wrong type, or one that is missing."""
+    for name, column in experiment.columns().items():
+        if row[name] is not None:
+            try:
+                column.check(row[name])
+            except UserError:
+                return f"{file} has {name} {row[name]!r}"
+    missing = [n for n in (*experiment.setting, *experiment.required) if row[n] is None]
+    return f"{file} has no {missing[0]}" if row["status"] == "done" and missing else ""

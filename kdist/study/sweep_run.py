@@ -1,0 +1,433 @@
+"""`sweep`: runs the points of a sweep that are left, and shows the results."""
+
+import os
+import shutil
+import signal
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..arguments import path_text
+from ..charts.statistics import Row, done, failures
+from ..data.datasets import needs_no_download
+from ..errors import UserError, error_text
+from ..files import atomic_write
+from ..launch.child import OUT_OF_MEMORY
+from ..launch.shares import divide, visible_cores, visible_gpus
+from ..performance.hardware import machine as describe_machine
+from ..runs.folder import unused_path
+from ..runs.text import count
+from ..signals import signal_of
+from ..training.config import TrainConfig
+from ..training.images import load_data
+from ..training.settings import model_name
+from ..training.workers import refuse_workers
+from .console import Progress, print_line, rich_table
+from .folder import About, StudyFolder, same_studies
+from .sweep_experiment import Experiment, ExperimentOrMaker, Point, read_rows, shared_cores_warning
+from .sweep_process import can_be_resumed
+from .sweep_process import run_point as run_in_process
+
+# Of ten seconds at least, a day.
+_MOST_RUNS = 10_000
+_FILE_WIDTH = 160
+
+RunPoint = Callable[[Point, Path, type[Experiment]], Row]
+
+
+def sweep(
+    experiment: ExperimentOrMaker,
+    *,
+    output: str | None = None,
+    fresh: bool = False,
+    retry_failed: bool = False,
+    run_point: RunPoint = run_in_process,
+    machine: Callable[..., dict[str, Any]] = describe_machine,
+    console: Console | None = None,
+) -> int:
+    """Run a sweep, resume one, or show the results of a finished one.
+
+    Args:
+        experiment: The experiment, or a function that makes it.
+        output: Its folder; `None` for an unfinished one with the same settings below `runs/`, or
+            else a new one.
+        fresh: Make a new one, even if an unfinished one could be resumed.
+        retry_failed: Run points again that failed in an earlier call.
+        run_point: Runs one point.
+        machine: Describes where it runs.
+        console: Takes all output.
+
+    Returns:
+        An exit code: 0, 1 where it stopped early or every point failed, 128 + the signal's number
+        after Ctrl-C, SIGTERM or SIGHUP.
+
+    Raises:
+        UserError: Invalid settings, or another sweep in the folder; nothing was run then.
+    """
+    refuse_workers(
+        os.environ,
+        "kdist sweep",
+        instead="run it on one machine, without a launcher; --workers N trains each point on N"
+        " workers of that machine",
+    )
+    # A file has no width of its own: what the tables want.
+    console = console or Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
+    if isinstance(experiment, Experiment):
+        _check_and_describe(experiment, console)
+    if output is not None:
+        folder = StudyFolder(path_text("--output", output))
+        if folder.check_place():
+            if fresh:
+                raise UserError(
+                    f"{folder.path} is not empty: with --fresh, pass a new or empty --output"
+                )
+            code = _show_finished(experiment, folder, machine, retry_failed, console)
+            if code is not None:
+                return code
+    print_line(console, "Listing this machine's devices")
+    here = machine()
+    if not isinstance(experiment, Experiment):
+        experiment = experiment(here)
+        _check_and_describe(experiment, console)
+    check_shares(experiment.workers)
+    about = About(kind=experiment.kind, settings=experiment.settings, machine=here)
+    is_new = output is None
+    if output is None:
+        found = None if fresh else _unfinished(about, experiment, retry_failed)
+        folder, is_new = found or StudyFolder(unused_path("sweep-")), found is None
+    with folder.open(about) as resumed:
+        said = "Resuming the sweep in" if resumed else "Sweep folder:"
+        print_line(console, f"{said} {folder.path}")
+        if is_new and not fresh:
+            _say_where_it_is_finished(about, folder, console)
+        run = _SweepRun(experiment, folder, console)
+        run.run_points(run_point, retry_failed=retry_failed)
+        run.show(here)
+    return run.end()
+
+
+def _check_and_describe(experiment: Experiment, console: Console) -> None:
+    check_experiment(experiment)
+    print_line(console, experiment.describe())
+
+
+def check_experiment(experiment: Experiment) -> None:
+    """Check the settings of all runs, and their data where it need not be downloaded.
+
+    Data of the user's are read by the runs alone, as their files import TensorFlow.
+
+    Raises:
+        UserError: There are too many runs, one of them would be refused, or its speed could not be
+            measured.
+    """
+    runs = len(experiment.round(0)) * experiment.repetitions
+    if runs > _MOST_RUNS:
+        raise UserError(
+            f"received a sweep of {runs:,} runs, at most {_MOST_RUNS:,} are possible: pass fewer"
+            " values, rounds or seeds"
+        )
+    # Rounds differ in nothing but the seed, which is the largest in the last.
+    last = experiment.round(experiment.repetitions - 1)
+    configs = [TrainConfig.from_dict({**point.config}) for point in last]
+    for config in configs[:1]:  # they have the same data
+        if config.model is None and needs_no_download(config.dataset, config.data_dir):
+            images = len(load_data(config, announce=lambda _: None).train_images)
+            if images < experiment.timed_batch:
+                raise UserError(
+                    f"{images:,} training images do not fill a global batch of"
+                    f" {experiment.timed_batch:,}, so that its speed cannot be measured: drop the"
+                    " largest batch or number of replicas"
+                )
+
+
+def check_shares(workers: Sequence[int]) -> None:
+    """Check that this machine's GPUs can be divided evenly among each number of workers.
+
+    Raises:
+        UserError: They cannot.
+    """
+    for number in workers:
+        if number > 1:
+            divide(workers=number, gpus=visible_gpus(os.environ), cores=visible_cores())
+
+
+def _unfinished(about: About, experiment: Experiment, retry_failed: bool) -> StudyFolder | None:
+    """The newest sweep below `runs/` that is the same and has points to run, or no summary."""
+    for folder in same_studies(about):
+        rows, _ = read_rows(folder, type(experiment))
+        left = len(rows) < len(experiment.points()) or folder.read_summary() is None
+        if left or (retry_failed and any(row["status"] == "failed" for row in rows)):
+            return folder
+    return None
+
+
+def _say_where_it_is_finished(about: About, folder: StudyFolder, console: Console) -> None:
+    for one in same_studies(about):
+        if one.path != folder.path and one.read_summary() is not None:
+            print_line(
+                console,
+                f"A sweep with the same settings is finished; --output {one.path} shows its"
+                " results",
+            )
+            return
+
+
+def _show_finished(
+    experiment: ExperimentOrMaker,
+    folder: StudyFolder,
+    machine: Callable[..., dict[str, Any]],
+    retry_failed: bool,
+    console: Console,
+) -> int | None:
+    """Show the results of a sweep, if all its points have ended, without TensorFlow.
+
+    Returns:
+        The exit code; `None` if points are left.
+
+    Raises:
+        UserError: The folder contains another sweep, or one of another machine.
+    """
+    found = folder.about()
+    if found is None or not folder.has_begun():
+        return None
+    # The devices are those that the sweep ran on, as TensorFlow takes seconds to list them.
+    here = machine(devices=found.machine.get("devices") or [])
+    asked = experiment if isinstance(experiment, Experiment) else experiment(dict(found.machine))
+    folder.refuse(found.differences(About(kind=asked.kind, settings=asked.settings, machine=here)))
+    summary, run = folder.read_summary(), _SweepRun(asked, folder, console)
+    if summary is None or run.skipped or run.left or (retry_failed and run.failed):
+        return None
+    try:
+        _print_results(console, type(asked), summary)
+    except (KeyError, TypeError, ValueError):  # of another version: it is summed up again
+        return None
+    for path in sorted(folder.path.glob("*.png")):
+        print_line(console, f"Chart: {path}")
+    print_line(
+        console, f"The sweep in {folder.path} is finished: to run it again, pass another --output"
+    )
+    return run.end()
+
+
+class _SweepRun:
+    """The points of a sweep: those that ended in earlier calls, and those that are left.
+
+    Attributes:
+        skipped: A line for each folder of a point without a row.
+        interrupted: The signal that ended it; `None` if none did.
+        stopped: Why it stopped early; empty where it did not.
+    """
+
+    def __init__(self, experiment: Experiment, folder: StudyFolder, console: Console) -> None:
+        self.experiment, self.folder, self.console = experiment, folder, console
+        self.points = experiment.points()
+        self.interrupted: signal.Signals | None = None
+        self.stopped = ""
+        points = {point.name: point for point in self.points}
+        rows, why = read_rows(folder, type(experiment))
+        self._rows: dict[str, Row] = {}
+        for row in rows:
+            wrong = _why_another(row, points.get(row["name"]))
+            if wrong:
+                why[row["name"]] = wrong
+            else:
+                self._rows[row["name"]] = row
+        again = {name: "; it is run again" if name in points else "" for name in why}
+        self.skipped = [f"Skipped: {name}: {why[name]}{again[name]}" for name in sorted(why)]
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows of all points that ended, in the order of the points."""
+        return [self._rows[point.name] for point in self.points if point.name in self._rows]
+
+    @property
+    def left(self) -> int:
+        """How many points remain."""
+        return len(self.points) - len(self._rows)
+
+    @property
+    def failed(self) -> list[dict[str, Any]]:
+        """Names and errors of the points that failed."""
+        return failures(self.rows)
+
+    def run_points(self, run_point: RunPoint, *, retry_failed: bool) -> None:
+        """Run the remaining points, one after the other.
+
+        A point that fails gets a row with its error, and the next one is run. A full disk ends the
+        sweep, as every further point would fail; so do Ctrl-C, SIGTERM and SIGHUP. None leaves a
+        row for the point that it hits, which is run when the sweep is started again.
+        """
+        for line in self.skipped:
+            print_line(self.console, line)
+        if retry_failed:
+            for one in self.failed:
+                del self._rows[one["name"]]
+        progress = Progress(
+            lambda line: print_line(self.console, line),
+            noun="point",
+            total=len(self.points),
+            ended=len(self._rows),
+            console=self.console if self.console.is_terminal else None,
+            table=lambda current: _table_of_groups(self.points, self._rows, current),
+        )
+        with progress:
+            try:
+                for point in self.points:
+                    if point.name not in self._rows:
+                        progress.begin(point.name)
+                        row = self._run_point(point, run_point)
+                        progress.end(_in_words(row), failed=row["status"] == "failed")
+            except KeyboardInterrupt as error:
+                self.interrupted = signal_of(error)
+            except OSError as error:
+                self._stop(error)
+
+    def _run_point(self, point: Point, run_point: RunPoint) -> Row:
+        path = self.folder.path / "points" / point.name
+        if not can_be_resumed(path, point.config):
+            if path.is_dir():  # of an interrupted run
+                shutil.rmtree(path)
+            path.mkdir(parents=True)
+        row = self._without_memory(point) or run_point(point, path, type(self.experiment))
+        self.folder.write(f"points/{point.name}/point.json", row)
+        self._rows[point.name] = row
+        self.folder.write_rows(self.rows, self.experiment.columns())
+        return row
+
+    def _without_memory(self, point: Point) -> Row | None:
+        """A row for a repetition of what ran out of memory: it would again, and may take long."""
+        for other in self.points:
+            row = self._rows.get(other.name)
+            if row is None or other.group != point.group or row["status"] != "failed":
+                continue
+            if str(row["error"]).startswith(OUT_OF_MEMORY):
+                error = f"{OUT_OF_MEMORY}, as {other.name}; not run again"
+                return row | {"name": point.name, **point.axes, "error": error}
+        return None
+
+    def _stop(self, error: OSError) -> None:
+        """Note why files cannot be written."""
+        path = self.folder.path
+        try:
+            where = f"{shutil.disk_usage(path).free / 2**20:,.0f} MiB free in {path}"
+        except OSError as gone:  # somebody removed the folder, or its disk
+            where = f"{path}: {error_text(gone)}"
+        self.stopped = f"{error_text(error)} ({where})"
+
+    def show(self, machine: dict[str, Any]) -> None:
+        """Show tables, and write rows, charts and the summary; also of a sweep cut short."""
+        if not self.rows or self.stopped:
+            return
+        try:
+            self._show(machine)
+        except OSError as error:
+            self._stop(error)
+
+    def _show(self, machine: dict[str, Any]) -> None:
+        experiment, failed = self.experiment, len(self.failed)
+        ended, warning = done(self.rows), shared_cores_warning(machine, self.rows)
+        summary = {
+            "points_left": self.left,
+            "warning": warning,
+            **experiment.summarize(ended, experiment.settings),
+            "failed": self.failed,
+        }
+        self.folder.write_rows(self.rows, experiment.columns())
+        _print_results(self.console, type(experiment), summary)
+        hidden = f"{count(failed, 'point')} failed and {'is' if failed == 1 else 'are'} not drawn."
+        note = " ".join(filter(None, [hidden if failed else "", warning]))
+        for figure in experiment.figures(ended, summary):
+            path = self.folder.path / f"{figure.id}.png"
+            atomic_write(path, figure.png(of=model_name(experiment.train), note=note))
+            print_line(self.console, f"Chart: {path}")
+        self.folder.write("summary.json", summary)  # last: with it the sweep is finished
+
+    def end(self) -> int:
+        """Say how the sweep ended where it did not go well; returns the exit code."""
+        every = len(self.points)
+        if self.left or self.stopped:
+            print_line(
+                self.console,
+                f"{f'Stopped: {self.stopped}' if self.stopped else 'Interrupted'};"
+                f" {every - self.left} of {every} points are in {self.folder.path}, the same"
+                " command resumes the sweep.",
+            )
+            return 1 if self.interrupted is None else 128 + self.interrupted
+        if len(self.failed) < every:
+            return 0
+        which, them = ("The only point", "it") if every == 1 else (f"All {every} points", "them")
+        print_line(self.console, f"{which} failed: --retry-failed runs {them} again")
+        return 1
+
+
+def _why_another(row: Row, point: Point | None) -> str:
+    """Why a row is not one of `point`; empty if it is."""
+    if point is None:
+        return "not a point of this sweep"
+    for name, value in point.axes.items():
+        if row[name] != value:
+            return f"point.json has {name} {row[name]!r}, not {value!r}"
+    return ""
+
+
+def _print_results(
+    console: Console, experiment: type[Experiment], summary: Mapping[str, Any]
+) -> None:
+    """Print the tables of a summary, the points that failed, and the warning."""
+    for table in experiment.tables(summary):
+        console.print(rich_table(table), highlight=False)
+        for line in table.note.splitlines():
+            console.print(Text(line))
+    for one in summary["failed"]:
+        console.print(Text(f"Failed: {one['name']}: {one['error']}"))
+    if summary["warning"]:
+        console.print(Text(f"Warning: {summary['warning']}"))
+
+
+def _table_of_groups(points: Sequence[Point], rows: Mapping[str, Row], current: str) -> Table:
+    """A row for each group of points: how many ended, and medians of what they measured."""
+    table = Table("", "done", "images/s", "accuracy", "seconds")
+    groups: dict[str, list[Point]] = {}
+    for point in points:
+        groups.setdefault(point.group, []).append(point)
+    for name, group in groups.items():
+        ended = [rows[point.name] for point in group if point.name in rows]
+        good = done(ended)
+        failed = f", {len(ended) - len(good)} failed" if len(good) < len(ended) else ""
+        table.add_row(
+            f"{'>' if current in [point.name for point in group] else ' '} {name}",
+            f"{len(ended)} of {len(group)}{failed}",
+            _median(good, "images_per_sec", ",.0f"),
+            _median(good, "best_val_accuracy", ".3f"),
+            _median(good, "seconds", ",.1f"),
+        )
+    return table
+
+
+def _median(rows: Sequence[Row], name: str, form: str) -> str:
+    values = [row[name] for row in rows if row[name] is not None]
+    return format(statistics.median(values), form) if values else ""
+
+
+def _in_words(row: Row) -> str:
+    """The result of a point in a few words."""
+    if row["status"] == "failed":
+        return f"failed: {row['error']}"
+    words = []
+    if row["images_per_sec"] is not None:
+        words.append(f"{row['images_per_sec']:,.0f} images/s")
+    if row["diverged"]:
+        words.append("target not met: the loss was not finite")
+    elif row["reached_target"] is not None:
+        words.append(
+            f"target met in epoch {row['epochs_to_target']}, {row['seconds_to_target']:.1f} seconds"
+            if row["reached_target"]
+            else f"target not met, best {row['best_val_accuracy']:.3f}"
+        )
+    return ", ".join(words) or "done"

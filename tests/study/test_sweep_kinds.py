@@ -1,0 +1,372 @@
+"""The kinds of sweeps: what holds for each, and what each measures."""
+
+import pytest
+from fake_runs import MACHINE, FakeRuns, done_row, run, throughput
+from kdist.charts.figures import Figure, accuracy_figures
+from kdist.charts.statistics import done
+from kdist.errors import UserError
+from kdist.report.inputs import find_sources
+from kdist.report.sections import make_report
+from kdist.study.folder import About, StudyFolder
+from kdist.study.sweep_experiment import replica_counts, shared_cores_warning
+from kdist.study.sweep_kinds import EXPERIMENTS, AccuracySweep, ScalingSweep, ThroughputSweep
+from report_folders import write_run
+
+
+def accuracy(**values):
+    settings = {
+        "train": {"target_accuracy": 0.8, "optimizer": "adam"},
+        "batch_sizes": [32, 128],
+        "lr_rules": ["linear", "sqrt", "auto"],
+        "replicas": [2],
+        "base_lr": 0.01,
+        "base_batch": 32,
+        "seeds": 3,
+    }
+    return AccuracySweep(**{**settings, **values})
+
+
+def scaling(**values):
+    settings = {"train": {}, "batch_size": 64, "global_batch": 128, "replicas": [1, 2]}
+    settings |= {"modes": ["weak", "strong"], "epochs": 3, "rounds": 3}
+    return ScalingSweep(**{**settings, **values})
+
+
+def experiments():
+    return [throughput(), accuracy(seeds=2, replicas=[1, 2]), scaling(rounds=2)]
+
+
+def finished_rows(experiment):
+    extra = {"reached_target": True, "seconds_to_target": 0.5, "epochs_to_target": 2}
+    extra |= {"best_val_accuracy": 0.9, "noise_scale": 20.0}
+    return [done_row(point, type(experiment), **extra) for point in experiment.points()]
+
+
+@pytest.fixture(params=experiments(), ids=lambda one: one.kind)
+def experiment(request):
+    return request.param
+
+
+def test_every_kind_is_tested_here():
+    assert [one.kind for one in experiments()] == list(EXPERIMENTS)
+
+
+def test_columns_are_declared(experiment):
+    columns = experiment.columns()
+    assert set(experiment.setting) <= set(columns)
+    assert set(experiment.required) <= set(columns)
+    for point in experiment.points():
+        assert set(point.axes) <= set(columns)
+        for name, value in point.axes.items():
+            assert columns[name].check(value) == value
+            with pytest.raises(UserError):
+                columns[name].check([value])
+
+
+def test_repetitions_are_one_group(experiment):
+    groups = {}
+    for point in experiment.points():
+        groups.setdefault(point.group, []).append(point)
+    assert {len(points) for points in groups.values()} == {experiment.repetitions}
+    for points in groups.values():
+        assert {experiment.group(point.axes) for point in points} == {points[0].group}
+
+
+def test_settings_are_the_fields(experiment):
+    again = type(experiment)(**experiment.settings)
+    assert again == experiment
+
+
+def test_no_point_that_is_done_has_no_table_and_no_figure(experiment):
+    summary = experiment.summarize([], experiment.settings)
+    assert experiment.tables(summary) == []
+    assert experiment.figures([], summary) == []
+
+
+def test_a_report_shows_the_charts_and_tables_of_the_sweep(here, experiment, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(Figure, "png", lambda figure, **_: drawn.append(figure) or b"png")
+
+    class Runs(FakeRuns):
+        def __call__(self, point, folder, experiment):
+            row = super().__call__(point, folder, experiment)
+            if experiment.trains:
+                (folder / "run").rmdir()
+                write_run(folder / "run")
+            return row | {"run_dir": f"points/{point.name}/run"}
+
+    runs = Runs()
+    runs.at = {row["name"]: row for row in finished_rows(experiment)}
+    assert run(runs, experiment, machine=MACHINE, output="out")[0] == 0
+    report = make_report(find_sources(["out"]))
+    shown = report.sections[0].figures
+    assert [one.id for one in shown] == [one.id for one in drawn]
+    for one, figure in zip(shown, drawn, strict=True):
+        assert (one.title, one.caption) == (figure.title, figure.caption)
+        # The sweep has the order in which points ran, the report that of their names.
+        for name, rows in figure.data.items():
+            assert sorted(map(str, one.data[name])) == sorted(map(str, rows))
+
+
+def test_a_sweep_of_a_model_that_has_changed_is_another(tmp_path):
+    """Its points would be of two models."""
+    file, output = tmp_path / "mine.py", tmp_path / "sweep"
+    file.write_text("first")
+    other = tmp_path / "other.py"
+    other.write_text("data")
+
+    def opened():
+        train = {"model": f"{file}:build", "data": f"{other}:data"}
+        options = {"batch_sizes": [8], "replicas": [1], "epochs": 2, "rounds": 1}
+        made = ThroughputSweep(train=train, **options)
+        assert "mine.py" not in made.describe()
+        with StudyFolder(output).open(About(kind=made.kind, settings=made.settings)) as resumed:
+            return resumed
+
+    assert [opened(), opened()] == [False, True]
+    ended = tmp_path / "sweep" / "points" / "b8-r1-round1" / "point.json"
+    ended.parent.mkdir(parents=True)
+    ended.write_text("{}")
+    other.write_text("more data")
+    with pytest.raises(UserError, match=r"contains another study: .*other\.py has changed since;"):
+        opened()
+    other.write_text("data")
+    assert opened()
+
+
+# Accuracies
+
+
+def test_the_rate_follows_the_global_batch_by_each_rule():
+    points = {point.name: point for point in accuracy().points()}
+    assert len(points) == 2 * 3 * 3
+    rates = {
+        name: points[f"b128-r2-{name}-seed1"].config["base_lr"]
+        for name in ("linear", "sqrt", "auto")
+    }
+    assert rates == pytest.approx({"linear": 0.08, "sqrt": 0.01 * 8**0.5, "auto": 0.01 * 8**0.5})
+    one = points["b32-r2-linear-seed2"]
+    assert one.config["lr_rule"] == "none"
+    assert (one.config["seed"], one.axes["seed"], one.axes["global_batch"]) == (2, 2, 64)
+    assert one.config["noise_scale"] is True
+
+
+def accuracy_rows(experiment, outcomes):
+    """Rows with seconds to the target, or `None` for a run given up after 100 seconds."""
+    rows = []
+    for point in experiment.points():
+        seconds = outcomes[point.axes["batch_size"]][point.axes["seed"]]
+        there = seconds is not None
+        rows.append(
+            done_row(
+                point,
+                AccuracySweep,
+                seconds=seconds + 5 if there else 100.0,
+                epochs=9 if there else 10,
+                reached_target=there,
+                seconds_to_target=seconds,
+                epochs_to_target=8 if there else None,
+                best_val_accuracy=0.85 if there else 0.5,
+                noise_scale=300.0 if there else 10.0,
+                run_dir=f"points/{point.name}/run",
+            )
+        )
+    return rows
+
+
+def test_a_run_that_diverged_early_counts_as_one_that_never_reaches_the_target():
+    """Taken for one that was given up after 5 seconds, it would say nothing of the later ones."""
+    experiment = accuracy(lr_rules=["linear"], batch_sizes=[32])
+    rows = accuracy_rows(experiment, {32: [30.0, 50.0, None]})
+    lost = {"diverged": True, "seconds": 5.0, "epochs": 0, "best_val_accuracy": None}
+    measured = experiment.summarize([*rows[:2], rows[2] | lost], experiment.settings)
+    given_up = experiment.summarize(rows, experiment.settings)
+    (group,) = measured["groups"]
+    for unit in ("seconds_to_target", "epochs_to_target"):
+        assert group[unit] == given_up["groups"][0][unit]
+    (table,) = experiment.tables(measured)
+    assert "2 of 3, 1 diverged" in table.rows[0]
+    (figure,) = accuracy_figures([*rows[:2], rows[2] | lost], measured)
+    assert [row["seconds"] for row in figure.data["points"]] == [30, 50, None]
+
+
+def test_runs_that_never_reached_the_target_count_as_such():
+    experiment = accuracy(lr_rules=["linear"])
+    rows = accuracy_rows(experiment, {32: [30.0, 50.0, None], 128: [20.0, None, None]})
+    measured = experiment.summarize(rows, experiment.settings)
+    few, many = measured["groups"]
+    assert (few["global_batch"], few["reached"], few["runs"]) == (64, 2, 3)
+    assert few["seconds_to_target"]["median"] == 50  # the third takes longer than 100
+    assert few["seconds_to_target"]["low"] == 30
+    assert few["seconds_to_target"]["high"] is None
+    assert many["seconds_to_target"]["median"] is None
+    assert many["epochs_to_target"]["median"] is None
+    assert few["best_val_accuracy"] == {"median": 0.85, "low": 0.5, "high": 0.85}
+    # Of the runs that learned.
+    assert measured["critical_batch"] == {"median": 300, "low": 300, "high": 300}
+
+
+def test_tables_and_charts_of_accuracies(here):
+    experiment = accuracy(lr_rules=["linear", "none"])
+    rows = {
+        r["name"]: r for r in accuracy_rows(experiment, {32: [30.0, 50.0, 40.0], 128: [None] * 3})
+    }
+    runs = FakeRuns()
+    runs.at = rows
+    runs.at["b32-r2-none-seed0"] = {"status": "failed", "error": "ValueError: no"}
+    code, out = run(runs, experiment, output="out")
+    assert code == 0
+    assert "40.0 (30.0 or more)" in out
+    assert "more than half never" in out
+    assert "0 of 3" in out
+    assert "Critical batch by the gradient noise scale: 300 (300 to 300) images" in out
+    assert "Failed: b32-r2-none-seed0: ValueError: no" in out
+    (chart,) = (here / "out").glob("*.png")
+    assert chart.name == "accuracy.png"
+    assert chart.read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_a_run_that_ended_there_is_no_chart(here):
+    experiment = accuracy(lr_rules=["linear"], seeds=1)
+    runs = FakeRuns()
+    runs.at = {p.name: {"status": "failed", "error": "no"} for p in experiment.points()}
+    code, out = run(runs, experiment)
+    assert code == 1
+    assert "Chart" not in out
+    assert "Critical batch" not in out
+
+
+# Scaling
+
+
+def test_the_same_batch_a_replica_or_the_same_global_batch():
+    points = scaling(rounds=1).points()
+    batches = {
+        (p.axes["mode"], p.axes["replicas"]): (p.config["batch_size"], p.axes["global_batch"])
+        for p in points
+    }
+    assert batches == {
+        ("weak", 1): (64, 64),
+        ("weak", 2): (64, 128),
+        ("strong", 1): (128, 128),
+        ("strong", 2): (64, 128),
+    }
+    names = [p.name for p in points if p.axes["mode"] == "weak"]
+    assert names == ["weak-r1-round1", "weak-r2-round1"]
+    for point in points:  # nothing but the steps is in an epoch, on any number of replicas
+        assert (point.config["validate"], point.config["save_model"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "xla"),
+    [
+        ({"replicas": [1, 2]}, False),  # by default one GPU has it and several do not
+        ({"replicas": [1], "workers": [1, 2]}, False),
+        ({"replicas": [1, 2], "train": {"xla": None}}, False),
+        ({"replicas": [1, 2], "train": {"xla": True}}, True),
+        ({"replicas": [2]}, None),
+        ({"replicas": [1], "train": {"xla": None}}, None),
+        ({"replicas": [1], "workers": [2]}, None),
+    ],
+)
+def test_all_points_are_compiled_alike(settings, xla):
+    assert {point.config.get("xla") for point in scaling(**settings).points()} == {xla}
+
+
+# Seconds of a step of 64 images on one replica, and what comes to it on two.
+ALONE, TOGETHER = 0.45, 0.1
+DRIFT = {1: 1.0, 2: 2.0, 3: 1.5}  # a machine that is slower in some rounds
+
+
+def scaling_rows(experiment):
+    rows = []
+    for point in experiment.points():
+        axes = point.axes
+        seconds = ALONE * axes["batch_size"] / 64 + TOGETHER * (axes["replicas"] > 1)
+        rate = axes["global_batch"] / (seconds * DRIFT[axes["round"]])
+        rows.append(done_row(point, ScalingSweep, images_per_sec=rate))
+    return rows
+
+
+def test_efficiency_is_that_of_a_round():
+    measured = scaling().summarize(scaling_rows(scaling()), {})
+    points = {(one["mode"], one["replicas"]): one for one in measured["points"]}
+    weak = points["weak", 2]
+    efficiency = 0.45 / 0.55  # drift cancels
+    assert weak["efficiency"] == pytest.approx(dict.fromkeys(("median", "low", "high"), efficiency))
+    assert weak["step_seconds"] == pytest.approx({"median": 0.825, "low": 0.55, "high": 1.1})
+    strong = points["strong", 2]
+    assert strong["efficiency"]["median"] == pytest.approx(0.9 / (2 * 0.55))
+    for mode in ("weak", "strong"):
+        assert points[mode, 1]["efficiency"]["median"] == 1
+
+
+def test_what_is_missing_is_not_made_up():
+    rows = scaling_rows(scaling())
+    for row in rows:
+        if row["replicas"] == 1:
+            row |= {"status": "failed", "error": "no"}
+    measured = ScalingSweep.summarize(done(rows), {})
+    assert measured["base_replicas"] == 2
+    assert {one["replicas"] for one in measured["points"]} == {2}
+
+
+@pytest.mark.parametrize(
+    ("machine", "shared"), [(MACHINE, True), (MACHINE | {"devices": ["GPU:0 x", "GPU:1 x"]}, False)]
+)
+def test_shared_cores_are_warned_of(here, machine, shared):
+    experiment = scaling()
+    runs = FakeRuns()
+    runs.at = {row["name"]: row for row in scaling_rows(experiment)}
+    code, out = run(runs, experiment, machine=machine, output="out")
+    assert code == 0
+    assert ("Warning: Replicas are logical CPUs that share" in out) is shared
+    assert "0.82 (0.82 to 0.82)" in out
+    assert (here / "out" / "scaling.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_one_round_of_scaling_has_no_spread(here):
+    experiment = scaling(rounds=1)
+    runs = FakeRuns()
+    runs.at = {row["name"]: row for row in scaling_rows(experiment)}
+    code, out = run(runs, experiment, output="out")
+    assert code == 0
+    assert "0.82" in out
+    assert "?" not in out
+    assert (here / "out" / "scaling.png").exists()
+
+
+def test_one_replica_alone_warrants_no_warning():
+    assert shared_cores_warning(MACHINE, [{"replicas": 1, "workers": 1}]) is None
+    for replicas, workers, words in (
+        (2, 1, "Replicas are logical CPUs that share this machine's cores: these figures do not"),
+        (4, 2, "the overhead of a step on several replicas"),
+        (2, 2, "Workers are processes that share this machine's cores"),
+    ):
+        row = {"replicas": replicas, "workers": workers}
+        assert words in shared_cores_warning(MACHINE, [row])
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"replicas": [1, 2, 3]}, "128 cannot be divided evenly among 3 replicas.*multiple of 6"),
+        ({"epochs": 1}, "epochs has to be from 2 to"),
+        ({"train": {"subset": 100}}, "does not fill a global batch of 128"),
+    ],
+)
+def test_a_scaling_that_would_mislead_is_refused(values, words):
+    with pytest.raises(UserError, match=words):
+        scaling(**values)
+
+
+def test_counts_of_replicas_up_to_every_gpu_or_a_workers_share():
+    def gpus(number):
+        return {"devices": [f"GPU:{index} x" for index in range(number)]}
+
+    for number, expected in ((1, [1]), (4, [1, 2, 4]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])):
+        assert replica_counts(gpus(number)) == expected
+    assert replica_counts(gpus(8), [2]) == [1, 2, 4]
+    assert replica_counts(gpus(8), [1, 4]) == [2]  # alike, so that workers are compared
+    assert replica_counts(MACHINE) == [1, 2]
+    assert replica_counts(MACHINE, [2]) == replica_counts(MACHINE, [1, 3]) == [1]
