@@ -32,66 +32,6 @@ ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_SECONDS = 300
 NOT_COMPILED = "not by stock Keras on one replica"
 
-README_CASES = (
-    "even",
-    "uneven_last_batch",
-    "fewer_samples_than_replicas",
-    "batch_not_divisible",
-    "bn",
-    "plain_bn_built",
-    "bn_uneven",
-    "clipnorm",
-    "global_clipnorm_uneven",
-    "clipvalue",
-    "accumulation",
-    "ema_overwrite_uneven",
-    "optimizer_Adam",
-    "optimizer_LossScaleOptimizer",
-    "l2",
-    "activity_regularizer_uneven",
-    "sample_weight_uneven",
-    "loss_sum",
-    "loss_mean_with_sample_weight_weighted",
-    "custom_mean_loss_uneven",
-    "two_heads_uneven",
-    "weighted_metrics_uneven",
-    "masked_gru_uneven",
-    "masked_tagger_uneven",
-    "embedding_global_clipnorm_uneven",
-    "fine_tuning",
-    "steps_per_execution_2",
-    "compiled_outside_the_scope",
-    "batch_by_batch",
-    "generator",
-    "py_dataset_of_arrays",
-    "dropout_uneven",
-    "dropout_accumulation",
-    "augmentation_uneven",
-    "recurrent_dropout_uneven",
-    "attention_dropout_uneven",
-    "custom_step_uneven",
-    "custom_step_fewer_samples_than_replicas",
-    "custom_step_clipped_and_accumulated",
-    "custom_step_batch_norm",
-    "custom_step_sum_uneven",
-    "custom_step_gathered_uneven",
-    "custom_step_twice",
-    "custom_step_scaled",
-    "custom_step_concatenated_uneven",
-    "custom_sum_objective_uneven",
-    "custom_root_objective_uneven",
-    "custom_contrastive_loss_uneven",
-    "custom_largest_metric_uneven",
-    "custom_root_metric_uneven",
-    "custom_logs_uneven",
-    "endpoint_fewer_samples_than_replicas",
-    "added_sum_uneven",
-    "added_weights_in_known_sizes",
-    "kept_in_attributes_uneven",
-    "position_embedding",
-    "stateful_rnn",
-)
-
 
 def main() -> None:
     """Print the table, or with `--run` the result of one case as a line of JSON."""
@@ -107,7 +47,7 @@ def main() -> None:
         print(json.dumps(_run(options.case[0], options.run, options.replicas, options.jit)))
         return
     known = _case_names(of_kdist=options.whole)
-    names = options.case or (known if options.all else README_CASES)
+    names = options.case or (known if options.all else _import_cases()[0].IN_README)
     unknown = sorted(set(names) - set(known))
     if unknown:
         parser.error(f"unknown case {', '.join(unknown)}: known are {', '.join(known)}")

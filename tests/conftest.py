@@ -3,7 +3,6 @@
 import gc
 import os
 import signal
-from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("WANDB_MODE", "offline")
@@ -25,7 +24,6 @@ from kdist._upstream.internals import forget_custom_gradients
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 LOGICAL_CPUS = 8
-TESTS = Path(__file__).parent
 
 tf.config.set_visible_devices([], "GPU")
 tf.config.set_logical_device_configuration(
@@ -54,8 +52,15 @@ SLOW = (
     "keras_io/",
     "keras_listing/",
     "workers/",
+    "checkpoint/test_resume.py::test_one_two_four",
     "cli/test_fuzz.py",
+    "docs/test_code_blocks.py",
+    "study/test_search_checkpoints.py",
+    "study/test_search_processes.py::test_a_real_worker",
+    "study/test_sweep_workers.py::test_workers_train",
     "training/test_killed_process.py",
+    "training/test_networks.py",
+    "training/test_resumed_runs.py",
     "training/test_train_on_workers.py",
     "test_examples.py",
     "test_package.py",
@@ -65,7 +70,7 @@ SLOW = (
 def pytest_collection_modifyitems(items):
     """The longest first: begun last, they would leave the other core idle."""
     for item in items:
-        if str(item.path.relative_to(TESTS)).startswith(SLOW):
+        if item.nodeid.removeprefix("tests/").startswith(SLOW):
             item.add_marker("slow")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 

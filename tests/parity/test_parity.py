@@ -5,7 +5,7 @@ import functools
 import harness
 import kdist
 import pytest
-from cases import CASES, IN_A_GRAPH
+from cases import CASES, IN_A_GRAPH, IN_README
 
 ON_MORE_REPLICAS = {
     3: (
@@ -90,11 +90,15 @@ def test_a_strategy_of_one_replica_gives_what_none_gives(name):
 
 
 @pytest.mark.usefixtures("without_graph_optimizer")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in IN_README else pytest.mark.slow) for name in CASES],
+)
 def test_two_replicas_give_what_one_gives(name):
     check(name, replicas=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "replicas"),
     [(name, replicas) for replicas, names in ON_MORE_REPLICAS.items() for name in names],
@@ -106,6 +110,7 @@ def test_more_replicas_give_what_one_gives(name, replicas, request):
     check(name, replicas)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_graph_optimizer")
 @pytest.mark.parametrize("name", COMPILED_BY_XLA)
 def test_two_replicas_compiled_by_xla_give_what_one_compiled_gives(name):

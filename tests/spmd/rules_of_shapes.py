@@ -263,6 +263,7 @@ def shapes():
             tf.range(count(x)),
             tf.range(tf.shape(x, "int64")[0]) * 2,
             tf.cast(tf.range(count(x)), x.dtype)[:, None] * x,
+            tf.range(tf.cast(count(x), "float64")),
         ],
         [(B, 3)],
         static=True,

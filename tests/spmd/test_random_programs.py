@@ -9,7 +9,7 @@ from program_runs import cases, failures_of
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))])
 def test_random_programs(part, monkeypatch):
     monkeypatch.setenv("KDIST_VERIFY", "1")
     counts = Counter()

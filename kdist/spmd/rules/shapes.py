@@ -416,8 +416,10 @@ def one_hot(op: Operation) -> Decision | None:
 
 @rule("Range")
 def count(op: Operation) -> Decision | None:
-    """Number the rows of the batch."""
-    limit = op.sizes(1)
+    """Number the rows of the batch, by integers or as floating-point numbers."""
+    limit, dtype = op.sizes(1), op.outputs[0].dtype
+    if dtype in (tf.float32, tf.float64) and op.inputs[1].op.type == "Cast":
+        limit = op.planner.sizes(op.inputs[1].op.inputs[0])
     if op.constant(0) != 0 or op.constant(2) != 1 or limit is None:
         return None
     rows = op.planner.rows_of(limit.item())
@@ -425,10 +427,11 @@ def count(op: Operation) -> Decision | None:
         return None
 
     def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-        blocks = stage.global_blocks(rows, op.outputs[0].dtype)
+        blocks = stage.global_blocks(rows, dtype)
         return [tf.concat([tf.range(first, first + count) for count, first in blocks], 0)]
 
     wants: list[Any] = [REPLICATE, Local(()), REPLICATE]
     spaces = [space for space, _ in rows.segments]
     op.planner.set_dims(op.outputs[0], [rows.total])
-    return Decision(wants, [Shard(0, rows, within=rows)], emit, spaces=spaces)
+    within = rows if dtype.is_integer else None
+    return Decision(wants, [Shard(0, rows, within=within)], emit, spaces=spaces)
