@@ -51,6 +51,7 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
         cross_device_ops: Any = None,
         *,
         replicas: int | None = None,
+        shards: int | None = None,
     ) -> None:
         if devices is not None and replicas is not None:
             raise UserError(
@@ -70,7 +71,9 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
                 f" one of {len(names)} replicas out of every sum: take an even number of replicas,"
                 " or ReductionToOneDevice"
             )
-        extended = GlobalViewExtended(self, devices=names, cross_device_ops=cross_device_ops)
+        extended = GlobalViewExtended(
+            self, devices=names, cross_device_ops=cross_device_ops, shards=shards
+        )
         tf.distribute.Strategy.__init__(self, extended)
         self._start()
 

@@ -23,6 +23,8 @@ class Collectives:
         places: For each device, the place of its replica's rows among those of all replicas.
     """
 
+    in_fixed_order = False
+
     def __init__(self, devices: Sequence[str], cross_device_ops: Any = None) -> None:
         self.devices = devices
         self.cross_device_ops = cross_device_ops
@@ -68,6 +70,35 @@ class Collectives:
             with tf.device(device_for(tensor, device)):
                 made.append(tf.identity(tensor))
         return made
+
+
+class FixedOrder(Collectives):
+    """The exchanges of shards: sums in one order, whatever the number of devices.
+
+    Neighbours are added up first, so that those of one device are added there.
+    """
+
+    in_fixed_order = True
+
+    def _sum(self, parts: Sequence[Any]) -> list[Any]:
+        terms = [*zip(parts, self.devices, strict=True)]
+        while len(terms) > 1:
+            pairs, rest = [*zip(terms[::2], terms[1::2], strict=False)], terms[len(terms) & ~1 :]
+            terms = []
+            for (one, device), (other, _) in pairs:
+                with tf.device(device):
+                    terms.append((one + other, device))
+            terms += rest
+        return self.copies(terms[0][0])
+
+    def copies(self, tensor: Any) -> list[Any]:
+        """Return a tensor on every device; strings stay on the host."""
+        made = {self.devices[0]: tensor}
+        for device in self.devices:
+            if device not in made:
+                with tf.device(device_for(tensor, device)):
+                    made[device] = tf.identity(tensor)
+        return [made[device] for device in self.devices]
 
 
 def device_for(tensor: Any, device: str) -> str:

@@ -173,6 +173,8 @@ class Planner:
         parent: The planner of the graph that contains the body.
         whole: Operations that have to be computed whole.
         bodies: The graphs of called functions, the same in each attempt to plan a step.
+        writes_last: Whether a stage changes variables only after all of its reads, as several
+            replicas share them.
     """
 
     def __init__(
@@ -180,9 +182,13 @@ class Planner:
         parent: Planner | None = None,
         whole: Iterable[Any] = (),
         bodies: Bodies | None = None,
+        writes_last: bool = False,
     ) -> None:
         self.parent = parent
         self.whole = set(whole)
+        self.writes_last = writes_last
+        self.writers: dict[Any, int] = {}  # operations that change variables -> their times
+        self._written: dict[int, int] = {}  # variables -> when they were changed last
         self.bodies: Bodies = parent.bodies if parent else bodies or Bodies()
         self.shared: set[int] = parent.shared if parent else set()  # resources that exist once
         self.items: list[Item] = []
@@ -380,6 +386,8 @@ class Planner:
             time = max(time, self.need_counts(symbolic(space)))
         once = decision.once
         time = _round_up(time, even=once)
+        if self.writes_last:
+            time = self._after_writes(op, inputs, time, once)
         if op.type == "Const":
             time = BEFORE
         item = Item(op, decision, inputs, placements, time, self._controls(op), once, whole)
@@ -392,6 +400,18 @@ class Planner:
         if once:
             self.shared.update(id(t) for t in op.outputs if t.dtype.name == "resource")
             self._copy_states(op, changed, time)
+
+    def _after_writes(self, op: Any, inputs: Sequence[Any], time: int, once: bool) -> int:
+        """Return the stage of an operation: after one that changes what it reads."""
+        handles = [id(t) for t in inputs if t.dtype.name == "resource"]
+        changed = effects_of(op, [id(t) in self.shared for t in inputs])[1] if handles else set()
+        if changed and not once:
+            self.writers[op] = time
+            self._written |= {id(inputs[i]): time for i in changed}
+            return time
+        read = [self._written.get(handle, BEFORE) for handle in handles]
+        read += [self.writers.get(t.op, BEFORE) for t in inputs]
+        return time + 2 if time in read else time
 
     def effects(self, op: Any) -> tuple[bool, list[Any]]:
         """Return whether an operation must run once, and which replicas' states it changes then."""
@@ -414,6 +434,7 @@ class Planner:
             self._set(value, REPLICATE, time)
             self.item_of[id(value)] = item
             placements: list[Placement] = [REPLICATE, REPLICATE]
+            self.writers[assigned] = self._written[id(handle)] = time + 1
             self.items += [
                 item,
                 Item(assigned, write, [handle, value], placements, time + 1, [op]),

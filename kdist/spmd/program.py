@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework import function_pb2, node_def_pb2
+from tensorflow.python.eager.polymorphic_function import atomic_function
 from tensorflow.python.ops import gen_functional_ops
 
 from .collectives import Collectives
 from .placements import PARTIAL, Partial, Placement, Shard
 from .plan import BEFORE, Planner
 from .sizes import Space
-from .stage import Stage, end_function, live_items, local_shape
+from .stage import Stage, end_function, live_items, local_shape, reference
 
 _SMALL = 16384  # elements: smaller tensors are reduced together
 
@@ -169,7 +171,9 @@ class Program:
         exchanged: dict[Any, list[Any]],
         outer: Any,
     ) -> list[Any]:
-        attributes = {}
+        attributes: dict[str, Any] = {}
+        if self.collectives.in_fixed_order:
+            attributes["_noinline"] = True  # the same kernels on any number of devices
         # XLA can neither take nor return lists, as loops keep for their gradients.
         passed = [*stage.inputs.values(), *stage.outputs]
         has_lists = any(tensor.dtype == tf.variant for tensor in passed)
@@ -177,10 +181,15 @@ class Program:
             attributes["_XlaMustCompile"] = True
         stage.graph.inputs = list(stage.inputs.values())
         function = end_function(stage, stage.outputs, outer, **attributes)
+        writes = stage.writes() if self.collectives.in_fixed_order else set()
+        reader = without_writes(function.func.name, writes, outer) if writes else function
         before = [self.stages[t] for t in stage.after if t in called]
         outputs = []
         replicas = range(1) if stage.runs_once else range(len(self.devices))
         for replica in replicas:
+            is_last = replica + 1 == len(self.devices) or (
+                self.devices[replica + 1] != self.devices[replica]
+            )
             args = [self._argument(key, replica, called, exchanged) for key in stage.inputs]
             waits = [
                 op
@@ -189,7 +198,9 @@ class Program:
             ]
             with tf.device(self.devices[replica]), tf.control_dependencies(waits):
                 call = gen_functional_ops.stateful_partitioned_call(
-                    args, [t.dtype for t in stage.outputs], f=function.func
+                    args,
+                    [t.dtype for t in stage.outputs],
+                    f=(function if is_last else reader).func,
                 )
                 if isinstance(call, tf.Operation):
                     stage.calls.append(call)
@@ -197,13 +208,23 @@ class Program:
                 else:
                     call = list(call)
                     stage.calls.append(call[0].op)
-                if attributes:
+                if "_XlaMustCompile" in attributes:
                     stage.calls[-1]._set_attr("_XlaMustCompile", _true())
             for made, inner in zip(call, stage.outputs, strict=True):
                 if inner.dtype.name not in ("resource", "variant"):
                     made.set_shape(inner.shape)
             outputs.append(call)
+        if writes:
+            self._share_written(stage, writes, outputs)
         return outputs if not stage.runs_once else outputs * len(self.devices)
+
+    def _share_written(self, stage: ProgramStage, writes: set[Any], outputs: list[Any]) -> None:
+        """Give all shards of a device what the last one of them got from changing variables."""
+        for at, tensor in enumerate(stage.outputs):
+            if tensor.op in writes:
+                for replica in reversed(range(len(outputs) - 1)):
+                    if self.devices[replica] == self.devices[replica + 1]:
+                        outputs[replica][at] = outputs[replica + 1][at]
 
     def _argument(
         self, key: Any, replica: int, called: dict[int, list[Any]], exchanged: dict[Any, list[Any]]
@@ -291,6 +312,41 @@ def _true() -> Any:
     return attr_value_pb2.AttrValue(b=True)
 
 
+def without_writes(name: str, writes: set[Any], outer: Any) -> Any:
+    """Make a function that only reads of one that also changes variables; returns a reference.
+
+    Its results that come from a change are zeros.
+    """
+    definition = function_pb2.FunctionDef()
+    definition.CopyFrom(outer._get_function(name).cached_definition)
+    definition.signature.name = f"{name}_reads"
+    names = {op.name for op in writes}
+    kept = [node for node in definition.node_def if node.name not in names]
+    for node in kept:
+        inputs = [one for one in node.input if one.removeprefix("^") not in names]
+        del node.input[:]
+        node.input.extend(inputs)
+    for output in definition.signature.output_arg:
+        source = definition.ret[output.name]
+        if source.split(":")[0] in names:
+            zero = node_def_pb2.NodeDef(name=f"{output.name}_zero", op="Const")
+            dtype = tf.as_dtype(output.type)
+            zero.attr["dtype"].type = output.type
+            zero.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0, dtype, []))
+            kept.append(zero)
+            definition.ret[output.name] = f"{zero.name}:output:0"
+    del definition.node_def[:]
+    definition.node_def.extend(kept)
+    for control in [key for key, node in definition.control_ret.items() if node in names]:
+        del definition.control_ret[control]
+        definition.signature.control_output.remove(control)
+    function = atomic_function.from_function_def(
+        definition, outer._get_function(name).function_type
+    )
+    outer._add_function(function)
+    return reference(definition.signature.name)
+
+
 class ProgramStage(Stage):
     """A stage of a program: runs on every replica if its time is odd, otherwise once."""
 
@@ -313,6 +369,14 @@ class ProgramStage(Stage):
         return any(
             op.op_def.is_stateful and op.type != "Placeholder" for op in self.graph.get_operations()
         )
+
+    def writes(self) -> set[Any]:
+        """Return the operations that change variables, which shards of a device share."""
+        return {
+            made
+            for op, made in self.operations.items()
+            if self.planner.writers.get(op) == self.time
+        }
 
     def export(self, tensor: Any) -> int:
         """Make a tensor a result of the function; return its place."""

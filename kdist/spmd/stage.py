@@ -518,7 +518,12 @@ def end_function(stage: Stage, outputs: Sequence[Any], outer: Any, **attributes:
     ]
     function = atomic_function.from_func_graph(graph.name, graph, attributes)
     outer._add_function_recursive(function)
-    return attr_value_pb2.AttrValue(func=attr_value_pb2.NameAttrList(name=graph.name))
+    return reference(graph.name)
+
+
+def reference(name: str) -> Any:
+    """Return an attribute that names a function."""
+    return attr_value_pb2.AttrValue(func=attr_value_pb2.NameAttrList(name=name))
 
 
 def live_items(planner: Planner, outputs: Sequence[Any]) -> set[Item]:

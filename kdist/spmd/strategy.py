@@ -15,6 +15,7 @@ import tensorflow as tf
 from tensorflow.python.distribute import (
     distribute_lib,
     distribute_utils,
+    input_util,
     mirrored_strategy,
     values,
 )
@@ -26,7 +27,7 @@ from .. import _upstream
 from .._upstream.launchers import is_tracing_step
 from .._upstream.rows import attached_counts
 from .._upstream.steps import converted, one_device
-from .collectives import Collectives, device_for
+from .collectives import Collectives, FixedOrder, device_for
 from .explain import NOMINAL_ROWS, Explanation, described, explain, place_of, say
 from .functions import Bodies
 from .placements import REPLICATE, Rows, Shard
@@ -39,9 +40,29 @@ from .trace import Leaf, trace
 class GlobalVariables(distribute_lib.StrategyExtendedV2):
     """Gives every variable a copy on each replica, also metrics': their values are global."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, shards: int | None = None, **kwargs: Any) -> None:
         self._variables: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         super().__init__(*args, **kwargs)
+        self.is_sharded = shards is not None
+        self.batch_parts = shards or self._num_replicas_in_sync
+        if shards is not None:
+            host, _ = self._input_workers_devices[0]
+            self._input_workers_devices = ((host, self.shard_devices),)
+
+    @property
+    def shard_devices(self) -> tuple[str, ...]:
+        """The device of each part of a batch: one after another, equally many on each."""
+        each = self.batch_parts // self._num_replicas_in_sync
+        return tuple(device for device in self.worker_devices for _ in range(each))
+
+    def _experimental_distribute_dataset(self, dataset: Any, options: Any) -> Any:
+        return input_util.get_distributed_dataset(
+            dataset,
+            self._input_workers_with_options(options),
+            self._container_strategy(),
+            num_replicas_in_sync=self.batch_parts,
+            options=options,
+        )
 
     def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
         kwargs["synchronization"] = tf.VariableSynchronization.ON_WRITE
@@ -54,7 +75,10 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
     def copies_of(self, handle: Any) -> list[Any] | None:
         """Return the handles of all copies of a variable; `None` if it is alone."""
         variable = self._variables.get(id(handle))
-        return None if variable is None else [copy.handle for copy in variable.values]
+        if variable is None:
+            return None
+        each = self.batch_parts // self._num_replicas_in_sync
+        return [copy.handle for copy in variable.values for _ in range(each)]
 
     def variables(self) -> list[Any]:
         """Return all variables that have a copy on each replica."""
@@ -143,7 +167,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
             if isinstance(fn, def_function.Function):
                 return self._compiled_step(fn)(args, kwargs)
             return run_whole(self, fn, args, kwargs)
-        if self.extended._num_replicas_in_sync == 1:
+        if self.extended.batch_parts == 1:
             args, kwargs = tf.nest.map_structure(self._only_part, (args, kwargs))
             with one_device(self):
                 return fn(*args, **kwargs)
@@ -180,7 +204,9 @@ class GlobalViewStrategy(tf.distribute.Strategy):
 
     def collectives(self) -> Collectives:
         """Return how the replicas exchange values."""
-        devices = self.extended.worker_devices
+        devices = self.extended.shard_devices
+        if self.extended.is_sharded:
+            return FixedOrder(devices)
         cross_device_ops = self.extended._cross_device_ops
         if type(cross_device_ops) is tf.distribute.ReductionToOneDevice:
             cross_device_ops = None  # adds up on the first device, too
@@ -302,7 +328,7 @@ def partition(
     whole: set[Any] = set()
     bodies = Bodies()
     while True:
-        planner = Planner(whole=whole, bodies=bodies)
+        planner = Planner(whole=whole, bodies=bodies, writes_last=collectives.in_fixed_order)
         spaces: dict[Space, Leaf] = {}
         for number, (placeholder, leaf) in enumerate(traced.inputs):
             total = placeholder.shape[0] if leaf.is_rows and placeholder.shape.rank else None
