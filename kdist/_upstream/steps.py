@@ -29,7 +29,7 @@ def traced_strategy() -> Any:
 def divides_step() -> bool:
     """Whether the step that this thread traces will be divided over several replicas."""
     strategy = traced_strategy()
-    return strategy is not None and strategy.extended.batch_parts > 1
+    return strategy is not None and strategy.extended._num_replicas_in_sync > 1
 
 
 def _lifted(value: Any) -> Any:

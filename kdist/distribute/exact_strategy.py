@@ -129,7 +129,7 @@ class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
         iterators take half as long for a small model. Several replicas on CPUs get copies of their
         rows, so that no step can overwrite a NumPy array that backs the dataset.
         """
-        if device_type(self.devices[0]) == "CPU" and self.extended.batch_parts == 1:
+        if device_type(self.devices[0]) == "CPU" and self.extended._num_replicas_in_sync == 1:
             return dataset
         if isinstance(dataset, tf.data.Dataset):
             for spec in tf.nest.flatten(dataset.element_spec):
@@ -193,7 +193,7 @@ class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
                 " `with strategy.scope():`"
             )
         state = self.model_state(model)
-        if model.jit_compile and self.extended.batch_parts > 1:
+        if model.jit_compile and self.extended._num_replicas_in_sync > 1:
             # Keras would compile around `run`, where XLA fails on several devices.
             model.jit_compile = False
             state.is_jitted = True

@@ -75,25 +75,28 @@ class Collectives:
 class FixedOrder(Collectives):
     """The exchanges of shards: sums in one order, whatever the number of devices.
 
-    Neighbours are added up first, so that those of one device are added there.
+    Shards are dealt out to devices in turn, and of 8 the first is added to the fifth, and so on:
+    those of one device are added up there.
     """
 
     in_fixed_order = True
 
     def _sum(self, parts: Sequence[Any]) -> list[Any]:
-        terms = [*zip(parts, self.devices, strict=True)]
-        while len(terms) > 1:
-            pairs, rest = [*zip(terms[::2], terms[1::2], strict=False)], terms[len(terms) & ~1 :]
-            terms = []
-            for (one, device), (other, _) in pairs:
-                with tf.device(device):
-                    terms.append((one + other, device))
-            terms += rest
-        return self.copies(terms[0][0])
+        return self.copies(self._added([*parts], 1)[0])
+
+    def _added(self, terms: list[Any], most: int) -> list[Any]:
+        """Add up terms, each on its device, until there are `most` or an odd number."""
+        while len(terms) > most and (len(terms) % 2 == 0 or most == 1):
+            half = (len(terms) + 1) // 2
+            for at, other in enumerate(terms[half:]):
+                with tf.device(device_for(other, self.devices[at])):
+                    terms[at] = terms[at] + other
+            terms = terms[:half]
+        return terms
 
     def copies(self, tensor: Any) -> list[Any]:
-        """Return a tensor on every device; strings stay on the host."""
-        made = {self.devices[0]: tensor}
+        """Return a tensor for every shard, once on each device; strings stay on the host."""
+        made: dict[str, Any] = {self.devices[0]: tensor}
         for device in self.devices:
             if device not in made:
                 with tf.device(device_for(tensor, device)):

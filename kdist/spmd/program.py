@@ -187,9 +187,7 @@ class Program:
         outputs = []
         replicas = range(1) if stage.runs_once else range(len(self.devices))
         for replica in replicas:
-            is_last = replica + 1 == len(self.devices) or (
-                self.devices[replica + 1] != self.devices[replica]
-            )
+            is_last = self.devices[replica] not in self.devices[replica + 1 :]
             args = [self._argument(key, replica, called, exchanged) for key in stage.inputs]
             waits = [
                 op
@@ -220,11 +218,11 @@ class Program:
 
     def _share_written(self, stage: ProgramStage, writes: set[Any], outputs: list[Any]) -> None:
         """Give all shards of a device what the last one of them got from changing variables."""
+        last = dict(zip(self.devices, outputs, strict=True))
         for at, tensor in enumerate(stage.outputs):
             if tensor.op in writes:
-                for replica in reversed(range(len(outputs) - 1)):
-                    if self.devices[replica] == self.devices[replica + 1]:
-                        outputs[replica][at] = outputs[replica + 1][at]
+                for device, made in zip(self.devices, outputs, strict=True):
+                    made[at] = last[device][at]
 
     def _argument(
         self, key: Any, replica: int, called: dict[int, list[Any]], exchanged: dict[Any, list[Any]]

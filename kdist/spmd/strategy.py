@@ -15,7 +15,6 @@ import tensorflow as tf
 from tensorflow.python.distribute import (
     distribute_lib,
     distribute_utils,
-    input_util,
     mirrored_strategy,
     values,
 )
@@ -27,6 +26,7 @@ from .. import _upstream
 from .._upstream.launchers import is_tracing_step
 from .._upstream.rows import attached_counts
 from .._upstream.steps import converted, one_device
+from ..errors import UserError
 from .collectives import Collectives, FixedOrder, device_for
 from .explain import NOMINAL_ROWS, Explanation, described, explain, place_of, say
 from .functions import Bodies
@@ -38,31 +38,47 @@ from .trace import Leaf, trace
 
 
 class GlobalVariables(distribute_lib.StrategyExtendedV2):
-    """Gives every variable a copy on each replica, also metrics': their values are global."""
+    """Gives every variable a copy on each device, also metrics': their values are global.
+
+    Args:
+        shards: Into how many parts each batch is divided, over all workers; `None` for one on each
+            device.
+    """
+
+    _shards: int | None = None
 
     def __init__(self, *args: Any, shards: int | None = None, **kwargs: Any) -> None:
         self._variables: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         super().__init__(*args, **kwargs)
-        self.is_sharded = shards is not None
-        self.batch_parts = shards or self._num_replicas_in_sync
-        if shards is not None:
-            host, _ = self._input_workers_devices[0]
-            self._input_workers_devices = ((host, self.shard_devices),)
+        if shards is None:
+            return
+        devices = self.worker_devices
+        total = self._num_replicas_in_sync
+        if shards < 1 or shards % total:
+            raise UserError(
+                f"received shards={shards} for {total} replicas, each of which has to have equally"
+                f" many: pass a multiple of {total}"
+            )
+        self._shards = shards
+        each = shards // total
+        self.shard_devices = (*devices,) * each
+        host, _ = self._input_workers_devices[0]
+        self._input_workers_devices = ((host, self.shard_devices),)
 
     @property
-    def shard_devices(self) -> tuple[str, ...]:
-        """The device of each part of a batch: one after another, equally many on each."""
-        each = self.batch_parts // self._num_replicas_in_sync
-        return tuple(device for device in self.worker_devices for _ in range(each))
+    def _num_replicas_in_sync(self) -> int:
+        """Into how many parts TensorFlow divides each batch."""
+        return self._shards or super()._num_replicas_in_sync  # type: ignore[no-any-return]
 
-    def _experimental_distribute_dataset(self, dataset: Any, options: Any) -> Any:
-        return input_util.get_distributed_dataset(
-            dataset,
-            self._input_workers_with_options(options),
-            self._container_strategy(),
-            num_replicas_in_sync=self.batch_parts,
-            options=options,
-        )
+    @property
+    def is_in_fixed_order(self) -> bool:
+        """Whether results have the same bits on any number of devices."""
+        return self._shards is not None
+
+    @functools.cached_property
+    def shard_devices(self) -> tuple[str, ...]:
+        """The device of each of this worker's parts of a batch, dealt out in turn."""
+        return tuple(self.worker_devices)
 
     def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
         kwargs["synchronization"] = tf.VariableSynchronization.ON_WRITE
@@ -73,12 +89,15 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         return made
 
     def copies_of(self, handle: Any) -> list[Any] | None:
-        """Return the handles of all copies of a variable; `None` if it is alone."""
+        """Return, for each part of a batch, the handle of its device's copy of a variable.
+
+        `None` if the variable is alone.
+        """
         variable = self._variables.get(id(handle))
         if variable is None:
             return None
-        each = self.batch_parts // self._num_replicas_in_sync
-        return [copy.handle for copy in variable.values for _ in range(each)]
+        each = len(self.shard_devices) // len(variable.values)
+        return [copy.handle for copy in variable.values] * each
 
     def variables(self) -> list[Any]:
         """Return all variables that have a copy on each replica."""
@@ -90,7 +109,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         """Call a function with a variable, which in a traced step is its first copy."""
         if _upstream.traced_strategy() is not None:
             return fn(var, *args, **(kwargs or {}))
-        if self._num_replicas_in_sync == 1 and tf.executing_eagerly():
+        if super()._num_replicas_in_sync == 1 and tf.executing_eagerly():
             # Metrics are reset before each `train_on_batch`; TensorFlow takes 0.4 ms for each.
             own = distribute_utils.select_replica_mirrored(0, (args, kwargs or {}))
             return fn(var.values[0], *own[0], **own[1])
@@ -132,6 +151,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
     other strategies comes out the same.
     """
 
+    workers: int
     explanations: list[Explanation]
     explained_rows: int | None = None  # of a batch, while a step is explained
 
@@ -146,7 +166,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
         """The number of replicas; 1 inside a step, which sees the global batch."""
         if _upstream.traced_strategy() is self:
             return 1
-        return int(self.extended._num_replicas_in_sync)
+        return len(self.extended.worker_devices) * self.workers
 
     @_upstream.unconverted
     def run_step(
@@ -167,7 +187,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
             if isinstance(fn, def_function.Function):
                 return self._compiled_step(fn)(args, kwargs)
             return run_whole(self, fn, args, kwargs)
-        if self.extended.batch_parts == 1:
+        if self.extended._num_replicas_in_sync == 1:
             args, kwargs = tf.nest.map_structure(self._only_part, (args, kwargs))
             with one_device(self):
                 return fn(*args, **kwargs)
@@ -205,7 +225,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
     def collectives(self) -> Collectives:
         """Return how the replicas exchange values."""
         devices = self.extended.shard_devices
-        if self.extended.is_sharded:
+        if self.extended.is_in_fixed_order:
             return FixedOrder(devices)
         cross_device_ops = self.extended._cross_device_ops
         if type(cross_device_ops) is tf.distribute.ReductionToOneDevice:
