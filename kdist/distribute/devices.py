@@ -93,6 +93,24 @@ def _split_cpu(replicas: int | None) -> None:
     share_cores(replicas)
 
 
+def use_one_core_each() -> None:
+    """Run each operation on one core, as the bits of some depend on how many compute them.
+
+    Raises:
+        UserError: TensorFlow has already started, with more.
+    """
+    threading = tf.config.threading
+    if "TF_NUM_INTRAOP_THREADS" in os.environ or threading.get_intra_op_parallelism_threads() == 1:
+        return
+    try:
+        threading.set_intra_op_parallelism_threads(1)
+    except RuntimeError as error:
+        raise UserError(
+            "received shards, which need operations that run on one core each, but TensorFlow has"
+            f" already started: {_remedy()}"
+        ) from error
+
+
 def share_cores(replicas: int) -> None:
     """Run each operation on one core if every core has a replica, unless the user chose otherwise.
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from ..errors import UserError
 from ..spmd.strategy import GlobalViewExtended
 from .cluster import read_tf_config
-from .devices import device_type, first_devices, known_devices
+from .devices import device_type, first_devices, known_devices, use_one_core_each
 from .exact_strategy import ExactStrategy
 
 
@@ -59,6 +59,8 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
             )
         read_tf_config(os.environ.get("TF_CONFIG", ""))  # which TensorFlow reads, too
         names = first_devices(replicas) if devices is None else known_devices(devices)
+        if shards is not None:
+            use_one_core_each()
         if cross_device_ops is None and all(device_type(name) == "CPU" for name in names):
             cross_device_ops = tf.distribute.ReductionToOneDevice()
         if (

@@ -14,13 +14,13 @@ import tensorflow as tf
 from .. import _upstream
 from ..errors import UserError
 from ..launch.options import worker_settings
-from ..spmd.collectives import Collectives, WorkerCollectives
+from ..spmd.collectives import Collectives, WorkerCollectives, WorkerFixedOrder
 from ..spmd.explain import described, place_of
 from ..spmd.plan import Planner
 from ..spmd.strategy import GlobalVariables
 from .agreement import DEFAULT_SECONDS, Agreement, fingerprint, settings
 from .cluster import deal_out, find_cluster
-from .devices import device_type, first_devices
+from .devices import device_type, first_devices, use_one_core_each
 from .exact_strategy import ExactStrategy
 from .worker_watch import HangWatch, end_together, limit_start
 
@@ -96,6 +96,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         communication_options: Any = None,
         *,
         replicas: int | None = None,
+        shards: int | None = None,
         gradient_dtype: Literal["bfloat16"] | None = None,
         heartbeat_seconds: float | None = None,
         hang_seconds: float | None = None,
@@ -112,6 +113,8 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         options = communication_options or tf.distribute.experimental.CommunicationOptions()
         _check_resolver(resolver)
         devices = first_devices(replicas)
+        if shards is not None:
+            use_one_core_each()
         self.gradient_dtype = gradient_dtype
         self.bucket_bytes = options.bytes_per_pack or BUCKET_BYTES
         self._agreement = Agreement(0, 1, _upstream.worker_keys)
@@ -123,6 +126,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
                 resolver,
                 options,
                 devices=devices,
+                shards=shards,
                 before_variable=self._compare_variable,
                 heartbeat_seconds=settings.heartbeat_seconds,
                 start_timeout_seconds=limit + _MARGIN_SECONDS,
@@ -196,11 +200,12 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
 
     def collectives(self) -> Collectives:
         """Return how the replicas of all workers exchange values."""
+        in_fixed_order = self.extended.is_in_fixed_order
         if self.workers == 1:
-            on_cpus = device_type(self.devices[0]) == "CPU"
-            return Collectives(self.extended.worker_devices) if on_cpus else super().collectives()
-        return WorkerCollectives(
-            self.extended.worker_devices,
+            is_plain = device_type(self.devices[0]) == "CPU" and not in_fixed_order
+            return Collectives(self.extended.worker_devices) if is_plain else super().collectives()
+        return (WorkerFixedOrder if in_fixed_order else WorkerCollectives)(
+            self.extended.shard_devices,
             self.extended.collective_ops,
             worker=self.worker,
             workers=self.workers,

@@ -82,17 +82,7 @@ class FixedOrder(Collectives):
     in_fixed_order = True
 
     def _sum(self, parts: Sequence[Any]) -> list[Any]:
-        return self.copies(self._added([*parts], 1)[0])
-
-    def _added(self, terms: list[Any], most: int) -> list[Any]:
-        """Add up terms, each on its device, until there are `most` or an odd number."""
-        while len(terms) > most and (len(terms) % 2 == 0 or most == 1):
-            half = (len(terms) + 1) // 2
-            for at, other in enumerate(terms[half:]):
-                with tf.device(device_for(other, self.devices[at])):
-                    terms[at] = terms[at] + other
-            terms = terms[:half]
-        return terms
+        return self.copies(_added(parts, self.devices)[0])
 
     def copies(self, tensor: Any) -> list[Any]:
         """Return a tensor for every shard, once on each device; strings stay on the host."""
@@ -229,6 +219,72 @@ class WorkerCollectives(Collectives):
             )
             for codes, each in zip(self.stack(raw), self.stack(lengths), strict=True)
         ]
+
+
+class WorkerFixedOrder(WorkerCollectives):
+    """The exchanges of the shards of several workers: sums in the order of `FixedOrder`.
+
+    Each worker adds up its own as far as that order has them together. What is left is gathered,
+    and added up on every device.
+    """
+
+    in_fixed_order = True
+
+    @_in_a_function
+    def sums(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """Return, for each list of this worker's shards, the sum of all shards on every device."""
+        local = len(self.cross_device_ops._launchers)
+        found = []
+        for parts in values:
+            totals = []
+            stacks = self.stack(_added(parts, self.devices, least=local))
+            for stacked, device in zip(stacks[:local], self.devices, strict=False):
+                terms = tf.unstack(stacked)
+                totals += _added(terms, [device_for(stacked, device)] * len(terms))
+            found.append(totals * (len(parts) // local))
+        return found
+
+    @_in_a_function
+    def stack(self, parts: Sequence[Any]) -> list[Any]:
+        """Return the stack of all shards' tensors on every device."""
+        if parts[0].dtype == tf.string:
+            return self._stack_of_strings(parts)
+        launchers = self.cross_device_ops._launchers
+        workers = self.replicas // len(self.devices)
+        local, each = len(launchers), len(parts) // len(launchers)
+        order = [
+            (p % workers * local + p // workers % local) * each + p // workers // local
+            for p in range(workers * len(parts))
+        ]
+        stacks = []
+        for at, launcher in enumerate(launchers):
+            with tf.device(self.devices[at]):
+                sent = tf.stack([_sendable(part) for part in parts[at::local]])
+                rows = launcher._all_gather(sent, None)
+                if sent.shape.rank is not None:
+                    rows.set_shape([len(order), *sent.shape[1:]])
+                stacks.append(_received(tf.gather(rows, order), parts[0].dtype))
+        return stacks * each
+
+
+def _added(parts: Sequence[Any], devices: Sequence[str], least: int = 0) -> list[Any]:
+    """Add up shards' tensors: the second half of them to the first, until there is one.
+
+    Args:
+        parts: The tensors.
+        devices: For each of them, its device.
+        least: If given, ends before there are fewer, or where their number is odd.
+    """
+    terms = list(parts)
+    while len(terms) > 1:
+        half = (len(terms) + 1) // 2
+        if least and (len(terms) % 2 or half % least):
+            break
+        for at, other in enumerate(terms[half:]):
+            with tf.device(device_for(other, devices[at])):
+                terms[at] = tf.add_n([terms[at], other])  # TensorFlow puts other sums together
+        terms = terms[:half]
+    return terms
 
 
 _SENT = (tf.float32, tf.float64, tf.float16, tf.int32, tf.int64)  # that CollectiveGather knows

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.framework import function_pb2, node_def_pb2
+from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2
 from tensorflow.python.eager.polymorphic_function import atomic_function
+from tensorflow.python.framework.auto_control_deps_utils import READ_ONLY_RESOURCE_INPUTS_ATTR
 from tensorflow.python.ops import gen_functional_ops
 
 from .collectives import Collectives
@@ -200,6 +201,8 @@ class Program:
                     [t.dtype for t in stage.outputs],
                     f=(function if is_last else reader).func,
                 )
+                if self.collectives.in_fixed_order and not (is_last and writes):
+                    _read_only(call if isinstance(call, tf.Operation) else call[0].op)
                 if isinstance(call, tf.Operation):
                     stage.calls.append(call)
                     call = []
@@ -304,9 +307,14 @@ def stays(placement: Placement) -> bool:
     )
 
 
-def _true() -> Any:
-    from tensorflow.core.framework import attr_value_pb2
+def _read_only(call: Any) -> None:
+    """Let a call run beside others that read the same variables."""
+    resources = [at for at, t in enumerate(call.inputs) if t.dtype == tf.resource]
+    value = attr_value_pb2.AttrValue.ListValue(i=resources)
+    call._set_attr(READ_ONLY_RESOURCE_INPUTS_ATTR, attr_value_pb2.AttrValue(list=value))
 
+
+def _true() -> Any:
     return attr_value_pb2.AttrValue(b=True)
 
 

@@ -15,6 +15,7 @@ import tensorflow as tf
 from tensorflow.python.distribute import (
     distribute_lib,
     distribute_utils,
+    input_lib,
     mirrored_strategy,
     values,
 )
@@ -52,7 +53,6 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         super().__init__(*args, **kwargs)
         if shards is None:
             return
-        devices = self.worker_devices
         total = self._num_replicas_in_sync
         if shards < 1 or shards % total:
             raise UserError(
@@ -60,15 +60,20 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
                 f" many: pass a multiple of {total}"
             )
         self._shards = shards
-        each = shards // total
-        self.shard_devices = (*devices,) * each
-        host, _ = self._input_workers_devices[0]
-        self._input_workers_devices = ((host, self.shard_devices),)
+        self.shard_devices = tuple(self.worker_devices) * (shards // total)
 
     @property
     def _num_replicas_in_sync(self) -> int:
         """Into how many parts TensorFlow divides each batch."""
-        return self._shards or super()._num_replicas_in_sync  # type: ignore[no-any-return]
+        return self._shards or super()._num_replicas_in_sync
+
+    def _input_workers_with_options(self, options: Any = None) -> Any:
+        found = super()._input_workers_with_options(options)
+        if self._shards is None:
+            return found
+        devices = tuple(found.compute_devices_for_worker(0))
+        each = len(self.shard_devices) // len(devices)
+        return input_lib.InputWorkers([(found.worker_devices[0], devices * each)])
 
     @property
     def is_in_fixed_order(self) -> bool:
