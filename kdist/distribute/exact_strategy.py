@@ -103,7 +103,8 @@ class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
         if is_training and state.telemetry is not None:
             fn = observed_step(state.telemetry, fn)
         if name == "train_step" and state.gradient_norms is not None:
-            measure = measure_parts if self.num_replicas_in_sync > 1 else measure_halves
+            is_divided = self.extended._num_replicas_in_sync > 1
+            measure = measure_parts if is_divided else measure_halves
             fn = measure(state.gradient_norms, model, fn)
         if is_training and self.gradient_dtype is not None and model.optimizer is not None:
             fn = rounded_gradients(model, fn, self.gradient_dtype)

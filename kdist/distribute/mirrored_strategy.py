@@ -25,16 +25,21 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
         replicas: Number of replicas, instead of `devices`: the first `replicas` visible GPUs, or
             that many logical CPUs if there is no GPU, at most 8 or one per core. The CPU has to be
             split before the first tensor, variable or dataset is created.
+        shards: Into how many parts each batch is divided, a multiple of the number of replicas: all
+            results have the same bits on any number of replicas that divides it, with the same
+            shards, versions and kind of processor. `None` for one part on each replica, which is
+            faster, and equal up to rounding.
         cross_device_ops: How values are reduced over replicas, a `tf.distribute.CrossDeviceOps`.
             `None` uses `tf.distribute.ReductionToOneDevice` on CPUs, where TensorFlow's
             collectives fail in a second strategy of the process, and TensorFlow's default (NCCL)
-            on GPUs.
+            on GPUs. With `shards`, values are added up in one order instead.
 
     Raises:
-        UserError: Devices are unknown, repeated or too few; the environment variable `TF_CONFIG`
-            is invalid; Keras uses a backend other than TensorFlow; or the CPU would
-            have to be split after TensorFlow has started; or TensorFlow's
-            `HierarchicalCopyAllReduce` would leave out one of an odd number of replicas.
+        UserError: Devices are unknown, repeated or too few; `shards` is no multiple of their
+            number; the environment variable `TF_CONFIG` is invalid; Keras uses a backend other than
+            TensorFlow; or the CPU would have to be split after TensorFlow has started; or
+            TensorFlow's `HierarchicalCopyAllReduce` would leave out one of an odd number of
+            replicas.
 
     Example:
         ```python

@@ -60,6 +60,10 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         replicas: Number of replicas per worker, the same on all: the first `replicas` visible GPUs,
             or that many logical CPUs if there is no GPU. `None` uses every visible GPU, or the CPU
             if there is none.
+        shards: Into how many parts each batch is divided, a multiple of the number of replicas: all
+            results have the same bits on any number of replicas and workers that divides it, with
+            the same shards, versions and kind of processor. `None` for one part on each replica,
+            which is faster, and equal up to rounding.
         gradient_dtype: `"bfloat16"` sends gradients with 8 bits of precision instead of 24, which
             halves the bytes on the network. It is not exact: each replica's gradients, and each
             sum of them on the way, are rounded to two or three decimal digits, so the model depends

@@ -255,7 +255,7 @@ def _tuner(
     from .search_tuner import ReplicaTuner
 
     config = search.config
-    strategy = MirroredStrategy(replicas=search.replicas)
+    strategy = MirroredStrategy(replicas=search.replicas, shards=config.shards)
     hypermodel: Any
     if data is None:
         hypermodel = _user_hypermodel(search, folder, strategy, role)

@@ -146,10 +146,10 @@ def _make_strategy(config: TrainConfig, place: WorkerPlace) -> "ExactStrategy":
     if place.workers > 1:
         from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
 
-        return MultiWorkerMirroredStrategy(replicas=config.replicas)
+        return MultiWorkerMirroredStrategy(replicas=config.replicas, shards=config.shards)
     from ..distribute.mirrored_strategy import MirroredStrategy
 
-    return MirroredStrategy(replicas=config.replicas)
+    return MirroredStrategy(replicas=config.replicas, shards=config.shards)
 
 
 def _own_files(config: TrainConfig) -> tuple[str, ...]:

@@ -161,6 +161,7 @@ def without_idle(names: Sequence[str], network: str) -> list[str]:
 Count = Annotated[int, Ge(1), Le(1_000_000)]
 # More than a machine has GPUs. What it has in fact is asked when a strategy is made.
 Replicas = Annotated[int, Ge(1), Le(64)]
+Shards = Annotated[int, Ge(1), Le(1024)]
 BatchSize = Annotated[int, Ge(1), Le(MOST_IMAGES)]
 # Wider and about as deep as anybody trained: width 14 in Zagoruyko & Komodakis 2016, 1,001 layers
 # in He et al. 2016, "Identity Mappings". 16 layers of width 200 have 7 billion weights.
@@ -253,11 +254,14 @@ class Batches:
     Attributes:
         replicas: Number of replicas; by default one per visible GPU. Without a GPU the CPU is
             split, into at most 8 replicas, or one per core if there are more.
+        shards: Into how many parts each batch is divided, a multiple of the replicas: a run has the
+            same bits on any number of replicas; by default one for each replica, which is faster.
         batch_size: Training images per step and replica.
         val_batch_size: Validation images per step and replica.
     """
 
     replicas: Annotated[Replicas | None, _ONE_STRATEGY] = None
+    shards: Annotated[Shards | None, _ONE_STRATEGY] = None
     batch_size: BatchSize = 32
     val_batch_size: BatchSize = 32
 

@@ -1,0 +1,111 @@
+"""With a fixed number of shards, all results have the same bits on any number of devices."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import kdist
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import trained_bits
+from kdist.errors import UserError
+
+PROGRAM = Path(trained_bits.__file__)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["lstm", *(pytest.param(n, marks=pytest.mark.slow) for n in ("network", "transformer", "gan"))],
+)
+def test_a_model_has_the_same_bits_on_one_two_and_four_devices(name):
+    found = {
+        replicas: trained_bits.digest(kdist.MirroredStrategy(replicas=replicas, shards=4), name)
+        for replicas in (1, 2, 4)
+    }
+    assert len(set(found.values())) == 1, found
+
+
+@pytest.mark.slow
+def test_and_on_workers():
+    """In processes of their own, where TensorFlow takes as many threads as it likes."""
+    commands = {"one device": [], "2 x 1": ["launch", "--workers", "2"]}
+    commands["2 x 2"] = commands["2 x 1"]
+    found = {}
+    for kind, launch in commands.items():
+        start = ["-m", "kdist", *launch] if launch else []
+        replicas = "2" if kind == "2 x 2" else "1"
+        rest = [str(PROGRAM), replicas, *trained_bits.MODELS, *(["--workers"] if launch else [])]
+        done = subprocess.run(
+            [sys.executable, *start, *rest], capture_output=True, text=True, timeout=900
+        )
+        assert not done.returncode, done.stderr[-3000:]
+        found[kind] = re.findall(r"digest of (\w+): (\w+)", done.stdout)
+        assert [name for name, _ in found[kind]] == [*trained_bits.MODELS]
+    assert found["one device"] == found["2 x 1"] == found["2 x 2"]
+
+
+class Counting(keras.layers.Layer):
+    """Reads a variable before and after it changes it, as a step of several stages does."""
+
+    def build(self, shape):
+        self.count = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+    def call(self, x):
+        before = self.count + 1.0
+        self.count.assign_add(keras.ops.mean(x))
+        middle = self.count * 2.0
+        self.count.assign(self.count + keras.ops.max(x))
+        return x * before + middle - self.count
+
+
+@pytest.mark.usefixtures("float64")
+def test_what_reads_a_variable_sees_what_was_written_before():
+    """Of shards that share a device, only one changes its variables."""
+    x = np.random.default_rng(0).normal(size=(11, 3))
+    results = []
+    for strategy in (None, *(kdist.MirroredStrategy(replicas=n, shards=6) for n in (1, 2, 3))):
+        keras.utils.set_random_seed(1)
+
+        def build():
+            return keras.Sequential(
+                [keras.Input((3,)), Counting(), keras.layers.Dense(2), Counting()]
+            )
+
+        model = build() if strategy is None else strategy.build(build)
+        model.compile(keras.optimizers.Adam(0.1, use_ema=True, ema_overwrite_frequency=2), "mse")
+        model.fit(x, x[:, :2], batch_size=4, epochs=2, shuffle=False, verbose=0)
+        results.append(model.get_weights())
+    for weights in results[1:]:
+        for one, other in zip(weights, results[0], strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_a_step_of_ones_own_sees_all_rows():
+    strategy = kdist.MirroredStrategy(replicas=2, shards=4)
+    with strategy.scope():
+        total = tf.Variable(0.0)
+
+    @tf.function
+    def step(batch):
+        def add(rows):
+            total.assign_add(tf.reduce_sum(rows))
+            tf.print("once", output_stream=sys.stderr)
+            return tf.shape(rows)[0], rows * total
+
+        return strategy.run(add, (batch,))
+
+    rows = tf.data.Dataset.from_tensor_slices(tf.range(9.0)).batch(9)
+    (batch,) = strategy.experimental_distribute_dataset(rows)
+    assert [len(part) for part in strategy.experimental_local_results(batch)] == [3, 3, 3, 0]
+    count, scaled = step(batch)
+    assert (int(count), total.numpy()) == (9, 36.0)
+    np.testing.assert_array_equal(strategy.gather(scaled, 0), np.arange(9) * 36.0)
+
+
+@pytest.mark.parametrize("shards", [0, 3, -2])
+def test_shards_have_to_be_a_multiple(shards):
+    with pytest.raises(UserError, match=f"shards={shards} for 2 replicas, .* a multiple of 2"):
+        kdist.MirroredStrategy(replicas=2, shards=shards)
