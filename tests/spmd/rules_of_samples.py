@@ -324,6 +324,11 @@ def rowwise():
         divided=NONE,
     )
     rows.add(
+        "LowerBound UpperBound",
+        lambda x, y: [tf.searchsorted(tf.sort(x), y, side) for side in ("left", "right")],
+        [(B, 3), (B, 2)],
+    )
+    rows.add(
         "MatrixSolve MatrixTriangularSolve",
         lambda x, y: [tf.linalg.solve(matrix(x), y), tf.linalg.triangular_solve(matrix(x), y)],
         [square, (B, 3, 2)],

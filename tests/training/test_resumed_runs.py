@@ -213,6 +213,22 @@ def test_other_replicas_keep_batch_and_rate(run, uninterrupted):
     assert json.loads((folder / "config.json").read_text())["replicas"] == 1
 
 
+def test_with_shards_other_replicas_give_the_same_bits(run):
+    """Also of the checkpoints that are written on the way."""
+    folder = run.killed("run", At(1, 2, kill), shards=4)
+    with pytest.raises(KilledError):
+        run.resume("run", At(2, 2, kill), replicas=4)
+    found, expected = run.resume("run", replicas=1), run("whole", shards=4)
+    rows, others = table(found), table(expected)
+    assert [row.pop("replicas") for row in rows] == ["4", "1", "1"]
+    assert [row | {"replicas": "2"} for row in rows] == others
+    for one, other in zip(weights(found), weights(expected), strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(UserError, match="shards=4 for 3 replicas"):
+        run.resume("run", replicas=3, epochs=4)
+    assert json.loads((folder / "config.json").read_text())["shards"] == 4
+
+
 @pytest.mark.parametrize("name", ["killed", "finished"])
 def test_more_epochs(name, run, uninterrupted):
     if name == "killed":

@@ -111,7 +111,12 @@ _BATCHED = {
     "TopKV2": 1,
 }
 # The same, of two inputs with the same samples.
-_BATCHED_PAIRS = {"Cross": (1, 1), "MatrixSolve": (2, 2)}
+_BATCHED_PAIRS = {
+    "Cross": (1, 1),
+    "LowerBound": (1, 1),
+    "MatrixSolve": (2, 2),
+    "UpperBound": (1, 1),
+}
 
 
 @rule(*_ROWS)
