@@ -96,9 +96,8 @@ def shapes():
         lambda x: [
             tf.fill([count(x)], 2.0),
             tf.fill([3, count(x)], 2),
-            tf.fill([count(x) * 2, 3], x[0, 0] * 0 + 1)
-            if False
-            else tf.fill([count(x) * 2, 3], 1.5),
+            tf.fill([count(x) * 2, 3], 1.5),
+            tf.fill([count(x), count(x)], 1.5),
         ],
         [(B, 3)],
         static=True,

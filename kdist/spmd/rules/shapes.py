@@ -206,7 +206,7 @@ def _set_dims(op: Operation, change: Any) -> None:
 def fill(op: Operation) -> Decision | None:
     """Make a replica's rows of a tensor of one value."""
     _set_result_dims(op, 0)
-    found = _counted(op, 0)
+    found = _counted(op, 0, first=True)
     if found is None or not isinstance(op.placements[1], Replicate):
         return None
     axis, rows = found
@@ -219,13 +219,16 @@ def _set_result_dims(op: Operation, index: int) -> None:
         op.planner.set_dims(op.outputs[0], sizes.tolist())
 
 
-def _counted(op: Operation, index: int) -> tuple[int, Rows] | None:
-    """Return which element of a shape counts the rows of a batch, and its rows."""
+def _counted(op: Operation, index: int, *, first: bool = False) -> tuple[int, Rows] | None:
+    """Return which element of a shape counts the rows of a batch, and its rows.
+
+    If several do, none is returned, or else the first.
+    """
     sizes = op.sizes(index)
     if sizes is None or sizes.ndim != 1:
         return None
     counting = [i for i, s in enumerate(sizes) if isinstance(s, Size) and s.spaces()]
-    if len(counting) != 1:
+    if not counting or (len(counting) > 1 and not first):
         return None
     rows = op.planner.rows_of(sizes[counting[0]])
     return None if rows is None else (counting[0], rows)
