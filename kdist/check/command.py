@@ -44,7 +44,7 @@ def check_file(
     split_name(model)
     data_name(model, data)
     _check_output(json_file)
-    place = worker_place(os.environ)
+    place, run = worker_place(os.environ), run or options.bits
     if place.workers > 1 and not run:
         raise UserError("received several workers without --run: a step is explained on one")
     if 0 < len(visible_gpus(os.environ)) < max(options.replicas) and place.workers == 1:
@@ -55,7 +55,7 @@ def check_file(
     from .training import make_strategies, run_check
 
     # Before the user's file makes a tensor, and draws as it is loaded.
-    strategies = make_strategies(options.replicas, place.workers)
+    strategies = make_strategies(options.replicas, place.workers, options.shards)
     keras.utils.set_random_seed(options.seed)
     functions = load_functions(model, data)
     found: dict[str, Any] = {}

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-Level = Literal["float64", "float32", "float16"]
+Level = Literal["bits", "float64", "float32", "float16"]
 # In the order in which a step computes them: what comes first causes the others.
 Kind = Literal[
     "initial weights", "loss", "state", "weights", "optimizer", "metric", "copies", "evaluate",
@@ -28,7 +28,7 @@ class Precision:
     """The least precise numbers that a model computes in, and how far rounding may take values.
 
     Attributes:
-        level: `"float16"` for bfloat16 too.
+        level: `"float16"` for bfloat16 too; `"bits"` where no digit may differ.
         reason: Why it is not float64; empty if it is.
     """
 
@@ -51,6 +51,8 @@ class Precision:
         return {"float64": 2.0**-44, "float32": 2.0**-22, "float16": 2.0**-9}[self.level]
 
     def __str__(self) -> str:
+        if self.level == "bits":
+            return "equal is to the last bit"
         if self.level == "float64":
             return "float64: equal is within 1e-09, metrics 1e-06"
         return (
@@ -177,7 +179,7 @@ def _moved(record: Record, item: Item, start: dict[str, Any]) -> Any:
 
 def _limit(step: int, kind: Kind, value: Any, moved: Any, precision: Precision) -> float:
     """How far rounding may take a value."""
-    if value.dtype.kind not in "fc":
+    if value.dtype.kind not in "fc" or precision.level == "bits":
         return 0.0
     size = _largest(value)
     is_metric = kind in _BY_NAME  # Keras rounds constants to float32
@@ -216,6 +218,7 @@ class CheckResult:
         precision: The numbers that were computed in, and what counts as equal.
         steps: Samples of each step of an epoch, and how many epochs, in words.
         notes: What was not compared.
+        reference: What the runs are compared with.
     """
 
     differences: dict[str, Sequence[Difference]]
@@ -224,6 +227,7 @@ class CheckResult:
     precision: str
     steps: str
     notes: Sequence[str] = ()
+    reference: str = "one replica of stock Keras"
 
     @property
     def equal(self) -> bool:
@@ -254,7 +258,7 @@ class CheckResult:
         }
 
     def __str__(self) -> str:
-        lines = [f"{'equal' if self.equal else 'NOT EQUAL'} to one replica of stock Keras"]
+        lines = [f"{'equal' if self.equal else 'NOT EQUAL'} to {self.reference}"]
         lines += [f"  {self.steps}; {self.precision}"]
         if self.unrepeatable:
             what = "two runs on one replica, such as by a draw without a seed, differ"

@@ -24,6 +24,8 @@ class CheckOptions:
         steps: Training steps of each run, in two epochs where there are at least 4.
         batch_size: Samples per global batch of arrays; chosen by default.
         seed: Seed of all training runs.
+        bits: Train with as many shards on all, and compare to the last bit, as the model trains:
+            on one replica of kdist too.
 
     Raises:
         UserError: An option is out of range.
@@ -33,9 +35,15 @@ class CheckOptions:
     steps: Annotated[int, Ge(2), Le(1000)] = 6
     batch_size: Annotated[int, Ge(2), Le(2**20)] | None = None
     seed: Annotated[int, Ge(0), Le(2**32 - 1)] = 0
+    bits: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @property
+    def shards(self) -> int | None:
+        """Parts of each batch, if all replicas have to give the same bits."""
+        return math.lcm(*self.replicas) if self.bits else None
 
     @property
     def epochs(self) -> int:

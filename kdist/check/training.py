@@ -43,20 +43,25 @@ class _Workers(_StockKernels, MultiWorkerMirroredStrategy):
     """The replicas of several workers."""
 
 
-def make_strategies(replicas: Sequence[int], workers: int = 1) -> list[ExactStrategy]:
+def make_strategies(
+    replicas: Sequence[int], workers: int = 1, shards: int | None = None
+) -> list[ExactStrategy]:
     """Return a strategy for each number of replicas; this fixes the number of logical CPUs.
 
     Args:
         replicas: The numbers; each of several workers has all its GPUs, or one CPU.
         workers: Of the cluster in which this process is one.
+        shards: Parts of each batch; `None` for one on each replica.
 
     Raises:
         UserError: There are too few GPUs; or TensorFlow has started with fewer logical CPUs.
     """
     if workers > 1:
+        if shards is not None:
+            raise UserError("received several workers with --bits, which is checked on one machine")
         return [_Workers()]
     _Replicas(replicas=max(replicas))  # first of all, as this splits the CPU
-    return [_Replicas(replicas=count) for count in replicas]
+    return [_Replicas(replicas=count, shards=shards) for count in replicas]
 
 
 def check_model(
@@ -67,6 +72,7 @@ def check_model(
     steps: int = 6,
     batch_size: int | None = None,
     seed: int = 0,
+    bits: bool = False,
 ) -> CheckResult:
     """Train a model on one replica and on several, and say where they differ first.
 
@@ -87,6 +93,8 @@ def check_model(
         batch_size: Samples per global batch of arrays; by default at least 8, divisible by all
             numbers of replicas. Data in batches keep theirs.
         seed: The seed of all training runs.
+        bits: Whether to train with as many shards on one replica and on several, as the model
+            trains, and to compare to the last bit.
 
     Returns:
         The result: `equal`, `differences`, `assert_equal()`; `print` shows it.
@@ -101,13 +109,15 @@ def check_model(
             kdist.check_model(build, data, replicas=(2, 3)).assert_equal()
         ```
     """
-    options = CheckOptions(replicas=replicas, steps=steps, batch_size=batch_size, seed=seed)
+    options = CheckOptions(
+        replicas=replicas, steps=steps, batch_size=batch_size, seed=seed, bits=bits
+    )
     if not callable(build) or isinstance(build, keras.Model):
         raise UserError(
             "build has to be a function that makes a compiled model, received"
             f" {type(build).__name__}: pass check_model(build, data), without calling it"
         )
-    strategies = make_strategies(options.replicas)
+    strategies = make_strategies(options.replicas, shards=options.shards)
     is_data = not callable(data) or isinstance(data, tf.data.Dataset | keras.utils.PyDataset)
     functions = UserFunctions(build=build, make_data=(lambda: data) if is_data else data)
     with _upstream.kept_seeds():
@@ -139,7 +149,13 @@ def run_check(
     batches = read_batches(data, options.steps_per_epoch, options.full_batch)
     plan = Plan(build=functions.make_model, batches=batches, options=options)
     with quiet_stderr():
-        plan, one, precision = _on_one(plan, float64)
+        if options.bits:
+            (alone,) = make_strategies((1,), shards=options.shards)
+            one, precision = train(plan, alone, name="one replica"), Precision("bits")
+            if one.error:
+                raise UserError(f"the model does not train on one replica: {one.error}")
+        else:
+            plan, one, precision = _on_one(plan, float64)
         runs = [train(plan, strategy, name=_name_of(strategy)) for strategy in strategies]
         found, again, precision = _compared(plan, one, runs, precision)
     return CheckResult(
@@ -149,6 +165,7 @@ def run_check(
         precision=str(precision),
         steps=_steps_text(batches.sizes, options.epochs),
         notes=one.notes,
+        **({"reference": f"one replica of {options.shards} shards"} if options.bits else {}),
     )
 
 
@@ -337,7 +354,7 @@ def _compared(
         return {run.name: compare(one, run, precision, rounded) for run in runs}
 
     found = differences(precision)
-    if not any(found.values()):
+    if not any(found.values()) or precision.level == "bits":
         return found, [], precision
     again = compare(one, train(plan, name="again"), precision)
     if again:

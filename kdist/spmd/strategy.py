@@ -408,7 +408,7 @@ def partition(
         planner,
         program.rounds,
         program.exchanged(),
-        replicas=collectives.replicas,
+        replicas=strategy.num_replicas_in_sync,
         rows=strategy.explained_rows or NOMINAL_ROWS,
     )
     return structure, explanation

@@ -9,7 +9,7 @@ from kdist._upstream import kept_seeds
 from kdist.check.batches import read_batches
 from kdist.distribute.exact_strategy import ExactStrategy
 from kdist.errors import UserError
-from kdist.spmd.collectives import Collectives
+from kdist.spmd.collectives import Collectives, FixedOrder
 from kdist.user_model.data import checked_data
 from keras import layers, ops
 
@@ -125,6 +125,26 @@ def sums_off_by(monkeypatch, factor):
 def test_a_sum_that_is_slightly_wrong_is_found(monkeypatch):
     sums_off_by(monkeypatch, 1e-6)
     assert not check(lambda: sequential(layers.Dense(4))).equal
+
+
+def test_bits_are_those_of_one_replica_and_another_order_of_a_sum_is_found(monkeypatch):
+    def build():
+        return sequential(layers.Dense(64, activation="tanh"), layers.Dropout(0.3, seed=1))
+
+    found = check(build, replicas=(2, 4), bits=True)
+    assert found.equal
+    assert str(found).startswith("equal to one replica of 4 shards\n")
+    made = FixedOrder._sum
+
+    def otherwise(self, parts):
+        return made(self, parts if len({*self.devices}) == 1 else [*parts[1:], parts[0]])
+
+    monkeypatch.setattr(FixedOrder, "_sum", otherwise)
+    found = check(build, replicas=(2, 4), bits=True)
+    assert not found.equal
+    first = found.differences["2 replicas"][0]
+    assert first.step == 1
+    assert 0 < first.gap < 1e-5
 
 
 def test_what_a_line_computes_in_float32_is_compared_in_float32(monkeypatch):
