@@ -75,6 +75,24 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         each = len(self.shard_devices) // len(devices)
         return input_lib.InputWorkers([(found.worker_devices[0], devices * each)])
 
+    def _experimental_distribute_dataset(self, dataset: Any, options: Any) -> Any:
+        return self._in_shards(super()._experimental_distribute_dataset(dataset, options))
+
+    def _distribute_datasets_from_function(self, dataset_fn: Any, options: Any) -> Any:
+        return self._in_shards(super()._distribute_datasets_from_function(dataset_fn, options))
+
+    def _in_shards(self, dataset: Any) -> Any:
+        """Let TensorFlow know of as many parts as there are, not of one for each device."""
+        if self._shards is not None:
+            parts = len(self.shard_devices)
+
+            def spec_of(one: Any) -> Any:
+                part = one._value_specs[0] if isinstance(one, values.PerReplicaSpec) else one
+                return part if parts == 1 else values.PerReplicaSpec(*[part] * parts)
+
+            dataset._element_spec = tf.nest.map_structure(spec_of, dataset._element_spec)
+        return dataset
+
     @property
     def is_in_fixed_order(self) -> bool:
         """Whether results have the same bits on any number of devices."""

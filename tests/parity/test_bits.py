@@ -5,12 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import harness
 import kdist
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 import trained_bits
+from cases import CASES
 from kdist.errors import UserError
 
 PROGRAM = Path(trained_bits.__file__)
@@ -103,6 +105,15 @@ def test_a_step_of_ones_own_sees_all_rows():
     count, scaled = step(batch)
     assert (int(count), total.numpy()) == (9, 36.0)
     np.testing.assert_array_equal(strategy.gather(scaled, 0), np.arange(9) * 36.0)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("name", ["steps_per_execution_3_uneven", "masked_gru_uneven"])
+def test_cases_of_parity(name, replicas):
+    case = CASES[name]
+    strategy = kdist.MirroredStrategy(replicas=replicas, shards=4)
+    gaps = harness.differences(harness.train(case), harness.train(case, strategy))
+    assert not harness.too_large(case, gaps), gaps
 
 
 @pytest.mark.parametrize("shards", [0, 3, -2])
