@@ -1,0 +1,132 @@
+"""BayesFlow: approximators, trained on an OfflineDataset; they draw and scale in float32."""
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from ..cases import BATCH_SIZE, ROWS, Training, case
+
+SETS = {"summary_dim": 3, "dropout": 0.05}
+SUBNET = {"widths": (8, 8)}
+
+
+def simulated() -> dict[str, np.ndarray]:
+    random = np.random.default_rng(0)
+    theta = random.normal(size=(ROWS, 2))
+    return {"theta": theta, "x": theta[:, None] + random.normal(size=(ROWS, 6, 2))}
+
+
+def training(model: Any, adapter: Any, data: dict[str, np.ndarray]) -> Training:
+    import bayesflow
+
+    dataset = bayesflow.datasets.OfflineDataset(data, BATCH_SIZE, adapter, shuffle=False)
+    model.compile(keras.optimizers.Adam(0.01, clipnorm=1.5))
+    return Training(
+        model, None, fit={"dataset": dataset}, evaluates=False, predicts=False, batched=True
+    )
+
+
+def continuous(network: Any, summary: Any = None, *, standardize: Any = "all") -> Training:
+    import bayesflow
+
+    adapter = bayesflow.Adapter().convert_dtype("float64", "float32")
+    data = simulated()
+    if summary is None:
+        data["x"] = data["x"].mean(1)
+        adapter = adapter.rename("x", "inference_conditions")
+    else:
+        adapter = adapter.rename("x", "summary_variables")
+    adapter = adapter.rename("theta", "inference_variables")
+    model = bayesflow.ContinuousApproximator(
+        inference_network=network,
+        summary_network=summary,
+        adapter=adapter,
+        standardize=standardize,
+    )
+    return training(model, adapter, data)
+
+
+@case("bayesflow", "CouplingFlow, standardized", dtype="float32")
+def coupling_flow() -> Training:
+    import bayesflow
+
+    return continuous(bayesflow.networks.CouplingFlow(depth=2, subnet_kwargs=SUBNET))
+
+
+@case("bayesflow", "CouplingFlow of splines, DeepSet", dtype="float32")
+def spline_flow() -> Training:
+    import bayesflow
+
+    flow = bayesflow.networks.CouplingFlow(depth=2, transform="spline", subnet_kwargs=SUBNET)
+    sets = bayesflow.networks.DeepSet(**SETS, embed_dim=8, mlp_widths=(8,), num_heads=2)
+    return continuous(flow, sets)
+
+
+@case("bayesflow", "FlowMatching, SetTransformer", dtype="float32")
+def flow_matching() -> Training:
+    import bayesflow
+
+    sets = bayesflow.networks.SetTransformer(**SETS, embed_dims=(8, 8), num_heads=(2, 2))
+    return continuous(bayesflow.networks.FlowMatching(subnet_kwargs=SUBNET), sets)
+
+
+@case("bayesflow", "FlowMatching, optimal transport", dtype="float32")
+def flow_matching_transported() -> Training:
+    import bayesflow
+
+    network = bayesflow.networks.FlowMatching(subnet_kwargs=SUBNET, use_optimal_transport=True)
+    return continuous(network)
+
+
+@case("bayesflow", "DiffusionModel", dtype="float32")
+def diffusion_model() -> Training:
+    import bayesflow
+
+    return continuous(bayesflow.networks.DiffusionModel(subnet_kwargs=SUBNET))
+
+
+@case("bayesflow", "ConsistencyModel", dtype="float32")
+def consistency_model() -> Training:
+    import bayesflow
+
+    network = bayesflow.networks.ConsistencyModel(total_steps=12, subnet_kwargs=SUBNET)
+    return continuous(network, standardize="inference_variables")
+
+
+@case("bayesflow", "ModelComparisonApproximator, DeepSet", dtype="float32")
+def model_comparison() -> Training:
+    import bayesflow
+
+    adapter = (
+        bayesflow.Adapter().convert_dtype("float64", "float32").rename("x", "summary_variables")
+    )
+    adapter = adapter.rename("model", "inference_variables")
+    model = bayesflow.approximators.ModelComparisonApproximator(
+        num_models=2,
+        classifier_network=bayesflow.networks.MLP(widths=(8, 8)),
+        summary_network=bayesflow.networks.DeepSet(
+            **SETS, embed_dim=8, mlp_widths=(8,), num_heads=2
+        ),
+        adapter=adapter,
+        standardize="summary_variables",
+    )
+    models = np.eye(2)[np.arange(ROWS) % 2]
+    return training(model, adapter, {"x": simulated()["x"], "model": models})
+
+
+@case("bayesflow", "RatioApproximator", dtype="float32")
+def ratio() -> Training:
+    import bayesflow
+
+    adapter = (
+        bayesflow.Adapter()
+        .convert_dtype("float64", "float32")
+        .rename("theta", "inference_variables")
+    )
+    adapter = adapter.rename("x", "inference_conditions")
+    model = bayesflow.approximators.RatioApproximator(
+        inference_network=bayesflow.networks.MLP(widths=(8, 8)), adapter=adapter, K=1
+    )
+    data = simulated()
+    return training(model, adapter, data | {"x": data["x"].mean(1)})
