@@ -7,10 +7,10 @@
 Makes a virtual environment with kdist's dependencies and the libraries, and trains small random
 models of each library in a process of its own: without a strategy, and on 1, 2 and 3 replicas, in
 batches of 4, 4 and 2 rows for two epochs. Compares weights, history, scores and predictions, and
-prints a Markdown table. `equal` is within 1e-9 of the largest value of each array in float64, 1e-4 in
-float32; `rounding` is what noise in the initial weights changes in plain Keras, too. Steps are
-those on two replicas, as ratios to the time in plain Keras. An environment takes 4 GB, and is removed
-without `--folder`. The exit code is 1 if anything differs.
+prints a Markdown table. `equal` is within 1e-9 of the largest value of each array in float64,
+1e-4 in float32; `rounding` is what noise in the initial weights changes in plain Keras, too.
+Steps are those on two replicas, as ratios to the time in plain Keras. An environment takes 4 GB,
+and is removed without `--folder`. The exit code is 1 if anything differs.
 """
 
 import argparse
