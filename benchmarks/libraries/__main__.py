@@ -62,13 +62,15 @@ def main() -> int:
         print(f"| {' | '.join(columns)} | kdist says |")
         print(f"|{' --- |' * (len(columns) + 1)}", flush=True)
         details: list[str] = []
+        wrong = 0
         for library in options.library:
             for result in _results(folder, library, options.model):
                 print(_row(f"{library} {LIBRARIES[library]}", result), flush=True)
-                if result.get("wrong"):
+                wrong += result.get("wrong", False)
+                if result.get("where"):
                     details.append(f"{library}, {result['model']}: {'; '.join(result['where'])}")
     print("".join(f"\n- {line}" for line in details))
-    return int(bool(details))
+    return int(wrong > 0)
 
 
 def _replicas(count: int) -> str:

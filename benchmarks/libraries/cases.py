@@ -201,7 +201,7 @@ class _Watch(keras.callbacks.Callback):
         self.ends: list[float] = []
         self.seconds: list[list[float]] = []
 
-    def on_train_begin(self, *_: object) -> None:
+    def on_train_begin(self, *_: object, **__: object) -> None:
         if self._noise:
             random = np.random.default_rng(0)
             for weight in _weights(self._trained):
@@ -210,13 +210,13 @@ class _Watch(keras.callbacks.Callback):
                     change = 1 + self._noise * random.normal(size=value.shape)
                     weight.assign((value * change).astype(value.dtype))
 
-    def on_epoch_begin(self, *_: object) -> None:
+    def on_epoch_begin(self, *_: object, **__: object) -> None:
         self.seconds.append([])
 
-    def on_train_batch_begin(self, *_: object) -> None:
+    def on_train_batch_begin(self, *_: object, **__: object) -> None:
         self._began = time.perf_counter()
 
-    def on_train_batch_end(self, *_: object) -> None:
+    def on_train_batch_end(self, *_: object, **__: object) -> None:
         self.ends.append(time.perf_counter())
         self.seconds[-1].append(self.ends[-1] - self._began)
 

@@ -21,7 +21,7 @@ def training(model: Any, adapter: Any, data: dict[str, np.ndarray]) -> Training:
     import bayesflow
 
     dataset = bayesflow.datasets.OfflineDataset(data, BATCH_SIZE, adapter, shuffle=False)
-    model.compile(keras.optimizers.Adam(0.01, clipnorm=1.5))
+    model.compile(keras.optimizers.SGD(0.05, momentum=0.9, clipnorm=1.5))
     return Training(
         model, None, fit={"dataset": dataset}, evaluates=False, predicts=False, batched=True
     )

@@ -51,7 +51,7 @@ def yolo() -> Training:
     import kyolo
 
     model = kyolo.YOLODetector(kyolo.yolo11n(nc=2, input_shape=(64, 64, 3)))
-    model.compile(keras.optimizers.AdamW(1e-3))
+    model.compile(keras.optimizers.SGD(1e-3))
     random = np.random.default_rng(1)
     corners = random.uniform(0, 32, (ROWS, 3, 2))
     y = {
@@ -76,7 +76,7 @@ def unet() -> Training:
         classifier_activation="softmax",
     )
     model.compile(
-        keras.optimizers.AdamW(1e-3, weight_decay=1e-5),
+        keras.optimizers.SGD(0.01, momentum=0.9, weight_decay=1e-5),
         SparseDiceCELoss(from_logits=False, num_classes=CLASSES),
         metrics=[
             SparseDiceMetric(from_logits=False, num_classes=CLASSES, ignore_empty=True, name="dice")

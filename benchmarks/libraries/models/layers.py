@@ -81,7 +81,9 @@ def ltc() -> Training:
     from ncps.keras import LTC
     from ncps.wirings import AutoNCP
 
-    return regression([LTC(AutoNCP(8, 1), ode_unfolds=2)], sums())
+    return regression(
+        [LTC(AutoNCP(8, 1), ode_unfolds=2)], sums(), optimizer=keras.optimizers.SGD(0.01)
+    )
 
 
 def quantized(layers: Any, x: np.ndarray, y: np.ndarray) -> Training:
