@@ -122,10 +122,10 @@ def train(one: Case, strategy: Any = None, noise: float = 0.0) -> Result:
         begin = time.perf_counter()
         history = model.fit(
             *given,
-            **({} if training.batched else {"shuffle": False}),
             **options,
             **training.fit,
             epochs=EPOCHS,
+            shuffle=False,
             verbose=0,
             callbacks=callbacks,
         ).history

@@ -58,7 +58,7 @@ def coupling_flow() -> Training:
 def spline_flow() -> Training:
     import bayesflow
 
-    flow = bayesflow.networks.CouplingFlow(depth=2, transform="spline", subnet_kwargs=SUBNET)
+    flow = bayesflow.networks.CouplingFlow(depth=1, transform="spline", subnet_kwargs=SUBNET)
     sets = bayesflow.networks.DeepSet(**SETS, embed_dim=8, mlp_widths=(8,), num_heads=2)
     return continuous(flow, sets)
 
