@@ -16,6 +16,7 @@ and is removed without `--folder`. The exit code is 1 if anything differs.
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -118,8 +119,18 @@ def _row(library: str, result: dict[str, Any]) -> str:
     notes += ["float32"] * (result.get("dtype") == "float32")
     name = f"{model} ({', '.join(notes)})" if notes else model
     ratios = [f"{ratio:.1f}" for ratio in result.get("ratios", [])] or ["", ""]
-    says = "<br>".join(result.get("warned", [])).replace("|", "\\|").replace("\n", " ")
+    says = "; ".join(_said(result.get("warned", []))).replace("|", "\\|").replace("\n", " ")
     return f"| {' | '.join([library, name, *result['found'], *ratios, says])} |"
+
+
+def _said(warned: list[str]) -> list[str]:
+    """Return messages in short: of steps with parts that are computed whole only the largest."""
+    shares = [
+        re.search(r"about (\d+)% of this step cannot be divided.*?: (.*)", one) for one in warned
+    ]
+    whole = max((one for one in shares if one), key=lambda one: int(one[1]), default=None)
+    others = [text for text, one in zip(warned, shares, strict=True) if one is None]
+    return others if whole is None else [f"{whole[1]} % whole: {whole[2].split('; ')[0]}", *others]
 
 
 if __name__ == "__main__":
