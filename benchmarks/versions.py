@@ -12,23 +12,19 @@ the names of those that did not. An environment takes 2.5 GB, and is removed aft
 """
 
 import argparse
-import contextlib
 import itertools
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import tomllib
-import venv
-from collections.abc import Iterator
 from pathlib import Path
 
 from kdist.performance.hardware import host
 from kdist.versions import TESTED
 
-ROOT = Path(__file__).resolve().parents[1]
+from .environments import ROOT, environment, install, installed, requirement_name
+
 TIMEOUT_SECONDS = 3600
 GROUPS = {
     "parity": ["tests/parity/test_parity.py", "-k", "test_two_replicas_give_what_one_gives"],
@@ -50,63 +46,35 @@ def main() -> int:
     print(f"| --- | --- |{' --- |' * len(GROUPS)}", flush=True)
     failed: list[str] = []
     for keras, tensorflow in itertools.product(options.keras, options.tensorflow):
-        with _environment(options.folder, f"keras-{keras}-tensorflow-{tensorflow}") as folder:
+        with environment(options.folder, f"keras-{keras}-tensorflow-{tensorflow}") as folder:
             try:
-                installed = _install(folder, keras, tensorflow)
+                versions = _install(folder, keras, tensorflow)
             except RuntimeError as error:
                 print(f"| {keras} | {tensorflow} |{' not installed |' * len(GROUPS)}", flush=True)
                 failed.append(f"Keras {keras}, TensorFlow {tensorflow}: {error}")
                 continue
-            print(f"| {' | '.join(installed)} |", end="", flush=True)
+            print(f"| {' | '.join(versions)} |", end="", flush=True)
             for group, arguments in GROUPS.items():
                 count, wrong = _run_tests(folder, arguments)
                 print(f" {count - len(wrong)} of {count} |", end="", flush=True)
-                pair = "Keras {}, TensorFlow {}".format(*installed)
+                pair = "Keras {}, TensorFlow {}".format(*versions)
                 failed += [f"{pair}, {group}: {one}" for one in wrong]
             print(flush=True)
     print("".join(f"\n- {line}" for line in failed))
     return int(bool(failed))
 
 
-@contextlib.contextmanager
-def _environment(parent: Path | None, name: str) -> Iterator[Path]:
-    """Make a virtual environment, or take one that is there; remove it unless it has a parent."""
-    folder = (parent or Path(tempfile.mkdtemp(prefix="kdist-versions-"))) / name
-    try:
-        if not (folder / "bin" / "python").exists():
-            venv.create(folder, with_pip=True)
-        yield folder.absolute()
-    finally:
-        if parent is None:
-            shutil.rmtree(folder.parent)
-
-
 def _install(folder: Path, keras: str, tensorflow: str) -> list[str]:
     """Install a pair and what kdist and its tests need; return the installed versions."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [one for one in project["dependencies"] if _name(one) not in ("keras", "tensorflow")]
-    wanted += [
+    wanted = [
         one
         for one in project["optional-dependencies"]["dev"]
-        if _name(one) in ("pytest", "hypothesis")
+        if requirement_name(one) in ("pytest", "hypothesis")
     ]
     wanted += [f"keras=={keras}.*", f"tensorflow=={tensorflow}.*"]
-    _run(folder, "pip", "install", "--quiet", "--disable-pip-version-check", *wanted)
-    ask = "import importlib.metadata as m; print(m.version('keras'), m.version('tensorflow'))"
-    return _run(folder, "python", "-c", ask).split()
-
-
-def _name(requirement: str) -> str:
-    return re.split(r"[^\w-]", requirement)[0]
-
-
-def _run(folder: Path, program: str, *arguments: str) -> str:
-    done = subprocess.run(
-        [folder / "bin" / program, *arguments], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise RuntimeError((done.stderr.strip().splitlines() or ["no reason was given"])[-1])
-    return done.stdout
+    install(folder, wanted, without=("keras", "tensorflow"))
+    return installed(folder, "keras", "tensorflow")
 
 
 def _run_tests(folder: Path, arguments: list[str]) -> tuple[int, list[str]]:

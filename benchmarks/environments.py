@@ -1,0 +1,60 @@
+"""Virtual environments of benchmarks: kdist's dependencies, and what is tested with them."""
+
+import contextlib
+import re
+import shutil
+import subprocess
+import tempfile
+import tomllib
+import venv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@contextlib.contextmanager
+def environment(parent: Path | None, name: str) -> Iterator[Path]:
+    """Make a virtual environment, or take one that is there; remove it unless it has a parent."""
+    folder = (parent or Path(tempfile.mkdtemp(prefix="kdist-benchmark-"))) / name
+    try:
+        if not (folder / "bin" / "python").exists():
+            venv.create(folder, with_pip=True)
+        yield folder.absolute()
+    finally:
+        if parent is None:
+            shutil.rmtree(folder.parent)
+
+
+def install(folder: Path, wanted: Sequence[str], *, without: Sequence[str] = ()) -> None:
+    """Install kdist's dependencies, but for those named in `without`, and other requirements.
+
+    kdist itself is imported from this repository: its programs run with `PYTHONPATH=ROOT`.
+
+    Raises:
+        RuntimeError: pip failed, with its last line.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    own = [one for one in project["dependencies"] if requirement_name(one) not in without]
+    run(folder, "pip", "install", "--quiet", "--disable-pip-version-check", *own, *wanted)
+
+
+def installed(folder: Path, *names: str) -> list[str]:
+    """Return the versions of packages that are installed in an environment."""
+    code = "import importlib.metadata as m, sys; print(*map(m.version, sys.argv[1:]))"
+    return run(folder, "python", "-c", code, *names).split()
+
+
+def requirement_name(requirement: str) -> str:
+    """Return the package's name of `"keras>=3.14"`."""
+    return re.split(r"[^\w-]", requirement)[0]
+
+
+def run(folder: Path, program: str, *arguments: str) -> str:
+    """Run a program of an environment, and return what it printed."""
+    done = subprocess.run(
+        [folder / "bin" / program, *arguments], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError((done.stderr.strip().splitlines() or ["no reason was given"])[-1])
+    return done.stdout

@@ -1,0 +1,106 @@
+"""kimm, kyolo, medicai: networks of images."""
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from ..cases import ROWS, Training, case
+
+CLASSES, SIZE = 3, 32
+
+
+def images(channels: int = 3) -> np.ndarray:
+    return np.random.default_rng(0).uniform(size=(ROWS, SIZE, SIZE, channels)).astype("float32")
+
+
+def classified(model: Any) -> Training:
+    model.compile(
+        keras.optimizers.SGD(0.01), "sparse_categorical_crossentropy", metrics=["accuracy"]
+    )
+    return Training(model, images(), np.arange(ROWS) % CLASSES)
+
+
+@case("kimm", "MobileNetV2", built=True)
+def mobilenet_v2() -> Training:
+    from kimm.models import MobileNetV2W050
+
+    return classified(MobileNetV2W050(input_shape=(SIZE, SIZE, 3), classes=CLASSES, weights=None))
+
+
+@case("kimm", "VisionTransformer")
+def vision_transformer() -> Training:
+    from kimm._src.models.vision_transformer import VisionTransformer
+
+    return classified(
+        VisionTransformer(
+            patch_size=8,
+            embed_dim=8,
+            depth=2,
+            num_heads=2,
+            input_shape=(SIZE, SIZE, 3),
+            classes=CLASSES,
+            dropout_rate=0.1,
+            weights=None,
+        )
+    )
+
+
+@case("kyolo", "yolo11n", dtype="float32")  # its loss is float32
+def yolo() -> Training:
+    import kyolo
+
+    model = kyolo.YOLODetector(kyolo.yolo11n(nc=2, input_shape=(64, 64, 3)))
+    model.compile(keras.optimizers.SGD(1e-3))
+    random = np.random.default_rng(1)
+    corners = random.uniform(0, 32, (ROWS, 3, 2))
+    y = {
+        "boxes": np.concatenate([corners, corners + random.uniform(8, 32, (ROWS, 3, 2))], -1),
+        "labels": random.integers(0, 2, (ROWS, 3)),
+        "mask": (np.arange(3) < random.integers(1, 4, (ROWS, 1))).astype("float32"),
+    }
+    return Training(model, random.uniform(size=(ROWS, 64, 64, 3)).astype("float32"), y)
+
+
+@case("medicai", "UNet, SparseDiceCELoss", dtype="float32")  # its losses cast to float32
+def unet() -> Training:
+    from medicai.losses import SparseDiceCELoss
+    from medicai.metrics import SparseDiceMetric
+    from medicai.models import ResNet18, UNet
+
+    encoder = ResNet18(input_shape=(SIZE, SIZE, 1), include_top=False)
+    model = UNet(
+        encoder=encoder,
+        num_classes=CLASSES,
+        decoder_filters=(8, 8, 8, 8, 8),
+        classifier_activation="softmax",
+    )
+    model.compile(
+        keras.optimizers.SGD(0.01, momentum=0.9, weight_decay=1e-5),
+        SparseDiceCELoss(from_logits=False, num_classes=CLASSES),
+        metrics=[
+            SparseDiceMetric(from_logits=False, num_classes=CLASSES, ignore_empty=True, name="dice")
+        ],
+    )
+    y = np.random.default_rng(1).integers(0, CLASSES, (ROWS, SIZE, SIZE, 1)).astype("float32")
+    return Training(model, images(1), y)
+
+
+@case("medicai", "ViT")
+def vit() -> Training:
+    from medicai.models.vit.vit import ViTVariantsBase
+
+    return classified(
+        ViTVariantsBase(
+            input_shape=(SIZE, SIZE, 3),
+            patch_size=8,
+            num_layers=2,
+            num_heads=2,
+            hidden_dim=8,
+            mlp_dim=16,
+            use_class_token=True,
+            num_classes=CLASSES,
+            classifier_activation="softmax",
+            dropout=0.1,
+        )
+    )
