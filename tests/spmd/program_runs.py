@@ -80,12 +80,14 @@ class Runs:
     Args:
         programs: The programs.
         replicas: How many replicas the divided one has.
+        devices: How many devices they share as shards; `None` for one each, without shards.
         rows: If given, the numbers of rows are known while the step is traced.
     """
 
-    def __init__(self, programs, replicas, rows=None):
+    def __init__(self, programs, replicas, devices=None, rows=None):
         self.programs = programs
-        self.strategy = kdist.MirroredStrategy(replicas=replicas)
+        shards = None if devices is None else replicas
+        self.strategy = kdist.MirroredStrategy(replicas=devices or replicas, shards=shards)
         self.rows, self.noisy, self.variables = rows, None, []
         self.whole = self._whole(tf.identity)
         with self.strategy.scope():
@@ -183,12 +185,13 @@ def row_numbers(replicas):
 
 @st.composite
 def cases(draw, count=6):
-    """Draw programs, a number of replicas, numbers of rows, and whether these are known."""
+    """Draw programs, numbers of replicas and devices, of rows, and whether these are known."""
     replicas = draw(st.sampled_from([2, 3, 4]))
+    devices = draw(st.sampled_from([None, None, 1, 2 if replicas == 4 else 1]))
     is_static = draw(st.sampled_from([False, False, False, True]))
     chosen = draw(st.lists(programs(), min_size=1, max_size=count))
     numbers = draw(st.lists(row_numbers(replicas), min_size=1, max_size=1 if is_static else 3))
-    return chosen, replicas, numbers, is_static
+    return chosen, (replicas, devices), numbers, is_static
 
 
 def failures_of(chosen, replicas, numbers, is_static, counts):
@@ -196,7 +199,7 @@ def failures_of(chosen, replicas, numbers, is_static, counts):
 
     Args:
         chosen: The programs.
-        replicas: How many replicas there are.
+        replicas: How many replicas there are, and how many devices they share, if they do.
         numbers: Numbers of rows, each tried.
         is_static: Whether the first of them is known while the step is traced.
         counts: A counter of `programs`; of their `runs`, each with numbers of rows; of runs that
@@ -213,7 +216,7 @@ def failures_of(chosen, replicas, numbers, is_static, counts):
 
 
 def _failures(chosen, replicas, numbers, rows, counts):
-    runs = Runs(chosen, replicas, rows)
+    runs = Runs(chosen, *replicas, rows)
     found = []
     for one in numbers:
         failures, compared, unclear = runs.failures(one)
