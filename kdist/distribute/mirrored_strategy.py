@@ -32,7 +32,7 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
         cross_device_ops: How values are reduced over replicas, a `tf.distribute.CrossDeviceOps`.
             `None` uses `tf.distribute.ReductionToOneDevice` on CPUs, where TensorFlow's
             collectives fail in a second strategy of the process, and TensorFlow's default (NCCL)
-            on GPUs. With `shards`, values are added up in one order instead.
+            on GPUs. Not with `shards`, which are added up in an order of their own.
 
     Raises:
         UserError: Devices are unknown, repeated or too few; `shards` is no multiple of their
@@ -65,6 +65,11 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
         read_tf_config(os.environ.get("TF_CONFIG", ""))  # which TensorFlow reads, too
         names = first_devices(replicas) if devices is None else known_devices(devices)
         if shards is not None:
+            if cross_device_ops is not None:
+                raise UserError(
+                    f"received shards={shards} and cross_device_ops: shards are added up in an order"
+                    " of their own; pass one of the two"
+                )
             use_one_core_each()
         if cross_device_ops is None and all(device_type(name) == "CPU" for name in names):
             cross_device_ops = tf.distribute.ReductionToOneDevice()

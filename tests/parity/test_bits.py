@@ -120,3 +120,8 @@ def test_cases_of_parity(name, replicas):
 def test_shards_have_to_be_a_multiple(shards):
     with pytest.raises(UserError, match=f"shards={shards} for 2 replicas, .* a multiple of 2"):
         kdist.MirroredStrategy(replicas=2, shards=shards)
+
+
+def test_shards_are_added_up_in_their_own_order():
+    with pytest.raises(UserError, match="shards=2 and cross_device_ops"):
+        kdist.MirroredStrategy(replicas=2, shards=2, cross_device_ops=tf.distribute.NcclAllReduce())
