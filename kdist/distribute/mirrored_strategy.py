@@ -67,8 +67,8 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
         if shards is not None:
             if cross_device_ops is not None:
                 raise UserError(
-                    f"received shards={shards} and cross_device_ops: shards are added up in an order"
-                    " of their own; pass one of the two"
+                    f"received shards={shards} and cross_device_ops: shards are added up in their"
+                    " own order; pass one of the two"
                 )
             use_one_core_each()
         if cross_device_ops is None and all(device_type(name) == "CPU" for name in names):
