@@ -201,7 +201,8 @@ class Program:
                     [t.dtype for t in stage.outputs],
                     f=(function if is_last else reader).func,
                 )
-                if self.collectives.in_fixed_order and not (is_last and writes):
+                only_reads = not stage.runs_once and not (is_last and writes)
+                if self.collectives.in_fixed_order and only_reads:
                     _read_only(call if isinstance(call, tf.Operation) else call[0].op)
                 if isinstance(call, tf.Operation):
                     stage.calls.append(call)

@@ -107,6 +107,25 @@ def test_a_step_of_ones_own_sees_all_rows():
     np.testing.assert_array_equal(strategy.gather(scaled, 0), np.arange(9) * 36.0)
 
 
+def test_what_runs_once_is_in_order_with_what_shards_read():
+    strategy, alone, seen = kdist.MirroredStrategy(replicas=2, shards=4), tf.Variable(0.0), []
+    with strategy.scope():
+        copied = tf.Variable(0.0)
+
+    def add(rows):
+        alone.assign_add(tf.reduce_sum(rows))
+        copied.assign_add(alone)
+        (noted,) = tf.py_function(lambda v: seen.append(float(v)) or [v], [copied], [tf.float32])
+        alone.assign_add(1.0)
+        return alone + copied + tf.ensure_shape(noted, [])
+
+    step = tf.function(lambda batch: strategy.run(add, (batch,)))
+    rows = tf.data.Dataset.from_tensor_slices(tf.range(9.0)).batch(3)
+    results = [float(step(one)) for one in strategy.experimental_distribute_dataset(rows)]
+    assert (results, seen) == ([10.0, 55.0, 153.0], [3.0, 19.0, 57.0])
+    assert [copy.numpy() for copy in copied.values] == [57.0, 57.0]
+
+
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("name", ["steps_per_execution_3_uneven", "masked_gru_uneven"])
 def test_cases_of_parity(name, replicas):
