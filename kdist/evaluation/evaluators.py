@@ -102,7 +102,7 @@ class Evaluator:
         subset = config.subset
         trained = self._data if subset is None else self._data.subset(subset)
         self._prepared = preprocessing(config, trained)
-        self._strategy = MirroredStrategy(replicas=config.replicas, shards=config.shards)
+        self._strategy = MirroredStrategy(replicas=config.replicas)
         self._plan = make_plan(config, replicas=self._strategy.num_replicas_in_sync)
         self._of_run: tuple[keras.Model, keras.Model] | None = None
 
@@ -252,7 +252,7 @@ class OwnEvaluator:
             )
         self._averaged = averaged
         self._precision = config.precision
-        self._strategy = MirroredStrategy(replicas=config.replicas, shards=config.shards)
+        self._strategy = MirroredStrategy(replicas=config.replicas)
         # As in the run, for data that are divided at random.
         keras.utils.set_random_seed(config.seed)
         functions = load_functions(config.model or "", config.data or "data")
@@ -362,7 +362,7 @@ class FileEvaluator:
     """
 
     def __init__(self, data: str, config: TrainConfig, saved: SavedModel) -> None:
-        self._strategy = MirroredStrategy(replicas=config.replicas, shards=config.shards)
+        self._strategy = MirroredStrategy(replicas=config.replicas)
         keras.utils.set_random_seed(config.seed)  # for data that are divided at random
         functions, module = load_data_function(data, lambda: None)
         self._files = functions.files

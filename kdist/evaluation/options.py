@@ -70,7 +70,8 @@ class EvaluateOptions:
         }
         if self.data is not None and settings.get("model") is not None:
             changes["data"] = self.data
-        own = {**settings, "run_dir": None, "replicas": self.replicas}
+        # On any number of replicas: they need not divide the shards that it was trained in.
+        own = {**settings, "run_dir": None, "replicas": self.replicas, "shards": None}
         if self.dataset is not None and self.dataset != settings.get("dataset"):
             own |= {"data_dir": None, "subset": None}  # which are those of another data set
         return TrainConfig.from_dict({**own, **changes})

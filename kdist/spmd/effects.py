@@ -18,6 +18,14 @@ READS = {
     "VarIsInitializedOp",
     "VariableShape",
 }
+# Those without a state of the program's, which may be left out where nothing needs their results.
+QUIET = {
+    "Placeholder",
+    "RandomStandardNormal",
+    "RandomUniform",
+    "RandomUniformInt",
+    "TruncatedNormal",
+}
 # Those that draw, as often as they are told.
 DRAWS = {
     "StatelessRandomNormal",
@@ -44,7 +52,8 @@ _HARMLESS = {
     "StatelessRandomGetKeyCounter",
 }
 _CALLS = {"Case", "If", "PartitionedCall", "StatefulPartitionedCall", "While"}
-_FUNCTIONS = ("f", "body", "cond", "then_branch", "else_branch", "branches")
+FUNCTIONS = ("f", "body", "cond", "then_branch", "else_branch", "branches")
+"""Attributes that name functions."""
 _BEFORE_ARGUMENTS = {"Case": 1, "If": 1}  # inputs that are no arguments of the functions
 
 
@@ -83,7 +92,7 @@ def _source(tensor: Any) -> Any:
 
 def called_graphs(op: Any) -> Iterator[Any]:
     """Yield the graphs of the functions that an operation calls."""
-    for name in _FUNCTIONS:
+    for name in FUNCTIONS:
         value = op.node_def.attr.get(name)
         if value is None:
             continue

@@ -20,7 +20,7 @@ import tensorflow as tf
 from tensorflow.python.framework import tensor_util
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
-from .effects import effects_of
+from .effects import QUIET, READS, effects_of
 from .functions import Bodies, function_of
 from .placements import (
     AS_IS,
@@ -551,27 +551,11 @@ def _is_plain_call(op: Any) -> bool:
     return not ("_implements" in attributes or "_XlaMustCompile" in attributes)
 
 
-_DRAWS_OR_READS = {
-    "ReadVariableOp",
-    "ResourceGather",
-    "ResourceGatherNd",
-    "VariableShape",
-    "RandomUniform",
-    "RandomUniformInt",
-    "RandomStandardNormal",
-    "TruncatedNormal",
-}
-
-
 def live_operations(graph: Any, outputs: Sequence[Any]) -> list[Any]:
     """Return the operations that the outputs depend on, and those with effects, sorted."""
     operations = graph.get_operations()
     live = {t.op for t in outputs}
-    live |= {
-        op
-        for op in operations
-        if op.op_def.is_stateful and op.type not in _DRAWS_OR_READS and op.type != "Placeholder"
-    }
+    live |= {op for op in operations if op.op_def.is_stateful and op.type not in READS | QUIET}
     stack = list(live)
     while stack:
         op = stack.pop()

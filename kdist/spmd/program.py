@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -22,21 +21,13 @@ from .stage import Stage, end_function, live_items, local_shape, reference
 _SMALL = 16384  # elements: smaller tensors are reduced together
 
 
-@dataclass
-class Input:
-    """An input of the step: on every replica, its part or the whole."""
-
-    parts: Sequence[Any]
-    space: Space | None = None
-
-
 class Program:
     """Writes a planned step into the graph that calls it.
 
     Args:
         planner: The plan.
         devices: One for each replica.
-        inputs: What each replica has, by the id of the traced input.
+        inputs: What each replica has, its part or the whole, by the id of the traced input.
         collectives: How values are exchanged.
         counts: The numbers of rows of all replicas, by space.
         jit_compile: Whether XLA compiles the stages, as far as it can.
@@ -46,7 +37,7 @@ class Program:
         self,
         planner: Planner,
         devices: Sequence[str],
-        inputs: dict[int, Input],
+        inputs: dict[int, Sequence[Any]],
         collectives: Collectives,
         counts: dict[Space, Any],
         *,
@@ -159,7 +150,7 @@ class Program:
             if not is_rows:
                 results.append(called[final.time][0][at])
             elif planner.time(value) == BEFORE:
-                results.append(list(self.inputs[id(value)].parts))
+                results.append(list(self.inputs[id(value)]))
             else:
                 place = rows_out[id(value)]
                 results.append([outputs[place] for outputs in called[planner.time(value)]])
@@ -233,7 +224,7 @@ class Program:
     ) -> Any:
         kind, what = key
         if kind == "input":
-            return self.inputs[what].parts[replica]
+            return self.inputs[what][replica]
         if kind == "index":
             return tf.constant(self.collectives.places[replica])
         if kind == "counts":
@@ -290,7 +281,7 @@ class Program:
             if isinstance(where, tuple):
                 parts = [outputs[where[1]] for outputs in called[where[0]]]
             else:
-                parts = list(self.inputs[where].parts)
+                parts = list(self.inputs[where])
             if how == "sum":
                 sums.append((key, parts))
             elif how == "gather":

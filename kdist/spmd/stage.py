@@ -13,7 +13,7 @@ from tensorflow.python.eager.polymorphic_function import atomic_function
 from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.ops import handle_data_util
 
-from .effects import DRAWS, READS
+from .effects import DRAWS, FUNCTIONS, QUIET, READS
 from .functions import function_of
 from .placements import (
     AsIs,
@@ -30,7 +30,6 @@ from .plan import Item, Planner, Want, is_never_used
 from .sizes import AnySize, AxisSize, Element, Space, key_of
 
 _numbers = itertools.count()
-_FUNCTION_ATTRIBUTES = ("f", "cond", "body", "then_branch", "else_branch", "branches")
 
 
 class Stage:
@@ -196,7 +195,7 @@ class Stage:
         }
         if op.graph._is_function(op.type) and not self.graph._is_function(op.type):
             self.graph._add_function_recursive(function_of(op, op.type))
-        for name in _FUNCTION_ATTRIBUTES:
+        for name in FUNCTIONS:
             if name in attributes:
                 for f in (attributes[name].func, *attributes[name].list.func):
                     if f.name and not self.graph._is_function(f.name):
@@ -514,7 +513,7 @@ def end_function(stage: Stage, outputs: Sequence[Any], outer: Any, **attributes:
     graph.outputs = list(outputs)
     # Reads as well: what changes a variable later waits for them.
     graph.control_outputs = [
-        op for op in graph.get_operations() if op.op_def.is_stateful and op.type not in _QUIET
+        op for op in graph.get_operations() if op.op_def.is_stateful and op.type not in QUIET
     ]
     function = atomic_function.from_func_graph(graph.name, graph, attributes)
     outer._add_function_recursive(function)
@@ -533,7 +532,7 @@ def live_items(planner: Planner, outputs: Sequence[Any]) -> set[Item]:
     live = set()
     for item in reversed(planner.items):
         op = item.op
-        effect = op.op_def.is_stateful and op.type not in _QUIET | READS
+        effect = op.op_def.is_stateful and op.type not in QUIET | READS
         if not effect and op not in controls and not any(id(o) in needed for o in op.outputs):
             continue
         live.add(item)
@@ -544,15 +543,6 @@ def live_items(planner: Planner, outputs: Sequence[Any]) -> set[Item]:
             if not isinstance(want, Local)
         )
     return live
-
-
-_QUIET = {
-    "Placeholder",
-    "RandomStandardNormal",
-    "RandomUniform",
-    "RandomUniformInt",
-    "TruncatedNormal",
-}
 
 
 def local_shape(tensor: Any, placement: Placement) -> Any:

@@ -33,7 +33,7 @@ from .explain import NOMINAL_ROWS, Explanation, described, explain, place_of, sa
 from .functions import Bodies
 from .placements import REPLICATE, Rows, Shard
 from .plan import ComputeWholeError, Planner, live_operations
-from .program import Input, Program, stays
+from .program import Program, stays
 from .sizes import Space
 from .trace import Leaf, trace
 
@@ -400,12 +400,12 @@ def partition(
             break
         except ComputeWholeError as error:
             whole |= error.operations
-    inputs = {key: Input(parts) for key, parts in handles.items()}
+    inputs = dict(handles)
     for placeholder, leaf in traced.inputs:
         parts = leaf.parts
         if leaf.is_rows and placeholder.shape.rank and placeholder.shape[0] == 1:
             parts = collectives.gather(parts, 0)
-        inputs[id(placeholder)] = Input(parts)
+        inputs[id(placeholder)] = parts
     digest = None
     if is_alike:
         strategy.compare_plan(planner)

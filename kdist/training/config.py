@@ -137,6 +137,11 @@ class TrainConfig(
             raise UserError(
                 f"depth has to be 6n + 4 (10, 16, 22, 28, …), received {self.depth}: try {near}"
             )
+        if self.shards is not None and self.replicas is not None and self.shards % self.replicas:
+            raise UserError(
+                f"received shards={self.shards} for {self.replicas} replicas, each of which has to"
+                f" have equally many: pass a multiple of {self.replicas}"
+            )
         check_momentum(self.optimizer, self.momentum)
         if self.warmup_epochs >= self.epochs:
             raise UserError(

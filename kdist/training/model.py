@@ -1,43 +1,22 @@
 """What a run trains: the built-in model, or one of the user's."""
 
 import contextlib
+import dataclasses
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import keras
+import numpy as np
+
+from ..callbacks.print_throughput import counts_images
 from ..data import ImageData
 from ..errors import UserError
 from ..optimizers.schedules import make_schedule
 from ..optimizers.table import l2_factor, make_optimizer
 from ..runs.folder import RunFolder
-from ..user_model.functions import reason_of
-from .config import TrainConfig, TrainPlan
-from .images import seen_shape
-from .settings import NETWORKS
-
-if TYPE_CHECKING:
-    import keras
-
-    from ..distribute.exact_strategy import ExactStrategy
-import dataclasses
-import hashlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-from .images import make_pipelines
-
-if TYPE_CHECKING:
-    import keras
-
-    from ..distribute.exact_strategy import ExactStrategy
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-import keras
-
-from ..callbacks.print_throughput import counts_images
 from ..user_model.compiled_model import (
     check_input,
     checked_model,
@@ -46,9 +25,10 @@ from ..user_model.compiled_model import (
     set_compiled_rate,
 )
 from ..user_model.data import UserData
-from ..user_model.functions import UserFunctions, load_functions
-from .config import resumed_plan
-from .settings import Batches
+from ..user_model.functions import UserFunctions, load_functions, reason_of
+from .config import TrainConfig, TrainPlan, resumed_plan
+from .images import make_pipelines, seen_shape
+from .settings import NETWORKS, Batches
 
 if TYPE_CHECKING:
     from ..distribute.exact_strategy import ExactStrategy
@@ -65,8 +45,6 @@ def make_model(
         strategy: The strategy that trains the model.
         plan: The learning rate and the batch.
     """
-    import keras
-
     model = strategy.build(
         lambda: NETWORKS[config.network].build(
             config.to_dict(),
@@ -130,8 +108,6 @@ def save_stock_model(model: "keras.Model", folder: RunFolder) -> str | None:
 
 def _fault_of_configuration(model: "keras.Model") -> str | None:
     """Return why no file can hold the model's configuration, which a user's class may lack."""
-    import keras
-
     try:
         json.dumps(keras.saving.serialize_keras_object(model))
     except (NotImplementedError, TypeError, ValueError):

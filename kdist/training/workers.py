@@ -2,20 +2,17 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
-from ..runs.folder import RunFolder
+from ..launch.cluster import NOTES, RESTART_COUNT
+from ..runs.folder import RunFolder, clear_run
+from ..runs.record import read_run
 
 if TYPE_CHECKING:
     import keras
-from collections.abc import Callable
-
-from ..launch.cluster import NOTES, RESTART_COUNT
-from ..runs.folder import clear_run
-from ..runs.record import read_run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +89,9 @@ class OtherWorkersFolder(RunFolder):
         """Leave the run to the chief."""
 
     def save_model(self, model: "keras.Model") -> None:
+        """Leave the run to the chief."""
+
+    def save_weights(self, model: "keras.Model") -> None:
         """Leave the run to the chief."""
 
 

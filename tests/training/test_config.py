@@ -145,7 +145,16 @@ def test_what_may_be_shared_holds_no_path():
     assert set(shared) == {
         *("dataset", "subset", "augment", "shift", "whole_pixels", "depth", "width", "stem_pool"),
         *("augmentation", "network"),
-        *("dropout", "wd", "replicas", "batch_size", "val_batch_size", "base_lr", "lr_rule"),
+        *(
+            "dropout",
+            "wd",
+            "replicas",
+            "shards",
+            "batch_size",
+            "val_batch_size",
+            "base_lr",
+            "lr_rule",
+        ),
         *("optimizer", "momentum", "label_smoothing", "ema_momentum", "precision", "xla", "seed"),
         *("schedule", "decay_epochs", "decay_rate", "ema_warmup", "warmup_epochs", "epochs"),
         *("target_accuracy", "target_train_accuracy"),
