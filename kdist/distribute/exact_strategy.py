@@ -103,7 +103,7 @@ class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
         if is_training and state.telemetry is not None:
             fn = observed_step(state.telemetry, fn)
         if name == "train_step" and state.gradient_norms is not None:
-            is_divided = self.extended._num_replicas_in_sync > 1
+            is_divided = self.extended.parts > 1
             measure = measure_parts if is_divided else measure_halves
             fn = measure(state.gradient_norms, model, fn)
         if is_training and self.gradient_dtype is not None and model.optimizer is not None:
@@ -130,7 +130,7 @@ class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
         iterators take half as long for a small model. Several replicas on CPUs get copies of their
         rows, so that no step can overwrite a NumPy array that backs the dataset.
         """
-        if device_type(self.devices[0]) == "CPU" and self.extended._num_replicas_in_sync == 1:
+        if device_type(self.devices[0]) == "CPU" and self.extended.parts == 1:
             return dataset
         if isinstance(dataset, tf.data.Dataset):
             for spec in tf.nest.flatten(dataset.element_spec):
@@ -194,7 +194,7 @@ class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
                 " `with strategy.scope():`"
             )
         state = self.model_state(model)
-        if model.jit_compile and self.extended._num_replicas_in_sync > 1:
+        if model.jit_compile and self.extended.parts > 1:
             # Keras would compile around `run`, where XLA fails on several devices.
             model.jit_compile = False
             state.is_jitted = True

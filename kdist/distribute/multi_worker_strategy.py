@@ -272,7 +272,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             {
                 **versions,
                 "the number of replicas": devices,
-                "the number of parts of a batch": self.extended._num_replicas_in_sync,
+                "the number of parts of a batch": self.extended.parts,
                 "gradient_dtype": self.gradient_dtype,
                 "bytes_per_pack": self.bucket_bytes,
             },

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2
 from tensorflow.python.eager.polymorphic_function import atomic_function
+from tensorflow.python.eager.polymorphic_function.attributes import NO_INLINE
 from tensorflow.python.framework.auto_control_deps_utils import READ_ONLY_RESOURCE_INPUTS_ATTR
 from tensorflow.python.ops import gen_functional_ops
 
@@ -165,7 +166,7 @@ class Program:
     ) -> list[Any]:
         attributes: dict[str, Any] = {}
         if self.collectives.in_fixed_order:
-            attributes["_noinline"] = True  # the same kernels on any number of devices
+            attributes[NO_INLINE] = True  # the same kernels on any number of devices
         # XLA can neither take nor return lists, as loops keep for their gradients.
         passed = [*stage.inputs.values(), *stage.outputs]
         has_lists = any(tensor.dtype == tf.variant for tensor in passed)
@@ -317,7 +318,7 @@ def without_writes(name: str, writes: set[Any], outer: Any) -> Any:
     """
     definition = function_pb2.FunctionDef()
     definition.CopyFrom(outer._get_function(name).cached_definition)
-    definition.signature.name = f"{name}_reads"
+    definition.signature.name = f"{name}.reads"
     names = {op.name for op in writes}
     kept = [node for node in definition.node_def if node.name not in names]
     for node in kept:
@@ -327,7 +328,7 @@ def without_writes(name: str, writes: set[Any], outer: Any) -> Any:
     for output in definition.signature.output_arg:
         source = definition.ret[output.name]
         if source.split(":")[0] in names:
-            zero = node_def_pb2.NodeDef(name=f"{output.name}_zero", op="Const")
+            zero = node_def_pb2.NodeDef(name=f"zero.{output.name}", op="Const")
             dtype = tf.as_dtype(output.type)
             zero.attr["dtype"].type = output.type
             zero.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0, dtype, []))

@@ -94,6 +94,11 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         return dataset
 
     @property
+    def parts(self) -> int:
+        """Into how many parts each batch is divided, over all workers."""
+        return self._num_replicas_in_sync
+
+    @property
     def is_in_fixed_order(self) -> bool:
         """Whether results have the same bits on any number of devices."""
         return self._shards is not None
