@@ -71,8 +71,8 @@ NAMES = {
     "slurm": "_port_base _rank _task_configuration",
     "context": "_context_handle",
     "seeded_context": "_rng",
-    "graph": "_add_function _add_function_recursive _create_op_internal _distribution_strategy_stack"
-    " _get_function _is_function",
+    "graph": "_add_function _add_function_recursive _create_op_internal"
+    " _distribution_strategy_stack _get_function _is_function",
     "operation": "_set_attr",
     "mirrored": "_create_variable _cross_device_ops _distribute_datasets_from_function"
     " _experimental_distribute_dataset _get_cross_device_ops _input_workers_with_options"
