@@ -7,14 +7,15 @@ from typing import Any, Literal
 
 import keras
 
-from .. import _upstream
+from .._upstream import patches
+from .._upstream.hooks import FitObserver, is_chief
 from ..checkpoint.fit import FitCheckpoints
 from ..checkpoint.options import CheckpointOptions
 from ..errors import UserError
 from .resumable import ResumableCallback
 
 
-class Checkpoint(ResumableCallback, _upstream.FitObserver):
+class Checkpoint(ResumableCallback, FitObserver):
     """Saves training as it proceeds, and resumes it exactly where it was killed.
 
     Run the same program again, and `fit` continues: the weights, the optimizer, metrics, the
@@ -90,7 +91,7 @@ class Checkpoint(ResumableCallback, _upstream.FitObserver):
             clock=clock,
         )
         self._fit: FitCheckpoints | None = None
-        _upstream.patches.install()
+        patches.install()
 
     def fit_begins(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
         """Find what to resume, and restore it."""
@@ -162,7 +163,7 @@ class Checkpoint(ResumableCallback, _upstream.FitObserver):
 
     def _announce(self, line: str) -> None:
         """Print a line also with `verbose=0`, once no progress bar is open; in any thread."""
-        if _upstream.is_chief(self.model):
+        if is_chief(self.model):
             self._lines.append(line)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from .. import _upstream
+from .._upstream.internals import overridden_steps
 from ..arguments import as_real, positive_integer
 from ..distribute import telemetry
 from ..distribute.exact_strategy import ExactStrategy
@@ -95,7 +95,7 @@ class GradientNoiseScale(ResumableCallback):
                 " GradientNoiseScale reads the gradients: make it in"
                 " kdist.MirroredStrategy(replicas=1).build(lambda: ...), or remove the callback."
             )
-        if "train_step" in _upstream.overridden_steps(self.model):
+        if "train_step" in overridden_steps(self.model):
             raise UserError(
                 f"{type(self.model).__name__} has its own train_step, whose gradients"
                 " GradientNoiseScale cannot read: remove the callback."

@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from .._upstream import is_chief, overridden_steps, steps_taken
+from .._upstream.hooks import is_chief
+from .._upstream.internals import overridden_steps
+from .._upstream.optimizers import steps_taken
 from ..arguments import positive_integer
 from ..errors import UserError
 from ..performance.flops import peak_flops_per_second, training_flops

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 
 import keras
 
-from .._upstream import is_chief
+from .._upstream.hooks import is_chief
 from ..errors import UserError
 
 Clock = Callable[[], float]

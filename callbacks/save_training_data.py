@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from .._upstream import is_chief
+from .._upstream.hooks import is_chief
 from ..errors import UserError
 from ..files import atomic_path, explain_write_errors
 from .print_throughput import count_images, counts_images

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from .. import _upstream
+from .._upstream.hooks import is_chief
 from ..arguments import positive_integer
 from ..distribute.exact_strategy import ExactStrategy
 from ..distribute.telemetry import StepTelemetry
@@ -197,7 +197,7 @@ class TrainingTelemetry(ResumableCallback):
         total = self.measurement.total
         self.measured = {name: getattr(total, name) for name in _LOGGED}
         self.measured["line"] = str(self.measurement)
-        if _upstream.is_chief(self.model):
+        if is_chief(self.model):
             own = [] if self.on_measurement is None else [self.on_measurement]
             for listener in (*own, *self._listeners):
                 listener(self.measurement)

@@ -19,8 +19,8 @@ import kdist  # noqa: F401 - first, as for its users
 import keras
 import pytest
 import tensorflow as tf
-from kdist import _upstream
 from kdist._upstream.internals import forget_custom_gradients
+from kdist._upstream.iterators import release_in_background
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 LOGICAL_CPUS = 8
@@ -105,7 +105,7 @@ def iterators_released_in_background():
     def made(iterator, dataset=None, *args, **options):
         make(iterator, dataset, *args, **options)
         if dataset is not None:  # not another name of one that was made before
-            _upstream.release_in_background(iterator)
+            release_in_background(iterator)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OwnedIterator, "__init__", made)

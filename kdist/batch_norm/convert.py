@@ -8,7 +8,8 @@ from typing import Any
 
 import keras
 
-from .. import _upstream
+from .._upstream.hooks import hooks_of
+from .._upstream.internals import flatten_layers, replace_sublayers
 from ..errors import UserError
 from ..layers.sync_batch_normalization import SyncBatchNormalization, SynchronizedKerasLayer
 
@@ -16,15 +17,13 @@ from ..layers.sync_batch_normalization import SyncBatchNormalization, Synchroniz
 def batch_norms(layer: keras.layers.Layer) -> list[keras.layers.BatchNormalization]:
     """Return every batch norm inside a model or layer, including nested ones, each once."""
     return [
-        one
-        for one in _upstream.flatten_layers(layer)
-        if isinstance(one, keras.layers.BatchNormalization)
+        one for one in flatten_layers(layer) if isinstance(one, keras.layers.BatchNormalization)
     ]
 
 
 def unsynchronized_batch_norms(model: keras.Model) -> list[keras.layers.BatchNormalization]:
     """Return the batch norms that train on the statistics of one replica's samples."""
-    if _upstream.hooks_of(model) is not None:
+    if hooks_of(model) is not None:
         return []
     return [norm for norm in batch_norms(model) if norm.trainable and not norm.synchronized]
 
@@ -62,7 +61,7 @@ def with_group_norms(model: keras.Model) -> keras.Model:
             elif isinstance(layer, keras.Sequential) or hasattr(layer, "operations"):
                 converted[id(layer)] = _rebuilt(layer, convert)
             else:
-                _upstream.replace_sublayers(layer, convert)
+                replace_sublayers(layer, convert)
         return converted[id(layer)]
 
     with model.distribute_strategy.scope():
@@ -125,7 +124,7 @@ def _rebuilt(model: Any, convert: Convert) -> Any:
         )
     if not model.trainable:
         # Setting a model's flag sets its layers' too, some of which may differ.
-        flags = [(layer, layer.trainable) for layer in _upstream.flatten_layers(clone)]
+        flags = [(layer, layer.trainable) for layer in flatten_layers(clone)]
         clone.trainable = False
         for layer, trainable in flags:
             layer.trainable = trainable
@@ -231,7 +230,7 @@ _CHANGES: dict[str, Callable[[Any], None]] = {
 
 def _forget_traces(model: keras.Model) -> None:
     """Drop functions traced before the layers changed."""
-    for one in (model, *_upstream.flatten_layers(model)):
+    for one in (model, *flatten_layers(model)):
         if isinstance(one, keras.Model):
             one.train_function = one.test_function = one.predict_function = None
 

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from .. import _upstream
+from .._upstream.internals import call_model
 from ..errors import UserError
 from ..layers.batch_norm_kernels import Kernels, broadcast_mask
 from ..layers.measurements import mean_loss, stateless_pass
@@ -50,7 +50,7 @@ def check_model_accepts(model: keras.Model, batch: Any) -> None:
         for training in (False, True):
             with stateless_pass(model):
                 x, _, _ = keras.utils.unpack_x_y_sample_weight(_tensors(batch))
-                _upstream.call_model(model, x, training=training)
+                call_model(model, x, training=training)
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
         shapes = [np.shape(leaf) for leaf in keras.tree.flatten(batch[0])]
         raise UserError(

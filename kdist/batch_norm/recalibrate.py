@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from .. import _upstream
+from .._upstream.internals import call_model
 from ..arguments import positive_integer
 from ..errors import UserError
 from ..layers.batch_norm_kernels import Kernels, broadcast_mask, merge
@@ -142,7 +142,7 @@ def _pass(model: keras.Model, batches: Iterable[Any], strategy: tf.distribute.St
 
     @tf.autograph.experimental.do_not_convert
     def replica_fn(x: Any) -> None:
-        _upstream.call_model(model, x, training=False)
+        call_model(model, x, training=False)
 
     step = tf.function(lambda x: run(replica_fn, (x,)), reduce_retracing=True)
     count = 0

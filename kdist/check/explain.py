@@ -7,7 +7,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from .. import _upstream
+from .._upstream.fit import build_for_step
+from .._upstream.internals import optimizers_of, strategy_of
+from .._upstream.seeds import kept_seeds
 from ..distribute.made_outside import first_line
 from ..errors import UserError
 from ..spmd.explain import Explanation
@@ -116,7 +118,7 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
     dataset, rows = _dataset(batch)
     before, strategy.explained_rows = strategy.explanations, rows
     try:
-        with _upstream.kept_seeds():
+        with kept_seeds():
             _trace(model, strategy, dataset)
     except Exception as error:  # whatever a step or a layer raises that does not fit the batch
         raise UserError(
@@ -126,7 +128,7 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
     finally:
         strategy.explained_rows = None
     step, strategy.explanations = strategy.explanations[-1], before
-    optimizers = _upstream.optimizers_of(model)
+    optimizers = optimizers_of(model)
     return ModelExplanation(
         model=model.name,
         devices=strategy.devices,
@@ -143,7 +145,7 @@ def _strategy_of(model: keras.Model) -> GlobalViewStrategy:
         raise UserError(
             f"explain takes a compiled keras.Model, received {found}: call model.compile(...)"
         )
-    strategy = _upstream.strategy_of(model)
+    strategy = strategy_of(model)
     if not isinstance(strategy, GlobalViewStrategy) or strategy.num_replicas_in_sync == 1:
         count = (
             "one replica" if isinstance(strategy, GlobalViewStrategy) else "no strategy of kdist"
@@ -175,7 +177,7 @@ def _dataset(batch: Any) -> tuple[tf.data.Dataset, int]:
 
 
 def _trace(model: keras.Model, strategy: Any, dataset: tf.data.Dataset) -> None:
-    _upstream.build_for_step(model, dataset.element_spec)
+    build_for_step(model, dataset.element_spec)
     iterator = iter(strategy.experimental_distribute_dataset(dataset))
 
     def step(iterator: Any) -> Any:

@@ -11,7 +11,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from .. import _upstream
+from .._upstream.fit import build_for_fit
+from .._upstream.internals import flatten_layers, has_call, optimizers_of
+from .._upstream.seeds import kept_seeds
 from ..distribute.exact_strategy import ExactStrategy
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
@@ -120,7 +122,7 @@ def check_model(
     strategies = make_strategies(options.replicas, shards=options.shards)
     is_data = not callable(data) or isinstance(data, tf.data.Dataset | keras.utils.PyDataset)
     functions = UserFunctions(build=build, make_data=(lambda: data) if is_data else data)
-    with _upstream.kept_seeds():
+    with kept_seeds():
         keras.utils.set_random_seed(options.seed)
         return run_check(functions, strategies, options)
 
@@ -255,7 +257,7 @@ def _fit(
             record.notes.append(f"evaluate fails on one replica, too: {reason_of(error)}")
         else:
             record.add(after, "evaluate", scores)
-    if _upstream.has_call(model):
+    if has_call(model):
         outputs = keras.tree.flatten(model.predict(batches.inputs(), verbose=0))
         named = {f"output {index}": output for index, output in enumerate(outputs)}
         record.add(after, "predictions", named)
@@ -274,7 +276,7 @@ class _RecordSteps(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         del logs
         if self._start is not None:
-            _upstream.build_for_fit(self.model)  # without a strategy the first step would do it
+            build_for_fit(self.model)  # without a strategy the first step would do it
             self._start(self.model)
         self._record.add(0, "initial weights", _numpy(self.model.weights))
 
@@ -290,7 +292,7 @@ class _RecordSteps(keras.callbacks.Callback):
         trained = {id(v) for v in model.trainable_weights}
         self._record.add(step, "state", _numpy(v for v in model.weights if id(v) not in trained))
         self._record.add(step, "weights", _numpy(model.trainable_weights))
-        optimizers = _upstream.optimizers_of(model)
+        optimizers = optimizers_of(model)
         self._record.add(step, "optimizer", _numpy(v for one in optimizers for v in one.variables))
         metrics = {name: v for name, v in numbers.items() if name not in losses}
         self._record.add(step, "metric", metrics)
@@ -334,7 +336,7 @@ def _on_one(plan: Plan, float64: bool) -> tuple[Plan, Record, Precision]:
 
 
 def _precision(model: keras.Model, plan: Plan, reason: str) -> Precision:
-    layers = [model, *_upstream.flatten_layers(model)]
+    layers = [model, *flatten_layers(model)]
     dtypes = {layer.compute_dtype for layer in layers}
     if dtypes & {"float16", "bfloat16"}:
         return Precision("float16", "its policy is mixed precision")

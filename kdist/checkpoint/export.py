@@ -14,7 +14,7 @@ from ..batch_norm.convert import convert_batch_norm
 from ..errors import UserError
 from ..files import atomic_path, explain_write_errors
 from .store import CheckpointFile, DamagedCheckpointError
-from .values import assign_values, first_difference, state_variables
+from .values import assign_values, state_variables, unlike_saved
 
 
 def import_classes(*packages: ModuleType) -> None:
@@ -129,7 +129,7 @@ def _restore(
 ) -> None:
     own = {n: v for n, v in state_variables(model).items() if n.startswith("model/")}
     saved = {name: arrays[name] for name in state["variables"] if name.startswith("model/")}
-    difference = first_difference(own, saved)
+    difference = unlike_saved(own, saved)
     if difference:
         raise UserError(f"{checkpoint.path} is of another model: {difference}")
     # In a checkpoint of a validation, the weights and their averages may have changed places.

@@ -8,7 +8,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from .. import _upstream
+from .._upstream.callback_attributes import defer_average, finish_average
+from .._upstream.fit import build_for_fit, pass_over_data, start_fit_at
 from ..errors import NonFiniteWeightsError, UserError
 from .options import CheckpointOptions
 from .state import (
@@ -209,7 +210,7 @@ class FitCheckpoints:
             if self._saved is not None:
                 self._resume(self._saved)
             for callback in self._averages:
-                _upstream.defer_average(callback)
+                defer_average(callback)
         except BaseException:
             self._store.close()
             raise
@@ -233,7 +234,7 @@ class FitCheckpoints:
             self._epoch = saved.epoch
             saved.restore_callbacks(self._callbacks)
         if saved is not None and self.is_over:
-            _upstream.pass_over_data(self._model, saved.epoch)
+            pass_over_data(self._model, saved.epoch)
             self._finish_averages()
         if self._options.warns and self._workers.is_chief:
             self._callbacks.warn_of_unsaved()
@@ -330,7 +331,7 @@ class FitCheckpoints:
         if found is None:
             return None
         saved = SavedTraining(*found)
-        _upstream.build_for_fit(self._model)
+        build_for_fit(self._model)
         saved.check(self._model, self._about_run["settings"])
         return saved
 
@@ -350,7 +351,7 @@ class FitCheckpoints:
     def _begin_at(self, saved: SavedTraining) -> str | None:
         """Have the fit begin where the training was; returns what of the data is not exact."""
         epoch, batch = (self._epochs, 0) if self.is_over else (saved.epoch, saved.batch)
-        return _upstream.start_fit_at(self._model, epoch=epoch, batch=batch)
+        return start_fit_at(self._model, epoch=epoch, batch=batch)
 
     def _epoch_part(self) -> EpochPart:
         return copy_epoch_part(self._model, self._callbacks, self._logs, self._workers)
@@ -358,7 +359,7 @@ class FitCheckpoints:
     def _finish_averages(self) -> None:
         """Do what `SwapEMAWeights` does in the last epoch."""
         for callback in self._averages if self._epoch >= self._epochs else ():
-            _upstream.finish_average(callback)
+            finish_average(callback)
 
     def _check_loss(self, logs: Any) -> None:
         """Have weights that are no numbers handled as soon as the loss, that of all, shows them."""

@@ -14,7 +14,17 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from .. import _upstream
+from .._upstream.callback_attributes import (
+    STATEFUL,
+    STATELESS,
+    has_attributes,
+    has_swapped_averages,
+)
+from .._upstream.data_sources import array_sizes
+from .._upstream.fit import set_resumed_logs
+from .._upstream.internals import flatten_layers, make_global_seed_state, optimizers_of
+from .._upstream.optimizers import is_average_warmed_up, steps_taken
+from ..distribute.agreement import ANY, first_difference
 from ..errors import RefusedCheckpointsError, UserError
 from .export import described_model
 from .options import CheckpointOptions
@@ -24,12 +34,12 @@ from .values import (
     averages_of_weights,
     build_optimizers,
     copy_values,
-    first_difference,
     from_json,
     metric_variables,
     optimizers_built_for,
     state_variables,
     to_json,
+    unlike_saved,
 )
 from .workers import Workers
 
@@ -161,7 +171,7 @@ class CallbackStates:
     @property
     def have_swapped_averages(self) -> bool:
         """Whether the model has the averages of its weights now, instead of its weights."""
-        return any(_upstream.has_swapped_averages(one) for one in self._callbacks.values())
+        return any(has_swapped_averages(one) for one in self._callbacks.values())
 
     def warn_of_unsaved(self) -> None:
         """Warn of callbacks whose state nobody knows."""
@@ -194,7 +204,7 @@ def _names(callbacks: Sequence[keras.callbacks.Callback]) -> list[str]:
 
 
 def _attributes(callback: keras.callbacks.Callback) -> tuple[str, ...]:
-    for kind, attributes in _upstream.STATEFUL.items():
+    for kind, attributes in STATEFUL.items():
         if isinstance(callback, kind):
             return attributes
     return ()
@@ -208,19 +218,17 @@ def _is_set_before_training(callback: keras.callbacks.Callback) -> bool:
 def _is_known(callback: keras.callbacks.Callback) -> bool:
     if hasattr(callback, "get_state") and hasattr(callback, "set_state"):
         return True
-    known = (*_upstream.STATEFUL, *_upstream.STATELESS, keras.callbacks.CSVLogger)
+    known = (*STATEFUL, *STATELESS, keras.callbacks.CSVLogger)
     if type(callback) in known:
         return True
     # A subclass may keep more than its base class does.
-    return not isinstance(callback, known) and not _upstream.has_attributes(callback)
+    return not isinstance(callback, known) and not has_attributes(callback)
 
 
 # A layer's first values are restored with all others.
 _IRRELEVANT = re.compile(
     r"name|seed|trainable|batch_shape|.*_initializer|build_config|shared_object_id"
 )
-
-_ANY = "any"
 
 
 def about_run(model: keras.Model, steps: int | None, options: CheckpointOptions) -> dict[str, Any]:
@@ -250,18 +258,16 @@ def run_settings(
         data: What else is known of the data.
         any_rate: Whether the learning rate may be another.
     """
-    layers = [_layer(one) for one in _upstream.flatten_layers(model)]
+    layers = [_layer(one) for one in flatten_layers(model)]
     plain: dict[str, Any] = _plain(
         {
             "layers": [one for one in layers if one is not None],
-            "optimizers": [
-                _optimizer(one, any_rate=any_rate) for one in _upstream.optimizers_of(model)
-            ],
+            "optimizers": [_optimizer(one, any_rate=any_rate) for one in optimizers_of(model)],
             "loss": _of_compile(model, "loss"),
             "loss_weights": _of_compile(model, "loss_weights"),
             "data": {
                 "steps": steps,
-                "arrays": _upstream.array_sizes(model),
+                "arrays": array_sizes(model),
                 "description": data,
             },
         }
@@ -269,47 +275,26 @@ def run_settings(
     return plain
 
 
-def first_setting_that_differs(
-    here: Mapping[str, Any], saved: Mapping[str, Any]
-) -> tuple[str, Any, Any] | None:
-    """Return where two settings differ, with the value here and the saved one."""
-    return _difference("", dict(here), json.loads(json.dumps(saved)))
-
-
-def _difference(at: str, here: Any, saved: Any) -> tuple[str, Any, Any] | None:
-    if isinstance(here, dict) and isinstance(saved, dict):
-        for key in [*saved, *(key for key in here if key not in saved)]:
-            found = _difference(f"{at}.{key}" if at else key, here.get(key), saved.get(key))
-            if found:
-                return found
-        return None
-    if isinstance(here, list) and isinstance(saved, list) and len(here) == len(saved):
-        pairs = enumerate(zip(here, saved, strict=True))
-        found_all = (_difference(f"{at}[{i}]", own, other) for i, (own, other) in pairs)
-        return next((found for found in found_all if found), None)
-    return None if here == saved or _ANY in (here, saved) else (at, here, saved)
-
-
 def _layer(layer: keras.layers.Layer) -> dict[str, Any] | None:
     """Kind and options of a layer without layers of its own; `None` for others."""
-    if _upstream.flatten_layers(layer):
+    if flatten_layers(layer):
         return None
     return {"class": type(layer).__name__} | _config(layer) | {"dtype": layer.dtype_policy.name}
 
 
 def _optimizer(optimizer: keras.optimizers.Optimizer, *, any_rate: bool) -> dict[str, Any]:
     config = {"class": type(optimizer).__name__, **_config(optimizer)}
-    if _upstream.is_average_warmed_up(optimizer):
+    if is_average_warmed_up(optimizer):
         config["ema_warmup"] = True
     # The rate of a model that has been trained is its state, and is restored.
-    has_begun = _upstream.steps_taken(optimizer) > 0
+    has_begun = steps_taken(optimizer) > 0
     return dict(_without_rates(config)) if has_begun or any_rate else config
 
 
 def _without_rates(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {
-            key: _ANY if key == "learning_rate" else _without_rates(item)
+            key: ANY if key == "learning_rate" else _without_rates(item)
             for key, item in value.items()
         }
     return [_without_rates(item) for item in value] if isinstance(value, list) else value
@@ -441,14 +426,14 @@ class SavedTraining:
         """
         build_optimizers(model, self._state["built_for"])
         if any(name.startswith("global-seed/") for name in self._state["variables"]):
-            _upstream.make_global_seed_state(model.distribute_strategy)
-        setting = first_setting_that_differs(settings, self._state["settings"])
+            make_global_seed_state(model.distribute_strategy)
+        setting = first_difference("", [self._state["settings"], settings])
         if setting:
-            where, here, saved = setting
+            where, (saved, here) = setting
             raise self._of_another(f"{where} is {_short(here)} here and {_short(saved)} there")
-        difference = first_difference(self._variables(model), self._values("variables"))
+        difference = unlike_saved(self._variables(model), self._values("variables"))
         if not difference and self.is_within_epoch:
-            difference = first_difference(metric_variables(model), self._values("metrics"))
+            difference = unlike_saved(metric_variables(model), self._values("metrics"))
         if difference:
             raise self._of_another(difference)
 
@@ -459,7 +444,7 @@ class SavedTraining:
     def restore_epoch(self, model: keras.Model) -> None:
         """Give metrics what they had counted, once they were reset as the epoch began."""
         assign_values(metric_variables(model), self._values("metrics"))
-        _upstream.set_resumed_logs(model, self.logs)
+        set_resumed_logs(model, self.logs)
 
     @property
     def logs(self) -> Any:

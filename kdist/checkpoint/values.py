@@ -9,7 +9,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from .. import _upstream
+from .._upstream.internals import (
+    averaged_variables,
+    global_seed_state,
+    optimizers_of,
+    trained_variables,
+)
 
 _OPTIMIZER = "optimizer-"
 
@@ -24,9 +29,9 @@ def state_variables(model: keras.Model) -> Variables:
         model: A compiled model that was built.
     """
     groups = {"model": list(model.variables)}
-    for number, optimizer in enumerate(_upstream.optimizers_of(model)):
+    for number, optimizer in enumerate(optimizers_of(model)):
         groups[f"{_OPTIMIZER}{number}"] = list(optimizer.variables)
-    seed = _upstream.global_seed_state()
+    seed = global_seed_state()
     groups["global-seed"] = [] if seed is None else [seed]
     metrics = {id(variable) for variable in model.metrics_variables}
     return {
@@ -45,8 +50,8 @@ def optimizers_built_for(model: keras.Model) -> list[list[str]]:
     """Return the names of the variables that each optimizer was built for."""
     names = {id(variable): name for name, variable in state_variables(model).items()}
     return [
-        [names[id(one)] for one in _upstream.trained_variables(optimizer) if id(one) in names]
-        for optimizer in _upstream.optimizers_of(model)
+        [names[id(one)] for one in trained_variables(optimizer) if id(one) in names]
+        for optimizer in optimizers_of(model)
     ]
 
 
@@ -55,8 +60,8 @@ def averages_of_weights(model: keras.Model) -> dict[str, str]:
     names = {id(variable): name for name, variable in state_variables(model).items()}
     return {
         names[id(weight)]: names[id(average)]
-        for optimizer in _upstream.optimizers_of(model)
-        for weight, average in _upstream.averaged_variables(optimizer)
+        for optimizer in optimizers_of(model)
+        for weight, average in averaged_variables(optimizer)
         if id(weight) in names and id(average) in names
     }
 
@@ -69,14 +74,14 @@ def build_optimizers(model: keras.Model, built_for: Iterable[Iterable[str]]) -> 
         built_for: What `optimizers_built_for` returned.
     """
     variables = state_variables(model)
-    for optimizer, names in zip(_upstream.optimizers_of(model), built_for, strict=False):
+    for optimizer, names in zip(optimizers_of(model), built_for, strict=False):
         trained = [variables[name] for name in names if name in variables]
         if trained and not optimizer.built:
             with model.distribute_strategy.scope():
                 optimizer.build(trained)
 
 
-def first_difference(
+def unlike_saved(
     variables: Mapping[str, keras.Variable], saved: Mapping[str, np.ndarray]
 ) -> str | None:
     """Return in what a checkpoint's variables differ from a model's; `None` where they do not.

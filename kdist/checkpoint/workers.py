@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import keras
 import numpy as np
 
-from .. import _upstream
+from .._upstream.hooks import hooks_of
+from .._upstream.worker_devices import sum_over_workers
 from ..errors import NonFiniteWeightsError, UserError
 from .options import HeldSignals, PreemptionSignals, Resume
 from .store import CheckpointFile, CheckpointStore, Found, checkpoint_files
@@ -37,7 +38,7 @@ class Workers:
     def __init__(self, model: keras.Model) -> None:
         strategy = model.distribute_strategy
         self._strategy = strategy
-        self._hooks = _upstream.hooks_of(model)
+        self._hooks = hooks_of(model)
         self.count = 1 if self._hooks is None else self._hooks.workers
         self._worker = 0 if self._hooks is None else self._hooks.worker
         self.is_chief = self._worker == 0
@@ -107,7 +108,7 @@ class Workers:
                 words = np.zeros(-(-length // 4), np.int32)
                 if self.is_chief:
                     words = np.frombuffer(file.read(length).ljust(4 * words.size, b"\0"), np.int32)
-                found = _upstream.sum_over_workers(self._strategy, words)
+                found = sum_over_workers(self._strategy, words)
                 if not self.is_chief:
                     file.write(found.tobytes()[:length])
 

@@ -76,7 +76,7 @@ def command_with_workers(program: Sequence[str], options: LaunchOptions) -> Comm
 
 def _refuse_idle(command: str, options: LaunchOptions) -> None:
     default = LaunchOptions()
-    names = ["port", "max_restarts", "grace", "log_dir"]
+    names = ["port", "max_restarts", "elastic", "grace", "log_dir"]
     if command == "tune":  # no trial has several workers
         names += ["heartbeat_seconds", "hang_seconds", "start_timeout"]
     for name in names:

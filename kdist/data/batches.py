@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from .. import _upstream
+from .._upstream import patches
+from .._upstream.fit_data import FitData, FitDataset, attach
 from ..arguments import as_integer
 from ..errors import UserError
 from .flip_and_shift import RandomVariants
@@ -221,7 +222,7 @@ class EpochOrder:
         return tf.constant(self.steps, tf.int64)
 
 
-class EpochBatches(_upstream.FitData):
+class EpochBatches(FitData):
     """Batches that depend on their number, and on nothing that was drawn before.
 
     Args:
@@ -235,7 +236,7 @@ class EpochBatches(_upstream.FitData):
     """
 
     def __init__(self, make_batch: MakeBatch, *, steps: int, batch_size: int) -> None:
-        _upstream.patches.install_for_data()
+        patches.install_for_data()
         self.batch_size = batch_size
         self._make_batch, self._steps = make_batch, steps
         self._number = EpochNumber()
@@ -243,7 +244,7 @@ class EpochBatches(_upstream.FitData):
         numbers = tf.data.Dataset.range(1).flat_map(self._numbers)
         counted = numbers.apply(tf.data.experimental.assert_cardinality(steps))
         self.dataset = prepared(counted, make_batch)
-        _upstream.attach(self.dataset, self)
+        attach(self.dataset, self)
 
     def for_fit(self) -> "_FitBatches":
         """A data set for one fit, apart from every other iteration over the data."""
@@ -267,7 +268,7 @@ class EpochBatches(_upstream.FitData):
         return tf.data.Dataset.range(first, first + self._steps)
 
 
-class _FitBatches(_upstream.FitDataset):
+class _FitBatches(FitDataset):
     """The same batches for one fit.
 
     An iterator of it is made sooner, as it has one function. The epoch is read with every batch,
@@ -278,7 +279,7 @@ class _FitBatches(_upstream.FitDataset):
         self._data = data
         self._number = EpochNumber()
         self.dataset = self.starting_at(0)
-        _upstream.attach(self.dataset, data)
+        attach(self.dataset, data)
 
     def begin(self, epoch: int) -> None:
         """Have the iterators that are made from now on give this epoch."""

@@ -12,10 +12,17 @@ from typing import Any, Protocol
 
 import keras
 
-from .. import _upstream
+from .._upstream.internals import (
+    compile_arguments,
+    function_arguments,
+    optimizers_of,
+    schedule_name,
+)
+from .._upstream.worker_devices import is_lost
 from ..errors import LostWorkerError, TrainingError, UserError
 
 MISSING = "missing"
+ANY = "any"  # the same as every other value
 _TOLERANCE = 1e-6  # machines round a computed number differently
 
 
@@ -23,19 +30,19 @@ def first_difference(path: str, each: Sequence[Any]) -> tuple[str, list[Any]] | 
     """Return the path of the first value that is not the same in all, and what each has there.
 
     Args:
-        path: The name of the whole.
+        path: The name of the whole, or nothing.
         each: Dictionaries, lists and plain values, nested in any way. Numbers that are equal to
-            rounding are the same.
+            rounding are the same, and `ANY` is the same as every value.
 
     Example:
         >>> first_difference("layers[3]", [{"units": 2}, {"units": 4}])
         ('layers[3].units', [2, 4])
     """
     if all(isinstance(one, Mapping) for one in each):
-        parts = [(f".{name}", name) for name in dict.fromkeys(name for one in each for name in one)]
-        return _first(
-            path, [(end, [one.get(name, MISSING) for one in each]) for end, name in parts]
-        )
+        dot = "." if path else ""
+        names = dict.fromkeys(name for one in each for name in one)
+        parts = [(f"{dot}{name}", [one.get(name, MISSING) for one in each]) for name in names]
+        return _first(path, parts)
     if all(isinstance(one, list | tuple) for one in each):
         lengths = [len(one) for one in each]
         if len({*lengths}) > 1:
@@ -58,7 +65,7 @@ def _is_same(one: Any, other: Any) -> bool:
     if kinds <= {int, float} and float in kinds:
         are_nan = math.isnan(one) and math.isnan(other)
         return are_nan or math.isclose(one, other, rel_tol=_TOLERANCE)
-    return bool(one == other)
+    return bool(one == other) or ANY in (one, other)
 
 
 # Names and identities that depend on what a process has made before; seeds and first values of
@@ -175,8 +182,8 @@ def fingerprint(model: keras.Model) -> dict[str, Any]:
 
 def settings(model: keras.Model) -> dict[str, Any]:
     """Describe how a model computes and is trained, in as much detail as Keras can save."""
-    optimizers = [_described(optimizer) for optimizer in _upstream.optimizers_of(model)]
-    compiled = _upstream.compile_arguments(model)
+    optimizers = [_described(optimizer) for optimizer in optimizers_of(model)]
+    compiled = compile_arguments(model)
     trained = {id(variable) for variable in model.trainable_variables}
     return {
         # By their place: their names count the layers that a worker has made before.
@@ -193,7 +200,7 @@ def _described(optimizer: keras.optimizers.Optimizer) -> dict[str, Any]:
     config = _plain(optimizer.get_config)
     if config is None:  # as of a schedule of the user's that cannot be saved
         config = {name: one for name, one in vars(optimizer).items() if _is_setting(name, one)}
-        config["learning_rate"] = _upstream.schedule_name(optimizer)
+        config["learning_rate"] = schedule_name(optimizer)
     for one in (config, config.get("inner_optimizer")):
         # A plain rate is the chief's on all workers; a schedule is each worker's own.
         if isinstance(one, dict) and isinstance(one.get("learning_rate"), int | float):
@@ -229,7 +236,7 @@ def _serialized(value: Any) -> Any:
         return name if found is None and value is not None else found
     # Not all of Keras's own losses save their arguments, and few of the user's.
     own = {name: one for name, one in vars(value).items() if _is_setting(name, one)}
-    arguments = _plain(lambda: _upstream.function_arguments(value))
+    arguments = _plain(lambda: function_arguments(value))
     return {"class": name, **own, **(arguments or {}), **(found or {})}
 
 
@@ -390,7 +397,7 @@ class Agreement:
     def _check_failures(self) -> None:
         for worker, reason in enumerate(self._failures()):
             if reason is not None:
-                kind = LostWorkerError if _upstream.is_lost(reason) else TrainingError
+                kind = LostWorkerError if is_lost(reason) else TrainingError
                 raise kind(f"worker {worker} has failed: {reason}; its output says more")
 
     @staticmethod

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .. import _upstream
+from .._upstream.worker_devices import SlurmTasks
 from ..errors import UserError
 from ..launch.cluster import slurm_port
 
@@ -30,7 +30,7 @@ def find_cluster() -> Any:
         return tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1 and "SLURM_PROCID" in os.environ:
         tasks = int(os.environ["SLURM_STEP_NUM_TASKS"])
-        return _upstream.SlurmTasks(tasks=tasks, port=slurm_port(os.environ))
+        return SlurmTasks(tasks=tasks, port=slurm_port(os.environ))
     return tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec({}))
 
 

@@ -7,7 +7,21 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from .. import _upstream
+from .._upstream import patches
+from .._upstream.hooks import AutoSteps, StrategyHooks
+from .._upstream.internals import (
+    custom_step,
+    distribute,
+    global_seed,
+    metrics_of,
+    optimizers_of,
+    set_strategy,
+    stock_step,
+    strategy_of,
+    with_global_seed,
+)
+from .._upstream.iterators import copy_batches
+from .._upstream.steps import unconverted
 from ..arguments import check_backend
 from ..batch_norm.convert import batch_norms, convert_batch_norm
 from ..errors import UserError
@@ -19,7 +33,7 @@ from .made_outside import remake
 from .telemetry import ModelState, measure_halves, measure_parts, observed_step, rounded_gradients
 
 
-class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
+class ExactStrategy(StrategyHooks, GlobalViewStrategy):
     """Base class of strategies whose models do not depend on the number of replicas.
 
     A subclass also inherits from a strategy of TensorFlow, and calls `_start` once that is made.
@@ -36,7 +50,7 @@ class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
             weakref.WeakKeyDictionary()
         )
         self.start_global_view()
-        _upstream.patches.install()
+        patches.install()
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -78,7 +92,7 @@ class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
             convert_batch_norm(model, to="synchronized")
         return model
 
-    @_upstream.unconverted
+    @unconverted
     def run(
         self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
     ) -> Any:
@@ -94,7 +108,7 @@ class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
             options: Accepted for compatibility with `tf.distribute.Strategy.run`.
         """
         del options
-        step = _upstream.stock_step(fn) or _upstream.custom_step(fn)
+        step = stock_step(fn) or custom_step(fn)
         if step is None:
             return self.run_step(fn, args, kwargs)
         model, name = step
@@ -108,13 +122,13 @@ class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
             fn = measure(state.gradient_norms, model, fn)
         if is_training and self.gradient_dtype is not None and model.optimizer is not None:
             fn = rounded_gradients(model, fn, self.gradient_dtype)
-        fn = _upstream.with_global_seed(_upstream.global_seed(self), fn)
+        fn = with_global_seed(global_seed(self), fn)
         keeps_rows = name == "predict_step"
         return self.run_step(
             fn, args, kwargs, splits=True, keeps_rows=keeps_rows, jit_compile=state.is_jitted
         )
 
-    @_upstream.unconverted
+    @unconverted
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
         """Reduce the result of a step: it is that of the global batch already.
 
@@ -141,7 +155,7 @@ class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
                         " the step as another argument"
                     )
             if device_type(self.devices[0]) == "CPU":
-                dataset = _upstream.copy_batches(dataset)
+                dataset = copy_batches(dataset)
         return super().experimental_distribute_dataset(dataset, options)
 
     @property
@@ -157,7 +171,7 @@ class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
         """Reset what is stored for a model that is about to be compiled again."""
         self.model_state(model).reset()
 
-    def auto_steps(self, model: keras.Model) -> _upstream.AutoSteps:
+    def auto_steps(self, model: keras.Model) -> AutoSteps:
         """Return what `compile(steps_per_execution="auto")` has chosen for a model."""
         return self.model_state(model).auto_steps
 
@@ -187,7 +201,7 @@ class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
         Raises:
             UserError: The model was made outside the strategy's scope.
         """
-        if _upstream.strategy_of(model) is not self:
+        if strategy_of(model) is not self:
             raise UserError(
                 f"the model {model.name!r} was made outside the strategy's scope, so its variables"
                 " are on one device only: make it in strategy.build(lambda: ...), or inside"
@@ -200,15 +214,13 @@ class ExactStrategy(_upstream.StrategyHooks, GlobalViewStrategy):
             state.is_jitted = True
         # Some may have been made outside the scope, as in a Sequential that was built there.
         variables = [*model.variables]
-        variables += [
-            variable for metric in _upstream.metrics_of(model) for variable in metric.variables
-        ]
-        for optimizer in _upstream.optimizers_of(model):
-            _upstream.set_strategy(optimizer, self)
+        variables += [variable for metric in metrics_of(model) for variable in metric.variables]
+        for optimizer in optimizers_of(model):
+            set_strategy(optimizer, self)
             variables += optimizer.variables
-        _upstream.distribute(variables, self)
+        distribute(variables, self)
         # Made before the step that uses it: TensorFlow traces a step that makes one twice.
-        _upstream.global_seed(self)
+        global_seed(self)
 
     def steps_per_execution(self, model: keras.Model, global_batch: int | None) -> int:
         """Choose the value of `steps_per_execution="auto"` for batches of this size.

@@ -12,7 +12,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from .. import _upstream, layers, optimizers
+from .. import layers, optimizers
+from .._upstream.internals import compile_arguments, flatten_layers, optimizers_of, strategy_of
 from ..errors import UserError
 from ..optimizers import warm_up
 
@@ -118,7 +119,7 @@ def remake(model: keras.Model, strategy: tf.distribute.Strategy) -> keras.Model:
     Raises:
         UserError: Its configuration does not describe it.
     """
-    if _upstream.strategy_of(model) is strategy and model.variables:
+    if strategy_of(model) is strategy and model.variables:
         return model
     parts = _parts_of(model)
     names, made = part_names(parts), None
@@ -149,7 +150,7 @@ def remake(model: keras.Model, strategy: tf.distribute.Strategy) -> keras.Model:
             pairs += _pairs(model, model.optimizer, made.optimizer)
         for own, other in pairs:
             other.assign(keras.ops.convert_to_numpy(own))
-        layers_of = _upstream.flatten_layers
+        layers_of = flatten_layers
         for own, other in zip(layers_of(model), layers_of(made), strict=True):
             _copy_adapted(own, other)
     return made
@@ -222,9 +223,9 @@ def _not_described(model: keras.Model, why: str) -> UserError:
 
 def _parts_of(model: keras.Model) -> list[Any]:
     """The classes and functions that a model consists of, which need not be registered."""
-    parts = [model, *_upstream.flatten_layers(model)]
+    parts = [model, *flatten_layers(model)]
     if model.compiled:
-        parts += [*_upstream.optimizers_of(model), _upstream.compile_arguments(model)]
+        parts += [*optimizers_of(model), compile_arguments(model)]
     return [one for one in _classes_within(parts) if not _is_of_keras(one)]
 
 

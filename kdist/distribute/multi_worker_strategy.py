@@ -11,8 +11,18 @@ from typing import Any, Literal
 import keras
 import tensorflow as tf
 
-from .. import _upstream
+from .._upstream import patches, worker_keys
+from .._upstream.internals import random_seed
+from .._upstream.worker_devices import (
+    MultiWorkerExtended,
+    abort_collectives,
+    failures,
+    is_started,
+    worker_addresses,
+    worker_counts,
+)
 from ..errors import UserError
+from ..launch.child import answer
 from ..launch.options import worker_settings
 from ..spmd.collectives import Collectives, WorkerCollectives, WorkerFixedOrder
 from ..spmd.explain import described, place_of
@@ -27,7 +37,7 @@ from .worker_watch import HangWatch, end_together, limit_start
 BUCKET_BYTES = 4 * 1024 * 1024
 
 
-class _Extended(GlobalVariables, _upstream.MultiWorkerExtended):
+class _Extended(GlobalVariables, MultiWorkerExtended):
     """TensorFlow's implementation, with variables whose values are global."""
 
 
@@ -119,10 +129,11 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         devices = first_devices(replicas)
         if shards is not None:
             use_one_core_each()
+        answer(replicas=len(devices), shards=shards)  # a launcher that may start fewer workers
         self.gradient_dtype = gradient_dtype
         self.bucket_bytes = options.bytes_per_pack or BUCKET_BYTES
-        self._agreement = Agreement(0, 1, _upstream.worker_keys)
-        addresses, worker = _upstream.worker_addresses(resolver)
+        self._agreement = Agreement(0, 1, worker_keys)
+        addresses, worker = worker_addresses(resolver)
         limit = settings.start_timeout_seconds
         with limit_start(addresses, worker=worker, seconds=limit):
             extended = _Extended(
@@ -136,31 +147,29 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
                 start_timeout_seconds=limit + _MARGIN_SECONDS,
             )
         tf.distribute.Strategy.__init__(self, extended)
-        self.workers, self.worker = _upstream.worker_counts(self)
+        self.workers, self.worker = worker_counts(self)
         self._agreement = Agreement(
             self.worker,
             self.workers,
-            _upstream.worker_keys,
+            worker_keys,
             timeout_seconds=options.timeout_seconds
             or max(DEFAULT_SECONDS, settings.hang_seconds + _EXCHANGE_MARGIN_SECONDS),
-            failures=lambda: _upstream.failures(self),
+            failures=lambda: failures(self),
             may_take_longer=lambda: not options.timeout_seconds and self._waits_for_slow(),
         )
         self._start()
         if self.workers > 1:
-            _upstream.patches.install_for_workers()
-            _upstream.worker_keys.begin(
-                is_chief=self.is_chief, heartbeat_seconds=settings.heartbeat_seconds
-            )
-            end_together(self.worker, lambda: _upstream.failures(self))
+            patches.install_for_workers()
+            worker_keys.begin(is_chief=self.is_chief, heartbeat_seconds=settings.heartbeat_seconds)
+            end_together(self.worker, lambda: failures(self))
             self._compare_start()
             if settings.hang_seconds:
                 self.progress = self._hang_watch = HangWatch(
                     self.worker,
                     self.workers,
-                    _upstream.worker_keys,
+                    worker_keys,
                     seconds=settings.hang_seconds,
-                    abort=_upstream.abort_collectives,
+                    abort=abort_collectives,
                 )
                 self._hang_watch.start()
 
@@ -277,7 +286,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
                 "bytes_per_pack": self.bucket_bytes,
             },
         )
-        own = [_upstream.random_seed(), secrets.randbelow(2**31)]
+        own = [random_seed(), secrets.randbelow(2**31)]
         seeds = self.exchange("the choice of a seed", own)
         chiefs, drawn = seeds[0]
         if any(other != chiefs for other, _ in seeds) or chiefs is None:
@@ -300,7 +309,7 @@ def _check_resolver(resolver: Any) -> None:
             f"received {type(resolver).__name__} for cluster_resolver: pass a"
             " tf.distribute.cluster_resolver.ClusterResolver, or None for the cluster in TF_CONFIG"
         )
-    if resolver.cluster_spec().as_dict() and _upstream.is_started():
+    if resolver.cluster_spec().as_dict() and is_started():
         where = "restart the kernel, and make it" if "ipykernel" in sys.modules else "make it"
         raise UserError(
             "TensorFlow has already started, and cannot become one of several workers any more:"

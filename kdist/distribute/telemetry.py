@@ -8,7 +8,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from .. import _upstream
+from .._upstream.hooks import AutoSteps
+from .._upstream.internals import flatten_layers, is_compiled_by_xla, is_overwritten, optimizers_of
+from .._upstream.steps import attach_observers, detach_observers, observe_step, own_weights
 from ..layers.histogram import CODES, IS_NONFINITE
 from ..layers.measurements import mean_loss, stateless_pass, value_counts
 from ..spmd.rules.kernels import part_norms, received_gradient, sent_gradient, squared_norm
@@ -261,20 +263,20 @@ class StepTelemetry:
         self.first = accumulated
         self.every = -(-every // accumulated) * accumulated
         self.model = model
-        self.layers = _upstream.flatten_layers(model)
+        self.layers = flatten_layers(model)
         self.measures_outputs = outputs
         self.searches_outputs = searches
         trained = {id(weight) for weight in model.trainable_weights}
         self.weights = [
             (layer, weight)
             for layer in [model, *self.layers]
-            for weight in _upstream.own_weights(layer)
+            for weight in own_weights(layer)
             if id(weight) in trained
         ]
         self.weight_rows = {id(weight): row for row, (_, weight) in enumerate(self.weights)}
         self.layer_rows = {id(layer): row for row, layer in enumerate(self.layers)}
         self.called: list[int] = []
-        self._optimizers = _upstream.optimizers_of(model)
+        self._optimizers = optimizers_of(model)
         with model.distribute_strategy.scope():
             self.steps = _numbers(())
             self.measured_step = _numbers(())
@@ -291,13 +293,13 @@ class StepTelemetry:
         """Begin to see the calls of layers and optimizers."""
         # An RNN calls its cell once outside its loop, to learn what it returns.
         rnns = [layer for layer in self.layers if isinstance(layer, keras.layers.RNN)]
-        inside = {id(one) for rnn in rnns for one in _upstream.flatten_layers(rnn)}
+        inside = {id(one) for rnn in rnns for one in flatten_layers(rnn)}
         seen = [layer for layer in self.layers if id(layer) not in inside]
-        _upstream.attach_observers(seen, self._optimizers)
+        attach_observers(seen, self._optimizers)
 
     def detach(self) -> None:
         """Leave layers and optimizers as they were."""
-        _upstream.detach_observers(self.layers, self._optimizers)
+        detach_observers(self.layers, self._optimizers)
 
     def next_due(self, step: int) -> int:
         """Return the first step after `step` that is due."""
@@ -402,12 +404,12 @@ class TracedStep:
         known = [
             (row, variable, gradient)
             for row, variable, gradient in zip(rows, variables, gradients, strict=False)
-            if row is not None and not _upstream.is_overwritten(variable)
+            if row is not None and not is_overwritten(variable)
         ]
         if not known:
             return None
         scale = tf.cast(optimizer.scale_loss(tf.ones(())), "float64")
-        static = _upstream.is_compiled_by_xla()
+        static = is_compiled_by_xla()
 
         def measure() -> list[Any]:
             weights = [tf.convert_to_tensor(one) for _, one, _ in known]
@@ -527,7 +529,7 @@ def observed_step(telemetry: "StepTelemetry", step: Callable[[Any], Any]) -> Cal
     """Wrap a step to measure it."""
 
     def measured_step(data: Any) -> Any:
-        with _upstream.observe_step(TracedStep(telemetry)):
+        with observe_step(TracedStep(telemetry)):
             return step(data)
 
     unconverted: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert(measured_step)
@@ -573,11 +575,11 @@ class ModelState:
     """Measures its steps, if not `None`."""
     is_jitted: bool = False
     """Whether its step is compiled with XLA inside `run`."""
-    auto_steps: _upstream.AutoSteps = field(default_factory=_upstream.AutoSteps)
+    auto_steps: AutoSteps = field(default_factory=AutoSteps)
     """The choice of `compile(steps_per_execution="auto")`."""
 
     def reset(self) -> None:
         """Reset what depends on how the model was compiled."""
         self.is_jitted = False
         self.is_compared = False
-        self.auto_steps = _upstream.AutoSteps()
+        self.auto_steps = AutoSteps()

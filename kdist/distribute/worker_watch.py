@@ -19,7 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from .. import _upstream
+from .._upstream.worker_devices import (
+    is_lost,
+    is_lost_connection,
+    report_failure,
+    run_exit_functions,
+)
 from ..errors import FAILURE_HANDLERS, LostWorkerError
 from ..launch import start_watch
 from ..launch.child import Child
@@ -361,17 +366,17 @@ def _end(
     """Tell the others, and end: TensorFlow itself would first wait for workers that are gone."""
     if os.getpid() != process:  # one that was forked, whose end is no worker's
         return
-    is_lost = isinstance(error, LostWorkerError)
-    if _upstream.is_lost_connection(error):
-        is_lost = _report_lost(worker, _within(_REPORT_SECONDS, failures) or ())
-    if is_lost and code is not None:
+    lost = isinstance(error, LostWorkerError)
+    if is_lost_connection(error):
+        lost = _report_lost(worker, _within(_REPORT_SECONDS, failures) or ())
+    if lost and code is not None:
         code = LOST_CODE
     message = f"{type(error).__name__}: {_text(error)}".partition("\n")[0]
-    _within(_REPORT_SECONDS, functools.partial(_upstream.report_failure, message))
+    _within(_REPORT_SECONDS, functools.partial(report_failure, message))
     if code is None or sys.flags.interactive or sys.flags.inspect:
         return
     threading.Thread(target=_end_after, args=(_EXIT_SECONDS, code), daemon=True).start()
-    _upstream.run_exit_functions()
+    run_exit_functions()
     _flush()
     os._exit(code)
 
@@ -396,7 +401,7 @@ def _report_lost(worker: int, failures: Sequence[str | None]) -> bool:
     reasons = {o: why for o, why in enumerate(failures) if why is not None and o != worker}
     for other, reason in reasons.items():
         print(f"kdist: worker {other} has failed: {reason}", file=sys.stderr, flush=True)
-    return all(map(_upstream.is_lost, reasons.values()))
+    return all(map(is_lost, reasons.values()))
 
 
 def _handle_sigterm(worker: int) -> None:
@@ -409,7 +414,7 @@ def _handle_sigterm(worker: int) -> None:
     def handle(number: int, _: Any) -> None:
         if os.getpid() == process:  # not in one that was forked for data
             message = f"worker {worker} got SIGTERM"
-            _within(_REPORT_SECONDS, functools.partial(_upstream.report_failure, message))
+            _within(_REPORT_SECONDS, functools.partial(report_failure, message))
             _flush()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)

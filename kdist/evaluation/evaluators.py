@@ -123,15 +123,8 @@ class Evaluator:
             else:
                 model = self._evaluable(self._opened(saved.path))
             results = model.evaluate(self._batches(model), verbose=0, return_dict=True)
-        return Evaluation(
-            epoch=saved.epoch,
-            step=saved.step,
-            images=len(self._data.test_images),
-            accuracy=float(results["accuracy"]),
-            loss=float(results["loss"]),
-            weights=self._kind_of_weights(saved),
-            file=saved.path.name,
-        )
+        images, weights = len(self._data.test_images), self._kind_of_weights(saved)
+        return evaluation_of(results, saved, images=images, weights=weights)
 
     def _kind_of_weights(self, saved: SavedModel) -> str:
         if saved.checkpoint is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from .. import _upstream
+from .._upstream.internals import optimizers_of
 from ..arguments import positive_integer
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import TrainingError, UserError
@@ -110,7 +110,7 @@ def optimizer_of(model: keras.Model, name: str | None) -> keras.optimizers.Optim
     Raises:
         UserError: There are several, or none of this name.
     """
-    found = _upstream.optimizers_of(model)
+    found = optimizers_of(model)
     # A compile() of the model's own leaves Keras's default beside them, which nothing uses.
     names = [key for key, value in vars(model).items() if any(value is one for one in found)]
     if name is None and len(found) == 1:

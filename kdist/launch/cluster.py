@@ -129,27 +129,27 @@ def _scontrol(nodes: str) -> list[str]:
     return done.output.split()
 
 
-def worker_addresses(machines: Machines, *, workers: int) -> list[str]:
+def worker_addresses(machines: Machines, workers: Sequence[int]) -> list[str]:
     """Return the addresses of all workers, by rank: those of the first machine first.
 
     Args:
         machines: Without a port each worker gets a free one.
-        workers: On each machine.
+        workers: How many each machine has.
 
     Raises:
         UserError: There are not as many ports.
     """
     if machines.port is None:
-        return [f"{LOOPBACK}:{port}" for port in free_ports(workers)]
-    if machines.port + workers - 1 > LAST_PORT:
+        return [f"{LOOPBACK}:{port}" for port in free_ports(sum(workers))]
+    if machines.port + max(workers) - 1 > LAST_PORT:
         raise UserError(
-            f"{workers} workers from port {machines.port} on go beyond {LAST_PORT}: pass a lower"
-            " --port"
+            f"{max(workers)} workers from port {machines.port} on go beyond {LAST_PORT}: pass a"
+            " lower --port"
         )
     return [
         f"{f'[{name}]' if ':' in name else name}:{machines.port + local}"
-        for name in machines.names
-        for local in range(workers)
+        for name, count in zip(machines.names, workers, strict=True)
+        for local in range(count)
     ]
 
 

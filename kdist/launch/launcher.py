@@ -1,5 +1,6 @@
 """`launch`: runs a program on several workers, and starts them again where they fail."""
 
+import dataclasses
 import os
 import queue
 import signal
@@ -21,11 +22,14 @@ from .cluster import (
     worker_addresses,
     worker_environment,
 )
-from .options import LaunchOptions, variables
-from .shares import count_workers, divide, visible_cores, visible_gpus
+from .options import LaunchOptions, WorkerSettings, variables
+from .rendezvous import FirstMachine, OtherMachine, Ready, fitting
+from .shares import count_workers, divide, divide_cores, visible_cores, visible_gpus
 from .workers import Worker, WorkersOutcome, passed_signals, run_workers
 
 _USAGE_ERROR = 2
+# From the loss of a worker to the end of all, as a multiple of the heartbeat's time.
+_SILENCE = 3
 
 
 def print_outcome(outcome: WorkersOutcome, then: str) -> None:
@@ -74,29 +78,153 @@ def launch(
         The exit code of the worker that failed first, 0 if none did.
 
     Raises:
-        UserError: There is no such script, or the machine cannot be divided among the workers.
+        UserError: There is no such script, the machine cannot be divided among the workers, or with
+            `elastic` a machine does not come.
     """
     program = _program(command)
     machines = find_machines(options, os.environ)
     gpus = visible_gpus(os.environ)
-    workers = count_workers(options.workers, gpus)
-    shares = divide(workers=workers, gpus=gpus, cores=visible_cores())
+    shares = divide(workers=count_workers(options.workers, gpus), gpus=gpus, cores=visible_cores())
     logs = None if options.log_dir is None else Path(options.log_dir)
     if logs is not None:
         writable_folder(logs, option="--log-dir")
     events: queue.SimpleQueue[Any] = queue.SimpleQueue()
     with passed_signals(events), tempfile.TemporaryDirectory(prefix="kdist-launch-") as notes:
-        for restarts in range(options.max_restarts + 1):
-            shared = {NOTES: notes} | variables(**options.limits)
-            starts = _starts(program, machines, shares, restarts, logs, shared)
-            outcome = run_workers(starts, grace=options.grace, events=events)
-            is_last = restarts == options.max_restarts or not _may_restart(outcome)
-            report(
-                outcome, "" if is_last else f"; restart {restarts + 1} of {options.max_restarts}"
+        shared = {NOTES: notes} | variables(**options.limits)
+        job = _Job(program, machines, options, shares, logs, shared, events)
+        code = 1
+        try:
+            code = job.run(report)
+        finally:
+            job.rendezvous.close(code)
+    return code
+
+
+class _Job:
+    """A program's attempts, on what is left of this machine and of the others."""
+
+    def __init__(
+        self,
+        program: list[str],
+        machines: Machines,
+        options: LaunchOptions,
+        shares: Sequence[Share],
+        logs: Path | None,
+        shared: Mapping[str, str],
+        events: "queue.SimpleQueue[Any]",
+    ) -> None:
+        self._program, self._options, self._logs = program, options, logs
+        self._shared, self._events = shared, events
+        self._gpus = [share.gpus for share in shares]  # of each worker that can be started
+        self._restarts_left = options.max_restarts
+        self._last: list[int] | None = None  # how many workers each machine had
+        self._answers: Mapping[str, Any] = {}
+        self._machines = machines
+        names, port = machines.names, machines.port or 0
+        if options.elastic and len(names) > 1:
+            self._machines = dataclasses.replace(machines, port=port + 1)
+        else:  # each machine decides for itself
+            names = names[:1]
+        limits = {
+            "start_seconds": options.start_timeout or WorkerSettings().start_timeout_seconds,
+            "silence_seconds": _SILENCE
+            * (options.heartbeat_seconds or WorkerSettings().heartbeat_seconds),
+        }
+        self.rendezvous: FirstMachine | OtherMachine
+        if len(names) > 1 and machines.rank:
+            self.rendezvous = OtherMachine(names[0], port, machines.rank, events, **limits)
+        else:
+            self.rendezvous = FirstMachine(names, port, events, **limits)
+
+    def run(self, report: Callable[[WorkersOutcome, str], None]) -> int:
+        """Run the program until it has ended well, or is not to be started again."""
+        ready, code = Ready(workers=len(self._gpus)), 0
+        while (start := self.rendezvous.agree(ready, self._choose)) is not None:
+            counts, attempt = start.workers, start.attempt
+            if len(counts) == 1:
+                counts = counts * len(self._machines.names)
+            own = counts[self._machines.rank]
+            if attempt and self._options.elastic:
+                print(f"kdist launch: goes on with {_count(counts)}", file=sys.stderr, flush=True)
+            self._last = counts
+            ready = Ready(workers=ready.workers)
+            if not own:
+                continue  # too few to divide the shards: waits until others are lost
+            outcome = run_workers(
+                self._starts(counts, attempt), grace=self._options.grace, events=self._events
             )
+            code = outcome.code
+            is_last = not _may_restart(outcome) or not (
+                self._options.elastic or self._restarts_left
+            )
+            done = self._options.max_restarts - self._restarts_left
+            number = f"; restart {done + 1} of {self._options.max_restarts}"
+            report(outcome, "" if is_last or self._options.elastic else number)
             if is_last:
-                break
-    return outcome.code
+                return code
+            ready = self._left(outcome)
+        return code if self.rendezvous.code is None else self.rendezvous.code
+
+    def _left(self, outcome: WorkersOutcome) -> Ready:
+        """Return what this machine can start after an attempt."""
+        self._answers = outcome.answers or self._answers
+        left = [gpus for at, gpus in enumerate(self._gpus) if at not in outcome.lost]
+        if not left or not self._options.elastic:  # all of a machine that runs: no loss of a part
+            return Ready(workers=len(self._gpus))
+        self._gpus = left
+        return Ready(workers=len(left), lost=len(outcome.lost))
+
+    def _choose(self, said: list[Ready | None]) -> list[int] | None:
+        """Return how many workers each machine starts, on the first of them."""
+        available = [0 if one is None else one.workers for one in said]
+        if self._last is None:
+            return available
+        has_lost = self._options.elastic and any(
+            count and (one is None or one.lost)
+            for count, one in zip(self._last, said, strict=False)
+        )
+        if not has_lost:
+            if not self._restarts_left:
+                return None
+            self._restarts_left -= 1
+        return fitting(
+            available,
+            replicas=self._answers.get("replicas", 1),
+            shards=self._answers.get("shards"),
+        )
+
+    def _starts(self, counts: Sequence[int], attempt: int) -> list["partial[Worker]"]:
+        machines, own = self._machines, counts[self._machines.rank]
+        addresses = worker_addresses(machines, counts)
+        first = sum(counts[: machines.rank])
+        starts = []
+        cores = divide_cores(own, visible_cores())
+        for local_rank, share in enumerate(map(Share, self._gpus[:own], cores)):
+            rank = first + local_rank
+            if machines.port is not None:
+                check_port_is_free(machines.port + local_rank)
+            place = worker_environment(
+                addresses, rank=rank, local_rank=local_rank, restarts=attempt
+            )
+            starts.append(
+                partial(
+                    Worker,
+                    self._program,
+                    rank=rank,
+                    environment={**self._shared, **place},
+                    share=share,
+                    prefix=f"[{rank}] " if len(addresses) > 1 else "",
+                    log=self._logs / f"worker-{rank}.log" if self._logs else None,
+                )
+            )
+        return starts
+
+
+def _count(counts: Sequence[int]) -> str:
+    """Say how many workers there are, such as `3 workers on 2 machines`."""
+    workers = f"{sum(counts)} worker{'s' * (sum(counts) > 1)}"
+    machines = len(counts) - [*counts].count(0)
+    return workers if len(counts) == 1 else f"{workers} on {machines} machine{'s' * (machines > 1)}"
 
 
 def _may_restart(outcome: WorkersOutcome) -> bool:
@@ -110,37 +238,3 @@ def _program(command: Sequence[str]) -> list[str]:
     if command[0] != "-m" and not os.path.isfile(command[0]):
         raise UserError(f"cannot find the script {command[0]!r}: pass its path, or -m and a module")
     return [sys.executable, *command]
-
-
-def _starts(
-    program: list[str],
-    machines: Machines,
-    shares: Sequence[Share],
-    restarts: int,
-    logs: Path | None,
-    shared: Mapping[str, str],
-) -> list["partial[Worker]"]:
-    addresses = worker_addresses(machines, workers=len(shares))
-    first = machines.rank * len(shares)
-    starts = []
-    for local_rank, share in enumerate(shares):
-        rank = first + local_rank
-        if machines.port is not None:
-            check_port_is_free(machines.port + local_rank)
-        starts.append(
-            partial(
-                Worker,
-                program,
-                rank=rank,
-                environment={
-                    **shared,
-                    **worker_environment(
-                        addresses, rank=rank, local_rank=local_rank, restarts=restarts
-                    ),
-                },
-                share=share,
-                prefix=f"[{rank}] " if len(addresses) > 1 else "",
-                log=logs / f"worker-{rank}.log" if logs else None,
-            )
-        )
-    return starts

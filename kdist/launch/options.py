@@ -32,6 +32,10 @@ class LaunchOptions:
         port: Port of the first worker on each machine, the next workers take the next ports; by
             default 29400, on a single machine a free port, with Slurm one that depends on the job.
         max_restarts: How often to restart all workers after one has failed.
+        elastic: When workers are lost, start those that are left again at once, with checkpoints
+            at the step after the newest: workers that are killed or stand still, machines that
+            cannot be reached. The launchers of several machines meet at the port behind those of
+            the first machine's workers.
         grace: Seconds after a signal until workers still running are killed.
         log_dir: Folder for the workers' log files.
         heartbeat_seconds: A worker not heard from for this long is lost, and all end; 10 by
@@ -50,6 +54,7 @@ class LaunchOptions:
     slurm: bool = False
     port: Annotated[int, Ge(FIRST_PORT), Le(LAST_PORT)] | None = None
     max_restarts: Annotated[int, Ge(0)] = 0
+    elastic: bool = False
     grace: _Seconds = 30.0
     log_dir: Folder | None = None
     heartbeat_seconds: _Wait | None = None
@@ -59,10 +64,12 @@ class LaunchOptions:
     def __post_init__(self) -> None:
         check_fields(self)
         self._check_machines(self.machines or ())
-        if self.max_restarts and (self.slurm or len(self.machines or ()) > 1):
+        has_several = self.slurm or len(self.machines or ()) > 1
+        if self.max_restarts and has_several and not self.elastic:
             raise UserError(
-                "received --max-restarts with several machines, whose launchers do not know of"
-                " each other: let the scheduler start all of them again, such as Slurm's --requeue"
+                "received --max-restarts with several machines, whose launchers only know of each"
+                " other with --elastic: add it, or let the scheduler start all of them again, such"
+                " as Slurm's --requeue"
             )
 
     @property

@@ -49,12 +49,17 @@ class WorkersOutcome:
         failed: The worker that failed first; `None` if none did.
         seconds: From the start until `failed` ended, or all of them.
         signal: That this process got; `None` for none.
+        lost: The places of those that somebody else has killed, as the system does when memory runs
+            out, or that stood still.
+        answers: What a worker has said by `child.answer`.
     """
 
     code: int
     failed: "Worker | None"
     seconds: float
     signal: signal.Signals | None
+    lost: tuple[int, ...]
+    answers: Mapping[str, Any]
 
 
 def run_workers(
@@ -92,6 +97,8 @@ def run_workers(
         failed=failed,
         seconds=ended - began,
         signal=group.signal,
+        lost=tuple(at for at, worker in enumerate(workers) if group.has_lost(worker)),
+        answers=next((worker.answers for worker in workers if worker.answers), {}),
     )
 
 
@@ -166,6 +173,11 @@ class _Group:
             self._ended_at is not None and worker.ended_at > self._ended_at
         )
         return worker.is_stopped or (not was_told and (worker.code or 0) < 0)
+
+    def has_lost(self, worker: "Worker") -> bool:
+        """Whether a worker was killed, or stood still, by no fault of its own."""
+        is_killed = worker.code == -signal.SIGKILL
+        return worker.is_stopped or (is_killed and self._was_lost(worker))
 
     def _how_late(self, worker: "Worker") -> tuple[bool, float]:
         """Order workers by when they failed, those last that have only lost another one."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from .. import _upstream
+from .._upstream.internals import is_compiled_by_xla, onednn_is_on
 from .compilation import (
     can_compute_apart,
     compiled_method,
@@ -213,8 +213,8 @@ def gradient_fusible(x: Any, dy: Any, axis: int, mask: Any) -> bool:
         and x.dtype == dy.dtype == tf.float32
         and axis == len(x.shape) - 1
         and x.shape[axis] % ONEDNN_CHANNELS == 0
-        and _upstream.onednn_is_on()
-        and not _upstream.is_compiled_by_xla()
+        and onednn_is_on()
+        and not is_compiled_by_xla()
     )
 
 

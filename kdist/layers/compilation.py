@@ -8,7 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from .. import _upstream
+from .._upstream.internals import is_compiled_by_xla, optimization_barrier
+from .._upstream.steps import divides_step
 
 # Below this number of values per sample, calling XLA costs more than its fused loops save.
 SMALLEST_COMPILED_SAMPLE = 2048
@@ -44,9 +45,9 @@ def compiled_method(kernels: Hashable, name: str, x: Any) -> Callable[..., Any]:
     computed apart. In a step that is divided over replicas, the method is a function that the
     sharding rules know by its name.
     """
-    if worth_compiling(x) and not _upstream.is_compiled_by_xla():
+    if worth_compiling(x) and not is_compiled_by_xla():
         return _compiled_method(kernels, name, x.dtype.name, tuple(x.shape[1:]))
-    if _upstream.divides_step():
+    if divides_step():
         shape = tuple(x.shape[1:]) if x.shape.rank else None
         return _named_method(kernels, name, x.dtype.name, shape)
     method: Callable[..., Any] = getattr(kernels, name)
@@ -78,7 +79,7 @@ class CompiledMethod:
         if len(tensors) not in self.functions:
             self.functions[len(tensors)] = self._function(structure)
         function = self.functions[len(tensors)]
-        if not _upstream.divides_step():
+        if not divides_step():
             return function(*tensors)[0]
         # A replica has some of the samples, whose number may be known of the whole batch.
         specs = [
@@ -152,7 +153,7 @@ def compute_apart(value: Any) -> Any:
     values = _apart.get()
     if values is None:
         raise RuntimeError("call compute_apart() where can_compute_apart() is true")
-    values.append(_upstream.optimization_barrier(value))
+    values.append(optimization_barrier(value))
     return values[-1]
 
 

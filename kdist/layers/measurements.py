@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from .. import _upstream
+from .._upstream.internals import call_model, compute_loss
 from .histogram import CODES
 
 
@@ -36,8 +36,8 @@ def stateless_pass(model: keras.Model) -> Iterator[list[Any]]:
 def mean_loss(model: keras.Model, data: Any, *, training: bool) -> Any:
     """Return the model's loss on a batch, a scalar: its mean over samples if not reduced."""
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-    y_pred = _upstream.call_model(model, x, training=training)
-    loss = _upstream.compute_loss(model, x, y, y_pred, sample_weight, training=training)
+    y_pred = call_model(model, x, training=training)
+    loss = compute_loss(model, x, y, y_pred, sample_weight, training=training)
     return tf.reduce_mean(loss)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from .. import _upstream
+from .._upstream.steps import divides_step
 from ..errors import UserError
 from .batch_norm_kernels import (
     Kernels,
@@ -100,7 +100,7 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
 
         context = tf.distribute.get_replica_context()
         kernels = Kernels(len(x.shape), axis, dtype, self.compute_dtype, self.epsilon)
-        if _upstream.divides_step():
+        if divides_step():
             y, moments = in_global_view(kernels, x, gamma, beta, mask)
         elif context is not None and context.num_replicas_in_sync > 1:
             y, moments = across_replicas(context, kernels, x, gamma, beta, mask)

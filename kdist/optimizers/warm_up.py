@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from .. import _upstream
+from .._upstream.optimizers import averaging_optimizers, warm_up_average
 from ..arguments import as_integer, is_real_within
 from ..errors import UserError
 
@@ -111,12 +111,12 @@ def warm_up_ema(optimizer: Any) -> Any:
 
     Source: `num_updates` of TensorFlow's `tf.train.ExponentialMovingAverage`.
     """
-    averaging = _upstream.averaging_optimizers(optimizer)
+    averaging = averaging_optimizers(optimizer)
     if not averaging:
         raise UserError(
             f"warm_up_ema received the optimizer {type(optimizer).__name__}, which keeps no average"
             " of weights: make it with use_ema=True, ema_momentum=0.9999, for example."
         )
     for one in averaging:
-        _upstream.warm_up_average(one)
+        warm_up_average(one)
     return optimizer

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from .. import _upstream
+from .._upstream.internals import inputs_of
 
 _TRIES = 5
 # An execution costs Keras one to three milliseconds of Python: one to three percent of this.
@@ -117,7 +117,7 @@ def matrix_products(side: int, count: int) -> Callable[[], Any]:
 
 
 def _forward_flops(model: keras.Model) -> float:
-    inputs = _upstream.inputs_of(model)
+    inputs = inputs_of(model)
     shapes = [x.shape[1:] for x in keras.tree.flatten(inputs)]
     if not shapes or any(None in shape for shape in shapes):
         return math.nan

@@ -23,10 +23,9 @@ from tensorflow.python.eager import def_function
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import OptionalXlaContext
 from tensorflow.python.framework import type_spec
 
-from .. import _upstream
 from .._upstream.launchers import is_tracing_step
 from .._upstream.rows import attached_counts
-from .._upstream.steps import converted, one_device
+from .._upstream.steps import converted, one_device, traced_strategy, unconverted
 from ..errors import UserError
 from .collectives import Collectives, FixedOrder, device_for
 from .explain import NOMINAL_ROWS, Explanation, described, explain, place_of, say
@@ -135,7 +134,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         self, var: Any, fn: Any, args: Any = (), kwargs: Any = None, group: bool = True
     ) -> Any:
         """Call a function with a variable, which in a traced step is its first copy."""
-        if _upstream.traced_strategy() is not None:
+        if traced_strategy() is not None:
             return fn(var, *args, **(kwargs or {}))
         if super()._num_replicas_in_sync == 1 and tf.executing_eagerly():
             # Metrics are reset before each `train_on_batch`; TensorFlow takes 0.4 ms for each.
@@ -145,7 +144,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
 
     def colocate_vars_with(self, colocate_with_variable: Any) -> Any:
         """Make variables beside another one, which in a traced step all are."""
-        if _upstream.traced_strategy() is not None:
+        if traced_strategy() is not None:
             return tf.name_scope("")
         return super().colocate_vars_with(colocate_with_variable)
 
@@ -192,11 +191,11 @@ class GlobalViewStrategy(tf.distribute.Strategy):
     @property
     def num_replicas_in_sync(self) -> int:
         """The number of replicas; 1 inside a step, which sees the global batch."""
-        if _upstream.traced_strategy() is self:
+        if traced_strategy() is self:
             return 1
         return len(self.extended.worker_devices) * self.workers
 
-    @_upstream.unconverted
+    @unconverted
     def run_step(
         self,
         fn: Callable[..., Any],
@@ -209,7 +208,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
     ) -> Any:
         """Run a step for the global batch; see `partition`."""
         kwargs = kwargs or {}
-        if _upstream.traced_strategy() is self:  # a step within a step
+        if traced_strategy() is self:  # a step within a step
             return fn(*args, **kwargs)
         if tf.executing_eagerly():
             if isinstance(fn, def_function.Function):
@@ -270,7 +269,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
         reduce = functools.partial(_reduced, self, reduce_op, axis)
         return tf.nest.map_structure(reduce, value)
 
-    @_upstream.unconverted
+    @unconverted
     def gather(self, value: Any, axis: int) -> Any:
         """Return all rows of a batch or of a step's result; what is whole stays as it is."""
 

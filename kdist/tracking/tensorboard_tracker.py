@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_file_loader import LegacyEventFi
 from tensorboard.plugins.histogram import metadata
 from tensorboard.plugins.hparams import api as hparams
 
-from .. import _upstream
+from .._upstream.callback_attributes import flush_summaries
 from ..layers.histogram import Histogram
 from ..runs.folder import versions
 from .tracker import BestValues, EveryBatches, StepTracker, TelemetryTracker, Tracker, device_of
@@ -160,7 +160,7 @@ class TensorBoardTracker(EventFileTracker):
     def flush(self) -> None:
         """Have on the disk what was written so far."""
         super().flush()
-        _upstream.flush_summaries(self._board)
+        flush_summaries(self._board)
 
     def state(self) -> dict[str, Any]:
         """Return the best values so far."""

@@ -5,7 +5,9 @@ from typing import Any
 
 import keras
 
-from .._upstream import is_chief, is_of_the_chief, steps_taken
+from .._upstream.hooks import is_chief
+from .._upstream.optimizers import steps_taken
+from .._upstream.worker_callbacks import is_of_the_chief
 from ..callbacks import StopAtNonFinite
 from ..callbacks.resumable import ResumableCallback
 from ..signals import Received

@@ -72,9 +72,9 @@ def compiled_rate(model: "keras.Model") -> float:
 
 def _optimizers_with_rate(model: "keras.Model") -> list[tuple[Any, Any]]:
     """The optimizers that have a rate and no schedule, each with the one inside it."""
-    from .. import _upstream
+    from .._upstream.internals import optimizers_of
 
-    pairs = [(one, getattr(one, "inner_optimizer", one)) for one in _upstream.optimizers_of(model)]
+    pairs = [(one, getattr(one, "inner_optimizer", one)) for one in optimizers_of(model)]
     # The configuration of a schedule is a dictionary.
     return [pair for pair in pairs if not isinstance(pair[1].get_config()["learning_rate"], dict)]
 
@@ -94,9 +94,9 @@ def check_input(
     Raises:
         UserError: It does not.
     """
-    from .. import _upstream
+    from .._upstream.internals import has_call
 
-    if not _upstream.has_call(model):
+    if not has_call(model):
         return
     spec = _input_spec(data)
     if spec is None:

@@ -223,10 +223,10 @@ def _samples(data: Any) -> int | None:
     import keras
     import tensorflow as tf
 
-    from .. import _upstream
+    from .._upstream.fit_data import samples_of
 
     if isinstance(data, tf.data.Dataset):
-        known: int | None = _upstream.samples_of(data)
+        known: int | None = samples_of(data)
         return known
     if isinstance(data, keras.utils.PyDataset) and data.num_batches is not None:
         last = data[data.num_batches - 1]  # perhaps smaller than the others
@@ -239,10 +239,10 @@ def _batch_size(data: Any) -> int | None:
     import keras
     import tensorflow as tf
 
-    from .. import _upstream
+    from .._upstream.fit_data import batch_size_of
 
     if isinstance(data, tf.data.Dataset):
-        known = _upstream.batch_size_of(data)
+        known = batch_size_of(data)
         leaves = keras.tree.flatten(data.element_spec)
         shapes = [leaf.shape for leaf in leaves if getattr(leaf, "shape", None) is not None]
         static = shapes[0][0] if shapes and shapes[0].rank else None

@@ -321,9 +321,9 @@ def _draws() -> tuple[Any, ...]:
     """The states of the generators that a function without one of its own draws from."""
     import numpy as np
 
-    from .. import _upstream
+    from .._upstream.seeds import seed_state
 
-    return random.getstate(), np.random.get_state(), _upstream.seed_state()
+    return random.getstate(), np.random.get_state(), seed_state()
 
 
 @contextlib.contextmanager
@@ -340,11 +340,11 @@ def _drawing(draws: tuple[Any, ...]) -> Iterator[None]:
 def _set_draws(draws: tuple[Any, ...]) -> None:
     import numpy as np
 
-    from .. import _upstream
+    from .._upstream.seeds import set_seed_state
 
     random.setstate(draws[0])
     np.random.set_state(draws[1])
-    _upstream.set_seed_state(draws[2])
+    set_seed_state(draws[2])
 
 
 def _takes(function: Callable[..., Any], *arguments: Any, **named: Any) -> bool:

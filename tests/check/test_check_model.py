@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist import check_model
-from kdist._upstream import kept_seeds
+from kdist._upstream.seeds import kept_seeds
 from kdist.check.batches import read_batches
 from kdist.distribute.exact_strategy import ExactStrategy
 from kdist.errors import UserError

@@ -5,7 +5,8 @@ import warnings
 import keras
 import numpy as np
 import tensorflow as tf
-from kdist import _upstream
+from kdist._upstream import patches
+from kdist._upstream.fit import start_fit_at
 
 
 class Recorder(keras.Model):
@@ -35,7 +36,7 @@ class Position(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         if self.start is not None:
             epoch, batch = self.start
-            self.inexact = _upstream.start_fit_at(self.model, epoch=epoch, batch=batch)
+            self.inexact = start_fit_at(self.model, epoch=epoch, batch=batch)
 
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
@@ -58,7 +59,7 @@ def record(make, *, start=None, strategy=None, callbacks=(), steps_per_execution
     Returns:
         A list of `((epoch, step), None)` and `("replica 0", rows)` in turn, and the sentence.
     """
-    _upstream.patches.install_for_data()
+    patches.install_for_data()
     keras.utils.set_random_seed(5)
     with (strategy or tf.distribute.get_strategy()).scope():
         model = Recorder()

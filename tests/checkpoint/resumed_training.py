@@ -8,7 +8,8 @@ import weakref
 import kdist
 import keras
 import numpy as np
-from kdist import _upstream
+from kdist._upstream.callback_attributes import STATEFUL
+from kdist._upstream.internals import make_global_seed_state
 from kdist.callbacks import Checkpoint
 from kdist.checkpoint.values import assign_values, copy_values, metric_variables, state_variables
 
@@ -140,7 +141,7 @@ class Training:
             "batch_size": BATCH,
             "validation_data": (X[:20], Y[:20]),
         } | options
-        _upstream.make_global_seed_state(model.distribute_strategy)
+        make_global_seed_state(model.distribute_strategy)
 
     def reset(self):
         """Give the model the values that it had when it was first used."""
@@ -194,5 +195,5 @@ class Training:
 def _state(callback):
     if hasattr(callback, "get_state"):
         return callback.get_state()
-    names = next((n for k, n in _upstream.STATEFUL.items() if isinstance(callback, k)), ())
+    names = next((n for k, n in STATEFUL.items() if isinstance(callback, k)), ())
     return {name: getattr(callback, name) for name in names}

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist import _upstream
+from kdist._upstream.fit import start_fit_at
 from kdist.data import training_batches
 from keras.src.backend.common import global_state
 from recorded_fits import Position, Recorder, assert_same, record, steps_of, trained_from
@@ -264,4 +264,4 @@ def test_a_py_dataset_that_is_shuffled_without_a_seed(monkeypatch):
 
 def test_without_a_fit_it_is_said_when_to_call_it():
     with pytest.raises(RuntimeError, match="call this in `on_train_begin`"):
-        _upstream.start_fit_at(Recorder(), epoch=1, batch=0)
+        start_fit_at(Recorder(), epoch=1, batch=0)

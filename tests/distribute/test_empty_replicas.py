@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist import _upstream
+from kdist._upstream.internals import onednn_is_on
 
 layers = keras.layers
 
@@ -84,7 +84,7 @@ def test_what_is_nan_for_zeros_reaches_no_statistics():
 
 def test_tensorflow_gets_the_shape_wrong():
     """Upstream test: when this fails, `GlobalBatch.pad_if_empty` may be needed no more."""
-    if not _upstream.onednn_is_on():
+    if not onednn_is_on():
         pytest.skip("oneDNN is off")
     outputs = tf.nn.conv2d(tf.zeros((0, 8, 8, 2)), tf.zeros((3, 3, 2, 4)), 1, "SAME")
     assert outputs.shape == (0, 8, 8, 2)

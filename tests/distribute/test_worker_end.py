@@ -7,7 +7,8 @@ import sys
 
 import pytest
 import tensorflow as tf
-from kdist import _upstream
+from kdist._upstream import worker_devices, worker_keys
+from kdist._upstream.worker_devices import failures, report_failure
 from kdist.distribute import worker_watch
 from kdist.distribute.agreement import Agreement
 from kdist.errors import FAILURE_HANDLERS, TrainingError, UserError, handle_failure
@@ -21,8 +22,8 @@ LOST = tf.errors.UnavailableError(None, None, "Socket closed")
 def ends(monkeypatch):
     """What was reported to the others, and the exit code."""
     found = []
-    monkeypatch.setattr(_upstream, "report_failure", found.append)
-    monkeypatch.setattr(_upstream, "run_exit_functions", lambda: found.append("exit functions"))
+    monkeypatch.setattr(worker_watch, "report_failure", found.append)
+    monkeypatch.setattr(worker_watch, "run_exit_functions", lambda: found.append("exit functions"))
     monkeypatch.setattr(os, "_exit", found.append)
     monkeypatch.setattr(worker_watch, "_end_after", lambda *_: None)  # would end this process later
     monkeypatch.setattr(sys, "excepthook", lambda *_: found.append("printed"))
@@ -58,8 +59,8 @@ def test_the_error_of_another_worker_is_no_loss(ends, capsys):
 
 
 def test_a_worker_that_learns_of_a_lost_one_as_it_waits_may_be_started_again(ends, monkeypatch):
-    monkeypatch.setattr(_upstream.worker_devices, "chief_answers", lambda: False)
-    monkeypatch.setattr(_upstream.worker_devices, "chief_is_lost", lambda: True)
+    monkeypatch.setattr(worker_devices, "chief_answers", lambda: False)
+    monkeypatch.setattr(worker_devices, "chief_is_lost", lambda: True)
 
     class Nobody:
         def set_key(self, key, value):
@@ -68,7 +69,7 @@ def test_a_worker_that_learns_of_a_lost_one_as_it_waits_may_be_started_again(end
         def get_key(self, key, *, timeout_ms):
             return None
 
-    agreement = Agreement(1, 2, Nobody(), failures=lambda: _upstream.failures(None))
+    agreement = Agreement(1, 2, Nobody(), failures=lambda: failures(None))
     with pytest.raises(TrainingError, match="worker 0 has failed: it does not answer") as lost:
         agreement.exchange("fit", None)
     uncaught(lost.value)
@@ -138,6 +139,6 @@ def test_a_handler_of_the_program_stays(ends):
 def test_the_store_says_where_there_is_none():
     """Which also shows that TensorFlow's library has the functions."""
     with pytest.raises(tf.errors.OpError):
-        _upstream.worker_keys.set_key("kdist/test", "value")
-    _upstream.report_failure("nothing to tell")
-    _upstream.worker_keys.delete_key("kdist/test")
+        worker_keys.set_key("kdist/test", "value")
+    report_failure("nothing to tell")
+    worker_keys.delete_key("kdist/test")

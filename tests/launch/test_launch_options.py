@@ -107,7 +107,7 @@ def test_gpus_are_those_that_nvidia_smi_lists(script, gpus, tmp_path, monkeypatc
 
 def test_a_worker_knows_its_place():
     machines = Machines(names=("node1", "fe80::2"), rank=1, port=5000)
-    addresses = worker_addresses(machines, workers=2)
+    addresses = worker_addresses(machines, [2, 2])
     assert addresses == ["node1:5000", "node1:5001", "[fe80::2]:5000", "[fe80::2]:5001"]
     variables = worker_environment(addresses, rank=3, local_rank=1, restarts=2)
     assert json.loads(variables.pop("TF_CONFIG")) == {
@@ -124,7 +124,7 @@ def test_a_worker_knows_its_place():
 
 def test_ports_beyond_the_last_are_refused():
     with pytest.raises(UserError, match="go beyond 65535"):
-        worker_addresses(Machines(names=("a", "b"), port=65535), workers=2)
+        worker_addresses(Machines(names=("a", "b"), port=65535), [2, 2])
 
 
 def test_a_port_in_use_is_refused():

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
-from kdist import _upstream
+from kdist._upstream.optimizers import averaging_optimizers
 from kdist.callbacks import Checkpoint
 from kdist.errors import UserError
 from kdist.optimizers import warm_up_ema
@@ -243,7 +243,7 @@ def test_optimizers_within_others():
     for optimizer in (scaled, warm_up_ema(several)):
         weights = Weights()
         model = trained(compiled(optimizer), callbacks=[weights])
-        (inner,) = _upstream.averaging_optimizers(optimizer)
+        (inner,) = averaging_optimizers(optimizer)
         order = {id(variable): at for at, variable in enumerate(model.variables)}
         expected = by_hand(weights.steps, 0.99)
         for variable, average in zip(

@@ -3,11 +3,12 @@
 import importlib
 
 import kdist
+import kdist._upstream
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist import _upstream
+from kdist._upstream.internals import flatten_layers, replace_sublayers, stock_step
 from kdist.versions import untested
 from stock_models import linear
 
@@ -27,9 +28,9 @@ def test_a_built_layer_refuses_a_sublayer_in_the_place_of_its_own():
     with pytest.raises(ValueError, match="cannot add"):
         owner.inner = keras.layers.Dense(1)
     new = {id(owner.inner): keras.layers.ReLU(), id(owner.listed[0]): keras.layers.Flatten()}
-    _upstream.replace_sublayers(owner, lambda layer: new.get(id(layer), layer))
+    replace_sublayers(owner, lambda layer: new.get(id(layer), layer))
     assert isinstance(owner.inner, keras.layers.ReLU)
-    assert [type(layer).__name__ for layer in _upstream.flatten_layers(owner)] == [
+    assert [type(layer).__name__ for layer in flatten_layers(owner)] == [
         "ReLU",
         "Flatten",
     ]
@@ -38,13 +39,13 @@ def test_a_built_layer_refuses_a_sublayer_in_the_place_of_its_own():
 def test_keras_hands_its_own_steps_to_run(monkeypatch):
     strategy = kdist.MirroredStrategy(replicas=2)
     model = linear(strategy)
-    assert _upstream.stock_step(model.train_step) == (model, "train_step")
-    assert _upstream.stock_step(model.test_step) == (model, "test_step")
-    assert _upstream.stock_step(model.predict_step) is None
+    assert stock_step(model.train_step) == (model, "train_step")
+    assert stock_step(model.test_step) == (model, "test_step")
+    assert stock_step(model.predict_step) is None
     steps, run = [], strategy.run
 
     def seen(fn, *args, **options):
-        steps.append(_upstream.stock_step(fn))
+        steps.append(stock_step(fn))
         return run(fn, *args, **options)
 
     monkeypatch.setattr(strategy, "run", seen)
@@ -61,11 +62,11 @@ def test_collectives_fail_in_a_second_strategy():
 
 def test_versions_that_were_not_tested_are_told_in_one_line(monkeypatch, caplog):
     monkeypatch.setattr(keras, "__version__", "3.99.0")
-    importlib.reload(_upstream)
+    importlib.reload(kdist._upstream)
     (line,) = caplog.messages
     assert "tested with Keras 3.14 and 3.15, not with 3.99.0: " in line
     monkeypatch.undo()
-    importlib.reload(_upstream)
+    importlib.reload(kdist._upstream)
     assert caplog.messages == [line]
 
 

@@ -10,8 +10,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist import _upstream
 from kdist._upstream import iterators
+from kdist._upstream.iterators import release_in_background
 
 pytestmark = pytest.mark.usefixtures("iterators_as_made")
 
@@ -53,7 +53,7 @@ def numbers_until(freed):
 def test_letting_go_of_an_iterator_does_not_wait():
     with late_batches() as dataset:
         iterator = iter(dataset)
-        _upstream.release_in_background(iterator)
+        release_in_background(iterator)
         next(iterator)
         del iterator
 
@@ -63,7 +63,7 @@ def test_an_iterator_is_freed_while_another_is_waited_for():
     with late_batches() as late:
         for dataset in (late, numbers_until(freed)):
             iterator = iter(dataset)
-            _upstream.release_in_background(iterator)
+            release_in_background(iterator)
             next(iterator)
             del iterator
         assert freed.wait(50)
@@ -76,7 +76,7 @@ def test_an_iterator_is_freed_at_once_where_no_thread_can_be_had(monkeypatch):
     monkeypatch.setattr("_thread.start_new_thread", refused)
     freed = threading.Event()
     iterator = iter(numbers_until(freed))
-    _upstream.release_in_background(iterator)
+    release_in_background(iterator)
     next(iterator)
     del iterator
     assert freed.is_set()
@@ -86,7 +86,7 @@ def test_an_iterator_is_freed_at_once_where_no_thread_can_be_had(monkeypatch):
 def test_python_ends_after_what_is_being_freed():
     script = """
 import atexit, threading
-from kdist import _upstream
+from kdist._upstream.iterators import release_in_background
 import tensorflow as tf
 
 late = threading.Event()
@@ -102,7 +102,7 @@ def numbers():
 
 dataset = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec((), tf.int32))
 iterator = iter(dataset.prefetch(1))
-_upstream.release_in_background(iterator)
+release_in_background(iterator)
 next(iterator)
 del iterator
 """

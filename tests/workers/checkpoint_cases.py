@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 import resumed_training
-from kdist import _upstream
+from kdist._upstream.internals import make_global_seed_state
 from kdist.callbacks import Checkpoint
 from kdist.checkpoint import checkpoint_files
 from kdist.errors import NonFiniteWeightsError
@@ -63,7 +63,7 @@ def training_of(
 def standard(strategy):
     """One for many cases, as its step is traced once."""
     training = _standard(strategy)
-    _upstream.make_global_seed_state(strategy)  # which is lost between two cases
+    make_global_seed_state(strategy)  # which is lost between two cases
     return training
 
 
