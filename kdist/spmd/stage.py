@@ -432,6 +432,16 @@ class Stage:
                 handle_data_util.copy_handle_data(output, new)
         return list(made.outputs)
 
+    def call_xla(self, op: Any, inputs: Sequence[Any], body: Body) -> list[Any]:
+        """Write a call of a function that XLA has to compile."""
+        compiled = attr_value_pb2.AttrValue(b=True)
+        body.finish(list(body.extras), returns_extras=False, _XlaMustCompile=compiled)
+        args = [*inputs, *(self.outer_of_body(key) for key in body.extras)]
+        attributes = dict(op.node_def.attr)
+        attributes.update(f=body.reference, Tin=_types(args), _XlaMustCompile=compiled)
+        made = self._create(op, args, [o.dtype for o in op.outputs], attributes)
+        return list(made.outputs)
+
     def _create(self, op: Any, args: Sequence[Any], dtypes: Sequence[Any], attributes: Any) -> Any:
         made = self.graph._create_op_internal(
             op.type, list(args), list(dtypes), name=op.type, attrs=attributes, op_def=op.op_def
@@ -498,13 +508,13 @@ class Body(Stage):
             canonical = self.planner.canonical(output)
             self.outputs.append(self.get(canonical, self.planner.placement(canonical), want))
 
-    def finish(self, extras: Sequence[Any], *, returns_extras: bool) -> None:
+    def finish(self, extras: Sequence[Any], *, returns_extras: bool, **attributes: Any) -> None:
         """End the function; `extras` are what it is called with behind its inputs."""
         added = [self.outer_symbol(key) for key in extras]
         self.graph.inputs = [*self.inputs.values(), *added]
         with self.graph.as_default():
             outputs = [*self.outputs, *(added if returns_extras else [])]
-        self.reference = end_function(self, outputs, self.parent.graph)
+        self.reference = end_function(self, outputs, self.parent.graph, **attributes)
 
 
 def end_function(stage: Stage, outputs: Sequence[Any], outer: Any, **attributes: Any) -> Any:

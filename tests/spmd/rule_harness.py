@@ -416,7 +416,8 @@ def _rule_of(op):
     if op.type not in ("PartitionedCall", "StatefulPartitionedCall"):
         return op.type
     function = op.graph._get_function(op.get_attr("f").name)
-    return f"kernel:{function.cached_definition.attr['_implements'].s.decode()}"
+    kernel = function.cached_definition.attr["_implements"].s.decode()
+    return f"kernel:{kernel}" if kernel else "XlaCall"
 
 
 def _in_body(op):

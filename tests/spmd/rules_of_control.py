@@ -10,6 +10,25 @@ from kdist.layers.elementwise_kernels import _Activation, _Dropout
 from rule_harness import NONE, B, Table, bools, positive, twin
 
 
+@tf.function(jit_compile=True, autograph=False)
+def in_groups(x, w):
+    """Convolve in groups, whose gradients TensorFlow has for XLA alone on CPUs."""
+    return tf.nn.conv1d(x, w, 1, "SAME")
+
+
+@tf.function(jit_compile=True, autograph=False)
+def compiled_sizes(x):
+    """Flatten and restore rows, by sizes that XLA has to know."""
+    flat = tf.reshape(x, [tf.shape(x)[0] * 3])
+    return tf.reshape(tf.sin(flat), [tf.shape(x)[0], 3]), tf.reduce_sum(x, 0)
+
+
+@tf.function(jit_compile=True, autograph=False)
+def compiled_mean(x):
+    """Need the mean of all rows."""
+    return x - tf.reduce_mean(tf.square(x))
+
+
 def control():
     """Return rows of loops, conditions and lists."""
     rows = Table(batches=False, static=False)
@@ -108,6 +127,9 @@ def control():
     )
     rows.add("While If", with_variable, [(B, 3)], variable=np.arange(3.0))
     rows.add("StatelessCase", switched, [(B, 3)])
+    rows.add("XlaCall", in_groups, [(B, 5, 4), (3, 2, 4)], gradients=True)
+    rows.add("XlaCall", compiled_sizes, [(B, 3)], gradients=True)
+    rows.add("XlaCall", compiled_mean, [(B, 3)], divided=NONE)
     rows.add("StatelessCase", switched, [(B, 3)], gradients=True, divided=NONE)
     rows.add(
         "Case", lambda x, v: switched(x * v) + switched(x, v), [(B, 3)], variable=np.arange(3.0)

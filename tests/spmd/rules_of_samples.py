@@ -246,6 +246,14 @@ def rowwise():
         **twice,
     )
     rows.add(
+        "SoftmaxCrossEntropyWithLogits Reshape",
+        lambda x, y: tf.nn.softmax_cross_entropy_with_logits(tf.nn.softmax(y), x),
+        [(B, 2, 2, 3), (B, 2, 2, 3)],
+        batches=True,
+        mixed=False,
+        gradients=True,
+    )
+    rows.add(
         "SparseSoftmaxCrossEntropyWithLogits",
         lambda x, y: tf.nn.sparse_softmax_cross_entropy_with_logits(y, x),
         [(B, 4), ints(B)],

@@ -39,7 +39,7 @@ def find_rule(op: Any) -> Callable[..., Any] | None:
     if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
         function = function_of(op, op.get_attr("f").name)
         kernel = function.cached_definition.attr["_implements"].s.decode()
-        return RULES.get(f"kernel:{kernel}")
+        return RULES.get(f"kernel:{kernel}" if kernel else "XlaCall")
     return RULES.get(op.type)
 
 

@@ -1,4 +1,7 @@
-"""Loops and conditions: their bodies are divided, if that needs no values of other replicas."""
+"""Loops, conditions and calls of what only XLA can compute.
+
+Their bodies are divided, if that needs no values of other replicas.
+"""
 
 from __future__ import annotations
 
@@ -202,6 +205,32 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
 
     given_wants = [REPLICATE, *[_as_is(p) for p in placements]]
     return Decision(given_wants, out, emit, bodies=planners)
+
+
+@rule("XlaCall")
+def call(op: Operation) -> Decision | None:
+    """Divide a function that XLA has to compile as one, such as a convolution in groups."""
+    return _divided(op, _call, op.placements)
+
+
+def _call(op: Operation, given: Sequence[Placement]) -> Decision | None:
+    if all(isinstance(p, Replicate) for p in op.placements):
+        return None
+    if op.planner.effects(op.op)[0]:
+        return _whole(op, "it has effects")
+    graph = op.planner.bodies.of(op.op, op.attr("f").name, op.inputs)
+    planner = _plan(op, graph, given, [op.sizes(i) for i in range(len(op.inputs))], op.inputs)
+    out = [_plain(planner.placement(planner.canonical(t))) for t in graph.outputs]
+    wants = [_want(p) for p in out]
+    for output, want in zip(graph.outputs, wants, strict=True):
+        planner.demand(output, planner.placement(output), want)
+
+    def emit(stage: Any, op: Any, values: Sequence[Any]) -> Sequence[Any]:
+        like = [(t, v) for t, v in zip(op.inputs, values, strict=True)]
+        body = stage.body(planner, graph, like, wants, [None] * len(wants))
+        return stage.call_xla(op, values, body)  # type: ignore[no-any-return]
+
+    return Decision([_as_is(p) for p in given], out, emit, bodies=[planner])
 
 
 def _as_is(placement: Placement) -> Any:

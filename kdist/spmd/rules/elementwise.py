@@ -202,7 +202,7 @@ def elementwise(op: Operation) -> Decision | None:
         wants.append(want.plain() if op.type in SAME_SHAPES else OwnRows(want.plain()))
     within = main.within if op.type in ("Identity", "Cast", "StopGradient", "EnsureShape") else None
     out = Shard(rank + from_end, main.rows, uniform, within)
-    _name_axes(op, out)
+    name_axes(op, op.outputs[0], out, broadcasts=op.type in BROADCASTING)
     return Decision(wants, [out], _ensure_shape if op.type == "EnsureShape" else None)
 
 
@@ -212,12 +212,15 @@ def _main(placements: Sequence[Any]) -> tuple[int, Shard]:
     return next((pair for pair in shards if not pair[1].uniform), shards[0])
 
 
-def _name_axes(op: Operation, out: Shard) -> None:
-    """Let unknown sizes of the result be those of the inputs.
+def name_axes(op: Operation, output: Any, out: Shard, *, broadcasts: bool) -> None:
+    """Let unknown sizes of a result be those of the inputs.
 
-    Of two unknown sizes that are not known to be equal, either may be 1 and broadcast.
+    Args:
+        op: The operation.
+        output: The result.
+        out: How it is divided.
+        broadcasts: Whether, of two unknown sizes that are not known to be equal, either may be 1.
     """
-    output = op.outputs[0]
     shape = output.shape
     if shape.rank is None or all(shape[a] is not None or a == out.axis for a in range(shape.rank)):
         return
@@ -232,7 +235,7 @@ def _name_axes(op: Operation, out: Shard) -> None:
         number = next((size for size in (known, *found) if isinstance(size, int)), None)
         if number is not None:
             dims.append(number)
-        elif len(found) == 1 or (found and op.type not in BROADCASTING):
+        elif len(found) == 1 or (found and not broadcasts):
             dims.append(found[0])
         else:
             dims.append(symbolic(AxisSize(output, axis)))

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from ..placements import AS_IS, PARTIAL, REPLICATE, OwnRows, Rows, local
 from ..plan import Decision, Operation
+from .elementwise import name_axes
 from .registry import rule
 
 # Inputs whose first axis has the samples; inputs that are shapes, of which it is the first element.
@@ -134,11 +135,11 @@ def samples(op: Operation) -> Decision | None:
         return None
     if op.type == "SoftmaxCrossEntropyWithLogits" and 1 in (t.shape[0] for t in op.inputs):
         return None  # TensorFlow takes the result to have one row, too
-    if op.type == "SparseSoftmaxCrossEntropyWithLogits" or (
-        op.type == "SoftmaxCrossEntropyWithLogits" and op.dims(0) == op.dims(1)
-    ):
-        _keep_dims(op, op.outputs[1])
     shared = main.plain()
+    if op.type == "SoftmaxCrossEntropyWithLogits":
+        name_axes(op, op.outputs[1], shared, broadcasts=True)
+    elif op.type == "SparseSoftmaxCrossEntropyWithLogits":
+        _keep_dims(op, op.outputs[1])
     wants: list[Any] = [REPLICATE] * len(op.inputs)
     single = _SINGLE_ROWS.get(op.type, [])
     for index in dict.fromkeys((*data, *single)):
