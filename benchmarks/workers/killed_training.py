@@ -1,7 +1,8 @@
 """The program of every worker in `kills.py`: a small training, saved every few steps.
 
-`python killed_training.py FOLDER EPOCHS STEPS WORKER STEP`: an epoch has STEPS steps; in step STEP,
-counted from 1, worker WORKER raises an error, unless it was started again; -1 for no error.
+`python killed_training.py FOLDER EPOCHS STEPS SHARDS WORKER STEP`: an epoch has STEPS steps, a
+batch SHARDS shards (0 for none); in step STEP, counted from 1, worker WORKER raises an error,
+unless it was started again; -1 for no error.
 """
 
 import os
@@ -34,8 +35,7 @@ class Steps(keras.callbacks.Callback):
     def on_train_batch_end(self, *_, **__):
         """Count the step."""
         self.step += 1
-        if os.environ["KDIST_RESTART_COUNT"] == "0":
-            print("step", os.getpid(), self.step, flush=True)
+        print("step", os.environ["KDIST_RESTART_COUNT"], os.getpid(), self.step, flush=True)
         if self.step == self.fails_at:
             raise RuntimeError("a mistake of mine")
 
@@ -54,9 +54,9 @@ def network():
     )
 
 
-def main(folder: Path, epochs: int, steps: int, worker: int, fails_at: int) -> None:
+def main(folder: Path, epochs: int, steps: int, shards: int, worker: int, fails_at: int) -> None:
     """Train, and save the weights and the history."""
-    strategy = kdist.MultiWorkerMirroredStrategy()
+    strategy = kdist.MultiWorkerMirroredStrategy(shards=shards or None)
     keras.utils.set_random_seed(1)
     draws = np.random.default_rng(0)
     x, y = draws.normal(size=(16 * steps, 16)).astype("float32"), draws.integers(0, 4, 16 * steps)

@@ -3,8 +3,10 @@
     python -m benchmarks.workers.kills --each 20      # 80 trainings, each killed once
 
 Each training has two workers, started by `kdist launch --max-restarts 1`; one of them, the chief or
-the other, gets SIGKILL, SIGSTOP or SIGTERM, or raises an error. The final weights and history are
-compared bit for bit with those of a training that was left alone.
+the other, gets SIGKILL, SIGSTOP or SIGTERM, or raises an error. With `elastic`, each has four
+workers with a shard each, started by `kdist launch --elastic`; one of them gets SIGKILL, and so
+does one of the two that go on. The final weights and history are compared bit for bit with those of
+a training of as many workers that was left alone.
 """
 
 import argparse
@@ -22,8 +24,9 @@ from pathlib import Path
 
 import numpy as np
 
-KINDS = ("SIGKILL", "SIGSTOP", "exception", "SIGTERM")
-WORKERS, STEPS = 2, 25
+ELASTIC = "elastic"
+KINDS = ("SIGKILL", "SIGSTOP", "exception", "SIGTERM", ELASTIC)
+WORKERS, SHARDS, STEPS = 2, 4, 25
 _SHOWN_LINES = 30  # of a training that failed
 _PROGRAM = Path(__file__).with_name("killed_training.py")
 
@@ -34,15 +37,13 @@ class Kill:
 
     Attributes:
         kind: Of `KINDS`.
-        worker: That was killed; 0 is the chief.
-        step: After which it was killed.
+        at: For each attempt the worker that was killed (0 is the chief), and after which step.
         problem: What is not as in the training that was left alone; empty for none.
-        seconds: From the kill until no worker was left.
+        seconds: From the last kill until none of the workers was left.
     """
 
     kind: str
-    worker: int
-    step: int
+    at: Sequence[tuple[int, int]]
     problem: str
     seconds: float
 
@@ -63,25 +64,34 @@ def measure(
         RuntimeError: The training that is left alone fails.
     """
     draw = random.Random(seed)  # noqa: S311 - no secret
-    whole = folder / "whole"
-    code = _Training(whole, epochs=epochs, restarts=0).finish()
-    if code:
-        raise RuntimeError(f"a training that was left alone ended with exit code {code}")
+    wholes = {kind == ELASTIC: folder / f"whole-{kind == ELASTIC}" for kind in kinds}
+    for is_elastic, whole in wholes.items():
+        training = _Training(whole, epochs=epochs, is_elastic=is_elastic)
+        code = training.finish()
+        if code:
+            raise RuntimeError(
+                f"a training that was left alone failed: {training.last_lines(code)}"
+            )
+    last = epochs * STEPS - 5  # behind it, no steps may be left
     for number in range(each):
         for kind in kinds:
-            # Both workers as often, at any step but the last ones, after which none may be left.
-            worker, step = number % WORKERS, draw.randint(1, epochs * STEPS - 5)
+            # Each worker as often.
+            at = [(number % WORKERS, draw.randint(1, last))]
+            if kind == ELASTIC:  # and soon enough that steps are left for the next one
+                at = [(number % SHARDS, draw.randint(1, last // 2))]
+                at += [(draw.randrange(2), draw.randint(1, last // 2))]
             here = folder / f"{kind}-{number}"
             training = _Training(
                 here,
                 epochs=epochs,
-                restarts=1,
-                fails=(worker, step) if kind == "exception" else (-1, -1),
+                is_elastic=kind == ELASTIC,
+                fails=at[0] if kind == "exception" else (-1, -1),
             )
-            seconds = training.kill(kind, worker, step, delay=draw.uniform(0, 0.02))
+            seconds = training.kill(kind, at, delay=draw.uniform(0, 0.02))
             code = training.finish()
+            whole = wholes[kind == ELASTIC]
             problem = training.last_lines(code) if code else _difference(here, whole)
-            yield Kill(kind=kind, worker=worker, step=step, problem=problem, seconds=seconds)
+            yield Kill(kind=kind, at=at, problem=problem, seconds=seconds)
 
 
 def rows(kills: Sequence[Kill]) -> list[tuple[str, str, str]]:
@@ -99,14 +109,15 @@ class _Training:
     """A training under `kdist launch`, of which one worker is killed, or none."""
 
     def __init__(
-        self, folder: Path, *, epochs: int, restarts: int, fails: tuple[int, int] = (-1, -1)
+        self, folder: Path, *, epochs: int, is_elastic: bool, fails: tuple[int, int] = (-1, -1)
     ) -> None:
         folder.mkdir(parents=True)
-        program = [_PROGRAM, folder, epochs, STEPS, *fails]
+        program = [_PROGRAM, folder, epochs, STEPS, SHARDS if is_elastic else 0, *fails]
+        options = ["--elastic"] if is_elastic else ["--max-restarts", "1"]
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "kdist", "launch", "--workers", str(WORKERS)),
-                *("--max-restarts", str(restarts), *map(str, program)),
+                *(sys.executable, "-m", "kdist", "launch", *options, "--workers"),
+                *(str(SHARDS if is_elastic else WORKERS), *map(str, program)),
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -114,22 +125,27 @@ class _Training:
         )
         self._log = (folder / "output.log").open("w", encoding="utf-8")
 
-    def kill(self, kind: str, worker: int, step: int, *, delay: float) -> float:
-        """Wait until a worker is at a step, and kill it.
+    def kill(self, kind: str, at: Sequence[tuple[int, int]], *, delay: float) -> float:
+        """In each attempt, wait until a worker is at a step, and kill it.
 
         Returns:
-            The seconds until the launcher has ended all.
+            The seconds from the last kill until the launcher has ended all.
         """
-        killed_at = None
+        left, killed_at = list(enumerate(at)), None
         for line in self._lines():
-            if line.startswith("kdist launch:"):
+            if not left and line.startswith("kdist launch:"):
                 break
-            told = re.fullmatch(rf"\[{worker}\] step (\d+) (\d+)", line.strip())  # not half a line
-            if told and killed_at is None and int(told[2]) >= step:
+            told = re.fullmatch(r"\[(\d+)\] step (\d+) (\d+) (\d+)", line.strip())
+            if not told or not left:  # half a line, or of another worker
+                continue
+            worker, attempt, process, step = map(int, told.groups())
+            if (attempt, worker) == (left[0][0], left[0][1][0]) and step >= left[0][1][1]:
                 if kind != "exception":
                     time.sleep(delay)
-                    os.kill(int(told[1]), signal.Signals[kind])
+                    name = "SIGKILL" if kind == ELASTIC else kind
+                    os.kill(process, signal.Signals[name])
                 killed_at = time.monotonic()
+                left.pop(0)
         return float("nan") if killed_at is None else time.monotonic() - killed_at
 
     def finish(self) -> int:
@@ -173,9 +189,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             Path(folder), each=options.each, kinds=options.kinds, seed=options.seed
         ):
             kills.append(kill)
+            where = ", then ".join(f"worker {worker} after step {step}" for worker, step in kill.at)
+            problem = kill.problem or "the same, bit for bit"
             print(
-                f"{kill.kind} of worker {kill.worker} after step {kill.step}:"
-                f" {kill.problem or 'the same, bit for bit'}, all ended after {kill.seconds:.1f} s",
+                f"{kill.kind} of {where}: {problem}, all ended after {kill.seconds:.1f} s",
                 flush=True,
             )
     for kind, equal, longest in rows(kills):

@@ -84,10 +84,11 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         """Let TensorFlow know of as many parts as there are, not of one for each device."""
         if self._shards is not None:
             parts = len(self.shard_devices)
+            wraps = parts > 1 or self._in_multi_worker_mode()  # as TensorFlow does
 
             def spec_of(one: Any) -> Any:
                 part = one._value_specs[0] if isinstance(one, values.PerReplicaSpec) else one
-                return part if parts == 1 else values.PerReplicaSpec(*[part] * parts)
+                return values.PerReplicaSpec(*[part] * parts) if wraps else part
 
             dataset._element_spec = tf.nest.map_structure(spec_of, dataset._element_spec)
         return dataset

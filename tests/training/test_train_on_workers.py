@@ -84,6 +84,31 @@ def columns(folder):
     return [[float(row[name]) for name in (*names, "global_batch")] for row in rows]
 
 
+def test_fewer_workers_go_on_with_the_same_bits(tmp_path):
+    program = tmp_path / "killed.py"
+    program.write_text(STAND_IN + KILLED)
+    settings = SETTINGS | {"epochs": 2, "shards": 2, "lr_rule": "none"}
+    runs = {"alone": ["--workers", "1"], "fewer": ["--elastic"]}
+    for name, options in runs.items():
+        replicas = 2 if name == "fewer" else 1  # batches are given for each replica
+        process = start(
+            *(*options, program, "train"),
+            **settings | {"batch_size": 48 // replicas, "val_batch_size": 100 // replicas},
+            checkpoint_every=0.001,
+            run_dir=tmp_path / name,
+        )
+        output, errors = process.communicate(timeout=SECONDS)
+        assert process.returncode == 0, errors
+    assert "goes on with 1 worker" in errors
+    assert output.count("Resumed in epoch 2") == 1, output
+    one, other = (np.array(columns(tmp_path / name)) for name in runs)
+    np.testing.assert_array_equal(one[:, :5], other[:, :5])
+    assert (one[0, 5], other[0, 5], other[1, 5]) == (1, 2, 1)
+    models = [keras.models.load_model(tmp_path / name / "model.keras") for name in runs]
+    for got, expected in zip(*(model.get_weights() for model in models), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
 def test_two_workers_give_what_two_replicas_give(tmp_path, monkeypatch):
     """Also where one of them is killed, and both are started again."""
     (tmp_path / "killed.py").write_text(STAND_IN + KILLED)
