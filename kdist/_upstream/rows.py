@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from tensorflow.python.distribute import input_lib
+from tensorflow.python.distribute import input_lib, values
 from tensorflow.python.ops import resource_variable_ops
 
 from .hooks import StrategyHooks
@@ -149,6 +149,17 @@ def _from_tensors(original: Callable[..., Any], spec: Any, tensors: Any) -> Any:
     return original(spec, [tf.cond(tf.size(serialized) > 0, lambda: serialized, no_rows)])
 
 
+def _part_specs(original: Callable[..., Any], strategy: Any, spec: Any) -> Any:
+    """Return the specs of a batch's parts: of shards that share devices there are more."""
+    extended = strategy.extended
+    if not isinstance(strategy, StrategyHooks):
+        return original(strategy, spec)
+    count = len(extended.shard_devices)
+    if count == 1 and not extended._in_multi_worker_mode():
+        return spec
+    return tf.nest.map_structure(lambda one: values.PerReplicaSpec(*[one] * count), spec)
+
+
 _WHY = "Crashes if a replica gets no rows of a sparse batch."
 PATCHES = (
     *(
@@ -168,6 +179,14 @@ PATCHES = (
         replacement=_from_tensors,
         why=_WHY,
         test="test_a_replica_without_sparse_rows_crashes",
+        seen_in=TENSORFLOW,
+    ),
+    Patch(
+        owner=input_lib,
+        name="_create_distributed_tensor_spec",
+        replacement=_part_specs,
+        why="Takes each device to have one part of a batch.",
+        test="test_a_batch_has_a_part_for_each_device",
         seen_in=TENSORFLOW,
     ),
 )

@@ -94,7 +94,6 @@ class Item:
     placements: list[Placement]
     time: int
     controls: list[Any] = field(default_factory=list)
-    once: bool = False
     whole: bool = False
     """Whether rows were gathered, or a rule was missing: every replica computes all of it."""
 
@@ -196,7 +195,6 @@ class Planner:
         self.exchanges: dict[int, dict[int, Any]] = {}  # time -> tensor id -> tensor
         self.counted: dict[int, dict[Space, Any]] = {}  # time -> spaces that a step makes
         self.layouts: list[Rows] = parent.layouts if parent else []  # of several segments
-        self.reasons: dict[Any, str] = parent.reasons if parent else {}  # for what is whole
         self.elements: dict[Any, Placement] = parent.elements if parent else {}  # of lists
         self.merges: list[Merge] = parent.merges if parent else []
         self.reduced_axes: dict[int, Any] = {}
@@ -390,7 +388,7 @@ class Planner:
             time = self._after_writes(op, inputs, time, once)
         if op.type == "Const":
             time = BEFORE
-        item = Item(op, decision, inputs, placements, time, self._controls(op), once, whole)
+        item = Item(op, decision, inputs, placements, time, self._controls(op), whole)
         self.items.append(item)
         self._op_times[op] = time
         for output, placement in zip(op.outputs, decision.out, strict=True):
@@ -430,7 +428,7 @@ class Planner:
                 value = gen_resource_variable_ops.read_variable_op(handle, dtype)
                 assigned = gen_resource_variable_ops.assign_variable_op(handle, value)
             read, write = Decision([AS_IS], [REPLICATE]), Decision([AS_IS, REPLICATE], [])
-            item = Item(value.op, read, [handle], [REPLICATE], time, [op], once=True)
+            item = Item(value.op, read, [handle], [REPLICATE], time, [op])
             self._set(value, REPLICATE, time)
             self.item_of[id(value)] = item
             placements: list[Placement] = [REPLICATE, REPLICATE]
@@ -524,12 +522,17 @@ def is_never_used(tensor: Any) -> bool:
     return tensor.op.type == "FakeParam"  # type: ignore[no-any-return]
 
 
+# Stages with an odd time run on every replica, the others once; `BEFORE` is what is there already.
+
+
 def _round_up(time: int, *, even: bool) -> int:
+    """Return the first stage from a time on that runs once, or on every replica."""
     time = max(time, 0)
     return time if (time % 2 == 0) == even else time + 1
 
 
 def _next_exchange(time: int) -> int:
+    """Return when a value can be exchanged: before the next stage that runs once."""
     return time + 1 if time % 2 else time + 2 if time >= 0 else 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2
@@ -22,12 +22,40 @@ from .stage import Stage, end_function, live_items, local_shape, reference
 _SMALL = 16384  # elements: smaller tensors are reduced together
 
 
+class Bucket(NamedTuple):
+    """Small tensors that are reduced together: when, their type, and whether they are added up."""
+
+    time: int
+    dtype: Any
+    is_sum: bool
+
+
+class Exchange(NamedTuple):
+    """A value that is exchanged between stages.
+
+    Attributes:
+        key: Of the stage's input that gets it.
+        how: `"sum"`, `"stack"` or `"gather"`.
+        axis: Along which rows are gathered; 0 for what is not.
+        made: When the value is made; `BEFORE` for an input of the step.
+        place: Among the results of that stage; the id of an input of the step.
+    """
+
+    key: Any
+    how: str
+    axis: int
+    made: int
+    place: int
+
+
 class Program:
     """Writes a planned step into the graph that calls it.
 
+    A replica stands here for a part of a batch: shards of one device are called one by one, and
+    `collectives.devices` names that device for each of them.
+
     Args:
         planner: The plan.
-        devices: One for each replica.
         inputs: What each replica has, its part or the whole, by the id of the traced input.
         collectives: How values are exchanged.
         counts: The numbers of rows of all replicas, by space.
@@ -37,19 +65,17 @@ class Program:
     def __init__(
         self,
         planner: Planner,
-        devices: Sequence[str],
         inputs: dict[int, Sequence[Any]],
         collectives: Collectives,
         counts: dict[Space, Any],
         *,
         jit_compile: bool = False,
     ) -> None:
-        self.planner, self.devices, self.inputs = planner, devices, inputs
+        self.planner, self.devices, self.inputs = planner, collectives.devices, inputs
         self.collectives, self.jit_compile = collectives, jit_compile
         self.stages: dict[int, ProgramStage] = {}
-        self.exchange_of: dict[int, int] = {}  # tensor id -> time
-        self.bucket_of: dict[int, tuple[Any, int]] = {}  # tensor id -> bucket and its place there
-        self.buckets: dict[Any, list[Any]] = {}
+        self.bucket_of: dict[int, tuple[Bucket, int]] = {}  # tensor id -> bucket, place there
+        self.buckets: dict[Bucket, list[Any]] = {}
         self.used: set[Any] = set()  # what is exchanged: buckets, and ids of tensors
         self.counts = counts
         self.rounds = 0
@@ -60,22 +86,20 @@ class Program:
             self.stages[time] = ProgramStage(self, time)
         return self.stages[time]
 
-    def write(self, outputs: Sequence[Any], keeps_rows: Sequence[bool]) -> list[Any]:
+    def write(self, results: Sequence[tuple[Any, bool]]) -> list[Any]:
         """Write the step.
 
         Args:
-            outputs: Tensors of the traced step.
-            keeps_rows: For each of them, whether it stays divided if it is so along its first axis.
+            results: Tensors of the traced step, and for each of them whether it stays divided if it
+                is so along its first axis.
 
         Returns:
             For each output the whole tensor; or, if it stays divided, what each replica has.
         """
         planner = self.planner
         for time, tensors in planner.exchanges.items():
-            for key in tensors:
-                self.exchange_of[key] = time
             self._fill_buckets(time, list(tensors.values()))
-        live = live_items(planner, outputs)
+        live = live_items(planner, [tensor for tensor, _ in results])
         for item in planner.items:
             if (
                 item in live
@@ -84,10 +108,9 @@ class Program:
             ):
                 self.stage(item.time).emit(item)
         last = max([*self.stages, *planner.exchanges, *planner.counted, -1]) + 1
-        last += last % 2
-        final = self.stage(last)
+        final = self.stage(last + last % 2)  # runs once
         kept: list[tuple[bool, Any]] = []
-        for output, keeps in zip(outputs, keeps_rows, strict=True):
+        for output, keeps in results:
             canonical = planner.canonical(output)
             placement = planner.placement(canonical)
             if keeps and stays(placement):
@@ -105,7 +128,7 @@ class Program:
                 continue
             elements = tensor.shape.num_elements()
             if elements is not None and elements <= _SMALL and tensor.dtype != tf.string:
-                groups[time, tensor.dtype, placement.op == "add"].append(tensor)
+                groups[Bucket(time, tensor.dtype, placement.op == "add")].append(tensor)
         for bucket, members in groups.items():
             if len(members) > 1:
                 self.buckets[bucket] = members
@@ -237,17 +260,18 @@ class Program:
 
     # Exchanges
 
-    def _sources(self, time: int) -> list[tuple[Any, str, Any, Any]]:
-        """Return what is exchanged: its key, how, and which result of which stage it is."""
+    def _sources(self, time: int) -> list[Exchange]:
+        """Return what is exchanged before a stage."""
         planner = self.planner
-        found: list[tuple[Any, str, Any, Any]] = []
+        found: list[Exchange] = []
         stage = self.stage(time - 1) if time else None
         for bucket, members in self.buckets.items():
-            if bucket[0] == time and stage is not None and bucket in self.used:
+            if bucket.time == time and stage is not None and bucket in self.used:
                 with stage.graph.as_default():
                     packed = tf.concat([tf.reshape(stage.value(t), [-1]) for t in members], 0)
-                how = "sum" if bucket[2] else "stack"
-                found.append((("bucket", bucket), how, None, (time - 1, stage.export(packed))))
+                how = "sum" if bucket.is_sum else "stack"
+                place = stage.export(packed)
+                found.append(Exchange(("bucket", bucket), how, 0, time - 1, place))
         for key, tensor in planner.exchanges.get(time, {}).items():
             if key in self.bucket_of or key not in self.used:
                 continue
@@ -255,34 +279,34 @@ class Program:
             if isinstance(placement, Shard):
                 how, axis = "gather", placement.axis
             else:
-                how, axis = "sum" if placement == PARTIAL else "stack", None
+                how, axis = "sum" if placement == PARTIAL else "stack", 0
             made = planner.time(tensor)
-            if made == BEFORE:
-                where: Any = id(tensor)
-            else:
-                where = (made, self.stage(made).export(self.stage(made).value(tensor)))
-            found.append((("exchange", key), how, axis, where))
+            place = id(tensor)
+            if made != BEFORE:
+                place = self.stage(made).export(self.stage(made).value(tensor))
+            found.append(Exchange(("exchange", key), how, axis, made, place))
         for space, tensor in planner.counted.get(time, {}).items():
             maker = self.stage(planner.time(tensor))
             with maker.graph.as_default():
                 count = tf.shape(maker.value(tensor))[space.source[1]]
-            found.append((("counts", space), "stack", None, (maker.time, maker.export(count))))
+            place = maker.export(count)
+            found.append(Exchange(("counts", space), "stack", 0, maker.time, place))
         return found
 
     def _exchange(
         self,
-        sources: Sequence[tuple[Any, str, Any, Any]],
+        sources: Sequence[Exchange],
         called: dict[int, list[Any]],
         exchanged: dict[Any, list[Any]],
     ) -> None:
         if sources:
             self.rounds += 1
         sums = []
-        for key, how, axis, where in sources:
-            if isinstance(where, tuple):
-                parts = [outputs[where[1]] for outputs in called[where[0]]]
+        for key, how, axis, made, place in sources:
+            if made == BEFORE:
+                parts = list(self.inputs[place])
             else:
-                parts = list(self.inputs[where])
+                parts = [outputs[place] for outputs in called[made]]
             if how == "sum":
                 sums.append((key, parts))
             elif how == "gather":
@@ -404,7 +428,7 @@ class ProgramStage(Stage):
     def outer_symbol(self, key: Any) -> Any:
         if key == "index":
             if self.runs_once:
-                return self.once("index", lambda: tf.constant(0))
+                return self.cached("index", lambda: tf.constant(0))
             return self.add_input(("index", None), "int32", [])
         if isinstance(key, Space):
             return self.add_input(("counts", key), "int32", [self.program.collectives.replicas])
@@ -434,7 +458,7 @@ class ProgramStage(Stage):
         if id(tensor) in program.bucket_of:
             bucket, place = program.bucket_of[id(tensor)]
             whole = self._unpacked(bucket)[place]
-            if bucket[2]:
+            if bucket.is_sum:
                 return tf.reshape(whole, tensor.shape)
             return _reduce(placement.op, tf.reshape(whole, [count, *tensor.shape]))
         program.used.add(id(tensor))
@@ -451,18 +475,20 @@ class ProgramStage(Stage):
         shape = None if tensor.shape.rank is None else [count, 2, *tensor.shape]
         return self._variance(self.add_input(key, tensor.dtype, shape), placement)
 
-    def _unpacked(self, bucket: Any) -> Any:
+    def _unpacked(self, bucket: Bucket) -> Any:
         """Return the members of a bucket, each as a vector."""
         members = self.program.buckets[bucket]
         self.program.used.add(bucket)
         sizes = [t.shape.num_elements() for t in members]
 
         def make() -> Any:
-            shape = [sum(sizes)] if bucket[2] else [self.program.collectives.replicas, sum(sizes)]
-            whole = self.add_input(("bucket", bucket), bucket[1], shape)
+            shape = [sum(sizes)]
+            if not bucket.is_sum:
+                shape = [self.program.collectives.replicas, *shape]
+            whole = self.add_input(("bucket", bucket), bucket.dtype, shape)
             return tf.split(whole, sizes, axis=-1)
 
-        return self.once(("bucket", bucket), make)
+        return self.cached(("bucket", bucket), make)
 
     def _variance(self, parts: Any, placement: Partial) -> Any:
         """Merge the replicas' sums of squared distances from their own means (Chan et al. 1983)."""

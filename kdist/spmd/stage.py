@@ -108,13 +108,13 @@ class Stage:
                 return self.value(tensor)
             broadcasts = isinstance(want, OwnRows)
             key = (id(tensor), shard.axis, shard.rows, broadcasts)
-            return self.once(
+            return self.cached(
                 key, lambda: self.own_rows(self.replicated(tensor, placement), shard, broadcasts)
             )
         if isinstance(want, Partial):
             if isinstance(placement, Partial):
                 return self.value(tensor)
-            return self.once(
+            return self.cached(
                 (id(tensor), "partial"),
                 lambda: self._first_only(self.replicated(tensor, placement)),
             )
@@ -126,8 +126,8 @@ class Stage:
             return self.value(tensor)
         item = self.planner.item_of.get(id(tensor))
         if item is not None and item.decision.alias and isinstance(placement, Partial):
-            return self.once((id(tensor), "alias"), lambda: self._in_another_shape(item, tensor))
-        return self.once((id(tensor), "whole"), lambda: self.outer_replicated(tensor))
+            return self.cached((id(tensor), "alias"), lambda: self._in_another_shape(item, tensor))
+        return self.cached((id(tensor), "whole"), lambda: self.outer_replicated(tensor))
 
     def _in_another_shape(self, item: Item, tensor: Any) -> Any:
         inputs = [self.replicated(t, self.planner.placement(t)) for t in item.inputs]
@@ -137,7 +137,7 @@ class Stage:
         """Return the tensor on the first replica and zeros on the others."""
         return tf.where(self.index == 0, tensor, tf.zeros_like(tensor))
 
-    def once(self, key: Any, make: Callable[[], Any]) -> Any:
+    def cached(self, key: Any, make: Callable[[], Any]) -> Any:
         """Return what is made for a key, once in this function."""
         if key not in self._memo:
             with self.graph.as_default():
@@ -282,7 +282,7 @@ class Stage:
             times = self.size(unit, dtype)
             return tf.cast(count, dtype) * times, tf.cast(first, dtype) * times
 
-        return self.once(("block", space, key_of(unit), dtype), make)  # type: ignore[no-any-return]
+        return self.cached(("block", space, key_of(unit), dtype), make)  # type: ignore[no-any-return]
 
     def size(self, size: AnySize, dtype: Any) -> Any:
         """Return a size of the whole batch as a scalar."""
@@ -304,7 +304,7 @@ class Stage:
                 total = term if total is None else total + term
             return total
 
-        return self.once(("size", key_of(size), dtype), make)
+        return self.cached(("size", key_of(size), dtype), make)
 
     def _symbol(self, symbol: Any, dtype: Any) -> Any:
         def make() -> Any:
@@ -312,7 +312,7 @@ class Stage:
                 return tf.cast(tf.reduce_sum(self.counts(symbol)), dtype)
             return tf.cast(self.symbol(symbol), dtype)
 
-        return self.once(("symbol", symbol, dtype), make)
+        return self.cached(("symbol", symbol, dtype), make)
 
     def symbol(self, symbol: AxisSize | Element) -> Any:
         """Return the value of a symbol as a scalar of `int32`."""
@@ -329,7 +329,7 @@ class Stage:
                 return tf.shape(value)[symbol.axis]
             return tf.cast(value if value.shape.rank == 0 else value[symbol.index], "int32")
 
-        return self.once(("read", symbol), make)
+        return self.cached(("read", symbol), make)
 
     def size_vector(
         self, sizes: Sequence[AnySize], dtype: Any, rows: dict[int, Rows] | None = None
@@ -348,7 +348,7 @@ class Stage:
             ]
             return tf.stack(parts)
 
-        return self.once(key, make)
+        return self.cached(key, make)
 
     def own_rows(self, tensor: Any, shard: Shard, broadcasts: bool = False) -> Any:
         """Return the replica's rows of a whole tensor; if it may, all of a single one."""

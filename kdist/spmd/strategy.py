@@ -74,25 +74,6 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         each = len(self.shard_devices) // len(devices)
         return input_lib.InputWorkers([(found.worker_devices[0], devices * each)])
 
-    def _experimental_distribute_dataset(self, dataset: Any, options: Any) -> Any:
-        return self._in_shards(super()._experimental_distribute_dataset(dataset, options))
-
-    def _distribute_datasets_from_function(self, dataset_fn: Any, options: Any) -> Any:
-        return self._in_shards(super()._distribute_datasets_from_function(dataset_fn, options))
-
-    def _in_shards(self, dataset: Any) -> Any:
-        """Let TensorFlow know of as many parts as there are, not of one for each device."""
-        if self._shards is not None:
-            parts = len(self.shard_devices)
-            wraps = parts > 1 or self._in_multi_worker_mode()  # as TensorFlow does
-
-            def spec_of(one: Any) -> Any:
-                part = one._value_specs[0] if isinstance(one, values.PerReplicaSpec) else one
-                return values.PerReplicaSpec(*[part] * parts) if wraps else part
-
-            dataset._element_spec = tf.nest.map_structure(spec_of, dataset._element_spec)
-        return dataset
-
     @property
     def parts(self) -> int:
         """Into how many parts each batch is divided, over all workers."""
@@ -234,11 +215,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
         return result
 
     def _only_part(self, value: Any) -> Any:
-        if isinstance(value, values.DistributedValues) and not isinstance(
-            value, values.DistributedVariable
-        ):
-            return self.experimental_local_results(value)[0]
-        return value
+        return self.experimental_local_results(value)[0] if _is_divided(value) else value
 
     def _compiled_step(self, fn: Any) -> Any:
         if fn not in self._compiled:
@@ -283,9 +260,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
 
 
 def _reduced(strategy: Any, reduce_op: Any, axis: Any, value: Any) -> Any:
-    if isinstance(value, values.DistributedVariable) or not isinstance(
-        value, values.DistributedValues
-    ):
+    if not _is_divided(value):
         whole = value
     else:
         parts: Sequence[Any] = strategy.experimental_local_results(value)
@@ -323,38 +298,8 @@ def partition(
         What the step returned, and how it was divided.
     """
     collectives = strategy.collectives()
-    devices = collectives.devices
-    count = len(devices)
     # Whether all workers trace this step together, with parts of the same known sizes.
-    is_alike = collectives.replicas == count or is_tracing_step()
-
-    def leaf_of(value: Any) -> Leaf | list[Leaf] | None:
-        if isinstance(value, values.DistributedVariable):
-            return None
-        if isinstance(value, values.DistributedValues):
-            parts = strategy.experimental_local_results(value)
-            if tf.is_tensor(parts[0]):
-                parts = [tf.convert_to_tensor(part) for part in parts]
-                if parts[0].shape.rank is None:  # nothing can be said of its rows
-                    return Leaf(collectives.gather(parts, 0), False)
-                if parts[0].shape.rank == 0:
-                    return Leaf(_only_value(parts, collectives), False)
-                return Leaf(
-                    parts,
-                    True,
-                    collectives.replicas if is_alike else None,
-                    counts=attached_counts(value),
-                )
-            return None
-        if isinstance(value, _COMPOSITES):
-            components = tf.nest.flatten(value, expand_composites=True)
-            return [Leaf([one] * count, False) for one in components]
-        if isinstance(value, tf.Tensor):
-            if splits and value.shape.rank:
-                return Leaf(_split(value, collectives), True, collectives.replicas, value.shape[0])
-            return Leaf([value] * count, False)
-        return None
-
+    is_alike = collectives.replicas == len(collectives.devices) or is_tracing_step()
     args, kwargs = tf.nest.map_structure(
         lambda value: _composite(strategy, value, collectives), (args, kwargs)
     )
@@ -364,48 +309,15 @@ def partition(
         with OptionalXlaContext(jit_compile):  # makes loops and conditions that XLA compiles
             return step(*args, **kwargs)
 
+    leaf_of = functools.partial(_leaf_of, strategy, collectives, splits, is_alike)
     traced = trace(strategy, compilable, args, kwargs, leaf_of)
-    operations = live_operations(traced.graph, [t for t in traced.outputs if t is not None])
-    outputs = [t for t in traced.outputs if t is not None]
-    keeps = [
-        k
-        for k, t in zip(_keeps_rows(traced.structure), traced.outputs, strict=True)
-        if t is not None
+    results = [
+        (tensor, keeps_rows and may_keep)
+        for tensor, may_keep in zip(traced.outputs, _may_keep_rows(traced.structure), strict=True)
+        if tensor is not None
     ]
-    keeps = [keep and keeps_rows for keep in keeps]
-    whole: set[Any] = set()
-    bodies = Bodies()
-    while True:
-        planner = Planner(whole=whole, bodies=bodies, writes_last=collectives.in_fixed_order)
-        spaces: dict[Space, Leaf] = {}
-        for number, (placeholder, leaf) in enumerate(traced.inputs):
-            total = placeholder.shape[0] if leaf.is_rows and placeholder.shape.rank else None
-            if leaf.is_rows and total != 1:
-                sizes = _known_parts(leaf, collectives.replicas)
-                space = Space(f"input {number}", total, parts=sizes)
-                spaces[space] = leaf
-                planner.set_input(placeholder, Shard(0, Rows(((space, 1),))))
-            else:
-                planner.set_input(placeholder, REPLICATE)
-        handles: dict[int, Sequence[Any]] = {}
-        for outer, inner in traced.graph.captures:
-            planner.set_input(inner, REPLICATE)
-            copies = (
-                strategy.extended.copies_of(outer)
-                if inner.dtype == tf.resource
-                else [outer] * count
-            )
-            if copies is None:
-                planner.shared.add(id(inner))
-            handles[id(inner)] = copies or [outer] * count
-        try:
-            planner.run(op for op in operations if op.type != "Placeholder")
-            for output, keep in zip(outputs, keeps, strict=True):
-                _demand_result(planner, output, keep)
-            break
-        except ComputeWholeError as error:
-            whole |= error.operations
-    inputs = dict(handles)
+    planner, spaces, copies = _plan(strategy, traced, results, collectives)
+    inputs = dict(copies)
     for placeholder, leaf in traced.inputs:
         parts = leaf.parts
         if leaf.is_rows and placeholder.shape.rank and placeholder.shape[0] == 1:
@@ -417,14 +329,11 @@ def partition(
     else:
         digest = zlib.crc32("\n".join(described(planner)).encode()) // 2
     counts = _counts(planner, spaces, collectives, digest)
-    program = Program(planner, devices, inputs, collectives, counts, jit_compile=jit_compile)
-    results = iter(program.write(outputs, keeps))
+    program = Program(planner, inputs, collectives, counts, jit_compile=jit_compile)
+    made = iter(program.write(results))
     flat: list[Any] = []
-    for output in traced.outputs:
-        if output is None:
-            flat.append(None)
-            continue
-        result = next(results)
+    for tensor in traced.outputs:
+        result = None if tensor is None else next(made)
         flat.append(GlobalRows(tuple(result)) if isinstance(result, list) else result)
     structure = tf.nest.pack_sequence_as(traced.structure, flat, expand_composites=True)
     explanation = explain(
@@ -435,6 +344,81 @@ def partition(
         rows=strategy.explained_rows or NOMINAL_ROWS,
     )
     return structure, explanation
+
+
+def _leaf_of(
+    strategy: Any, collectives: Collectives, splits: bool, is_alike: bool, value: Any
+) -> Leaf | list[Leaf] | None:
+    """Return what each part of the batch has of an argument; `None` for what is no tensor."""
+    count = len(collectives.devices)
+    if isinstance(value, _COMPOSITES):
+        components = tf.nest.flatten(value, expand_composites=True)
+        return [Leaf([one] * count, False) for one in components]
+    if isinstance(value, tf.Tensor):
+        if splits and value.shape.rank:
+            return Leaf(_split(value, collectives), True, collectives.replicas, value.shape[0])
+        return Leaf([value] * count, False)
+    if not _is_divided(value):
+        return None
+    parts = strategy.experimental_local_results(value)
+    if not tf.is_tensor(parts[0]):
+        return None
+    parts = [tf.convert_to_tensor(part) for part in parts]
+    if parts[0].shape.rank is None:  # nothing can be said of its rows
+        return Leaf(collectives.gather(parts, 0), False)
+    if parts[0].shape.rank == 0:
+        return Leaf(_only_value(parts, collectives), False)
+    known = collectives.replicas if is_alike else None
+    return Leaf(parts, True, known, counts=attached_counts(value))
+
+
+def _is_divided(value: Any) -> bool:
+    """Whether each replica has a value of its own, as of a batch; variables are no such values."""
+    is_variable = isinstance(value, values.DistributedVariable)
+    return isinstance(value, values.DistributedValues) and not is_variable
+
+
+def _plan(
+    strategy: Any,
+    traced: Any,
+    results: Sequence[tuple[Any, bool]],
+    collectives: Collectives,
+) -> tuple[Planner, dict[Space, Leaf], dict[int, Sequence[Any]]]:
+    """Plan a traced step.
+
+    Returns:
+        The plan; the batches among the inputs, by their space; and what each part has of every
+        captured tensor, by its id.
+    """
+    operations = live_operations(traced.graph, [tensor for tensor, _ in results])
+    bodies = Bodies()
+    whole: set[Any] = set()
+    while True:  # each attempt computes more operations whole, so there is a last one
+        planner = Planner(whole=whole, bodies=bodies, writes_last=collectives.in_fixed_order)
+        spaces: dict[Space, Leaf] = {}
+        for number, (placeholder, leaf) in enumerate(traced.inputs):
+            total = placeholder.shape[0] if leaf.is_rows and placeholder.shape.rank else None
+            if leaf.is_rows and total != 1:
+                sizes = _known_parts(leaf, collectives.replicas)
+                space = Space(f"input {number}", total, parts=sizes)
+                spaces[space] = leaf
+                planner.set_input(placeholder, Shard(0, Rows(((space, 1),))))
+            else:
+                planner.set_input(placeholder, REPLICATE)
+        copies: dict[int, Sequence[Any]] = {}
+        for outer, inner in traced.graph.captures:
+            planner.set_input(inner, REPLICATE)
+            own = strategy.extended.copies_of(outer) if inner.dtype == tf.resource else None
+            if own is None and inner.dtype == tf.resource:
+                planner.shared.add(id(inner))
+            copies[id(inner)] = own or [outer] * len(collectives.devices)
+        try:
+            planner.run(op for op in operations if op.type != "Placeholder")
+            for tensor, keeps in results:
+                _demand_result(planner, tensor, keeps)
+            return planner, spaces, copies
+        except ComputeWholeError as error:
+            whole |= error.operations
 
 
 def _only_value(parts: Sequence[Any], collectives: Collectives) -> list[Any]:
@@ -461,9 +445,7 @@ _COMPOSITES = (tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
 
 def _composite(strategy: Any, value: Any, collectives: Collectives) -> Any:
     """Join the parts of sparse and ragged batches: they are computed whole."""
-    if not isinstance(value, values.DistributedValues) or isinstance(
-        value, values.DistributedVariable
-    ):
+    if not _is_divided(value):
         return value
     parts = strategy.experimental_local_results(value)
     if isinstance(parts[0], tf.SparseTensor):
@@ -496,7 +478,7 @@ def _joined(parts: Sequence[Any], collectives: Collectives) -> Any:
     return tf.RaggedTensor.from_row_lengths(inner, lengths, validate=False)
 
 
-def _keeps_rows(structure: Any) -> list[bool]:
+def _may_keep_rows(structure: Any) -> list[bool]:
     """Return for each result whether it may stay divided; parts of sparse ones may not."""
     return [
         not isinstance(one, _COMPOSITES)
@@ -590,14 +572,12 @@ def run_whole(strategy: Any, fn: Callable[..., Any], args: Any, kwargs: Any) -> 
 
     def whole(value: Any) -> Any:
         value = _composite(strategy, value, collectives)
-        if isinstance(value, values.DistributedVariable):
+        if not _is_divided(value):
             return value
-        if isinstance(value, values.DistributedValues):
-            parts = strategy.experimental_local_results(value)
-            if tf.is_tensor(parts[0]) and parts[0].shape.rank:
-                return collectives.gather(list(parts), 0)[0]
-            return _only_value(parts, collectives)[0] if tf.is_tensor(parts[0]) else parts[0]
-        return value
+        parts = strategy.experimental_local_results(value)
+        if tf.is_tensor(parts[0]) and parts[0].shape.rank:
+            return collectives.gather(list(parts), 0)[0]
+        return _only_value(parts, collectives)[0] if tf.is_tensor(parts[0]) else parts[0]
 
     args, kwargs = tf.nest.map_structure(whole, (args, kwargs))
     with one_device(strategy):

@@ -85,21 +85,30 @@ def test_what_reads_a_variable_sees_what_was_written_before():
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.filterwarnings(
+    "ignore:To make it possible to preserve tf.data options"
+)  # TensorFlow's
 def test_a_step_of_ones_own_sees_all_rows():
     strategy = kdist.MirroredStrategy(replicas=2, shards=4)
     with strategy.scope():
         total = tf.Variable(0.0)
 
-    @tf.function
-    def step(batch):
-        def add(rows):
-            total.assign_add(tf.reduce_sum(rows))
-            tf.print("once", output_stream=sys.stderr)
-            return tf.shape(rows)[0], rows * total
+    def add(rows):
+        total.assign_add(tf.reduce_sum(rows))
+        tf.print("once", output_stream=sys.stderr)
+        return tf.shape(rows)[0], rows * total
 
-        return strategy.run(add, (batch,))
+    step = tf.function(lambda batch: strategy.run(add, (batch,)))
+
+    @tf.function
+    def epoch(batches):  # a dataset, which TensorFlow makes anew inside of it
+        for batch in batches:
+            strategy.run(add, (batch,))
 
     rows = tf.data.Dataset.from_tensor_slices(tf.range(9.0)).batch(9)
+    epoch(strategy.experimental_distribute_dataset(rows))
+    assert total.numpy() == 36.0
+    total.assign(0.0)
     (batch,) = strategy.experimental_distribute_dataset(rows)
     assert [len(part) for part in strategy.experimental_local_results(batch)] == [3, 3, 3, 0]
     count, scaled = step(batch)

@@ -55,7 +55,7 @@ NAMES = {
     "batches": "_batch_size _drop_remainder _functions _inputs",
     "shuffled": "_seed _seed2",
     "parallel_map": "_deterministic",
-    "distributed": "_element_spec _original_dataset",
+    "distributed": "_original_dataset",
     "per_replica_spec": "_value_specs",
     "sparse_spec": "_from_compatible_tensor_list",
     "workers": "_collective_key_base",
@@ -66,7 +66,7 @@ NAMES = {
     "collectives": "_all_gather _collective_keys _device _get_ordering_token _group_key _group_size"
     " _options _use_unique_instance_key",
     "distributed_iterator": "_replica_order _strategy",
-    "input": "_calculate_replicas_with_values",
+    "input": "_calculate_replicas_with_values _create_distributed_tensor_spec",
     "exit_functions": "_run_exitfuncs",
     "slurm": "_port_base _rank _task_configuration",
     "context": "_context_handle",
@@ -74,9 +74,8 @@ NAMES = {
     "graph": "_add_function _add_function_recursive _create_op_internal"
     " _distribution_strategy_stack _get_function _is_function",
     "operation": "_set_attr",
-    "mirrored": "_create_variable _cross_device_ops _distribute_datasets_from_function"
-    " _experimental_distribute_dataset _get_cross_device_ops _input_workers_with_options"
-    " _num_replicas_in_sync",
+    "mirrored": "_create_variable _cross_device_ops _get_cross_device_ops"
+    " _input_workers_with_options _num_replicas_in_sync",
     "mirrored_variable": "_primary",
     "oracle": "_get_oracle_fname _get_trial_dir _retry_queue _save_trial",
     "hyperband": "_brackets _current_bracket _get_num_brackets _get_num_rounds _get_size"

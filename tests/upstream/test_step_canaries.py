@@ -33,6 +33,16 @@ def test_an_activation_is_several_operations(stock, name):
     assert not ours & arithmetic
 
 
+def test_a_batch_has_a_part_for_each_device(stock):
+    dataset = tf.data.Dataset.range(8).batch(4)
+
+    def parts(strategy):
+        return len(strategy.experimental_distribute_dataset(dataset).element_spec._value_specs)
+
+    assert parts(stock) == 2
+    assert parts(kdist.MirroredStrategy(replicas=2, shards=6)) == 6
+
+
 @pytest.mark.parametrize("optional", [False, True])
 def test_a_replica_without_sparse_rows_crashes(stock, optional):
     def shapes(strategy):

@@ -85,8 +85,8 @@ def _plain(placement: Placement) -> Placement:
     return placement.plain() if isinstance(placement, Shard) else placement
 
 
-def _whole(op: Operation, reason: str) -> Decision | None:
-    op.planner.reasons[op.op] = reason
+def _whole(op: Operation) -> Decision | None:
+    """Compute all of an operation, and lists that it has whole, too."""
     lists = {p.origin for p in op.placements if isinstance(p, ListOf)}
     if lists:
         raise ComputeWholeError(lists)
@@ -111,19 +111,19 @@ def _divided(op: Operation, divide: Any, placements: Sequence[Placement]) -> Dec
     merges = len(op.planner.merges)
     try:
         return divide(op, placements)  # type: ignore[no-any-return]
-    except NeedsCollectiveError as error:
+    except NeedsCollectiveError:
         op.planner.undo_merges(merges)
         reduced = [REPLICATE if isinstance(p, Partial) else p for p in placements]
         if reduced != list(placements):
             return _divided(op, divide, reduced)
-        return _whole(op, f"its body needs {error} of all replicas")
+        return _whole(op)  # its body needs values of all replicas
 
 
 def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
     if all(isinstance(p, Replicate) for p in op.placements):
         return None
     if op.planner.effects(op.op)[0]:
-        return _whole(op, "its body has effects")
+        return _whole(op)  # its body has effects
     body = op.planner.bodies.of(op.op, op.attr("body").name, op.op.outputs)
     condition = op.planner.bodies.of(op.op, op.attr("cond").name, op.op.outputs)
     kept = [_passes(o, i) for o, i in zip(body.outputs, body.inputs, strict=True)]
@@ -145,14 +145,14 @@ def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
             for a, b, o in zip(joined, placements, others, strict=True)
         ]
     else:
-        return _whole(op, "the placements of its variables change")
+        return _whole(op)  # the placements of its variables change
     wants = [_want(p) for p in placements]
     for output, want, keep in zip(body.outputs, wants, kept, strict=True):
         if not keep:
             planner.demand(output, planner.placement(output), want)
     conditions = _plan(op, condition, placements, sizes, op.inputs)
     if not isinstance(conditions.placement(condition.outputs[0]), Replicate):
-        return _whole(op, "the replicas may end it at different times")
+        return _whole(op)  # the replicas may end it at different times
     sources = [i if k else None for i, k in enumerate(kept)]
 
     def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
@@ -178,7 +178,7 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
     if all(isinstance(p, Replicate) for p in op.placements[1:]):
         return None
     if op.planner.effects(op.op)[0]:
-        return _whole(op, "its body has effects")
+        return _whole(op)  # its body has effects
     is_case = "Case" in op.type
     called = op.attr("branches") if is_case else [op.attr("then_branch"), op.attr("else_branch")]
     graphs = [op.planner.bodies.of(op.op, branch.name, inputs) for branch in called]
@@ -217,7 +217,7 @@ def _call(op: Operation, given: Sequence[Placement]) -> Decision | None:
     if all(isinstance(p, Replicate) for p in op.placements):
         return None
     if op.planner.effects(op.op)[0]:
-        return _whole(op, "it has effects")
+        return _whole(op)  # it has effects
     graph = op.planner.bodies.of(op.op, op.attr("f").name, op.inputs)
     planner = _plan(op, graph, given, [op.sizes(i) for i in range(len(op.inputs))], op.inputs)
     out = [_plain(planner.placement(planner.canonical(t))) for t in graph.outputs]

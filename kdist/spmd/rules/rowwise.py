@@ -176,7 +176,7 @@ def _of_some_rows(stage: Any, op: Any, inputs: Sequence[Any], data: list[int]) -
     result = made[: tf.shape(inputs[data[0]])[0]]
     # The gradient of a pooling takes oneDNN's own form of what the pooling made, and a bias is
     # added within the convolution.
-    stage.once(("some rows", id(result)), lambda: made)
+    stage.cached(("some rows", id(result)), lambda: made)
     return [result]
 
 
@@ -194,7 +194,7 @@ def _with_some_rows(stage: Any, op: Any, inputs: Sequence[Any], data: list[int])
             zero = tf.zeros((), tensor.dtype)
             return tf.raw_ops.PadV2(input=tensor, paddings=paddings, constant_values=zero)
 
-        given[index] = stage.once(("some rows", id(tensor)), some)
+        given[index] = stage.cached(("some rows", id(tensor)), some)
     return given
 
 
