@@ -75,7 +75,7 @@ NAMES = {
     " _distribution_strategy_stack _get_function _is_function",
     "operation": "_set_attr",
     "mirrored": "_create_variable _cross_device_ops _get_cross_device_ops"
-    " _input_workers_with_options _num_replicas_in_sync",
+    " _in_multi_worker_mode _input_workers_with_options _num_replicas_in_sync",
     "mirrored_variable": "_primary",
     "oracle": "_get_oracle_fname _get_trial_dir _retry_queue _save_trial",
     "hyperband": "_brackets _current_bracket _get_num_brackets _get_num_rounds _get_size"
