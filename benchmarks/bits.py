@@ -3,14 +3,18 @@
     python benchmarks/bits.py        # WRN-16-1, batch 128, 4 shards: five minutes on two cores
 
 All candidates run with one thread for each operation, as shards do; one ordinary replica also in a
-process of its own, with all cores for each operation. They are timed in turn, A B B A …
+process of its own, with all cores for each operation. They are timed in turn, A B B A …, by the
+clock and by the processor time of all cores, which other processes disturb less. The last row is as
+many ordinary steps as there are shards, each with the batch of one: what smaller batches cost.
 """
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
 import sys
+import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -35,49 +39,76 @@ def network():
     return WideResNet(16, 1, input_shape=(28, 28, 1), classes=10)
 
 
-def candidate(strategy):
-    """Return what times the steps of a strategy."""
+def candidate(strategy, batch, times=1):
+    """Return what measures steps: milliseconds by the clock, and of all cores."""
     model = strategy.build(network)
     model.compile(keras.optimizers.SGD(0.01, momentum=0.9), "sparse_categorical_crossentropy")
-    return training_steps.steps(model, training_steps.random_batch(options.batch), options.steps)
+    measured = training_steps.steps(
+        model, training_steps.random_batch(batch), times * options.steps
+    )
+
+    def turn():
+        before = time.process_time()
+        seconds = measured()
+        # `fit` takes one step more than are timed.
+        each = (time.process_time() - before) / (times * options.steps + 1) * times
+        return 1000 * seconds / options.steps, 1000 * each
+
+    return turn
 
 
 if options.threads:
-    time = candidate(kdist.MirroredStrategy(replicas=1))
-    time()
-    print(statistics.median(time() for _ in range(3)))
+    turn = candidate(kdist.MirroredStrategy(replicas=1), options.batch)
+    turn()
+    print(json.dumps(turn()))
     sys.exit()
 
 counts = [int(number) for number in options.replicas.split(",")]
-strategies = {}
+candidates = {}
 for number in sorted(counts, reverse=True):  # the first one splits the CPU
-    strategies[f"{number} with shards"] = kdist.MirroredStrategy(
-        replicas=number, shards=options.shards
-    )
-    strategies[f"{number}"] = kdist.MirroredStrategy(replicas=number)
-candidates = {name: candidate(strategy) for name, strategy in strategies.items()}
+    shards = kdist.MirroredStrategy(replicas=number, shards=options.shards)
+    candidates[f"{number} with shards"] = candidate(shards, options.batch)
+    candidates[f"{number}"] = candidate(kdist.MirroredStrategy(replicas=number), options.batch)
+small = options.batch // options.shards
+pieces = f"1, {options.shards} steps of {small}"
+alone = kdist.MirroredStrategy(replicas=1)
+candidates[pieces] = candidate(alone, small, times=options.shards)
 
 
 def all_cores():
-    """Return the seconds of one ordinary replica whose operations have all cores."""
+    """Return what one ordinary replica takes whose operations have all cores."""
     command = [sys.executable, __file__, "--threads", "--batch", str(options.batch)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(done.stdout.split()[-1])
+    return tuple(json.loads(done.stdout.splitlines()[-1]))
 
 
 if 1 in counts:
     candidates["1, all cores"] = all_cores
 for one in candidates.values():
     one()
-times = interleaved.rounds(candidates, options.rounds)
-print("| replicas | ms a step | with shards | ratio |\n| --- | --- | --- | --- |")
+measured = interleaved.rounds(candidates, options.rounds)
+
+
+def medians(name):
+    """Format the milliseconds of a candidate."""
+    return " | ".join(
+        f"{statistics.median(column):.0f}" for column in zip(*measured[name], strict=True)
+    )
+
+
+def ratios(name, base):
+    """Format two ratios: of the clock, and of processor time."""
+    texts = []
+    for kind in range(2):
+        pairs = zip(measured[name], measured[base], strict=True)
+        each = [a[kind] / b[kind] for a, b in pairs]
+        texts.append(f"{statistics.median(each):.2f} ({min(each):.2f} to {max(each):.2f})")
+    return " | ".join(texts)
+
+
+print("| replicas | ms a step | ms of cores | with shards : that | of cores |")
+print("| --- | --- | --- | --- | --- |")
 for number in counts:
-    bases = [f"{number}"] + ["1, all cores"] * (number == 1)
-    for base in bases:
-        ratios = [a / b for a, b in zip(times[f"{number} with shards"], times[base], strict=True)]
-        each = [
-            1000 * statistics.median(times[name]) / options.steps
-            for name in (base, f"{number} with shards")
-        ]
-        spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-        print(f"| {base} | {each[0]:.0f} | {each[1]:.0f} | {spread} |")
+    others = ["1, all cores", pieces] if number == 1 else []
+    for base in (f"{number}", *others):
+        print(f"| {base} | {medians(base)} | {ratios(f'{number} with shards', base)} |")

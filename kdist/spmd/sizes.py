@@ -120,6 +120,11 @@ class Size:
         """The batches whose rows this counts."""
         return {s for monomial in self.terms for s in monomial if isinstance(s, Space)}
 
+    def only_symbol(self) -> Symbol | None:
+        """Return the symbol that this size is, if it is one."""
+        (monomial, count), *others = self.terms.items()
+        return monomial[0] if not others and count == 1 and len(monomial) == 1 else None
+
     def __add__(self, other: AnySize) -> AnySize:
         return _make([*self.terms.items(), *_terms_of(other)])
 

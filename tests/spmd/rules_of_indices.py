@@ -2,6 +2,7 @@
 
 import functools
 
+import keras
 import numpy as np
 import tensorflow as tf
 from rule_harness import NONE, B, Table, bools, ints, raw
@@ -53,6 +54,16 @@ def indexing():
     rows.add(
         "GatherV2", lambda x, i: tf.gather(x, i, axis=2, batch_dims=1), [(B, 2, 4), ints(B, 3)]
     )
+    for axis in (1, -1):
+        rows.add(
+            "BroadcastTo GatherV2",
+            functools.partial(keras.ops.take_along_axis, axis=axis),
+            [(B, 4), ints(B, 2, twin=True)],
+            [(B, 4, 4), ints(B, 4, 1, twin=True)],
+            gradients=True,
+            batches=False,
+            replicated=False,
+        )
     rows.add(
         "GatherV2",
         lambda x, i: tf.gather(x, i, axis=2, batch_dims=2),

@@ -21,7 +21,7 @@ from ..placements import (
     local,
 )
 from ..plan import Decision, Operation
-from ..sizes import AnySize, Size, product, quotient
+from ..sizes import AnySize, Element, Size, product, quotient
 from .registry import rule
 
 
@@ -242,6 +242,7 @@ def broadcast_to(op: Operation) -> Decision | None:
         return None
     if shard is not None:
         axis = shard.axis + len(sizes) - rank
+        sizes = _without_largest(op, shard, axis, sizes)
         rows = op.planner.rows_of(sizes[axis])
         is_whole = shard.rows.is_total(sizes[axis])
         if not is_whole and (rows is None or not op.align(shard, Shard(shard.axis, rows))):
@@ -257,6 +258,32 @@ def broadcast_to(op: Operation) -> Decision | None:
     if mine < 0 or op.inputs[0].shape[mine] == 1:
         return Decision([REPLICATE, local(axis, rows)], [Shard(axis, rows, uniform=True)])
     return Decision([OwnRows(Shard(mine, rows)), local(axis, rows)], [Shard(axis, rows)])
+
+
+def _without_largest(op: Operation, shard: Shard, axis: int, sizes: Any) -> Any:
+    """Return a shape in which the larger of two batches' numbers of rows is that of both.
+
+    Keras computes so what two tensors are broadcast to. The rows can be broadcast only to as many,
+    unless there is one: as in a sum of two batches, they are taken to be as many, which is checked.
+    """
+    size = sizes[axis]
+    largest = size.only_symbol() if isinstance(size, Size) else None
+    if not isinstance(largest, Element) or largest.tensor.op.type != "Maximum":
+        return sizes
+    one, other = (op.planner.sizes(t) for t in largest.tensor.op.inputs)
+    if one is None or other is None or one.size != 1 or other.size != 1:
+        return sizes
+    rows, others = op.planner.rows_of(one.item()), op.planner.rows_of(other.item())
+    if rows is None or others is None:
+        return sizes
+    is_one = any(batch.is_total(shard.rows.total) for batch in (rows, others))
+    if not is_one or not op.planner.merge(rows, others, op.op):
+        return sizes
+    sizes = sizes.copy()
+    sizes[axis] = shard.rows.total
+    op.planner.set_sizes(largest.tensor, one)
+    op.planner.set_sizes(op.inputs[1], sizes)
+    return sizes
 
 
 @rule("Tile")
