@@ -55,6 +55,10 @@ class NonFiniteWeightsError(FloatingPointError):
         self.step = step
 
 
+LOST_CODE = 75
+"""Exit code of a worker that has lost another one: `EX_TEMPFAIL`, it is worth another try."""
+
+
 class LostWorkerError(TrainingError):
     """Another worker has ended, or cannot be reached: it is worth another try."""
 

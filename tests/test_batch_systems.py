@@ -13,7 +13,8 @@ import pytest
 from kdist.checkpoint.options import PreemptionSignals
 from kdist.cli.launch import keep_program
 from kdist.distribute.cluster import check_tf_config
-from kdist.distribute.worker_watch import EXIT_CODE, LOST_CODE
+from kdist.distribute.worker_watch import EXIT_CODE
+from kdist.errors import LOST_CODE
 from kdist.launch.options import WorkerSettings, worker_settings
 from kdist.training.config import TrainConfig
 from kdist.training.workers import WorkerPlace, worker_place

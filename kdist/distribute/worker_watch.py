@@ -25,7 +25,7 @@ from .._upstream.worker_devices import (
     report_failure,
     run_exit_functions,
 )
-from ..errors import FAILURE_HANDLERS, LostWorkerError
+from ..errors import FAILURE_HANDLERS, LOST_CODE, LostWorkerError
 from ..launch import start_watch
 from ..launch.child import Child
 from .agreement import Keys
@@ -322,9 +322,6 @@ def _workers(numbers: list[int], one: str = "", several: str = "") -> str:
     names = " and ".join(map(str, numbers))
     return f"worker{'s' * (not is_one)} {names}{one if is_one else several}"
 
-
-LOST_CODE = 75
-"""Exit code of a worker that has lost another one: `EX_TEMPFAIL`, it is worth another try."""
 
 _KDIST = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}{os.sep}"
 _REPORT_SECONDS = 1.0

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from ..errors import LOST_CODE, UserError
 from ..files import writable_folder
 from .child import OUT_OF_MEMORY, Share, judge, shell_code
 from .cluster import (
@@ -22,12 +22,13 @@ from .cluster import (
     worker_addresses,
     worker_environment,
 )
-from .options import LaunchOptions, WorkerSettings, variables
+from .options import LaunchOptions, variables, worker_settings
 from .rendezvous import FirstMachine, OtherMachine, Ready, fitting
 from .shares import count_workers, divide, divide_cores, visible_cores, visible_gpus
 from .workers import Worker, WorkersOutcome, passed_signals, run_workers
 
 _USAGE_ERROR = 2
+_FINAL = (0, _USAGE_ERROR)  # exit codes after which nothing is started again
 # From the loss of a worker to the end of all, as a multiple of the heartbeat's time.
 _SILENCE = 3
 
@@ -119,16 +120,23 @@ class _Job:
         self._restarts_left = options.max_restarts
         self._last: list[int] | None = None  # how many workers each machine had
         self._answers: Mapping[str, Any] = {}
+        self._code = 0  # of all machines' last attempt
         self._machines = machines
         names, port = machines.names, machines.port or 0
         if options.elastic and len(names) > 1:
             self._machines = dataclasses.replace(machines, port=port + 1)
+            for local_rank in range(len(shares)):
+                check_port_is_free(port + 1 + local_rank)
         else:  # each machine decides for itself
             names = names[:1]
+        settings = worker_settings(
+            os.environ,
+            heartbeat_seconds=options.heartbeat_seconds,
+            start_timeout_seconds=options.start_timeout,
+        )
         limits = {
-            "start_seconds": options.start_timeout or WorkerSettings().start_timeout_seconds,
-            "silence_seconds": _SILENCE
-            * (options.heartbeat_seconds or WorkerSettings().heartbeat_seconds),
+            "start_seconds": settings.start_timeout_seconds,
+            "silence_seconds": _SILENCE * settings.heartbeat_seconds,
         }
         self.rendezvous: FirstMachine | OtherMachine
         if len(names) > 1 and machines.rank:
@@ -140,50 +148,53 @@ class _Job:
         """Run the program until it has ended well, or is not to be started again."""
         ready, code = Ready(workers=len(self._gpus)), 0
         while (start := self.rendezvous.agree(ready, self._choose)) is not None:
-            counts, attempt = start.workers, start.attempt
+            counts = start.workers
             if len(counts) == 1:
                 counts = counts * len(self._machines.names)
-            own = counts[self._machines.rank]
-            if attempt and self._options.elastic:
+            if start.attempt and self._options.elastic:
                 print(f"kdist launch: goes on with {_count(counts)}", file=sys.stderr, flush=True)
-            self._last = counts
-            ready = Ready(workers=ready.workers)
-            if not own:
+            self._last, ready, code = counts, Ready(workers=ready.workers), 0
+            if not counts[self._machines.rank]:
                 continue  # too few to divide the shards: waits until others are lost
-            outcome = run_workers(
-                self._starts(counts, attempt), grace=self._options.grace, events=self._events
-            )
+            starts = self._starts(counts, start.attempt)
+            outcome = run_workers(starts, grace=self._options.grace, events=self._events)
             code = outcome.code
-            is_last = not _may_restart(outcome) or not (
-                self._options.elastic or self._restarts_left
-            )
-            done = self._options.max_restarts - self._restarts_left
-            number = f"; restart {done + 1} of {self._options.max_restarts}"
-            report(outcome, "" if is_last or self._options.elastic else number)
-            if is_last:
-                return code
+            report(outcome, self._then(outcome))
+            if outcome.signal is not None:
+                break
             ready = self._left(outcome)
-        return code if self.rendezvous.code is None else self.rendezvous.code
+        return self._code or code if self.rendezvous.code is None else self.rendezvous.code
+
+    def _then(self, outcome: WorkersOutcome) -> str:
+        """Say which restart follows; with `elastic` that depends on the others."""
+        most = self._options.max_restarts
+        is_last = outcome.code in _FINAL or outcome.signal is not None or not self._restarts_left
+        if is_last or self._options.elastic:
+            return ""
+        return f"; restart {most - self._restarts_left + 1} of {most}"
 
     def _left(self, outcome: WorkersOutcome) -> Ready:
         """Return what this machine can start after an attempt."""
         self._answers = outcome.answers or self._answers
         left = [gpus for at, gpus in enumerate(self._gpus) if at not in outcome.lost]
-        if not left or not self._options.elastic:  # all of a machine that runs: no loss of a part
-            return Ready(workers=len(self._gpus))
+        # Before workers have said what divides the shards, or if none is left, as after a failure.
+        if not (left and self._answers and self._options.elastic):
+            return Ready(workers=len(self._gpus), code=outcome.code)
         self._gpus = left
-        return Ready(workers=len(left), lost=len(outcome.lost))
+        return Ready(workers=len(left), lost=len(outcome.lost), code=outcome.code)
 
     def _choose(self, said: list[Ready | None]) -> list[int] | None:
-        """Return how many workers each machine starts, on the first of them."""
+        """Return how many workers each machine starts, on the first of them; `None` to end."""
         available = [0 if one is None else one.workers for one in said]
         if self._last is None:
             return available
-        has_lost = self._options.elastic and any(
-            count and (one is None or one.lost)
-            for count, one in zip(self._last, said, strict=False)
-        )
-        if not has_lost:
+        had = [one for count, one in zip(self._last, said, strict=False) if count]
+        codes = [one.code for one in had if one is not None and one.code]
+        causes = [code for code in codes if code != LOST_CODE] or codes or [0]
+        self._code = _USAGE_ERROR if _USAGE_ERROR in codes else causes[0]
+        if not codes or _USAGE_ERROR in codes:  # wrong arguments stay wrong
+            return None
+        if not (self._options.elastic and any(one is None or one.lost for one in had)):
             if not self._restarts_left:
                 return None
             self._restarts_left -= 1
@@ -225,11 +236,6 @@ def _count(counts: Sequence[int]) -> str:
     workers = f"{sum(counts)} worker{'s' * (sum(counts) > 1)}"
     machines = len(counts) - [*counts].count(0)
     return workers if len(counts) == 1 else f"{workers} on {machines} machine{'s' * (machines > 1)}"
-
-
-def _may_restart(outcome: WorkersOutcome) -> bool:
-    # Wrong arguments stay wrong, and a signal asks to end.
-    return outcome.code not in (0, _USAGE_ERROR) and outcome.signal is None
 
 
 def _program(command: Sequence[str]) -> list[str]:

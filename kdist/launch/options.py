@@ -34,8 +34,8 @@ class LaunchOptions:
         max_restarts: How often to restart all workers after one has failed.
         elastic: When workers are lost, start those that are left again at once, with checkpoints
             at the step after the newest: workers that are killed or stand still, machines that
-            cannot be reached. The launchers of several machines meet at the port behind those of
-            the first machine's workers.
+            cannot be reached. The launchers of several machines meet at the first one's `port`; the
+            workers listen at the ports behind it.
         grace: Seconds after a signal until workers still running are killed.
         log_dir: Folder for the workers' log files.
         heartbeat_seconds: A worker not heard from for this long is lost, and all end; 10 by

@@ -1,9 +1,10 @@
 """How the launchers of all machines agree who goes on when workers are lost (`--elastic`).
 
 The first machine's launcher decides. Each of the others keeps a connection to it, over which it
-says how many workers it can start, and hears how many all machines start. A machine is lost when
-its connection closes, or when it says nothing for too long after its workers should have ended.
-If the network falls apart, only the first machine's part goes on.
+says how its workers have ended and how many it can start, and hears how many all machines start. A
+machine is lost when its connection closes, or when it says nothing for too long after workers of
+another one have failed. If the network falls apart, only the first machine's part goes on: the
+others end their workers when their connection closes.
 """
 
 import contextlib
@@ -18,7 +19,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ..errors import UserError
+from ..errors import LOST_CODE, UserError
+from .options import MOST_WORKERS
 
 _POLL_SECONDS = 0.2
 _PATIENCE_SECONDS = 2.0
@@ -33,10 +35,27 @@ class Ready:
     Attributes:
         workers: How many it can start.
         lost: How many of the last ones it has lost.
+        code: The exit code of the last ones.
     """
 
     workers: int
     lost: int = 0
+    code: int = 0
+
+    @classmethod
+    def of(cls, message: dict[str, Any]) -> "Ready":
+        """Return what another launcher has sent.
+
+        Raises:
+            ValueError: It is something else.
+        """
+        own = {field.name: message.get(field.name) for field in dataclasses.fields(cls)}
+        if any(type(value) is not int for value in own.values()):
+            raise ValueError(f"expected numbers, received {message}")
+        found = cls(**own)  # type: ignore[arg-type]
+        if not (0 <= found.workers <= MOST_WORKERS and found.lost >= 0):
+            raise ValueError(f"received {message}")
+        return found
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,6 +128,8 @@ class FirstMachine:
         self._connections: dict[int, socket.socket] = {}
         self._ready: dict[int, Ready] = {}  # of those that wait for an answer
         self._expected: set[int] | None = None  # all, the first time
+        self._replaced: set[int] = set()  # whose launcher was started again, and lost its workers
+        self._is_closed = False
         self._attempts = 0
         self._listener: socket.socket | None = None
         if len(names) > 1:
@@ -135,10 +156,13 @@ class FirstMachine:
         Raises:
             UserError: At the start a machine has not come.
         """
-        if not self._wait():
+        if not self._wait(own):
             return None
         with self._lock:
             said = dict(self._ready)
+            for rank in self._replaced & said.keys():
+                said[rank] = dataclasses.replace(said[rank], lost=1)
+            self._replaced.clear()
             found = choose([own, *(said.get(rank) for rank in range(1, len(self._names)))])
             if found is None:
                 return None
@@ -153,21 +177,29 @@ class FirstMachine:
     def close(self, code: int) -> None:
         """End the run, with an exit code, on the machines that wait."""
         with self._lock:
+            self._is_closed = True
             for rank in self._ready:
                 _send(self._connections[rank], {"code": code})
             for one in [self._listener, *self._connections.values()]:
                 if one is not None:
                     _close(one)
 
-    def _wait(self) -> bool:
-        """Wait for all that are expected; return whether no signal came meanwhile."""
+    def _wait(self, own: Ready) -> bool:
+        """Wait for all that are expected; return whether no signal came meanwhile.
+
+        Workers that end well may do so at any time; after a failure all end soon.
+        """
         seconds = self._start_seconds if self._expected is None else self._silence_seconds
-        until = time.monotonic() + seconds
+        since = time.monotonic()
         while missing := self._missing():
             self.code = _ending_code(self._events)
             if self.code is not None:
                 return False
-            if time.monotonic() > until:
+            with self._lock:
+                has_failed = any(one.code or one.lost for one in (own, *self._ready.values()))
+            if self._expected is not None and not has_failed:
+                since = time.monotonic()
+            if time.monotonic() > since + seconds:
                 break
         if missing and self._expected is None:
             raise UserError(
@@ -188,28 +220,36 @@ class FirstMachine:
             return sorted(expected - self._ready.keys())
 
     def _accept(self, listener: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # it is closed
-            while True:
+        while not self._is_closed:
+            try:
                 connection, _ = listener.accept()
-                threading.Thread(target=self._listen_to, args=(connection,), daemon=True).start()
+            except OSError:  # it is closed, or there are too many connections
+                time.sleep(_POLL_SECONDS)
+                continue
+            _notice_silence(connection, self._silence_seconds)
+            threading.Thread(target=self._listen_to, args=(connection,), daemon=True).start()
 
     def _listen_to(self, connection: socket.socket) -> None:
-        rank: Any = None
-        for message in _messages(connection):
-            rank, workers, lost = (message.get(name, -1) for name in ("machine", "workers", "lost"))
-            if rank not in range(1, len(self._names)) or {type(workers), type(lost)} != {int}:
-                break
-            with self._lock:
-                before = self._connections.get(rank)
-                if before is not None and before is not connection:  # it was started again
-                    _close(before)
-                self._connections[rank] = connection
-                self._ready[rank] = Ready(workers=workers, lost=lost)
+        rank = -1
+        with contextlib.suppress(ValueError):
+            for message in _messages(connection):
+                own = Ready.of(message)
+                if message.get("machine") not in range(1, len(self._names)):
+                    break
+                rank = int(message["machine"])
+                with self._lock:
+                    before = self._connections.get(rank)
+                    if before is not None and before is not connection:  # it was started again
+                        _close(before)
+                        self._replaced.add(rank)
+                    self._connections[rank] = connection
+                    self._ready[rank] = own
         _close(connection)
         with self._lock:
             if self._connections.get(rank) is connection:
                 del self._connections[rank]
                 self._ready.pop(rank, None)
+                self._replaced.add(rank)
 
 
 class OtherMachine:
@@ -241,6 +281,8 @@ class OtherMachine:
         self._first, self._port, self._rank, self._events = first, port, rank, events
         self._start_seconds, self._silence_seconds = start_seconds, silence_seconds
         self._connection: socket.socket | None = None
+        self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._waits = True
         self.code: int | None = None
 
     def agree(self, own: Ready, _: Choose) -> Start | None:
@@ -259,30 +301,46 @@ class OtherMachine:
         connection = self._connection = self._connection or self._connect()
         if connection is None:
             return None
+        self._waits = True
         _send(connection, {"machine": self._rank, **dataclasses.asdict(own)})
-        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        reader = threading.Thread(
-            target=lambda: answers.put(next(_messages(connection), None)), daemon=True
-        )
-        reader.start()
         since, has_said = time.monotonic(), False
-        while reader.is_alive():
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._start(self._answers.get_nowait(), own)
             if not has_said and time.monotonic() - since > _PATIENCE_SECONDS:
                 has_said = True
-                print(
-                    f"kdist launch: waits for the launcher of {self._first}, which says when this"
-                    " machine takes part",
-                    file=sys.stderr,
-                    flush=True,
+                _say(
+                    f"waits for the launcher of {self._first}, which says when this machine takes"
+                    " part"
                 )
             self.code = _ending_code(self._events)
             if self.code is not None:
                 return None
-        answer = answers.get() or {"code": None}
-        if "code" in answer:
+
+    def _start(self, answer: dict[str, Any] | None, own: Ready) -> Start | None:
+        """Return what the first machine has answered; `None` if that is an end."""
+        answer = answer or {}
+        if type(answer.get("code")) is int:
             self.code = answer["code"]
             return None
-        return Start(**answer)
+        try:
+            start = Start(workers=[*map(int, answer["workers"])], attempt=int(answer["attempt"]))
+            self._waits = False
+            return start
+        except (KeyError, TypeError, ValueError):
+            _say(
+                f"the launcher of {self._first} at port {self._port} has ended, or speaks to"
+                " another launcher of this rank"
+            )
+            self.code = own.code or LOST_CODE
+            return None
+
+    def _read(self, connection: socket.socket) -> None:
+        for message in _messages(connection):
+            self._answers.put(message)
+        self._answers.put(None)
+        if not self._waits:
+            self._events.put(signal.SIGTERM)  # ends the workers: others may take their place
 
     def close(self, _: int) -> None:
         """Go: the others go on without this machine."""
@@ -302,10 +360,8 @@ class OtherMachine:
                     ) from error
                 continue
             found.settimeout(None)
-            seconds = max(1, round(self._silence_seconds / 4))
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
-                found.setsockopt(socket.IPPROTO_TCP, option, seconds)
+            _notice_silence(found, self._silence_seconds)
+            threading.Thread(target=self._read, args=(found,), daemon=True).start()
             return found
         self.code = code
         return None
@@ -321,6 +377,18 @@ def _ending_code(events: "queue.SimpleQueue[Any]") -> int | None:
     return 128 + event if is_ending else None
 
 
+def _say(line: str) -> None:
+    print(f"kdist launch: {line}", file=sys.stderr, flush=True)
+
+
+def _notice_silence(connection: socket.socket, seconds: float) -> None:
+    """Let a connection end when nothing comes back for so long, as after a network was cut."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
+        connection.setsockopt(socket.IPPROTO_TCP, option, max(1, round(seconds / 4)))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * seconds))
+
+
 def _send(connection: socket.socket, message: dict[str, Any]) -> None:
     with contextlib.suppress(OSError):  # whose loss is noticed where it is read
         connection.sendall(f"{json.dumps(message)}\n".encode())
@@ -329,7 +397,7 @@ def _send(connection: socket.socket, message: dict[str, Any]) -> None:
 def _messages(connection: socket.socket) -> Iterator[dict[str, Any]]:
     """Yield what the other side says, until it is closed, or says something else."""
     received = b""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         while part := connection.recv(_MOST_BYTES):
             received += part
             while b"\n" in received:

@@ -386,10 +386,13 @@ class Stage:
         like: Sequence[tuple[Any, Any]],
         wants: Sequence[Want],
         sources: Sequence[int | None],
+        *,
         is_condition: bool = False,
+        is_compiled: bool = False,
     ) -> Body:
-        """Write the body of a loop or condition; see `Body`."""
+        """Write the body of a loop, condition or call; see `Body`."""
         body = Body(self, planner, graph, like)
+        body.jit_compile = body.jit_compile or is_compiled  # XLA draws other random numbers
         body.write(wants, sources, is_condition)
         return body
 

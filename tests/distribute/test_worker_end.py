@@ -11,7 +11,7 @@ from kdist._upstream import worker_devices, worker_keys
 from kdist._upstream.worker_devices import failures, report_failure
 from kdist.distribute import worker_watch
 from kdist.distribute.agreement import Agreement
-from kdist.errors import FAILURE_HANDLERS, TrainingError, UserError, handle_failure
+from kdist.errors import FAILURE_HANDLERS, LOST_CODE, TrainingError, UserError, handle_failure
 from kdist.signals import hold_signals
 
 ENDED = "it has ended, or cannot be reached"
@@ -46,7 +46,7 @@ def test_an_exception_reaches_the_others_before_the_worker_ends(ends):
 
 def test_a_worker_that_lost_another_one_says_which_and_may_be_started_again(ends, capsys):
     uncaught(LOST)
-    assert ends[-1] == worker_watch.LOST_CODE
+    assert ends[-1] == LOST_CODE
     assert capsys.readouterr().err == f"kdist: worker 1 has failed: {ENDED}\n"
 
 
@@ -73,7 +73,7 @@ def test_a_worker_that_learns_of_a_lost_one_as_it_waits_may_be_started_again(end
     with pytest.raises(TrainingError, match="worker 0 has failed: it does not answer") as lost:
         agreement.exchange("fit", None)
     uncaught(lost.value)
-    assert ends[-1] == worker_watch.LOST_CODE
+    assert ends[-1] == LOST_CODE
 
 
 def test_what_all_workers_print_is_one_line_with_its_place(ends, capsys):

@@ -18,6 +18,7 @@ HEAD = """
     size = int(os.environ["KDIST_WORLD_SIZE"])
     cluster = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
+    answer(replicas=1, shards=None)  # as a strategy does
 
     def wait_for(name):
         while not os.path.exists(name):
@@ -159,6 +160,7 @@ def machines(launch):
             *options,
         )
 
+    start.port = port
     return start
 
 
@@ -230,6 +232,78 @@ def test_a_machine_that_waits_ends_by_a_signal_and_nobody_waits_for_it(machines,
     assert code == 143, errors
     (tmp_path / "lost").touch()
     assert end(first)[:2] == (0, ["1 1 ['127.0.0.1']"])
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_a_failure_elsewhere_is_no_success(machines, restarts):
+    program = "print(attempt, flush=True); sys.exit(3 if rank and not attempt else 0)"
+    options = f"--max-restarts={restarts}"
+    first, other = (machines(program, rank, options) for rank in range(2))
+    ends = [end(process) for process in (first, other)]
+    assert [code for code, _, _ in ends] == [3 * (not restarts)] * 2, ends
+    assert [len(lines) for _, lines, _ in ends] == [1 + restarts] * 2
+
+
+def test_wrong_arguments_elsewhere_end_all(machines):
+    first, other = (machines("sys.exit(2 if rank else 1)", rank) for rank in range(2))
+    assert [end(process)[0] for process in (first, other)] == [2, 2]
+
+
+def test_a_launcher_that_is_started_again_at_once_has_lost_its_workers(machines, tmp_path):
+    first, other = (machines(TWO, rank) for rank in range(2))
+    for process in (first, other):
+        process.stdout.readline()
+    other.kill()
+    other.communicate()
+    again = machines(TWO, 1)
+    assert again.stderr.readline().startswith("kdist launch: waits for the launcher")
+    (tmp_path / "lost").touch()
+    for rank, process in enumerate((first, again)):
+        code, lines, errors = end(process)
+        assert (code, lines) == (0, [f"[{rank}] 1 2 ['127.0.0.1', '127.0.0.2']"]), errors
+
+
+def test_without_the_first_machine_the_others_end(machines):
+    """Also those whose workers run, and one that waits for the start."""
+    program = "print(attempt, flush=True); signal.pause()"
+    first, other = (machines(program, rank) for rank in range(2))
+    for process in (first, other):
+        process.stdout.readline()
+    first.kill()
+    code, _, errors = end(other)
+    assert code == 143, errors
+    with socket.create_server(("", machines.port)) as nobody:
+        waits = machines(program, 1)
+        nobody.accept()[0].close()
+        code, _, errors = end(waits)
+    assert code == 75
+    assert "has ended, or speaks to another launcher" in errors
+
+
+def test_what_is_no_launcher_is_ignored(machines, launch):
+    """Nor does it take the place of one."""
+    first = machines("print(size)", 0)
+    while True:
+        try:
+            connection = socket.create_connection(("127.0.0.1", machines.port), timeout=SECONDS)
+            break
+        except ConnectionRefusedError:
+            os.sched_yield()
+    for line in (
+        b'{"machine": 1}',
+        b'{"machine": [1], "workers": 1, "lost": 0, "code": 0}',
+        b'{"machine": 1, "workers": 1000000000, "lost": 0, "code": 0}',
+        b"[" * 9999,
+        b"GET / HTTP/1.1",
+    ):
+        connection.sendall(line + b"\n")
+        assert connection.recv(1) == b""
+        connection.close()
+        connection = socket.create_connection(("127.0.0.1", machines.port), timeout=SECONDS)
+    other = machines("print(size)", 1)
+    for rank, process in enumerate((first, other)):
+        assert end(process)[:2] == (0, [f"[{rank}] 2"])
+    connection.close()
 
 
 def test_a_machine_that_does_not_come_is_named(machines):

@@ -29,6 +29,12 @@ def compiled_mean(x):
     return x - tf.reduce_mean(tf.square(x))
 
 
+@tf.function(jit_compile=True, autograph=False)
+def compiled_draws(x):
+    """Draw numbers, which XLA does in another way than TensorFlow."""
+    return x * tf.random.stateless_normal(tf.shape(x), [1, 2], dtype=x.dtype)
+
+
 def control():
     """Return rows of loops, conditions and lists."""
     rows = Table(batches=False, static=False)
@@ -130,6 +136,7 @@ def control():
     rows.add("XlaCall", in_groups, [(B, 5, 4), (3, 2, 4)], gradients=True)
     rows.add("XlaCall", compiled_sizes, [(B, 3)], gradients=True)
     rows.add("XlaCall", compiled_mean, [(B, 3)], divided=NONE)
+    rows.add("XlaCall", compiled_draws, [(B, 4)], gradients=True)
     rows.add("StatelessCase", switched, [(B, 3)], gradients=True, divided=NONE)
     rows.add(
         "Case", lambda x, v: switched(x * v) + switched(x, v), [(B, 3)], variable=np.arange(3.0)

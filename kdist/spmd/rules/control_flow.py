@@ -227,7 +227,7 @@ def _call(op: Operation, given: Sequence[Placement]) -> Decision | None:
 
     def emit(stage: Any, op: Any, values: Sequence[Any]) -> Sequence[Any]:
         like = [(t, v) for t, v in zip(op.inputs, values, strict=True)]
-        body = stage.body(planner, graph, like, wants, [None] * len(wants))
+        body = stage.body(planner, graph, like, wants, [None] * len(wants), is_compiled=True)
         return stage.call_xla(op, values, body)  # type: ignore[no-any-return]
 
     return Decision([_as_is(p) for p in given], out, emit, bodies=[planner])
