@@ -42,7 +42,7 @@ def folder(tmp_path_factory):
         ),
         (
             {"layers": [keras.layers.Dense(4, activation="relu"), keras.layers.Dropout(0.5)]},
-            "layers is ",
+            "the length of layers is 4 here and 3 there",
         ),
         (
             {"optimizer": keras.optimizers.SGD(0.2, momentum=0.9)},
