@@ -23,8 +23,8 @@ from .cluster import (
     worker_environment,
 )
 from .options import LaunchOptions, variables, worker_settings
-from .rendezvous import FirstMachine, OtherMachine, Ready, fitting
-from .shares import count_workers, divide, divide_cores, visible_cores, visible_gpus
+from .rendezvous import FirstMachine, OtherMachine, Ready, fitting, say
+from .shares import count_workers, divide, visible_cores, visible_gpus
 from .workers import Worker, WorkersOutcome, passed_signals, run_workers
 
 _USAGE_ERROR = 2
@@ -152,7 +152,7 @@ class _Job:
             if len(counts) == 1:
                 counts = counts * len(self._machines.names)
             if start.attempt and self._options.elastic:
-                print(f"kdist launch: goes on with {_count(counts)}", file=sys.stderr, flush=True)
+                say(f"goes on with {_count(counts)}")
             self._last, ready, code = counts, Ready(workers=ready.workers), 0
             if not counts[self._machines.rank]:
                 continue  # too few to divide the shards: waits until others are lost
@@ -209,8 +209,9 @@ class _Job:
         addresses = worker_addresses(machines, counts)
         first = sum(counts[: machines.rank])
         starts = []
-        cores = divide_cores(own, visible_cores())
-        for local_rank, share in enumerate(map(Share, self._gpus[:own], cores)):
+        gpus = [one for each in self._gpus[:own] for one in each or ()]
+        shares = divide(workers=own, gpus=gpus, cores=visible_cores())
+        for local_rank, share in enumerate(shares):
             rank = first + local_rank
             if machines.port is not None:
                 check_port_is_free(machines.port + local_rank)

@@ -309,7 +309,7 @@ class OtherMachine:
                 return self._start(self._answers.get_nowait(), own)
             if not has_said and time.monotonic() - since > _PATIENCE_SECONDS:
                 has_said = True
-                _say(
+                say(
                     f"waits for the launcher of {self._first}, which says when this machine takes"
                     " part"
                 )
@@ -328,7 +328,7 @@ class OtherMachine:
             self._waits = False
             return start
         except (KeyError, TypeError, ValueError):
-            _say(
+            say(
                 f"the launcher of {self._first} at port {self._port} has ended, or speaks to"
                 " another launcher of this rank"
             )
@@ -377,7 +377,8 @@ def _ending_code(events: "queue.SimpleQueue[Any]") -> int | None:
     return 128 + event if is_ending else None
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Print what a launcher does."""
     print(f"kdist launch: {line}", file=sys.stderr, flush=True)
 
 

@@ -172,6 +172,14 @@ TWO = """
 """
 
 
+def both_begun(machines, program, *options):
+    """Start two launchers; return them once a worker of each has said something."""
+    started = [machines(program, rank, *options) for rank in range(2)]
+    for process in started:
+        process.stdout.readline()
+    return started
+
+
 def test_a_lost_machine_is_left_out(machines, tmp_path):
     first, other = (machines(TWO, rank) for rank in range(2))
     assert first.stdout.readline() == "[0] 0 2 ['127.0.0.1', '127.0.0.2']\n"
@@ -192,9 +200,7 @@ def test_a_machine_that_comes_again_takes_part_after_the_next_loss(machines, tmp
         sys.exit(1)
 """
     )
-    first, other = (machines(program, rank, "--max-restarts=1") for rank in range(2))
-    for process in (first, other):
-        process.stdout.readline()
+    first, other = both_begun(machines, program, "--max-restarts=1")
     other.kill()
     other.communicate()
     (tmp_path / "lost").touch()
@@ -224,9 +230,7 @@ def test_a_machine_whose_workers_are_not_needed_ends_with_the_run(machines, tmp_
 
 
 def test_a_machine_that_waits_ends_by_a_signal_and_nobody_waits_for_it(machines, tmp_path):
-    first, other = (machines(TWO, rank) for rank in range(2))
-    for process in (first, other):
-        process.stdout.readline()
+    first, other = both_begun(machines, TWO)
     other.terminate()
     code, _, errors = end(other)
     assert code == 143, errors
@@ -250,9 +254,7 @@ def test_wrong_arguments_elsewhere_end_all(machines):
 
 
 def test_a_launcher_that_is_started_again_at_once_has_lost_its_workers(machines, tmp_path):
-    first, other = (machines(TWO, rank) for rank in range(2))
-    for process in (first, other):
-        process.stdout.readline()
+    first, other = both_begun(machines, TWO)
     other.kill()
     other.communicate()
     again = machines(TWO, 1)
@@ -266,9 +268,7 @@ def test_a_launcher_that_is_started_again_at_once_has_lost_its_workers(machines,
 def test_without_the_first_machine_the_others_end(machines):
     """Also those whose workers run, and one that waits for the start."""
     program = "print(attempt, flush=True); signal.pause()"
-    first, other = (machines(program, rank) for rank in range(2))
-    for process in (first, other):
-        process.stdout.readline()
+    first, other = both_begun(machines, program)
     first.kill()
     code, _, errors = end(other)
     assert code == 143, errors
