@@ -26,6 +26,11 @@ def traced_strategy() -> Any:
     return strategies[-1] if strategies else None
 
 
+def is_traced_whole() -> bool:
+    """Whether this thread traces a step that will be divided: a divided variable is a whole one."""
+    return getattr(_thread, "traces", 0) > 0 and not tf.executing_eagerly()
+
+
 def divides_step() -> bool:
     """Whether the step that this thread traces will be divided over several replicas."""
     strategy = traced_strategy()
@@ -50,16 +55,32 @@ def _lifted(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def one_device(strategy: Any) -> Iterator[None]:
+def made_beside(variable: Any) -> Iterator[None]:
+    """Tell the strategy beside which variable others are made, as `colocate_vars_with` does."""
+
+    def create(next_creator: Any, **kwargs: Any) -> Any:
+        return next_creator(**{**kwargs, "colocate_with": variable})
+
+    with tf.variable_creator_scope(create):
+        yield
+
+
+@contextlib.contextmanager
+def one_device(strategy: Any, *, divides: bool = False) -> Iterator[None]:
     """Let there be no strategy, and let a variable with a copy on every replica be its first copy.
 
     TensorFlow has this mode for saving a model without its strategy. Variables that the step makes
     get a copy on every replica.
+
+    Args:
+        strategy: The strategy.
+        divides: Whether what is traced here will be divided over the replicas.
     """
     graph = ops.get_default_graph()
     stack = graph._distribution_strategy_stack
     options = save_options.SaveOptions(experimental_variable_policy=None)
     strategies = vars(_thread).setdefault("strategies", [])
+    traces = getattr(_thread, "traces", 0)
     is_creating = False
 
     def create(next_creator: Any, **kwargs: Any) -> Any:
@@ -72,7 +93,9 @@ def one_device(strategy: Any) -> Iterator[None]:
         if tf.is_tensor(value) and not isinstance(value, ops.EagerTensor):
             options["initial_value"] = _lifted(value)  # the variable is made outside the step
         try:
-            with tf.init_scope(), strategy.scope():
+            with tf.init_scope(), strategy.scope(), contextlib.ExitStack() as beside:
+                if kwargs.get("colocate_with") is not None:
+                    beside.enter_context(made_beside(kwargs["colocate_with"]))
                 return tf.Variable(**options)
         finally:
             is_creating = False
@@ -80,11 +103,13 @@ def one_device(strategy: Any) -> Iterator[None]:
     def leave() -> None:
         graph._distribution_strategy_stack = stack
         strategies.pop()
+        _thread.traces = traces
 
     with contextlib.ExitStack() as contexts:
         if not strategies:
             contexts.enter_context(save_context.save_context(options))
         strategies.append(strategy)
+        _thread.traces = traces + divides
         contexts.callback(leave)
         graph._distribution_strategy_stack = []
         if not tf.executing_eagerly():

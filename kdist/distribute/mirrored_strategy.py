@@ -57,6 +57,7 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
         *,
         replicas: int | None = None,
         shards: int | None = None,
+        shard_optimizer: bool = False,
     ) -> None:
         if devices is not None and replicas is not None:
             raise UserError(
@@ -84,7 +85,11 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
                 " or ReductionToOneDevice"
             )
         extended = GlobalViewExtended(
-            self, devices=names, cross_device_ops=cross_device_ops, shards=shards
+            self,
+            devices=names,
+            cross_device_ops=cross_device_ops,
+            shards=shards,
+            divides_state=shard_optimizer,
         )
         tf.distribute.Strategy.__init__(self, extended)
         self._start()

@@ -53,6 +53,27 @@ class Collectives:
             total = parts[0] + parts[1] if len(parts) == 2 else tf.add_n(list(parts))
         return self.copies(total)
 
+    def scattered_sums(
+        self, values: Sequence[tuple[Sequence[Any], int, Sequence[int]]]
+    ) -> list[list[Any]]:
+        """Return, for each list of the replicas' tensors, on every device its rows of the sum.
+
+        Args:
+            values: The tensors, the axis along which their sum is divided, and the number of rows
+                that each replica gets.
+        """
+        found = []
+        for parts, axis, sizes in values:
+            blocks = []
+            for part, device in zip(parts, self.devices, strict=True):
+                with tf.device(device):
+                    blocks.append(tf.split(part, sizes, axis))
+            found.append([])
+            for place, device in enumerate(self.devices):
+                with tf.device(device):
+                    found[-1].append(tf.add_n([each[place] for each in blocks]))
+        return found
+
     def gather(self, parts: Sequence[Any], axis: int) -> list[Any]:
         """Return the concatenation of the replicas' tensors on every device."""
         with tf.device(device_for(parts[0], self.devices[0])):
@@ -160,6 +181,19 @@ class WorkerCollectives(Collectives):
         sums = self._reduced([values[at] for at in others], self._options)
         results |= dict(zip(others, sums, strict=True))
         return [results[at] for at in range(len(values))]
+
+    @_in_a_function
+    def scattered_sums(
+        self, values: Sequence[tuple[Sequence[Any], int, Sequence[int]]]
+    ) -> list[list[Any]]:
+        """Return, for each list of the replicas' tensors, on every device its rows of the sum."""
+        found = []
+        for (_, axis, sizes), whole in zip(values, self.sums([v[0] for v in values]), strict=True):
+            found.append([])
+            for one, place, device in zip(whole, self.places, self.devices, strict=True):
+                with tf.device(device):
+                    found[-1].append(tf.split(one, sizes, axis)[place])
+        return found
 
     @_in_a_function
     def gather(self, parts: Sequence[Any], axis: int) -> list[Any]:

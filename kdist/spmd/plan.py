@@ -22,6 +22,7 @@ from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from .effects import QUIET, READS, effects_of
 from .functions import Bodies, function_of
+from .lift import lift, needs_lifting
 from .placements import (
     AS_IS,
     REPLICATE,
@@ -193,6 +194,9 @@ class Planner:
         self.items: list[Item] = []
         self.item_of: dict[int, Item] = {}
         self.exchanges: dict[int, dict[int, Any]] = {}  # time -> tensor id -> tensor
+        self.scattered: dict[int, Shard] = {}  # ids of sums of which a replica gets its rows
+        # How variables of a shape are divided.
+        self.divisions: dict[tuple[int, ...], Shard] = parent.divisions if parent else {}
         self.counted: dict[int, dict[Space, Any]] = {}  # time -> spaces that a step makes
         self.layouts: list[Rows] = parent.layouts if parent else []  # of several segments
         self.elements: dict[Any, Placement] = parent.elements if parent else {}  # of lists
@@ -306,6 +310,8 @@ class Planner:
         one, other = one.root(), other.root()
         if unit != others_unit or one.source is not None or other.source is not None:
             return False
+        if not (one.is_batch and other.is_batch):
+            return False
         if one.total != other.total and None not in (one.total, other.total):
             return False
         if one.parts != other.parts and None not in (one.parts, other.parts):
@@ -359,6 +365,9 @@ class Planner:
             return
         if _is_plain_call(op):
             self._inline(op, base)
+            return
+        if self.parent is None and needs_lifting(op, [self._is_divided(t) for t in op.inputs]):
+            self._lift(op, base)
             return
         view = Operation(self, op)
         decision = None
@@ -454,10 +463,14 @@ class Planner:
             if isinstance(placement, Shard) and placement.fits(want.shard):
                 return time
             time = max(time, self.need_counts(want.shard.rows))
+            if self._may_scatter(tensor, placement, want.shard):
+                return max(time, self._scatter(tensor, placement, want.shard))
         elif isinstance(want, Shard):
             if isinstance(placement, Shard) and placement.fits(want):
                 return time
             time = max(time, self.need_counts(want.rows))
+            if self._may_scatter(tensor, placement, want):
+                return max(time, self._scatter(tensor, placement, want))
         elif isinstance(want, Partial) and isinstance(placement, Partial | Replicate):
             return time
         if isinstance(placement, Replicate):
@@ -479,11 +492,34 @@ class Planner:
             at = max(at, self.need_counts(placement.rows))
         if isinstance(placement, Partial) and placement.op == "moments":
             at = max(at, self.need_counts(placement.count[0]))
+        self.scattered.pop(id(tensor), None)  # all of it is wanted
+        return self._exchange_at(tensor, at)
+
+    def _exchange_at(self, tensor: Any, at: int) -> int:
+        """Exchange a tensor, unless it was before; return when."""
         for earlier, tensors in self.exchanges.items():
             if id(tensor) in tensors:
                 return earlier
         self.exchanges.setdefault(at, {})[id(tensor)] = tensor
         return at
+
+    def division(self, tensor: Any) -> Shard | None:
+        """Return how variables of a tensor's shape are divided; `None` if they are not."""
+        shape = tensor.shape
+        return self.divisions.get(tuple(shape)) if shape.is_fully_defined() else None
+
+    def _may_scatter(self, tensor: Any, placement: Placement, shard: Shard) -> bool:
+        """Whether a sum can be made in parts: of each, the replica that wants these rows."""
+        division = self.division(tensor)
+        return placement == Partial() and division is not None and division.fits(shard)
+
+    def _scatter(self, tensor: Any, placement: Placement, shard: Shard) -> int:
+        """Sum a tensor so that each replica gets its rows; return from when it has them."""
+        if self.parent is not None:
+            raise NeedsCollectiveError(tensor.name)
+        if not any(id(tensor) in tensors for tensors in self.exchanges.values()):
+            self.scattered[id(tensor)] = shard
+        return self._exchange_at(tensor, _next_exchange(self.time(tensor)))
 
     def _inline(self, op: Any, base: int) -> None:
         graph = self.bodies.of(op, op.get_attr("f").name, op.inputs)
@@ -491,6 +527,7 @@ class Planner:
         for inner, outer in zip(graph.inputs, op.inputs, strict=True):
             self.set_alias(inner, outer)
         inner_ops = live_operations(graph, graph.outputs)
+        inner_ops = [one for one in inner_ops if one not in self.bodies.added]
         self._calls.append(op)
         for one in inner_ops:
             if one.type != "Placeholder":
@@ -500,6 +537,26 @@ class Planner:
         for output, inner in zip(op.outputs, graph.outputs, strict=True):
             self.set_alias(output, inner)
         self._op_times[op] = max([base, *(self._op_times.get(one, BEFORE) for one in inner_ops)])
+
+    def _is_divided(self, tensor: Any) -> bool:
+        """Whether a tensor is the handle of a divided variable."""
+        if tensor.dtype != tf.resource:
+            return False
+        return isinstance(self._placements.get(id(self.canonical(tensor))), Shard)
+
+    def _lift(self, op: Any, base: int) -> None:
+        """Plan an operation with divided variables as one of their values."""
+        if op not in self.bodies.lifted:
+            self.bodies.lifted[op] = lift(op)
+            self.bodies.added.update(self.bodies.lifted[op].operations)
+        lifted = self.bodies.lifted[op]
+        base = max([base, *(self._op_times.get(c, BEFORE) for c in op.control_inputs)])
+        for one in lifted.operations:
+            self.visit(one, base)
+        for output, made in zip(op.outputs, lifted.outputs, strict=True):
+            self.set_alias(output, made)
+        self._inside[op] = [one for one in lifted.operations if one.op_def.is_stateful]
+        self._op_times[op] = max(self._op_times.get(one, BEFORE) for one in lifted.operations)
 
     def _controls(self, op: Any) -> list[Any]:
         """Return the operations that have to run before one."""

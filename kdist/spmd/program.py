@@ -35,10 +35,12 @@ class Exchange(NamedTuple):
 
     Attributes:
         key: Of the stage's input that gets it.
-        how: `"sum"`, `"stack"` or `"gather"`.
-        axis: Along which rows are gathered; 0 for what is not.
+        how: `"sum"`, `"scatter"` for a sum of which each replica gets its rows, `"stack"` or
+            `"gather"`.
+        axis: Along which rows are gathered or scattered; 0 for what is not.
         made: When the value is made; `BEFORE` for an input of the step.
         place: Among the results of that stage; the id of an input of the step.
+        sizes: The number of rows that each replica gets of a sum that is scattered.
     """
 
     key: Any
@@ -46,6 +48,7 @@ class Exchange(NamedTuple):
     axis: int
     made: int
     place: int
+    sizes: tuple[int, ...] = ()
 
 
 class Program:
@@ -125,6 +128,8 @@ class Program:
         for tensor in tensors:
             placement = self.planner.placement(tensor)
             if not isinstance(placement, Partial) or placement.op == "moments":
+                continue
+            if id(tensor) in self.planner.scattered:
                 continue
             elements = tensor.shape.num_elements()
             if elements is not None and elements <= _SMALL and tensor.dtype != tf.string:
@@ -275,8 +280,10 @@ class Program:
         for key, tensor in planner.exchanges.get(time, {}).items():
             if key in self.bucket_of or key not in self.used:
                 continue
-            placement = planner.placement(tensor)
-            if isinstance(placement, Shard):
+            placement, sizes = planner.placement(tensor), ()
+            if (own := planner.scattered.get(key)) is not None:
+                how, axis, sizes = "scatter", own.axis, own.rows.segments[0][0].parts
+            elif isinstance(placement, Shard):
                 how, axis = "gather", placement.axis
             else:
                 how, axis = "sum" if placement == PARTIAL else "stack", 0
@@ -284,7 +291,7 @@ class Program:
             place = id(tensor)
             if made != BEFORE:
                 place = self.stage(made).export(self.stage(made).value(tensor))
-            found.append(Exchange(("exchange", key), how, axis, made, place))
+            found.append(Exchange(("exchange", key), how, axis, made, place, sizes))
         for space, tensor in planner.counted.get(time, {}).items():
             maker = self.stage(planner.time(tensor))
             with maker.graph.as_default():
@@ -301,20 +308,25 @@ class Program:
     ) -> None:
         if sources:
             self.rounds += 1
-        sums = []
-        for key, how, axis, made, place in sources:
+        sums, scattered = [], []
+        for key, how, axis, made, place, sizes in sources:
             if made == BEFORE:
                 parts = list(self.inputs[place])
             else:
                 parts = [outputs[place] for outputs in called[made]]
             if how == "sum":
                 sums.append((key, parts))
+            elif how == "scatter":
+                scattered.append((key, parts, axis, sizes))
             elif how == "gather":
                 exchanged[key] = self.collectives.gather(parts, axis)
             else:
                 exchanged[key] = self.collectives.stack(parts)
         for (key, _), summed in zip(sums, self.collectives.sums([p for _, p in sums]), strict=True):
             exchanged[key] = summed
+        own = self.collectives.scattered_sums([tuple(rest) for _, *rest in scattered])
+        for (key, *_), rows in zip(scattered, own, strict=True):
+            exchanged[key] = rows
 
 
 def stays(placement: Placement) -> bool:
@@ -421,7 +433,9 @@ class ProgramStage(Stage):
             placement = self.planner.placement(tensor)
             like = tensor if tensor.dtype.name in ("resource", "variant") else None
             shape = local_shape(tensor, placement)
-            return self.add_input(("input", id(tensor)), tensor.dtype, shape, like)
+            is_part = tensor.dtype.name == "resource" and isinstance(placement, Shard)
+            axis = placement.axis if is_part else None  # type: ignore[attr-defined]
+            return self.add_input(("input", id(tensor)), tensor.dtype, shape, like, axis)
         source = self.program.stage(time)
         return self._from(source, source.value(tensor))
 
@@ -474,6 +488,11 @@ class ProgramStage(Stage):
             return _reduce(placement.op, self.add_input(key, tensor.dtype, shape))
         shape = None if tensor.shape.rank is None else [count, 2, *tensor.shape]
         return self._variance(self.add_input(key, tensor.dtype, shape), placement)
+
+    def outer_scattered(self, tensor: Any) -> Any:
+        self.program.used.add(id(tensor))
+        shape = local_shape(tensor, self.planner.scattered[id(tensor)])
+        return self.add_input(("exchange", id(tensor)), tensor.dtype, shape)
 
     def _unpacked(self, bucket: Bucket) -> Any:
         """Return the members of a bucket, each as a vector."""

@@ -34,6 +34,7 @@ class Space(Symbol):
         parts: The numbers of rows of all replicas, if they are known.
         source: The tensor and axis that have these rows, if a step makes them; `None` for rows
             that are an input of the step, whose numbers are known before it begins.
+        is_batch: Whether these are rows of a batch, not those of a divided variable.
     """
 
     def __init__(
@@ -42,12 +43,14 @@ class Space(Symbol):
         total: int | None = None,
         source: Any = None,
         parts: tuple[int, ...] | None = None,
+        is_batch: bool = True,
     ) -> None:
         super().__init__()
         self.name = name
         self.total = total
         self.parts = parts
         self.source = source
+        self.is_batch = is_batch
         self.merged: Space | None = None
 
     def root(self) -> Space:

@@ -62,6 +62,10 @@ class Stage:
         """Return a tensor that was reduced or gathered before this function."""
         raise NotImplementedError
 
+    def outer_scattered(self, tensor: Any) -> Any:
+        """Return the replica's rows of a tensor that was summed before this function."""
+        raise NotImplementedError
+
     def outer_symbol(self, key: Any) -> Any:
         """Return the replica's index, the numbers of rows of a space, or another unknown size."""
         raise NotImplementedError
@@ -70,13 +74,25 @@ class Stage:
         """Whether this function makes a tensor."""
         raise NotImplementedError
 
-    def add_input(self, key: Any, dtype: Any, shape: Any, like: Any = None) -> Any:
-        """Return the placeholder of a value that the function is called with."""
+    def add_input(
+        self, key: Any, dtype: Any, shape: Any, like: Any = None, axis: int | None = None
+    ) -> Any:
+        """Return the placeholder of a value that the function is called with.
+
+        Args:
+            key: What the value is.
+            dtype: Its type.
+            shape: Its shape.
+            like: A resource or list that it is alike.
+            axis: For a variable that is divided: along which axis.
+        """
         if key not in self.inputs:
             with self.graph.as_default():
                 made = tf.compat.v1.placeholder(dtype, shape)
             if like is not None:
                 handle_data_util.copy_handle_data(like, made)
+            if axis is not None:
+                _forget_size(made, axis)
             self.inputs[key] = made
         return self.inputs[key]
 
@@ -106,6 +122,8 @@ class Stage:
         if isinstance(shard, Shard):
             if isinstance(placement, Shard) and placement.fits(shard):
                 return self.value(tensor)
+            if (scattered := self.planner.scattered.get(id(tensor))) and scattered.fits(shard):
+                return self.cached((id(tensor), "own"), lambda: self.outer_scattered(tensor))
             broadcasts = isinstance(want, OwnRows)
             key = (id(tensor), shard.axis, shard.rows, broadcasts)
             return self.cached(
@@ -556,6 +574,13 @@ def live_items(planner: Planner, outputs: Sequence[Any]) -> set[Item]:
             if not isinstance(want, Local)
         )
     return live
+
+
+def _forget_size(handle: Any, axis: int) -> None:
+    """Let a handle be that of a part of the variable."""
+    data = handle_data_util.get_resource_handle_data(handle)
+    data.shape_and_type[0].shape.dim[axis].size = -1
+    handle_data_util.set_handle_data(handle, data)
 
 
 def local_shape(tensor: Any, placement: Placement) -> Any:

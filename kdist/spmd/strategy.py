@@ -22,12 +22,14 @@ from tensorflow.python.distribute import (
 from tensorflow.python.eager import def_function
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import OptionalXlaContext
 from tensorflow.python.framework import type_spec
+from tensorflow.python.ops import handle_data_util
 
 from .._upstream.launchers import is_tracing_step
 from .._upstream.rows import attached_counts
-from .._upstream.steps import converted, one_device, traced_strategy, unconverted
+from .._upstream.steps import converted, made_beside, one_device, traced_strategy, unconverted
 from ..errors import UserError
 from .collectives import Collectives, FixedOrder, device_for
+from .divided import DividedVariable, division_of
 from .explain import NOMINAL_ROWS, Explanation, described, explain, place_of, say
 from .functions import Bodies
 from .placements import REPLICATE, Rows, Shard
@@ -43,12 +45,17 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
     Args:
         shards: Into how many parts each batch is divided, over all workers; `None` for one on each
             device.
+        divides_state: Whether variables that are made beside others, as an optimizer's state, are
+            divided over the replicas.
     """
 
     _shards: int | None = None
 
-    def __init__(self, *args: Any, shards: int | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, shards: int | None = None, divides_state: bool = False, **kwargs: Any
+    ) -> None:
         self._variables: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self.divides_state = divides_state
         super().__init__(*args, **kwargs)
         if shards is None:
             return
@@ -90,12 +97,49 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         return tuple(self.worker_devices)
 
     def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
+        if self.divides_state and kwargs.get("colocate_with") is not None:
+            value = kwargs["initial_value"]
+            value = value() if callable(value) else value
+            kwargs["initial_value"] = value = tf.convert_to_tensor(value, kwargs.get("dtype"))
+            division = division_of(value.shape, self.parts)
+            if division is not None:
+                return self._divided(next_creator, division, value, kwargs)
         kwargs["synchronization"] = tf.VariableSynchronization.ON_WRITE
         kwargs["aggregation"] = tf.VariableAggregation.ONLY_FIRST_REPLICA
         made = super()._create_variable(next_creator, **kwargs)
         if isinstance(made, values.DistributedVariable):
             self._variables[id(made._primary.handle)] = made
         return made
+
+    def _divided(
+        self, next_creator: Any, division: Any, value: Any, options: dict[str, Any]
+    ) -> DividedVariable:
+        """Make a variable of which each replica has a part."""
+        strategy = self._container_strategy()
+        places = strategy.collectives().places
+        blocks, parts = division.blocks(value), []
+        name = options.get("name") or "Variable"
+        del options["colocate_with"]
+        for place, device in zip(places, self.worker_devices, strict=True):
+            given = {"initial_value": blocks[place], "name": f"{name}/part_{place}"}
+            with tf.device(device):
+                parts.append(next_creator(**{**options, **given}))
+        made = DividedVariable(
+            parts=parts,
+            division=division,
+            places=places,
+            strategy=strategy,
+            shape=value.shape,
+            name=name,
+            trainable=options.get("trainable"),
+        )
+        self._variables[id(made.handle)] = made
+        return made
+
+    def division_of(self, handle: Any) -> Any:
+        """Return how a variable is divided; `None` if it is not."""
+        variable = self._variables.get(id(handle))
+        return variable.division if isinstance(variable, DividedVariable) else None
 
     def copies_of(self, handle: Any) -> list[Any] | None:
         """Return, for each part of a batch, the handle of its device's copy of a variable.
@@ -105,12 +149,15 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         variable = self._variables.get(id(handle))
         if variable is None:
             return None
+        if isinstance(variable, DividedVariable):
+            return [part.handle for part in variable.parts]
         each = len(self.shard_devices) // len(variable.values)
         return [copy.handle for copy in variable.values] * each
 
     def variables(self) -> list[Any]:
         """Return all variables that have a copy on each replica."""
-        return list(self._variables.values())
+        found = self._variables.values()
+        return [one for one in found if not isinstance(one, DividedVariable)]
 
     def update(
         self, var: Any, fn: Any, args: Any = (), kwargs: Any = None, group: bool = True
@@ -118,16 +165,28 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         """Call a function with a variable, which in a traced step is its first copy."""
         if traced_strategy() is not None:
             return fn(var, *args, **(kwargs or {}))
+        if self.divides_state and self.parts > 1:
+            return self._update_once(var, fn, args, kwargs)
         if super()._num_replicas_in_sync == 1 and tf.executing_eagerly():
             # Metrics are reset before each `train_on_batch`; TensorFlow takes 0.4 ms for each.
             own = distribute_utils.select_replica_mirrored(0, (args, kwargs or {}))
             return fn(var.values[0], *own[0], **own[1])
         return super().update(var, fn, args, kwargs, group)
 
+    def _update_once(self, var: Any, fn: Any, args: Any, kwargs: Any) -> Any:
+        """Call a function with the first copy, as what it changes may be divided."""
+        with one_device(self._container_strategy()):
+            result = fn(var, *args, **(kwargs or {}))
+        if isinstance(var, values.DistributedVariable):
+            first, *others = var.values
+            for other in others:
+                other.assign(first.read_value())
+        return result
+
     def colocate_vars_with(self, colocate_with_variable: Any) -> Any:
         """Make variables beside another one, which in a traced step all are."""
         if traced_strategy() is not None:
-            return tf.name_scope("")
+            return made_beside(colocate_with_variable)
         return super().colocate_vars_with(colocate_with_variable)
 
 
@@ -239,6 +298,9 @@ class GlobalViewStrategy(tf.distribute.Strategy):
             cross_device_ops = self.extended._get_cross_device_ops(None)
         return Collectives(devices, cross_device_ops)
 
+    def before_gathering(self, name: str) -> None:
+        """Do what comes before the value of a divided variable is put together."""
+
     def compare_plan(self, planner: Planner) -> None:
         """Compare a step that all workers trace together with theirs, before it is written."""
 
@@ -329,6 +391,9 @@ def partition(
     else:
         digest = zlib.crc32("\n".join(described(planner)).encode()) // 2
     counts = _counts(planner, spaces, collectives, digest)
+    for shard in planner.divisions.values():
+        ((space, _),) = shard.rows.segments
+        counts[space] = tf.constant(space.parts)
     program = Program(planner, inputs, collectives, counts, jit_compile=jit_compile)
     made = iter(program.write(results))
     flat: list[Any] = []
@@ -409,6 +474,9 @@ def _plan(
         for outer, inner in traced.graph.captures:
             planner.set_input(inner, REPLICATE)
             own = strategy.extended.copies_of(outer) if inner.dtype == tf.resource else None
+            division = strategy.extended.division_of(outer) if own else None
+            if division is not None:
+                planner.set_input(inner, _divided(planner, division, inner))
             if own is None and inner.dtype == tf.resource:
                 planner.shared.add(id(inner))
             copies[id(inner)] = own or [outer] * len(collectives.devices)
@@ -419,6 +487,19 @@ def _plan(
             return planner, spaces, copies
         except ComputeWholeError as error:
             whole |= error.operations
+
+
+def _divided(planner: Planner, division: Any, handle: Any) -> Shard:
+    """Return the placement of the handle of a divided variable, and how its values are divided."""
+    known = {one.rows.segments[0][0].parts: one.rows for one in planner.divisions.values()}
+    rows = known.get(division.sizes)
+    if rows is None:
+        total = sum(division.sizes)
+        name = f"{total} rows of variables"
+        rows = Rows(((Space(name, total, parts=division.sizes, is_batch=False), 1),))
+    (data,) = handle_data_util.get_resource_handle_data(handle).shape_and_type
+    shape = tuple(tf.TensorShape(data.shape).as_list())
+    return planner.divisions.setdefault(shape, Shard(division.axis, rows))
 
 
 def _only_value(parts: Sequence[Any], collectives: Collectives) -> list[Any]:

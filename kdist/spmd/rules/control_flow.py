@@ -113,7 +113,10 @@ def _divided(op: Operation, divide: Any, placements: Sequence[Placement]) -> Dec
         return divide(op, placements)  # type: ignore[no-any-return]
     except NeedsCollectiveError:
         op.planner.undo_merges(merges)
-        reduced = [REPLICATE if isinstance(p, Partial) else p for p in placements]
+        reduced = [
+            (op.planner.division(t) or REPLICATE) if isinstance(p, Partial) else p
+            for t, p in zip(op.inputs, placements, strict=True)
+        ]
         if reduced != list(placements):
             return _divided(op, divide, reduced)
         return _whole(op)  # its body needs values of all replicas
@@ -203,8 +206,7 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
         ]
         return stage.call_condition(op, values, branches)  # type: ignore[no-any-return]
 
-    given_wants = [REPLICATE, *[_as_is(p) for p in placements]]
-    return Decision(given_wants, out, emit, bodies=planners)
+    return Decision([REPLICATE, *_wants(op.placements[1:], placements)], out, emit, bodies=planners)
 
 
 @rule("XlaCall")
@@ -230,8 +232,12 @@ def _call(op: Operation, given: Sequence[Placement]) -> Decision | None:
         body = stage.body(planner, graph, like, wants, [None] * len(wants), is_compiled=True)
         return stage.call_xla(op, values, body)  # type: ignore[no-any-return]
 
-    return Decision([_as_is(p) for p in given], out, emit, bodies=[planner])
+    return Decision(_wants(op.placements, given), out, emit, bodies=[planner])
 
 
-def _as_is(placement: Placement) -> Any:
-    return AS_IS if isinstance(placement, ListOf | Shard) else placement
+def _wants(placements: Sequence[Placement], given: Sequence[Placement]) -> list[Any]:
+    """Return how inputs are wanted, from how they are and how the body is planned for them."""
+    return [
+        AS_IS if isinstance(wanted, ListOf) or (wanted == own and isinstance(own, Shard)) else wanted
+        for own, wanted in zip(placements, given, strict=True)
+    ]

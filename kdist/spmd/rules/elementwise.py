@@ -178,7 +178,7 @@ def elementwise(op: Operation) -> Decision | None:
     if any(isinstance(p, ListOf) for p in op.placements):
         return _of_lists(op)
     if not op.any_shard:
-        return _of_partials(op)
+        return _of_partials(op) or _scattered(op)
     ranks = [t.shape.rank for t in op.inputs]
     if None in ranks:
         return Decision([AS_IS], [op.placements[0]]) if op.type in UNARY else None
@@ -297,6 +297,24 @@ def _of_partials(op: Operation) -> Decision | None:
     if op.type == "SelectV2" and not partial[0]:
         return Decision([REPLICATE, PARTIAL, PARTIAL], [PARTIAL])
     return None
+
+
+def _scattered(op: Operation) -> Decision | None:
+    """Compute with a sum of which each replica has its rows, if a variable is so divided.
+
+    This is what gradients are needed for: to change variables of their shape.
+    """
+    shard = op.planner.division(op.outputs[0])
+    if shard is None or any(isinstance(p, Partial) and p.op != "add" for p in op.placements):
+        return None
+    shapes = [tuple(t.shape) if t.shape.is_fully_defined() else None for t in op.inputs]
+    whole = tuple(op.outputs[0].shape)
+    pairs = list(zip(shapes, op.placements, strict=True))
+    if not any(shape == whole and isinstance(p, Partial) for shape, p in pairs):
+        return None
+    if any(shape not in (whole, ()) for shape in shapes):
+        return None
+    return Decision([OwnRows(shard) if shape else REPLICATE for shape in shapes], [shard])
 
 
 def _like(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:

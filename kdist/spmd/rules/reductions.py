@@ -182,6 +182,8 @@ def broadcast_axes(op: Operation) -> Decision | None:
 @rule("L2Loss")
 def l2_loss(op: Operation) -> Decision | None:
     """Sum half of the squares."""
+    if op.is_partial(0, "add") and op.planner.division(op.inputs[0]) is not None:
+        return Decision([op.planner.division(op.inputs[0])], [PARTIAL])
     return None if op.shard(0) is None else Decision([AS_IS], [PARTIAL])
 
 

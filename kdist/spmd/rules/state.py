@@ -4,23 +4,47 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..placements import AS_IS, REPLICATE, Partial, Replicate
+import tensorflow as tf
+from tensorflow.python.ops import handle_data_util
+
+from ..placements import AS_IS, REPLICATE, OwnRows, Partial, Replicate
 from ..plan import Decision, Operation
 from .registry import rule
 
 
 @rule("VariableShape", "VarIsInitializedOp", "LookupTableSizeV2")
 def describe(op: Operation) -> Decision | None:
-    """Describe a replica's own copy, or the only one."""
+    """Describe a replica's own copy, or the only one; a divided variable has its whole shape."""
+    if op.type == "VariableShape" and op.any_shard:
+        (data,) = handle_data_util.get_resource_handle_data(op.inputs[0]).shape_and_type
+        shape = tf.TensorShape(data.shape).as_list()
+        return Decision(
+            [AS_IS],
+            [REPLICATE],
+            lambda stage, op, inputs: [tf.constant(shape, op.outputs[0].dtype)],
+        )
     return Decision([AS_IS], [REPLICATE])
 
 
 @rule("ReadVariableOp")
 def read(op: Operation) -> Decision | None:
-    """Read a replica's own copy; the only one once, as XLA reads none of another device."""
+    """Read a replica's own copy or part; the only one once: XLA reads none of another device."""
     planner = op.planner
+    if op.any_shard:
+        return Decision([AS_IS], [op.placements[0]])
     once = planner.parent is None and id(op.inputs[0]) in planner.shared
     return Decision([AS_IS], [REPLICATE], once=once)
+
+
+@rule("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
+def assign(op: Operation) -> Decision | None:
+    """Change a replica's own part of a divided variable, or its copy by what others computed."""
+    handle, value = op.shard(0), op.shard(1)
+    if handle is not None:
+        return Decision([AS_IS, OwnRows(handle)], [])
+    if value is None or all(space.is_batch for space, _ in value.rows.segments):
+        return None
+    return None if op.planner.effects(op.op)[0] else Decision([AS_IS, REPLICATE], [], gathers=True)
 
 
 @rule("LookupTableFindV2")

@@ -1,0 +1,160 @@
+"""Variables that are divided over the replicas, such as the state of an optimizer.
+
+Each replica has its rows along one axis. In a traced step the variable is a whole one, and the
+placement of its handle says how it is divided; everywhere else its value is put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.ops import resource_variable_ops
+from tensorflow.python.trackable import base as trackable
+
+from .._upstream.steps import is_traced_whole
+
+SMALLEST = 4096
+"""Elements of the smallest variable that is divided: for a smaller one it saves nothing."""
+_MOST = 1.05  # times an equal share, of what one replica gets
+
+
+@dataclass(frozen=True)
+class Division:
+    """How a variable is divided.
+
+    Attributes:
+        axis: Along which.
+        sizes: The number of rows that each replica has.
+    """
+
+    axis: int
+    sizes: tuple[int, ...]
+
+    def blocks(self, value: Any) -> list[Any]:
+        """Return the rows of each replica."""
+        return tf.split(value, self.sizes, self.axis)  # type: ignore[no-any-return]
+
+
+def division_of(shape: Any, parts: int) -> Division | None:
+    """Return how to divide a variable of a shape; `None` if it is too small.
+
+    Args:
+        shape: Its shape.
+        parts: The number of replicas.
+    """
+    shape = tf.TensorShape(shape)
+    elements = shape.num_elements()
+    if parts < 2 or elements is None or elements < SMALLEST:
+        return None
+    for axis, size in enumerate(shape.as_list()):
+        if -(-size // parts) * parts <= _MOST * size:
+            each, more = divmod(size, parts)
+            return Division(axis, tuple(each + (place < more) for place in range(parts)))
+    return None
+
+
+class DividedVariable(resource_variable_ops.UninitializedVariable):  # type: ignore[misc]
+    """A variable of which each replica has a part.
+
+    Its own handle stands for the whole value in a traced step; it has no memory.
+
+    Args:
+        parts: The variables of this worker's replicas.
+        division: How the value is divided over the replicas of all workers.
+        places: For each part, its place among all.
+        strategy: The strategy that gathers the value.
+        shape: Of the whole value.
+        name: Of the variable.
+        trainable: Whether gradient tapes watch it.
+    """
+
+    def __init__(
+        self,
+        *,
+        parts: Sequence[Any],
+        division: Division,
+        places: Sequence[int],
+        strategy: Any,
+        shape: Any,
+        name: str | None,
+        trainable: bool | None,
+    ) -> None:
+        super().__init__(
+            trainable=trainable,
+            name=name,
+            shape=shape,
+            dtype=parts[0].dtype,
+            synchronization=tf.VariableSynchronization.ON_WRITE,
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+            distribute_strategy=strategy,
+        )
+        self.parts, self.division, self._places = tuple(parts), division, tuple(places)
+
+    def _own_blocks(self, value: Any) -> list[Any]:
+        value = tf.convert_to_tensor(value, self.dtype)
+        if not self.shape.is_compatible_with(value.shape):
+            raise ValueError(
+                f"received a value of the shape {value.shape} for the variable {self.name} of the"
+                f" shape {self.shape}"
+            )
+        blocks = self.division.blocks(value)
+        return [blocks[place] for place in self._places]
+
+    def _whole(self) -> Any:
+        strategy = self._distribute_strategy
+        strategy.before_gathering(self.name)
+        parts = [part.read_value() for part in self.parts]
+        return strategy.collectives().gather(parts, self.division.axis)[0]
+
+    def _read_variable_op(self, no_copy: bool = False) -> Any:
+        if is_traced_whole():
+            return super()._read_variable_op(no_copy)
+        return tf.ensure_shape(self._whole(), self.shape)
+
+    def is_initialized(self, name: str | None = None) -> Any:
+        """Return whether all parts have values."""
+        return tf.reduce_all([part.is_initialized() for part in self.parts], name=name)
+
+    def assign(
+        self, value: Any, use_locking: Any = None, name: Any = None, read_value: bool = True
+    ) -> Any:
+        """Set the whole value."""
+        return self._change("assign", value, use_locking, name, read_value)
+
+    def assign_add(
+        self, delta: Any, use_locking: Any = None, name: Any = None, read_value: bool = True
+    ) -> Any:
+        """Add to the whole value."""
+        return self._change("assign_add", delta, use_locking, name, read_value)
+
+    def assign_sub(
+        self, delta: Any, use_locking: Any = None, name: Any = None, read_value: bool = True
+    ) -> Any:
+        """Subtract from the whole value."""
+        return self._change("assign_sub", delta, use_locking, name, read_value)
+
+    def _change(
+        self, method: str, value: Any, use_locking: Any, name: Any, read_value: bool
+    ) -> Any:
+        if is_traced_whole():
+            change = getattr(super(), method)
+            return change(value, use_locking=use_locking, name=name, read_value=read_value)
+        made = []
+        for part, block in zip(self.parts, self._own_blocks(value), strict=True):
+            with tf.device(part.device):
+                made.append(getattr(part, method)(block, read_value=False))
+        if read_value or tf.executing_eagerly():
+            return self
+        return tf.group(made)
+
+    def _serialize_to_tensors(self) -> Any:
+        # The value is read when a file is written: by all workers.
+        return {trackable.VARIABLE_VALUE_KEY: self.read_value()}
+
+    def _restore_from_tensors(self, restored_tensors: Any) -> Any:
+        return self._change(
+            "assign", restored_tensors[trackable.VARIABLE_VALUE_KEY], None, None, False
+        )

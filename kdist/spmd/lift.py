@@ -1,0 +1,351 @@
+"""Lift variables out of an operation: it gets their values, and returns those that it changes.
+
+An optimizer that accumulates gradients updates its state in a condition. Where that state is
+divided, the condition is made one of values: then each of its operations has a rule, and what the
+replicas exchange is exchanged before and after it. XLA does the same with variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import ops, tensor_util
+from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
+
+from ..errors import UserError, user_line
+from .effects import DRAWS, FUNCTIONS, effects_of
+from .functions import function_of, graph_of
+
+_PLAIN = {  # which have rules
+    "AssignAddVariableOp",
+    "AssignSubVariableOp",
+    "AssignVariableOp",
+    "ReadVariableOp",
+    "VarIsInitializedOp",
+    "VariableShape",
+}
+_VARIABLES = {"AssignAddVariableOp", "AssignSubVariableOp", "AssignVariableOp", "ReadVariableOp"}
+_NEVER_FAIL = {  # of numbers, whatever they are
+    *("Abs", "Add", "AddN", "AddV2", "All", "Any", "BroadcastTo", "Cast", "Const", "DivNoNan"),
+    *("Equal", "Exp", "ExpandDims", "Fill", "Greater", "GreaterEqual", "Identity", "IdentityN"),
+    *("IsFinite", "IsInf", "IsNan", "L2Loss", "Less", "LessEqual", "Log", "LogicalAnd", "LogicalNot"),
+    *("LogicalOr", "MatMul", "Max", "Maximum", "Mean", "Min", "Minimum", "Mul", "Neg", "NoOp"),
+    *("NotEqual", "Pack", "Placeholder", "Pow", "Rank", "RealDiv", "Reciprocal", "Reshape", "Rsqrt", "Select"),
+    *("SelectV2", "Shape", "Sigmoid", "Sign", "Sqrt", "Square", "SquaredDifference", "Squeeze"),
+    *("StopGradient", "Sub", "Sum", "Tanh", "Transpose", "ZerosLike", "OnesLike"),
+}
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+_CONDITIONS = ("Case", "If", "StatelessCase", "StatelessIf")
+_LOOPS = ("StatelessWhile", "While")
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """What stands for an operation.
+
+    Attributes:
+        operations: In order.
+        outputs: Its results.
+    """
+
+    operations: list[Any]
+    outputs: list[Any]
+
+
+@dataclass(frozen=True)
+class _Variable:
+    """A variable, in place of its handle."""
+
+    handle: Any
+
+
+_Values = dict[int, Any]
+"""The current values of variables, by the id of the handle."""
+
+
+def needs_lifting(op: Any, divided: Sequence[bool]) -> bool:
+    """Whether an operation takes divided variables that it has to be lifted for.
+
+    Args:
+        op: The operation.
+        divided: For each input, whether it is the handle of a divided variable.
+    """
+    return any(divided) and op.type not in _PLAIN
+
+
+def lift(op: Any) -> Lifted:
+    """Write the operation without variables into its graph.
+
+    Args:
+        op: An operation of the traced step.
+    """
+    graph = op.graph
+    before = len(graph.get_operations())
+    with graph.as_default(), tf.control_dependencies(list(op.control_inputs)):
+        given = [_Variable(t) if _is_variable(t) else t for t in op.inputs]
+        handles = {id(one.handle): one.handle for one in given if isinstance(one, _Variable)}
+        values = {
+            key: gen_resource_variable_ops.read_variable_op(handle, _dtype_of(handle))
+            for key, handle in handles.items()
+        }
+        changed = dict(values)
+        outputs = _run(op, given, changed)
+        for key, value in changed.items():
+            if value is not values[key]:
+                gen_resource_variable_ops.assign_variable_op(handles[key], value)
+    return Lifted(graph.get_operations()[before:], outputs)
+
+
+def _is_variable(tensor: Any) -> bool:
+    if tensor.dtype != tf.resource:
+        return False
+    data = handle_data_util.get_resource_handle_data(tensor)
+    return data is not None and data.is_set and len(data.shape_and_type) == 1
+
+
+def _dtype_of(handle: Any) -> Any:
+    data = handle_data_util.get_resource_handle_data(handle)
+    return tf.as_dtype(data.shape_and_type[0].dtype)
+
+
+def _run(op: Any, given: Sequence[Any], values: _Values) -> list[Any]:
+    """Do what an operation does with values in place of variables; returns its results."""
+    if op.type in _CALLS and not any(map(_draws, _graphs(op))):
+        return _run_graph(_graphs(op)[0], given, values)
+    if op.type in _CONDITIONS:
+        return _run_condition(op, given, values)
+    if op.type in _LOOPS:
+        return _run_loop(op, given, values)
+    change = _CHANGES.get(op.type)
+    if change is None:
+        raise UserError(
+            f"the operation {op.type} ({user_line(_frames(op)) or op.name}) takes a variable of an"
+            " optimizer that is divided over the replicas, which it cannot be for this operation:"
+            " leave out shard_optimizer"
+        )
+    return change(op, given, values)
+
+
+def _frames(op: Any) -> list[tuple[str, int]]:
+    return [(frame.filename, frame.lineno) for frame in op.traceback or ()]
+
+
+def _graphs(op: Any) -> list[Any]:
+    found = []
+    for name in FUNCTIONS:
+        value = op.node_def.attr.get(name)
+        if value is not None:
+            references = (value.func, *value.list.func)
+            found += [graph_of(op, one.name) for one in references if one.name]
+    return found
+
+
+def _draws(graph: Any) -> bool:
+    """Whether a function that XLA compiles draws, which gives other numbers than TensorFlow."""
+    return any(op.type in DRAWS for op in graph.get_operations())
+
+
+def _run_graph(graph: Any, given: Sequence[Any], values: _Values) -> list[Any]:
+    """Run the operations of a function, in the order in which they were made."""
+    made: dict[int, Any] = {id(t): one for t, one in zip(graph.inputs, given, strict=True)}
+    written: dict[Any, Any] = {}
+    for op in graph.get_operations():
+        if op.type == "Placeholder":
+            continue
+        inputs = [made[id(t)] for t in op.inputs]
+        waits = [written[one] for one in op.control_inputs if one in written]
+        with tf.control_dependencies(waits):
+            if not any(isinstance(one, _Variable) for one in inputs):
+                outputs = _copy(op, inputs)
+                written[op] = outputs[0].op if outputs else _last_operation()
+            elif op.type == "Identity":
+                outputs = inputs
+            else:
+                outputs = _run(op, inputs, values)
+        made |= {id(t): one for t, one in zip(op.outputs, outputs, strict=True)}
+    return [made[id(t)] for t in graph.outputs]
+
+
+def _last_operation() -> Any:
+    return ops.get_default_graph().get_operations()[-1]
+
+
+def _copy(op: Any, inputs: Sequence[Any]) -> list[Any]:
+    graph = ops.get_default_graph()
+    attributes = {k: v for k, v in op.node_def.attr.items() if k != "_class"}
+    for name in FUNCTIONS:
+        if name in attributes:
+            for one in (attributes[name].func, *attributes[name].list.func):
+                if one.name and not graph._is_function(one.name):
+                    graph._add_function_recursive(function_of(op, one.name))
+    if op.graph._is_function(op.type) and not graph._is_function(op.type):
+        graph._add_function_recursive(function_of(op, op.type))
+    dtypes = [output.dtype for output in op.outputs]
+    made = graph._create_op_internal(
+        op.type, list(inputs), dtypes, name=op.type, attrs=attributes, op_def=op.op_def
+    )
+    for output, new in zip(op.outputs, made.outputs, strict=True):
+        handle_data_util.copy_handle_data(output, new)
+    return list(made.outputs)
+
+
+def _changed_by(op: Any, given: Sequence[Any]) -> list[int]:
+    """Return the ids of the handles of the variables that a condition or loop may change."""
+    _, places = effects_of(op, [False] * len(op.inputs))
+    keys = (id(given[place].handle) for place in sorted(places) if place < len(given))
+    return list(dict.fromkeys(keys))
+
+
+def _cannot_fail(graph: Any) -> bool:
+    """Whether a branch may be computed where the other one is due: nothing in it is an error."""
+    outputs = [t.shape for t in graph.outputs if t.dtype != tf.resource]
+    return all(shape.is_fully_defined() for shape in outputs) and all(
+        op.type in _NEVER_FAIL
+        or (op.type in _VARIABLES and all(_is_variable(t) for t in op.inputs[:1]))
+        or (op.type in ("FloorDiv", "FloorMod") and _divides_by_constant(op))
+        or (op.type in ("If", "StatelessIf", *_CALLS) and all(map(_cannot_fail, _graphs(op))))
+        for op in graph.get_operations()
+    )
+
+
+def _divides_by_constant(op: Any) -> bool:
+    divisor = tensor_util.constant_value(op.inputs[1])
+    return divisor is not None and bool((divisor != 0).all())
+
+
+def _run_condition(op: Any, given: Sequence[Any], values: _Values) -> list[Any]:
+    index, *rest = given
+    keys = [key for key in _changed_by(op, given) if key in values]
+    count = len(op.outputs)
+    if index.dtype == tf.bool and all(map(_cannot_fail, _graphs(op))):
+        # Both at once: what they exchange is exchanged in the step, of which they are then a part.
+        made = []
+        for graph in _graphs(op):
+            own = dict(values)
+            made.append([*_run_graph(graph, rest, own), *(own[key] for key in keys)])
+        chosen = [one if one is other else tf.where(index, one, other) for one, other in zip(*made)]
+        values.update(zip(keys, chosen[count:], strict=True))
+        return chosen[:count]
+
+    def branch(graph: Any) -> Callable[[], list[Any]]:
+        def run() -> list[Any]:
+            own = dict(values)
+            outputs = _run_graph(graph, rest, own)
+            return [tf.identity(one) for one in (*outputs, *(own[key] for key in keys))]
+
+        return run
+
+    branches = [branch(graph) for graph in _graphs(op)]
+    if "Case" in op.type:
+        made = tf.switch_case(index, branches)
+    else:
+        made = tf.cond(index, *branches)
+    made = list(made) if isinstance(made, list | tuple) else [made]
+    values.update(zip(keys, made[count:], strict=True))
+    return made[:count]
+
+
+def _run_loop(op: Any, given: Sequence[Any], values: _Values) -> list[Any]:
+    names = ("cond", "body")
+    test, body = (graph_of(op, op.node_def.attr[name].func.name) for name in names)
+    keys = [key for key in _changed_by(op, given) if key in values]
+    places = [place for place, one in enumerate(given) if not isinstance(one, _Variable)]
+
+    def around(graph: Any) -> Callable[..., list[Any]]:
+        def run(*variables: Any) -> list[Any]:
+            inner = list(given)
+            for place, one in zip(places, variables, strict=False):
+                inner[place] = one
+            own = values | dict(zip(keys, variables[len(places) :], strict=True))
+            outputs = _run_graph(graph, inner, own)
+            if graph is test:
+                return outputs
+            return [*(outputs[place] for place in places), *(own[key] for key in keys)]
+
+        return run
+
+    made = tf.while_loop(
+        lambda *v: around(test)(*v)[0],
+        around(body),
+        [*(given[place] for place in places), *(values[key] for key in keys)],
+        shape_invariants=[
+            *(op.outputs[place].shape for place in places),
+            *(values[key].shape for key in keys),
+        ],
+    )
+    values.update(zip(keys, made[len(places) :], strict=True))
+    results = list(op.outputs)  # handles stay what they are
+    for place, one in zip(places, made, strict=False):
+        results[place] = one
+    return [
+        given[place] if isinstance(given[place], _Variable) else one
+        for place, one in enumerate(results)
+    ]
+
+
+def _of_value(
+    make: Callable[..., Any], *, changes: bool = False
+) -> Callable[[Any, Sequence[Any], _Values], list[Any]]:
+    """Return how to do with a variable's value what an operation does with the variable."""
+
+    def run(op: Any, given: Sequence[Any], values: _Values) -> list[Any]:
+        variable, *rest = given
+        result = make(op, values[id(variable.handle)], *rest)
+        if not changes:
+            return [result]
+        values[id(variable.handle)] = result
+        return []
+
+    return run
+
+
+def _scatter(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a change of some rows of a value, each of which an index names."""
+    return lambda op, value, indices, updates: make(
+        value,
+        tf.expand_dims(indices, -1),
+        tf.broadcast_to(updates, tf.concat([tf.shape(indices), tf.shape(value)[1:]], 0)),
+    )
+
+
+def _scatter_product(op: Any, value: Any, indices: Any, updates: Any) -> Any:
+    factors = tf.math.unsorted_segment_prod(
+        tf.reshape(updates, tf.concat([[-1], tf.shape(value)[1:]], 0)),
+        tf.reshape(indices, [-1]),
+        tf.shape(value)[0],
+    )
+    return value * factors if "Mul" in op.type else value / factors
+
+
+_CHANGES: dict[str, Callable[[Any, Sequence[Any], _Values], list[Any]]] = {
+    "ReadVariableOp": _of_value(lambda op, value: value),
+    "VariableShape": _of_value(lambda op, value: tf.shape(value, op.outputs[0].dtype)),
+    "VarIsInitializedOp": _of_value(lambda op, value: tf.constant(True)),
+    "ResourceGather": _of_value(
+        lambda op, value, indices: tf.gather(value, indices, batch_dims=op.get_attr("batch_dims"))
+    ),
+    "ResourceGatherNd": _of_value(lambda op, value, indices: tf.gather_nd(value, indices)),
+    "AssignVariableOp": _of_value(lambda op, value, new: tf.identity(new), changes=True),
+    "AssignAddVariableOp": _of_value(lambda op, value, new: value + new, changes=True),
+    "AssignSubVariableOp": _of_value(lambda op, value, new: value - new, changes=True),
+    **{
+        f"Resource{name}": _of_value(make, changes=True)
+        for name, make in {
+            "ScatterAdd": _scatter(tf.tensor_scatter_nd_add),
+            "ScatterSub": _scatter(tf.tensor_scatter_nd_sub),
+            "ScatterUpdate": _scatter(tf.tensor_scatter_nd_update),
+            "ScatterMin": _scatter(tf.tensor_scatter_nd_min),
+            "ScatterMax": _scatter(tf.tensor_scatter_nd_max),
+            "ScatterMul": _scatter_product,
+            "ScatterDiv": _scatter_product,
+            "ScatterNdAdd": lambda op, value, i, u: tf.tensor_scatter_nd_add(value, i, u),
+            "ScatterNdSub": lambda op, value, i, u: tf.tensor_scatter_nd_sub(value, i, u),
+            "ScatterNdUpdate": lambda op, value, i, u: tf.tensor_scatter_nd_update(value, i, u),
+            "ScatterNdMin": lambda op, value, i, u: tf.tensor_scatter_nd_min(value, i, u),
+            "ScatterNdMax": lambda op, value, i, u: tf.tensor_scatter_nd_max(value, i, u),
+        }.items()
+    },
+}
