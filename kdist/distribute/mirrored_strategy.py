@@ -10,7 +10,7 @@ from ..errors import UserError
 from ..spmd.strategy import GlobalViewExtended
 from .cluster import read_tf_config
 from .devices import device_type, first_devices, known_devices, use_one_core_each
-from .exact_strategy import ExactStrategy
+from .exact_strategy import ExactStrategy, check_sharding
 
 
 class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
@@ -29,6 +29,10 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
             results have the same bits on any number of replicas that divides it, with the same
             shards, versions and kind of processor. `None` for one part on each replica, which is
             faster, and equal up to rounding.
+        shard_optimizer: Whether the optimizer's state (momentum, Adam's two moments, averages of
+            weights, accumulated gradients) is divided over the replicas, so that each has one part
+            instead of a copy (ZeRO stage 1). The model and its files are the same. Not with
+            `shards`.
         cross_device_ops: How values are reduced over replicas, a `tf.distribute.CrossDeviceOps`.
             `None` uses `tf.distribute.ReductionToOneDevice` on CPUs, where TensorFlow's
             collectives fail in a second strategy of the process, and TensorFlow's default (NCCL)
@@ -63,6 +67,7 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
             raise UserError(
                 f"received devices={list(devices)} and replicas={replicas}: pass one of the two"
             )
+        check_sharding(shards, shard_optimizer)
         read_tf_config(os.environ.get("TF_CONFIG", ""))  # which TensorFlow reads, too
         names = first_devices(replicas) if devices is None else known_devices(devices)
         if shards is not None:

@@ -31,7 +31,7 @@ from ..spmd.strategy import GlobalVariables
 from .agreement import DEFAULT_SECONDS, Agreement, fingerprint, settings
 from .cluster import deal_out, find_cluster
 from .devices import device_type, first_devices, use_one_core_each
-from .exact_strategy import ExactStrategy
+from .exact_strategy import ExactStrategy, check_sharding
 from .worker_watch import HangWatch, end_together, limit_start
 
 BUCKET_BYTES = 4 * 1024 * 1024
@@ -74,6 +74,8 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             results have the same bits on any number of replicas and workers that divides it, with
             the same shards, versions and kind of processor. `None` for one part on each replica,
             which is faster, and equal up to rounding.
+        shard_optimizer: Whether the optimizer's state is divided over the replicas of all workers,
+            as `MirroredStrategy` does. To read it, as `model.save` does, all workers have to.
         gradient_dtype: `"bfloat16"` sends gradients with 8 bits of precision instead of 24, which
             halves the bytes on the network. It is not exact: each replica's gradients, and each
             sum of them on the way, are rounded to two or three decimal digits, so the model depends
@@ -111,6 +113,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         *,
         replicas: int | None = None,
         shards: int | None = None,
+        shard_optimizer: bool = False,
         gradient_dtype: Literal["bfloat16"] | None = None,
         heartbeat_seconds: float | None = None,
         hang_seconds: float | None = None,
@@ -123,6 +126,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             hang_seconds=hang_seconds,
             start_timeout_seconds=start_timeout_seconds,
         )
+        check_sharding(shards, shard_optimizer)
         resolver = find_cluster() if cluster_resolver is None else cluster_resolver
         options = communication_options or tf.distribute.experimental.CommunicationOptions()
         _check_resolver(resolver)
@@ -142,6 +146,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
                 options,
                 devices=devices,
                 shards=shards,
+                divides_state=shard_optimizer,
                 before_variable=self._compare_variable,
                 heartbeat_seconds=settings.heartbeat_seconds,
                 start_timeout_seconds=limit + _MARGIN_SECONDS,
@@ -245,6 +250,11 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         with self._waiting(event):
             return self._agreement.exchange(event, value)
 
+    def before_gathering(self, name: str) -> None:
+        """Raise `UserError` if only some workers read a variable that is divided over all."""
+        if self.workers > 1 and tf.executing_eagerly():
+            self.compare_workers("reading the optimizer's state", {"the variable": name})
+
     def compare_plan(self, planner: Planner) -> None:
         """Raise `UserError` if the workers have planned different steps: they would not meet."""
         if self.workers == 1:
@@ -282,6 +292,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
                 **versions,
                 "the number of replicas": devices,
                 "the number of parts of a batch": self.extended.parts,
+                "shard_optimizer": self.extended.divides_state,
                 "gradient_dtype": self.gradient_dtype,
                 "bytes_per_pack": self.bucket_bytes,
             },

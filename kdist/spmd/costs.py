@@ -80,7 +80,8 @@ class Costs:
         self._of_batch = set(of_batch)
         placements = [one for item in planner.items for one in item.placements]
         rows_of = [one.rows.segments for one in placements if isinstance(one, Shard)]
-        totals = {space.root().total for segments in rows_of for space, _ in segments}
+        spaces = {space.root() for segments in rows_of for space, _ in segments}
+        totals = {space.total for space in spaces if space.is_batch}
         self.totals = [total for total in totals if total is not None and total > 1]
 
     def bytes(self, tensor: Any) -> float:
@@ -91,7 +92,11 @@ class Costs:
         """Yield all operations of the plan with their costs."""
         for item in self._planner.items:
             asked = zip(item.inputs, item.placements, item.decision.want, strict=True)
-            gathered = [t for t, placement, want in asked if is_gathered(placement, want)]
+            gathered = [
+                t
+                for t, placement, want in asked
+                if is_gathered(placement, want) and placement.rows.is_batch
+            ]
             yield item, Cost(self._work(item, bool(gathered)), gathered)
 
     def _work(self, item: Item, gathers: bool) -> Work:

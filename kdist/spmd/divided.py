@@ -6,6 +6,7 @@ placement of its handle says how it is divided; everywhere else its value is put
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -104,10 +105,23 @@ class DividedVariable(resource_variable_ops.UninitializedVariable):  # type: ign
         return [blocks[place] for place in self._places]
 
     def _whole(self) -> Any:
-        strategy = self._distribute_strategy
-        strategy.before_gathering(self.name)
+        self._distribute_strategy.before_gathering(self.name)
+        if tf.executing_eagerly() and self._distribute_strategy.workers > 1:
+            return self._traced_gather()
+        return self._gather()
+
+    def _gather(self) -> Any:
         parts = [part.read_value() for part in self.parts]
-        return strategy.collectives().gather(parts, self.division.axis)[0]
+        return self._distribute_strategy.collectives().gather(parts, self.division.axis)[0]
+
+    @functools.cached_property
+    def _traced_gather(self) -> Any:
+        eagerly = tf.config.functions_run_eagerly()
+        tf.config.run_functions_eagerly(False)
+        try:
+            return tf.function(self._gather, autograph=False).get_concrete_function()
+        finally:
+            tf.config.run_functions_eagerly(eagerly)
 
     def _read_variable_op(self, no_copy: bool = False) -> Any:
         if is_traced_whole():

@@ -32,6 +32,11 @@ class Rows:
             total = total + symbolic(space) * unit
         return total
 
+    @property
+    def is_batch(self) -> bool:
+        """Whether these are rows of a batch, not of a variable."""
+        return all(space.is_batch for space, _ in self.segments)
+
     def is_total(self, size: AnySize) -> bool:
         """Whether a size is that of the axis, as a number if this is known while tracing."""
         if not isinstance(size, int):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import weakref
 import zlib
 from collections.abc import Callable, Sequence
@@ -55,6 +56,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         self, *args: Any, shards: int | None = None, divides_state: bool = False, **kwargs: Any
     ) -> None:
         self._variables: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self._creating = threading.local()
         self.divides_state = divides_state
         super().__init__(*args, **kwargs)
         if shards is None:
@@ -97,16 +99,28 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         return tuple(self.worker_devices)
 
     def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
-        if self.divides_state and kwargs.get("colocate_with") is not None:
-            value = kwargs["initial_value"]
+        if getattr(self._creating, "on", False):  # in the scope of the strategy a second time
+            return next_creator(**kwargs)
+        self._creating.on = True
+        try:
+            return self._created(next_creator, kwargs)
+        finally:
+            self._creating.on = False
+
+    def _created(self, next_creator: Any, options: dict[str, Any]) -> Any:
+        is_state = options.get("colocate_with") is not None
+        if traced_strategy() is not None:  # the other variable is its first copy there
+            options.pop("colocate_with", None)
+        if self.divides_state and is_state:
+            value = options["initial_value"]
             value = value() if callable(value) else value
-            kwargs["initial_value"] = value = tf.convert_to_tensor(value, kwargs.get("dtype"))
+            options["initial_value"] = value = tf.convert_to_tensor(value, options.get("dtype"))
             division = division_of(value.shape, self.parts)
             if division is not None:
-                return self._divided(next_creator, division, value, kwargs)
-        kwargs["synchronization"] = tf.VariableSynchronization.ON_WRITE
-        kwargs["aggregation"] = tf.VariableAggregation.ONLY_FIRST_REPLICA
-        made = super()._create_variable(next_creator, **kwargs)
+                return self._divided(next_creator, division, value, options)
+        options["synchronization"] = tf.VariableSynchronization.ON_WRITE
+        options["aggregation"] = tf.VariableAggregation.ONLY_FIRST_REPLICA
+        made = super()._create_variable(next_creator, **options)
         if isinstance(made, values.DistributedVariable):
             self._variables[id(made._primary.handle)] = made
         return made
@@ -119,7 +133,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         places = strategy.collectives().places
         blocks, parts = division.blocks(value), []
         name = options.get("name") or "Variable"
-        del options["colocate_with"]
+        options.pop("colocate_with", None)
         for place, device in zip(places, self.worker_devices, strict=True):
             given = {"initial_value": blocks[place], "name": f"{name}/part_{place}"}
             with tf.device(device):

@@ -42,7 +42,7 @@ def assign(op: Operation) -> Decision | None:
     handle, value = op.shard(0), op.shard(1)
     if handle is not None:
         return Decision([AS_IS, OwnRows(handle)], [])
-    if value is None or all(space.is_batch for space, _ in value.rows.segments):
+    if value is None or value.rows.is_batch:
         return None
     return None if op.planner.effects(op.op)[0] else Decision([AS_IS, REPLICATE], [], gathers=True)
 
