@@ -163,3 +163,12 @@ def check_backend(name: str) -> None:
             f"Keras's backend is {name}, and kdist trains with TensorFlow: unset the environment"
             " variable KERAS_BACKEND, or set it to tensorflow (or backend in ~/.keras/keras.json)"
         )
+
+
+def check_sharding(shards: int | None, shard_optimizer: bool) -> None:
+    """Raise `UserError` for both: shards of a device share one copy of the variables."""
+    if shards is not None and shard_optimizer:
+        raise UserError(
+            f"received shards={shards} and shard_optimizer=True: the same bits need the whole state"
+            " on each device; pass one of the two"
+        )

@@ -12,6 +12,7 @@ from .._upstream.internals import optimizers_of, strategy_of
 from .._upstream.seeds import kept_seeds
 from ..distribute.made_outside import first_line
 from ..errors import UserError
+from ..spmd.divided import DividedVariable, division_of
 from ..spmd.explain import Explanation
 from ..spmd.strategy import GlobalViewStrategy
 from .batches import as_fit_does, rows_of
@@ -33,6 +34,7 @@ class ModelExplanation:
         weights: Bytes of the weights on each replica.
         gradients: Bytes of the trainable ones, as many as their gradients have.
         optimizer: Bytes of the optimizer's state on each replica.
+        optimizer_divided: Bytes of it with `shard_optimizer`, on the replica with most.
     """
 
     model: str
@@ -41,6 +43,7 @@ class ModelExplanation:
     weights: int
     gradients: int
     optimizer: int
+    optimizer_divided: int
 
     def to_dict(self) -> dict[str, Any]:
         """Return all numbers in values that JSON has."""
@@ -59,6 +62,8 @@ class ModelExplanation:
         exchanged += f", {_bytes(step.gathered)} gathered" * bool(step.gathered)
         repeated = work.repeated / work.total if work.total else 0.0
         memory = self.weights + self.gradients + self.optimizer
+        divided = f" ({_bytes(self.optimizer_divided)} with shard_optimizer)"
+        divided *= self.optimizer_divided < self.optimizer
         lines = [
             f"{self.model} on {len(self.devices)} replicas ({', '.join(self.devices)}),"
             f" a batch of {step.rows} rows:",
@@ -71,7 +76,8 @@ class ModelExplanation:
             " as one replica",
             f"  memory     {_bytes(memory)} on each replica: weights {_bytes(self.weights)},"
             f" gradients {_bytes(self.gradients)},",
-            f"             optimizer {_bytes(self.optimizer)}; and the activations of its rows",
+            f"             optimizer {_bytes(self.optimizer)}{divided};"
+            " and the activations of its rows",
         ]
         if not step.places:
             return "\n".join(lines)
@@ -128,14 +134,18 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
     finally:
         strategy.explained_rows = None
     step, strategy.explanations = strategy.explanations[-1], before
-    optimizers = optimizers_of(model)
+    parts = strategy.extended.parts
+    state = [v for optimizer in optimizers_of(model) for v in optimizer.variables]
     return ModelExplanation(
         model=model.name,
         devices=strategy.devices,
         step=step,
         weights=_size(model.weights),
         gradients=_size(model.trainable_weights),
-        optimizer=_size(v for one in optimizers for v in one.variables),
+        optimizer=sum(
+            _share(v, parts if isinstance(v.value, DividedVariable) else 1) for v in state
+        ),
+        optimizer_divided=sum(_share(v, parts) for v in state),
     )
 
 
@@ -192,6 +202,13 @@ def _size(variables: Any) -> int:
 
 def _variable_size(variable: keras.Variable) -> int:
     return int(tf.as_dtype(variable.dtype).size) * math.prod(map(int, variable.shape))
+
+
+def _share(variable: keras.Variable, parts: int) -> int:
+    """The size of the largest part of a variable that is divided over the replicas."""
+    division = division_of(variable.shape, parts)
+    size = _variable_size(variable)
+    return size if division is None else size * max(division.sizes) // sum(division.sizes)
 
 
 def _percent(share: float) -> str:

@@ -367,7 +367,7 @@ def copy_training(
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Copy a training as arrays that nothing else holds, and values that JSON can hold.
 
-    On another worker than the chief, only some of the arrays are there.
+    On another worker than the chief, only some of the arrays are there. All workers call this.
 
     Args:
         model: The compiled model.
@@ -376,7 +376,7 @@ def copy_training(
         workers: Of the training, of which the chief copies.
         into: The arrays of an earlier copy that was written, to be filled again.
     """
-    arrays = copy_values(state_variables(model), into=into) if workers.is_chief else {}
+    arrays = copy_values(state_variables(model), into=into, is_chief=workers.is_chief)
     callback_arrays: dict[str, np.ndarray] = {}
     state = {
         "stopped": bool(model.stop_training),

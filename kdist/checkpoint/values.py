@@ -15,6 +15,7 @@ from .._upstream.internals import (
     optimizers_of,
     trained_variables,
 )
+from ..spmd.divided import DividedVariable
 
 _OPTIMIZER = "optimizer-"
 
@@ -131,7 +132,10 @@ def _described(name: str, shape: tuple[int | None, ...], dtype: Any) -> str:
 
 
 def copy_values(
-    variables: Variables, *, into: Mapping[str, np.ndarray] | None = None
+    variables: Variables,
+    *,
+    into: Mapping[str, np.ndarray] | None = None,
+    is_chief: bool = True,
 ) -> dict[str, np.ndarray]:
     """Copy the values of variables into arrays that nothing else holds, by name.
 
@@ -139,7 +143,14 @@ def copy_values(
         variables: By name.
         into: Arrays of an earlier copy that nobody needs, to be filled again: a copy into memory
             that is new to the process takes twice as long.
+        is_chief: Whether this worker keeps the copies. Another one only takes part in gathering
+            what is divided over all of them.
     """
+    if not is_chief:
+        for variable in variables.values():
+            if isinstance(variable.value, DividedVariable):
+                variable.value.read_value()
+        return {}
     return {
         name: _copy(np.asarray(_parts(variable)[0].read_value()), (into or {}).get(name))
         for name, variable in variables.items()

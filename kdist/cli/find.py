@@ -52,6 +52,9 @@ def batch(
     *,
     data: Data = "data",
     replicas: Replicas = None,
+    shard_optimizer: Annotated[
+        bool, Parameter(help="Divide the optimizer's state over the replicas, as train does.")
+    ] = False,
     start: Annotated[
         int, Parameter(help="First batch size per replica.", converter=parse_integer)
     ] = 16,
@@ -77,6 +80,7 @@ def batch(
         model,
         data,
         replicas=replicas,
+        shard_optimizer=shard_optimizer,
         start=start,
         most=most,
         margin=margin,

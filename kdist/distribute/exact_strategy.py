@@ -239,12 +239,3 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
         """Return the value of the only worker."""
         del event
         return [value]
-
-
-def check_sharding(shards: int | None, shard_optimizer: bool) -> None:
-    """Raise `UserError` for both: shards of a device share one copy of the variables."""
-    if shards is not None and shard_optimizer:
-        raise UserError(
-            f"received shards={shards} and shard_optimizer=True: the same bits need the whole state"
-            " on each device; pass one of the two"
-        )

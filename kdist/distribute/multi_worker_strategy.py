@@ -21,6 +21,7 @@ from .._upstream.worker_devices import (
     worker_addresses,
     worker_counts,
 )
+from ..arguments import check_sharding
 from ..errors import UserError
 from ..launch.child import answer
 from ..launch.options import worker_settings
@@ -31,7 +32,7 @@ from ..spmd.strategy import GlobalVariables
 from .agreement import DEFAULT_SECONDS, Agreement, fingerprint, settings
 from .cluster import deal_out, find_cluster
 from .devices import device_type, first_devices, use_one_core_each
-from .exact_strategy import ExactStrategy, check_sharding
+from .exact_strategy import ExactStrategy
 from .worker_watch import HangWatch, end_together, limit_start
 
 BUCKET_BYTES = 4 * 1024 * 1024

@@ -71,7 +71,8 @@ class EvaluateOptions:
         if self.data is not None and settings.get("model") is not None:
             changes["data"] = self.data
         # On any number of replicas: they need not divide the shards that it was trained in.
-        own = {**settings, "run_dir": None, "replicas": self.replicas, "shards": None}
+        own = {**settings, "run_dir": None, "replicas": self.replicas}
+        own |= {"shards": None, "shard_optimizer": False}
         if self.dataset is not None and self.dataset != settings.get("dataset"):
             own |= {"data_dir": None, "subset": None}  # which are those of another data set
         return TrainConfig.from_dict({**own, **changes})

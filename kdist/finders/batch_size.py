@@ -53,6 +53,7 @@ def find_batch_size(
     data: Function = "data",
     *,
     replicas: int | None = None,
+    shard_optimizer: bool = False,
     start: int = 16,
     most: int = 65536,
     margin: float = 0.05,
@@ -79,6 +80,7 @@ def find_batch_size(
         data: A function that returns the data, or its name, as for `kdist.find_learning_rate`.
             Batched data are batched again, or created by `data(batch_size)`.
         replicas: As for `kdist.MirroredStrategy`.
+        shard_optimizer: The same.
         start: The first batch size per replica to try.
         most: The largest batch size to try.
         margin: Fraction of the largest batch to leave free, because memory also becomes fragmented,
@@ -116,6 +118,7 @@ def find_batch_size(
             "data": data_function,
             "batch_size": batch,
             "replicas": replicas,
+            "shard_optimizer": shard_optimizer,
             "steps": count,
             "memory": free_memory() if memory is None else int(memory),
         }

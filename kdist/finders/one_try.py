@@ -72,7 +72,14 @@ def main() -> None:
 
 
 def run_try(
-    *, model: str, data: str, batch_size: int, replicas: int | None, steps: int, memory: int | None
+    *,
+    model: str,
+    data: str,
+    batch_size: int,
+    replicas: int | None,
+    shard_optimizer: bool,
+    steps: int,
+    memory: int | None,
 ) -> BatchSizeTry:
     """Train a few full batches.
 
@@ -81,6 +88,7 @@ def run_try(
         data: The function that returns the data.
         batch_size: Samples per replica and step.
         replicas: As for `kdist.MirroredStrategy`.
+        shard_optimizer: The same.
         steps: Steps that are trained.
         memory: Bytes that the process may have beyond what it has before the model is made, all
             replicas together; `None` for no limit. On GPUs there is none.
@@ -91,7 +99,7 @@ def run_try(
     from ..distribute.mirrored_strategy import MirroredStrategy
 
     functions = load_functions(model, data)
-    strategy = MirroredStrategy(replicas=replicas)
+    strategy = MirroredStrategy(replicas=replicas, shard_optimizer=shard_optimizer)
     count: int = strategy.num_replicas_in_sync
     failed = BatchSizeTry(batch_size=batch_size, works=False, why="memory", replicas=count)
     batches = full_batches(functions, batch_size * count)

@@ -62,7 +62,7 @@ class Collectives:
             values: The tensors, the axis along which their sum is divided, and the number of rows
                 that each replica gets.
         """
-        found = []
+        found: list[list[Any]] = []
         for parts, axis, sizes in values:
             blocks = []
             for part, device in zip(parts, self.devices, strict=True):
@@ -187,7 +187,7 @@ class WorkerCollectives(Collectives):
         self, values: Sequence[tuple[Sequence[Any], int, Sequence[int]]]
     ) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, on every device its rows of the sum."""
-        found = []
+        found: list[list[Any]] = []
         for (_, axis, sizes), whole in zip(values, self.sums([v[0] for v in values]), strict=True):
             found.append([])
             for one, place, device in zip(whole, self.places, self.devices, strict=True):

@@ -95,7 +95,9 @@ class Costs:
             gathered = [
                 t
                 for t, placement, want in asked
-                if is_gathered(placement, want) and placement.rows.is_batch
+                if is_gathered(placement, want)
+                and isinstance(placement, Shard)
+                and placement.rows.is_batch
             ]
             yield item, Cost(self._work(item, bool(gathered)), gathered)
 

@@ -57,7 +57,7 @@ def division_of(shape: Any, parts: int) -> Division | None:
     return None
 
 
-class DividedVariable(resource_variable_ops.UninitializedVariable):  # type: ignore[misc]
+class DividedVariable(resource_variable_ops.UninitializedVariable):
     """A variable of which each replica has a part.
 
     Its own handle stands for the whole value in a traced step; it has no memory.

@@ -31,11 +31,12 @@ _VARIABLES = {"AssignAddVariableOp", "AssignSubVariableOp", "AssignVariableOp", 
 _NEVER_FAIL = {  # of numbers, whatever they are
     *("Abs", "Add", "AddN", "AddV2", "All", "Any", "BroadcastTo", "Cast", "Const", "DivNoNan"),
     *("Equal", "Exp", "ExpandDims", "Fill", "Greater", "GreaterEqual", "Identity", "IdentityN"),
-    *("IsFinite", "IsInf", "IsNan", "L2Loss", "Less", "LessEqual", "Log", "LogicalAnd", "LogicalNot"),
-    *("LogicalOr", "MatMul", "Max", "Maximum", "Mean", "Min", "Minimum", "Mul", "Neg", "NoOp"),
-    *("NotEqual", "Pack", "Placeholder", "Pow", "Rank", "RealDiv", "Reciprocal", "Reshape", "Rsqrt", "Select"),
-    *("SelectV2", "Shape", "Sigmoid", "Sign", "Sqrt", "Square", "SquaredDifference", "Squeeze"),
-    *("StopGradient", "Sub", "Sum", "Tanh", "Transpose", "ZerosLike", "OnesLike"),
+    *("IsFinite", "IsInf", "IsNan", "L2Loss", "Less", "LessEqual", "Log", "LogicalAnd"),
+    *("LogicalNot", "LogicalOr", "MatMul", "Max", "Maximum", "Mean", "Min", "Minimum", "Mul"),
+    *("Neg", "NoOp", "NotEqual", "OnesLike", "Pack", "Placeholder", "Pow", "Rank", "RealDiv"),
+    *("Reciprocal", "Reshape", "Rsqrt", "Select", "SelectV2", "Shape", "Sigmoid", "Sign", "Sqrt"),
+    *("Square", "SquaredDifference", "Squeeze", "StopGradient", "Sub", "Sum", "Tanh", "Transpose"),
+    *("ZerosLike"),
 }
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _CONDITIONS = ("Case", "If", "StatelessCase", "StatelessIf")
@@ -226,7 +227,10 @@ def _run_condition(op: Any, given: Sequence[Any], values: _Values) -> list[Any]:
         for graph in _graphs(op):
             own = dict(values)
             made.append([*_run_graph(graph, rest, own), *(own[key] for key in keys)])
-        chosen = [one if one is other else tf.where(index, one, other) for one, other in zip(*made)]
+        chosen = [
+            one if one is other else tf.where(index, one, other)
+            for one, other in zip(*made, strict=True)
+        ]
         values.update(zip(keys, chosen[count:], strict=True))
         return chosen[:count]
 
@@ -239,10 +243,7 @@ def _run_condition(op: Any, given: Sequence[Any], values: _Values) -> list[Any]:
         return run
 
     branches = [branch(graph) for graph in _graphs(op)]
-    if "Case" in op.type:
-        made = tf.switch_case(index, branches)
-    else:
-        made = tf.cond(index, *branches)
+    made = tf.switch_case(index, branches) if "Case" in op.type else tf.cond(index, *branches)
     made = list(made) if isinstance(made, list | tuple) else [made]
     values.update(zip(keys, made[count:], strict=True))
     return made[:count]

@@ -464,13 +464,13 @@ class Planner:
                 return time
             time = max(time, self.need_counts(want.shard.rows))
             if self._may_scatter(tensor, placement, want.shard):
-                return max(time, self._scatter(tensor, placement, want.shard))
+                return max(time, self._scatter(tensor, want.shard))
         elif isinstance(want, Shard):
             if isinstance(placement, Shard) and placement.fits(want):
                 return time
             time = max(time, self.need_counts(want.rows))
             if self._may_scatter(tensor, placement, want):
-                return max(time, self._scatter(tensor, placement, want))
+                return max(time, self._scatter(tensor, want))
         elif isinstance(want, Partial) and isinstance(placement, Partial | Replicate):
             return time
         if isinstance(placement, Replicate):
@@ -513,7 +513,7 @@ class Planner:
         division = self.division(tensor)
         return placement == Partial() and division is not None and division.fits(shard)
 
-    def _scatter(self, tensor: Any, placement: Placement, shard: Shard) -> int:
+    def _scatter(self, tensor: Any, shard: Shard) -> int:
         """Sum a tensor so that each replica gets its rows; return from when it has them."""
         if self.parent is not None:
             raise NeedsCollectiveError(tensor.name)

@@ -280,9 +280,10 @@ class Program:
         for key, tensor in planner.exchanges.get(time, {}).items():
             if key in self.bucket_of or key not in self.used:
                 continue
-            placement, sizes = planner.placement(tensor), ()
+            placement = planner.placement(tensor)
+            sizes: tuple[int, ...] = ()
             if (own := planner.scattered.get(key)) is not None:
-                how, axis, sizes = "scatter", own.axis, own.rows.segments[0][0].parts
+                how, axis, sizes = "scatter", own.axis, own.rows.segments[0][0].parts or ()
             elif isinstance(placement, Shard):
                 how, axis = "gather", placement.axis
             else:
@@ -317,15 +318,15 @@ class Program:
             if how == "sum":
                 sums.append((key, parts))
             elif how == "scatter":
-                scattered.append((key, parts, axis, sizes))
+                scattered.append((key, (parts, axis, sizes)))
             elif how == "gather":
                 exchanged[key] = self.collectives.gather(parts, axis)
             else:
                 exchanged[key] = self.collectives.stack(parts)
         for (key, _), summed in zip(sums, self.collectives.sums([p for _, p in sums]), strict=True):
             exchanged[key] = summed
-        own = self.collectives.scattered_sums([tuple(rest) for _, *rest in scattered])
-        for (key, *_), rows in zip(scattered, own, strict=True):
+        own = self.collectives.scattered_sums([value for _, value in scattered])
+        for (key, _), rows in zip(scattered, own, strict=True):
             exchanged[key] = rows
 
 

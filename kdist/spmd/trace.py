@@ -85,7 +85,10 @@ def trace(
     with graph.as_default():
         flat = [place(value, leaf) for value, leaf in given]
         args, kwargs = tf.nest.pack_sequence_as((args, kwargs), flat)
-        with one_device(strategy, divides=True), auto_control_deps.AutomaticControlDependencies() as control:
+        with (
+            one_device(strategy, divides=True),
+            auto_control_deps.AutomaticControlDependencies() as control,
+        ):
             structure = fn(*args, **kwargs)
             outputs = [
                 None if one is None else control.mark_as_return(tf.convert_to_tensor(one))

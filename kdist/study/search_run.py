@@ -255,7 +255,9 @@ def _tuner(
     from .search_tuner import ReplicaTuner
 
     config = search.config
-    strategy = MirroredStrategy(replicas=search.replicas, shards=config.shards)
+    strategy = MirroredStrategy(
+        replicas=search.replicas, shards=config.shards, shard_optimizer=config.shard_optimizer
+    )
     hypermodel: Any
     if data is None:
         hypermodel = _user_hypermodel(search, folder, strategy, role)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..arguments import check_sharding
 from ..data.datasets import check_data_dir
 from ..errors import UserError
 from ..fields import check_fields, field_names
@@ -142,6 +143,7 @@ class TrainConfig(
                 f"received shards={self.shards} for {self.replicas} replicas, each of which has to"
                 f" have equally many: pass a multiple of {self.replicas}"
             )
+        check_sharding(self.shards, self.shard_optimizer)
         check_momentum(self.optimizer, self.momentum)
         if self.warmup_epochs >= self.epochs:
             raise UserError(

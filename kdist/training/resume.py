@@ -17,7 +17,7 @@ from .result import TrainResult
 from .settings import Checkpoints
 from .workers import worker_place
 
-MAY_CHANGE = field_names(Checkpoints) | {"replicas", "epochs", "data_dir"}
+MAY_CHANGE = field_names(Checkpoints) | {"replicas", "shard_optimizer", "epochs", "data_dir"}
 """Settings with which a run may be resumed that are not its own. The images are compared, wherever
 they are found."""
 

@@ -143,13 +143,15 @@ def _say_nothing(_: str) -> None:
 
 
 def _make_strategy(config: TrainConfig, place: WorkerPlace) -> "ExactStrategy":
+    names = ("replicas", "shards", "shard_optimizer")
+    options = {name: getattr(config, name) for name in names}
     if place.workers > 1:
         from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
 
-        return MultiWorkerMirroredStrategy(replicas=config.replicas, shards=config.shards)
+        return MultiWorkerMirroredStrategy(**options)
     from ..distribute.mirrored_strategy import MirroredStrategy
 
-    return MirroredStrategy(replicas=config.replicas, shards=config.shards)
+    return MirroredStrategy(**options)
 
 
 def _own_files(config: TrainConfig) -> tuple[str, ...]:

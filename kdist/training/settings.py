@@ -256,12 +256,15 @@ class Batches:
             split, into at most 8 replicas, or one per core if there are more.
         shards: Into how many parts each batch is divided, a multiple of the replicas: a run has the
             same bits on any number of replicas; by default one for each replica, which is faster.
+        shard_optimizer: Divide the optimizer's state over the replicas, each of which then has one
+            part of it instead of a copy.
         batch_size: Training images per step and replica.
         val_batch_size: Validation images per step and replica.
     """
 
     replicas: Annotated[Replicas | None, _ONE_STRATEGY] = None
     shards: Annotated[Shards | None, _ONE_STRATEGY] = None
+    shard_optimizer: Annotated[bool, _ONE_STRATEGY] = False
     batch_size: BatchSize = 32
     val_batch_size: BatchSize = 32
 

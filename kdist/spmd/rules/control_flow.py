@@ -238,6 +238,6 @@ def _call(op: Operation, given: Sequence[Placement]) -> Decision | None:
 def _wants(placements: Sequence[Placement], given: Sequence[Placement]) -> list[Any]:
     """Return how inputs are wanted, from how they are and how the body is planned for them."""
     return [
-        AS_IS if isinstance(wanted, ListOf) or (wanted == own and isinstance(own, Shard)) else wanted
-        for own, wanted in zip(placements, given, strict=True)
+        AS_IS if isinstance(one, ListOf) or (isinstance(one, Shard) and one == own) else one
+        for own, one in zip(placements, given, strict=True)
     ]

@@ -182,8 +182,9 @@ def broadcast_axes(op: Operation) -> Decision | None:
 @rule("L2Loss")
 def l2_loss(op: Operation) -> Decision | None:
     """Sum half of the squares."""
-    if op.is_partial(0, "add") and op.planner.division(op.inputs[0]) is not None:
-        return Decision([op.planner.division(op.inputs[0])], [PARTIAL])
+    division = op.planner.division(op.inputs[0])
+    if op.is_partial(0, "add") and division is not None:
+        return Decision([division], [PARTIAL])
     return None if op.shard(0) is None else Decision([AS_IS], [PARTIAL])
 
 
