@@ -104,16 +104,17 @@ def explain(
     names: dict[str, Any] = {}
     seen: set[int] = set()
     for item, cost in costs.each():
-        names[item.op.name] = item.op
+        source = planner.origin(item.op)
+        names[source.name] = source
         done = cost.work
-        if done.whole and _is_update(item.op):  # with a sparse gradient, of which all rows are due
+        if done.whole and _is_update(source):  # with a sparse gradient, of which all rows are due
             done = Work(done.divided, 0, done.repeated + done.whole)
         work += done
         gathered = [t for t in cost.gathered if id(t) not in seen]
         seen.update(map(id, gathered))
         if not done.whole and not gathered:
             continue
-        name = place_of(item.op, names)
+        name = place_of(source, names)
         place = places.setdefault(name, Place(name))
         place.types[item.op.type] = None
         place.flops += done.whole

@@ -56,7 +56,7 @@ class Bodies:
         self._graphs: dict[tuple[Any, str], Any] = {}
         self._taken: set[int] = set()
         self.lifted: dict[Any, Any] = {}  # what stands for operations, see `lift`
-        self.added: set[Any] = set()  # the operations of these
+        self.added: dict[Any, Any] = {}  # the operations of these, and what they stand for
 
     def of(self, op: Any, name: str, inputs: Sequence[Any]) -> Any:
         """Return the graph of a function that an operation calls with these inputs."""

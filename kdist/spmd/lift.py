@@ -7,6 +7,7 @@ replicas exchange is exchanged before and after it. XLA does the same with varia
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +36,17 @@ _NEVER_FAIL = {  # of numbers, whatever they are
     *("LogicalNot", "LogicalOr", "MatMul", "Max", "Maximum", "Mean", "Min", "Minimum", "Mul"),
     *("Neg", "NoOp", "NotEqual", "OnesLike", "Pack", "Placeholder", "Pow", "Rank", "RealDiv"),
     *("Reciprocal", "Reshape", "Rsqrt", "Select", "SelectV2", "Shape", "Sigmoid", "Sign", "Sqrt"),
-    *("Square", "SquaredDifference", "Squeeze", "StopGradient", "Sub", "Sum", "Tanh", "Transpose"),
+    *(
+        "Square",
+        "SquaredDifference",
+        "Squeeze",
+        "StopGradient",
+        "Sub",
+        "Sum",
+        "Tanh",
+        "Transpose",
+        "UnsortedSegmentSum",
+    ),
     *("ZerosLike"),
 }
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
@@ -63,8 +74,22 @@ class _Variable:
     handle: Any
 
 
-_Values = dict[int, Any]
-"""The current values of variables, by the id of the handle."""
+@dataclass
+class _State:
+    """What a part of the program sees.
+
+    Attributes:
+        values: The current values of variables, by the id of the handle.
+        due: Whether the part is due, where it is computed whether or not; `None` if it is.
+    """
+
+    values: dict[int, Any]
+    due: Any = None
+
+    def branch(self, chosen: Any = None) -> _State:
+        """Return the same for a branch that is computed whether or not it is chosen."""
+        dues = [one for one in (self.due, chosen) if one is not None]
+        return _State(dict(self.values), functools.reduce(tf.logical_and, dues) if dues else None)
 
 
 def needs_lifting(op: Any, divided: Sequence[bool]) -> bool:
@@ -92,9 +117,9 @@ def lift(op: Any) -> Lifted:
             key: gen_resource_variable_ops.read_variable_op(handle, _dtype_of(handle))
             for key, handle in handles.items()
         }
-        changed = dict(values)
-        outputs = _run(op, given, changed)
-        for key, value in changed.items():
+        state = _State(dict(values))
+        outputs = _run(op, given, state)
+        for key, value in state.values.items():
             if value is not values[key]:
                 gen_resource_variable_ops.assign_variable_op(handles[key], value)
     return Lifted(graph.get_operations()[before:], outputs)
@@ -112,14 +137,14 @@ def _dtype_of(handle: Any) -> Any:
     return tf.as_dtype(data.shape_and_type[0].dtype)
 
 
-def _run(op: Any, given: Sequence[Any], values: _Values) -> list[Any]:
+def _run(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
     """Do what an operation does with values in place of variables; returns its results."""
     if op.type in _CALLS and not any(map(_draws, _graphs(op))):
-        return _run_graph(_graphs(op)[0], given, values)
+        return _run_graph(_graphs(op)[0], given, state)
     if op.type in _CONDITIONS:
-        return _run_condition(op, given, values)
+        return _run_condition(op, given, state)
     if op.type in _LOOPS:
-        return _run_loop(op, given, values)
+        return _run_loop(op, given, state)
     change = _CHANGES.get(op.type)
     if change is None:
         raise UserError(
@@ -127,7 +152,7 @@ def _run(op: Any, given: Sequence[Any], values: _Values) -> list[Any]:
             " optimizer that is divided over the replicas, which it cannot be for this operation:"
             " leave out shard_optimizer"
         )
-    return change(op, given, values)
+    return change(op, given, state)
 
 
 def _frames(op: Any) -> list[tuple[str, int]]:
@@ -149,7 +174,7 @@ def _draws(graph: Any) -> bool:
     return any(op.type in DRAWS for op in graph.get_operations())
 
 
-def _run_graph(graph: Any, given: Sequence[Any], values: _Values) -> list[Any]:
+def _run_graph(graph: Any, given: Sequence[Any], state: _State) -> list[Any]:
     """Run the operations of a function, in the order in which they were made."""
     made: dict[int, Any] = {id(t): one for t, one in zip(graph.inputs, given, strict=True)}
     written: dict[Any, Any] = {}
@@ -160,14 +185,22 @@ def _run_graph(graph: Any, given: Sequence[Any], values: _Values) -> list[Any]:
         waits = [written[one] for one in op.control_inputs if one in written]
         with tf.control_dependencies(waits):
             if not any(isinstance(one, _Variable) for one in inputs):
+                if op.type == "UnsortedSegmentSum" and state.due is not None:
+                    inputs[1] = _without_wrong(inputs[1], inputs[2], state.due)
                 outputs = _copy(op, inputs)
                 written[op] = outputs[0].op if outputs else _last_operation()
             elif op.type == "Identity":
                 outputs = inputs
             else:
-                outputs = _run(op, inputs, values)
+                outputs = _run(op, inputs, state)
         made |= {id(t): one for t, one in zip(op.outputs, outputs, strict=True)}
     return [made[id(t)] for t in graph.outputs]
+
+
+def _without_wrong(segments: Any, count: Any, due: Any) -> Any:
+    """Leave out segments that are an error, unless they are due."""
+    is_right = tf.logical_or(due, segments < tf.cast(count, segments.dtype))
+    return tf.where(is_right, segments, -tf.ones_like(segments))
 
 
 def _last_operation() -> Any:
@@ -207,6 +240,7 @@ def _cannot_fail(graph: Any) -> bool:
         op.type in _NEVER_FAIL
         or (op.type in _VARIABLES and all(_is_variable(t) for t in op.inputs[:1]))
         or (op.type in ("FloorDiv", "FloorMod") and _divides_by_constant(op))
+        or (op.type == "StridedSlice" and _takes_constant(op))
         or (op.type in ("If", "StatelessIf", *_CALLS) and all(map(_cannot_fail, _graphs(op))))
         for op in graph.get_operations()
     )
@@ -217,42 +251,48 @@ def _divides_by_constant(op: Any) -> bool:
     return divisor is not None and bool((divisor != 0).all())
 
 
-def _run_condition(op: Any, given: Sequence[Any], values: _Values) -> list[Any]:
+def _takes_constant(op: Any) -> bool:
+    """Whether a slice is known to be within its tensor: this was checked when it was traced."""
+    known = all(tensor_util.constant_value(t) is not None for t in op.inputs[1:])
+    return known and op.inputs[0].shape.is_fully_defined()
+
+
+def _run_condition(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
     index, *rest = given
-    keys = [key for key in _changed_by(op, given) if key in values]
+    keys = [key for key in _changed_by(op, given) if key in state.values]
     count = len(op.outputs)
     if index.dtype == tf.bool and all(map(_cannot_fail, _graphs(op))):
         # Both at once: what they exchange is exchanged in the step, of which they are then a part.
         made = []
-        for graph in _graphs(op):
-            own = dict(values)
-            made.append([*_run_graph(graph, rest, own), *(own[key] for key in keys)])
-        chosen = [
+        for graph, chosen in zip(_graphs(op), (index, tf.logical_not(index)), strict=True):
+            own = state.branch(chosen)
+            made.append([*_run_graph(graph, rest, own), *(own.values[key] for key in keys)])
+        results = [
             one if one is other else tf.where(index, one, other)
             for one, other in zip(*made, strict=True)
         ]
-        values.update(zip(keys, chosen[count:], strict=True))
-        return chosen[:count]
+        state.values.update(zip(keys, results[count:], strict=True))
+        return results[:count]
 
     def branch(graph: Any) -> Callable[[], list[Any]]:
         def run() -> list[Any]:
-            own = dict(values)
+            own = state.branch()
             outputs = _run_graph(graph, rest, own)
-            return [tf.identity(one) for one in (*outputs, *(own[key] for key in keys))]
+            return [tf.identity(one) for one in (*outputs, *(own.values[key] for key in keys))]
 
         return run
 
     branches = [branch(graph) for graph in _graphs(op)]
     made = tf.switch_case(index, branches) if "Case" in op.type else tf.cond(index, *branches)
     made = list(made) if isinstance(made, list | tuple) else [made]
-    values.update(zip(keys, made[count:], strict=True))
+    state.values.update(zip(keys, made[count:], strict=True))
     return made[:count]
 
 
-def _run_loop(op: Any, given: Sequence[Any], values: _Values) -> list[Any]:
+def _run_loop(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
     names = ("cond", "body")
     test, body = (graph_of(op, op.node_def.attr[name].func.name) for name in names)
-    keys = [key for key in _changed_by(op, given) if key in values]
+    keys = [key for key in _changed_by(op, given) if key in state.values]
     places = [place for place, one in enumerate(given) if not isinstance(one, _Variable)]
 
     def around(graph: Any) -> Callable[..., list[Any]]:
@@ -260,24 +300,25 @@ def _run_loop(op: Any, given: Sequence[Any], values: _Values) -> list[Any]:
             inner = list(given)
             for place, one in zip(places, variables, strict=False):
                 inner[place] = one
-            own = values | dict(zip(keys, variables[len(places) :], strict=True))
+            own = state.branch()
+            own.values.update(zip(keys, variables[len(places) :], strict=True))
             outputs = _run_graph(graph, inner, own)
             if graph is test:
                 return outputs
-            return [*(outputs[place] for place in places), *(own[key] for key in keys)]
+            return [*(outputs[place] for place in places), *(own.values[key] for key in keys)]
 
         return run
 
     made = tf.while_loop(
         lambda *v: around(test)(*v)[0],
         around(body),
-        [*(given[place] for place in places), *(values[key] for key in keys)],
+        [*(given[place] for place in places), *(state.values[key] for key in keys)],
         shape_invariants=[
             *(op.outputs[place].shape for place in places),
-            *(values[key].shape for key in keys),
+            *(state.values[key].shape for key in keys),
         ],
     )
-    values.update(zip(keys, made[len(places) :], strict=True))
+    state.values.update(zip(keys, made[len(places) :], strict=True))
     results = list(op.outputs)  # handles stay what they are
     for place, one in zip(places, made, strict=False):
         results[place] = one
@@ -289,15 +330,15 @@ def _run_loop(op: Any, given: Sequence[Any], values: _Values) -> list[Any]:
 
 def _of_value(
     make: Callable[..., Any], *, changes: bool = False
-) -> Callable[[Any, Sequence[Any], _Values], list[Any]]:
+) -> Callable[[Any, Sequence[Any], _State], list[Any]]:
     """Return how to do with a variable's value what an operation does with the variable."""
 
-    def run(op: Any, given: Sequence[Any], values: _Values) -> list[Any]:
+    def run(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
         variable, *rest = given
-        result = make(op, values[id(variable.handle)], *rest)
+        result = make(op, state.values[id(variable.handle)], *rest)
         if not changes:
             return [result]
-        values[id(variable.handle)] = result
+        state.values[id(variable.handle)] = result
         return []
 
     return run
@@ -321,7 +362,7 @@ def _scatter_product(op: Any, value: Any, indices: Any, updates: Any) -> Any:
     return value * factors if "Mul" in op.type else value / factors
 
 
-_CHANGES: dict[str, Callable[[Any, Sequence[Any], _Values], list[Any]]] = {
+_CHANGES: dict[str, Callable[[Any, Sequence[Any], _State], list[Any]]] = {
     "ReadVariableOp": _of_value(lambda op, value: value),
     "VariableShape": _of_value(lambda op, value: tf.shape(value, op.outputs[0].dtype)),
     "VarIsInitializedOp": _of_value(lambda op, value: tf.constant(True)),

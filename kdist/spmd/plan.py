@@ -538,6 +538,12 @@ class Planner:
             self.set_alias(output, inner)
         self._op_times[op] = max([base, *(self._op_times.get(one, BEFORE) for one in inner_ops)])
 
+    def origin(self, op: Any) -> Any:
+        """Return the operation of the traced step that another one stands for."""
+        while op in self.bodies.added:
+            op = self.bodies.added[op]
+        return op
+
     def _is_divided(self, tensor: Any) -> bool:
         """Whether a tensor is the handle of a divided variable."""
         if tensor.dtype != tf.resource:
@@ -548,7 +554,7 @@ class Planner:
         """Plan an operation with divided variables as one of their values."""
         if op not in self.bodies.lifted:
             self.bodies.lifted[op] = lift(op)
-            self.bodies.added.update(self.bodies.lifted[op].operations)
+            self.bodies.added |= dict.fromkeys(self.bodies.lifted[op].operations, op)
         lifted = self.bodies.lifted[op]
         base = max([base, *(self._op_times.get(c, BEFORE) for c in op.control_inputs)])
         for one in lifted.operations:

@@ -174,3 +174,35 @@ def scatter_into_variable(op: Operation) -> Decision | None:
     if id(op.inputs[0]) in op.planner.shared or any(isinstance(p, ListOf) for p in op.placements):
         return None
     return Decision([REPLICATE] * len(op.inputs), [], gathers=True)
+
+
+@rule("TensorScatterAdd", "TensorScatterMax", "TensorScatterMin", "TensorScatterSub")
+def scatter_into_tensor(op: Operation) -> Decision | None:
+    """Change rows of a divided tensor: each replica gets all updates, and makes its own."""
+    shard, rank, depth = op.shard(0), op.rank(1), op.inputs[1].shape[-1]
+    if shard is None or rank is None or depth is None:
+        return None
+    if any(isinstance(p, ListOf) for p in op.placements):
+        return None
+    if shard.axis >= depth:
+        updates = shard.plain().at(rank - 1 + shard.axis - depth)
+        return Decision([AS_IS, REPLICATE, updates], [shard.plain()], gathers=True)
+    ((space, _), *more) = shard.rows.segments
+    if more or shard.rows.is_batch or op.type not in ("TensorScatterAdd", "TensorScatterSub"):
+        return None
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        tensor, indices, updates = inputs
+        ((count, first),) = stage.blocks(shard.rows, indices.dtype)
+        own = indices[..., shard.axis] - first
+        is_own = tf.logical_and(own >= 0, own < count)
+        # The updates of others' rows become zeros for the first one.
+        parts = tf.unstack(indices, axis=-1)
+        parts[shard.axis] = tf.where(is_own, own, 0)
+        shape = tf.concat([tf.shape(is_own), tf.ones_like(tf.shape(updates)[rank - 1 :])], 0)
+        kept = tf.where(tf.reshape(is_own, shape), updates, tf.zeros_like(updates))
+        return stage.copy(op, [tensor, tf.stack(parts, -1), kept])  # type: ignore[no-any-return]
+
+    return Decision(
+        [AS_IS, REPLICATE, REPLICATE], [shard.plain()], emit, spaces=[space], gathers=True
+    )
