@@ -51,7 +51,7 @@ def division_of(shape: Any, parts: int) -> Division | None:
     if parts < 2 or elements is None or elements < SMALLEST:
         return None
     for axis, size in enumerate(shape.as_list()):
-        if -(-size // parts) * parts <= _MOST * size:
+        if parts <= size and -(-size // parts) * parts <= _MOST * size:
             each, more = divmod(size, parts)
             return Division(axis, tuple(each + (place < more) for place in range(parts)))
     return None

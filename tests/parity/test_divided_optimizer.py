@@ -1,0 +1,122 @@
+"""The optimizer's state divided over the replicas: the model that one replica gives."""
+
+import functools
+
+import harness
+import kdist
+import keras
+import numpy as np
+import optimizer_cases
+import pytest
+import tensorflow as tf
+from cases import CASES, IN_A_GRAPH
+from kdist.errors import UserError
+from kdist.spmd import divided
+
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
+# Two that stand for others each; all are slow tests.
+FAST = (
+    "optimizer_Adam",
+    "optimizer_LossScaleOptimizer",
+    "optimizer_Muon",
+    "accumulation_clipnorm_bn_uneven",
+    "ema_overwrite_uneven",
+    "embedding_accumulation_uneven",
+    "custom_step_clipped_and_accumulated",
+)
+SLOW = (
+    *optimizer_cases.CASES,
+    "embedding_accumulation_uneven",
+    "embedding_global_clipnorm_uneven",
+    "custom_step_clipped_and_accumulated",
+    "mixed_float16",
+    "steps_per_execution_accumulation_clip",
+    "batch_by_batch",
+    "compiled_outside_the_scope_loss_scale",
+)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Variables of the tests' sizes are divided, also unevenly."""
+    monkeypatch.setattr(divided, "SMALLEST", 2)
+    monkeypatch.setattr(divided, "_MOST", 2.0)
+
+
+@functools.cache
+def on_one_replica(name):
+    return harness.train(CASES[name], run_eagerly=name not in IN_A_GRAPH)
+
+
+def check(name, replicas, **options):
+    devices = [f"/cpu:{i}" for i in range(replicas)]
+    strategy = kdist.MirroredStrategy(devices, shard_optimizer=True)
+    expected = harness.train(CASES[name], **options) if options else on_one_replica(name)
+    got = harness.train(CASES[name], strategy, **options)
+    gaps = harness.differences(expected, got)
+    assert not harness.too_large(CASES[name], gaps), gaps
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("name", FAST)
+def test_two_replicas_give_what_one_gives(name):
+    check(name, replicas=2)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("replicas", [2, 3, 4])
+@pytest.mark.parametrize("name", SLOW)
+def test_more_replicas_give_what_one_gives(name, replicas):
+    check(name, replicas)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("name", ["optimizer_Adam", "accumulation_clipnorm_bn_uneven"])
+def test_compiled_by_xla(name):
+    check(name, replicas=3, jit_compile=True)
+
+
+@pytest.mark.parametrize("replicas", [2, 3, 4])
+def test_a_device_has_its_part_of_the_state(replicas):
+    """Of all but the smallest variables: 0.3 % of these are biases."""
+    strategy = kdist.MirroredStrategy(
+        [f"/cpu:{i}" for i in range(replicas)], shard_optimizer=True
+    )
+    layers = [keras.layers.Dense(100), keras.layers.Dense(250), keras.layers.Dense(40)]
+    model = strategy.build(lambda: keras.Sequential([keras.Input((300,)), *layers]))
+    optimizer = keras.optimizers.Adam(use_ema=True, gradient_accumulation_steps=2, amsgrad=True)
+    model.compile(optimizer, "mse")
+    model.train_on_batch(np.zeros((4, 300)), np.zeros((4, 40)))
+    whole = 5 * sum(tf.size(v).numpy() for v in model.trainable_variables) * 4
+    on_device = dict.fromkeys(strategy.devices, 0)
+    for variable in optimizer.variables:
+        value = variable.value
+        is_divided = isinstance(value, divided.DividedVariable)
+        for device, part in zip(on_device, value.parts if is_divided else value.values, strict=True):
+            on_device[device] += tf.size(part).numpy() * part.dtype.size
+    assert max(on_device.values()) <= 1.1 * whole / replicas
+    assert sum(on_device.values()) >= whole
+
+
+def test_what_a_device_has_is_explained():
+    found = {}
+    for is_divided in (False, True):
+        strategy = kdist.MirroredStrategy(["/cpu:0", "/cpu:1"], shard_optimizer=is_divided)
+        dense = keras.layers.Dense(64)
+        model = strategy.build(lambda: keras.Sequential([keras.Input((100,)), dense]))  # noqa: B023
+        model.compile("adam", "mse")
+        found[is_divided] = kdist.explain(model, (np.zeros((8, 100)), np.zeros((8, 64))))
+    ordinary, divided_ = found[False], found[True]
+    assert ordinary.optimizer_divided == divided_.optimizer_divided == divided_.optimizer
+    assert divided_.optimizer == ordinary.optimizer - 2 * 100 * 64 * 4 // 2
+    assert "optimizer 51.7 kB (26.1 kB with shard_optimizer)" in str(ordinary)
+    assert "shard_optimizer" not in str(divided_)
+    assert divided_.step.divided_share == 1
+    assert divided_.step.work.repeated < ordinary.step.work.repeated / 2
+
+
+def test_shards_are_refused():
+    with pytest.raises(UserError, match="shards=2 and shard_optimizer=True"):
+        kdist.MirroredStrategy(["/cpu:0", "/cpu:1"], shards=2, shard_optimizer=True)
