@@ -121,6 +121,10 @@ for key, name, unit in (
     ("seconds", "step, ms", 1e-3),
 ):
     ratios = [b[key] / a[key] for a, b in zip(ordinary, divided, strict=True)]
-    first, second = (statistics.median(one[key] for one in way) / unit for way in (ordinary, divided))
-    spread = f" ({min(ratios):.2f} to {max(ratios):.2f})" if max(ratios) > 1.01 * min(ratios) else ""
+    first, second = (
+        statistics.median(one[key] for one in way) / unit for way in (ordinary, divided)
+    )
+    spread = (
+        f" ({min(ratios):.2f} to {max(ratios):.2f})" if max(ratios) > 1.01 * min(ratios) else ""
+    )
     print(f"| {name} | {first:.0f} | {second:.0f} | {statistics.median(ratios):.2f}{spread} |")

@@ -526,6 +526,8 @@ class Planner:
         base = max([base, *(self._op_times.get(c, BEFORE) for c in op.control_inputs)])
         for inner, outer in zip(graph.inputs, op.inputs, strict=True):
             self.set_alias(inner, outer)
+            if inner.dtype == tf.resource:
+                handle_data_util.copy_handle_data(self.canonical(outer), inner)
         inner_ops = live_operations(graph, graph.outputs)
         inner_ops = [one for one in inner_ops if one not in self.bodies.added]
         self._calls.append(op)

@@ -81,9 +81,7 @@ def test_compiled_by_xla(name):
 @pytest.mark.parametrize("replicas", [2, 3, 4])
 def test_a_device_has_its_part_of_the_state(replicas):
     """Of all but the smallest variables: 0.3 % of these are biases."""
-    strategy = kdist.MirroredStrategy(
-        [f"/cpu:{i}" for i in range(replicas)], shard_optimizer=True
-    )
+    strategy = kdist.MirroredStrategy([f"/cpu:{i}" for i in range(replicas)], shard_optimizer=True)
     layers = [keras.layers.Dense(100), keras.layers.Dense(250), keras.layers.Dense(40)]
     model = strategy.build(lambda: keras.Sequential([keras.Input((300,)), *layers]))
     optimizer = keras.optimizers.Adam(use_ema=True, gradient_accumulation_steps=2, amsgrad=True)
@@ -94,7 +92,9 @@ def test_a_device_has_its_part_of_the_state(replicas):
     for variable in optimizer.variables:
         value = variable.value
         is_divided = isinstance(value, divided.DividedVariable)
-        for device, part in zip(on_device, value.parts if is_divided else value.values, strict=True):
+        for device, part in zip(
+            on_device, value.parts if is_divided else value.values, strict=True
+        ):
             on_device[device] += tf.size(part).numpy() * part.dtype.size
     assert max(on_device.values()) <= 1.1 * whole / replicas
     assert sum(on_device.values()) >= whole
