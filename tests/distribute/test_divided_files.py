@@ -1,0 +1,185 @@
+"""Files of models whose optimizer's state is divided hold the whole state, both ways."""
+
+import contextlib
+
+import kdist
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from kdist.callbacks import Checkpoint
+from kdist.errors import UserError
+from kdist.spmd import divided
+from kdist.spmd.divided import DividedVariable
+from kdist.training.config import TrainConfig
+
+pytestmark = pytest.mark.usefixtures("without_graph_optimizer", "small", "float64")
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(22, 6)), RNG.normal(size=(22, 5))
+PLACES = ("plain", "2 whole", "2 divided", "3 divided")
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Variables of the tests' sizes are divided, also unevenly."""
+    monkeypatch.setattr(divided, "SMALLEST", 2)
+    monkeypatch.setattr(divided, "_MOST", 2.0)
+
+
+def scope(place):
+    if place == "plain":
+        return contextlib.nullcontext()
+    count, kind = place.split()
+    devices = [f"/cpu:{i}" for i in range(int(count))]
+    return kdist.MirroredStrategy(devices, shard_optimizer=kind == "divided").scope()
+
+
+def new(place):
+    with scope(place):
+        keras.utils.set_random_seed(1)
+        layers = [keras.layers.Dense(7, activation="tanh"), keras.layers.Dense(5)]
+        model = keras.Sequential([keras.Input((6,)), *layers])
+        optimizer = keras.optimizers.Adam(0.1, use_ema=True, gradient_accumulation_steps=2)
+        model.compile(optimizer, "mse")
+        optimizer.build(model.trainable_variables)
+    state = [variable.value for variable in optimizer.variables]
+    assert any(isinstance(one, DividedVariable) for one in state) == ("divided" in place)
+    return model
+
+
+def fit(model, **options):
+    model.fit(X, Y, batch_size=8, shuffle=False, verbose=0, **options)
+    return model
+
+
+def through_file(model, place, path):
+    model.save(path / "model.keras")
+    with scope(place):
+        return keras.models.load_model(path / "model.keras")
+
+
+def through_checkpoint(model, place, path):
+    prefix = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(str(path / "state"))
+    other = new(place)
+    tf.train.Checkpoint(model=other, optimizer=other.optimizer).read(
+        prefix
+    ).assert_existing_objects_matched()
+    return other
+
+
+def through_arrays(model, place, path):
+    other = new(place)
+    for one, copy in zip(model.optimizer.variables, other.optimizer.variables, strict=True):
+        copy.assign(one.numpy())
+    other.set_weights(model.get_weights())
+    return other
+
+
+def through_build(model, place, path):
+    if place == "plain":
+        pytest.skip("nothing is built")
+    with scope(place):
+        strategy = tf.distribute.get_strategy()
+    return strategy.build(model)
+
+
+def assert_equal(one, other, tolerance=1e-12):
+    both = [
+        [*model.get_weights(), *(variable.numpy() for variable in model.optimizer.variables)]
+        for model in (one, other)
+    ]
+    for found, expected in zip(*both, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(("source", "target"), [(PLACES[i], PLACES[i - 1]) for i in range(4)])
+@pytest.mark.parametrize("way", [through_file, through_checkpoint, through_arrays, through_build])
+def test_state_goes_on_elsewhere(way, source, target, tmp_path):
+    model = fit(new(source))
+    other = way(model, target, tmp_path)
+    assert_equal(other, model)
+    state = [variable.value for variable in other.optimizer.variables]
+    assert any(isinstance(one, DividedVariable) for one in state) == ("divided" in target)
+    assert_equal(fit(other), fit(model), 1e-9)
+
+
+def test_saved_models_are_exported(tmp_path):
+    model = fit(new("2 divided"))
+    tf.saved_model.save(model, str(tmp_path / "all"))
+    names = [name for name, _ in tf.train.list_variables(str(tmp_path / "all"))]
+    momentum = next(name for name in names if "optimizer/_momentums/0" in name)
+    value = tf.train.load_variable(str(tmp_path / "all"), momentum)
+    np.testing.assert_array_equal(value, model.optimizer._momentums[0])
+    model.export(tmp_path / "served", verbose=False)
+    loaded = tf.saved_model.load(str(tmp_path / "served"))
+    np.testing.assert_allclose(loaded.serve(X), model(X))
+
+
+class StopError(Exception):
+    """Ends a fit as a kill does."""
+
+
+class Stop(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if (self.params["epochs"], batch) == (3, 1) and self.model.optimizer.iterations > 2:
+            raise StopError
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("2 divided", "3 divided"), ("2 divided", "2 whole")]
+)
+def test_a_fit_resumes_with_the_state_divided_otherwise(first, second, tmp_path):
+    saving = {"epochs": 3, "callbacks": [Checkpoint(tmp_path, every_steps=1, verbose=0), Stop()]}
+    with pytest.raises(StopError):
+        fit(new(first), **saving)
+    saving["callbacks"] = [Checkpoint(tmp_path, every_steps=1, verbose=0)]
+    assert_equal(fit(new(second), **saving), fit(new("plain"), epochs=3), 1e-9)
+
+
+def test_an_optimizer_from_elsewhere_is_divided():
+    plain = fit(new("plain"))
+    with scope("2 divided"):
+        keras.utils.set_random_seed(1)
+        layers = [keras.layers.Dense(7, activation="tanh"), keras.layers.Dense(5)]
+        model = keras.Sequential([keras.Input((6,)), *layers])
+    model.compile(keras.optimizers.Adam(0.1, use_ema=True, gradient_accumulation_steps=2), "mse")
+    assert_equal(fit(model), plain, 1e-9)
+    assert any(isinstance(v.value, DividedVariable) for v in model.optimizer.variables)
+
+
+@pytest.mark.parametrize("in_scope", [True, False])
+@pytest.mark.parametrize("kind", ["whole", "divided"])
+def test_an_optimizer_is_built_by_a_step_of_ones_own(kind, in_scope):
+    """Also where the step is called in the scope of the strategy, as TensorFlow's guides do."""
+    results = []
+    for place in ("plain", f"2 {kind}"):
+        with scope(place):
+            strategy = tf.distribute.get_strategy() if place != "plain" else None
+            keras.utils.set_random_seed(1)
+            model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(5)])
+            optimizer = keras.optimizers.Adam(0.1, clipnorm=0.5)
+
+        def step(x, y):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((model(x) - y) ** 2)  # noqa: B023
+            variables = model.trainable_variables  # noqa: B023
+            optimizer.apply(tape.gradient(loss, variables), variables)  # noqa: B023
+
+        data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
+        if strategy is None:
+            own = tf.function(step, autograph=False)
+        else:
+            data = strategy.experimental_distribute_dataset(data)
+            own = tf.function(lambda *b: strategy.run(step, args=b), autograph=False)  # noqa: B023
+        with strategy.scope() if strategy and in_scope else contextlib.nullcontext():
+            for batch in data:
+                own(*batch)
+        results.append([*model.get_weights(), *(v.numpy() for v in optimizer.variables)])
+    for found, expected in zip(*results, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def test_settings_that_contradict_are_refused():
+    with pytest.raises(UserError, match="shards=2 and shard_optimizer=True"):
+        TrainConfig(shards=2, shard_optimizer=True)
