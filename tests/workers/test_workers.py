@@ -56,6 +56,21 @@ THREE_BY_ONE = (
     "goes_on_with_other_workers",
 )
 
+DIVIDED = (
+    "optimizer_Adam",
+    "optimizer_LossScaleOptimizer",
+    "optimizer_Muon",
+    "optimizer_Adagrad",
+    "accumulation_clipnorm_bn_uneven",
+    "global_clipnorm_uneven",
+    "ema_overwrite_uneven",
+    "embedding_accumulation_uneven",
+    "steps_per_execution_3_uneven",
+    "batch_by_batch_weighted",
+    "custom_step_clipped_and_accumulated",
+    "resumed",
+)
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -86,6 +101,19 @@ def test_three_workers_give_what_one_replica_gives(folder):
     check("parity", THREE_BY_ONE, folder, workers=3)
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_workers_divide_the_optimizers_state(replicas, folder, monkeypatch):
+    monkeypatch.setenv("SHARD_OPTIMIZER", "1")
+    check("parity", DIVIDED, folder / "divided", workers=2, replicas=replicas)
+
+
+def test_a_worker_that_reads_divided_state_alone_is_told(folder, monkeypatch):
+    monkeypatch.setenv("SHARD_OPTIMIZER", "1")
+    own = folder / "reading"
+    ((first, _),) = group.run_group("failing", ("reading_alone",), own, workers=2).values()
+    assert "reading the optimizer's state on worker 0, fit on worker 1" in first, group.output(own)
+
+
 def test_a_worker_that_hangs_ends_all_with_their_stacks(folder, monkeypatch):
     # No step is watched but the second: the first may take ten times as long.
     monkeypatch.setenv("HANG_SECONDS", "8")
@@ -107,4 +135,4 @@ def test_a_failure_ends_the_others_with_its_message(folder):
 
 
 def test_the_cases_exist():
-    assert {*TWO_BY_ONE, *TWO_BY_TWO, *THREE_BY_ONE} <= {*CASES, *CHECKPOINT_CASES}
+    assert {*TWO_BY_ONE, *TWO_BY_TWO, *THREE_BY_ONE, *DIVIDED} <= {*CASES, *CHECKPOINT_CASES}

@@ -14,6 +14,7 @@ import kdist  # first, as for its users
 import keras
 import tensorflow as tf
 from kdist._upstream.internals import forget_custom_gradients
+from kdist.spmd import divided
 
 
 def main(kind: str, folder: Path, replicas: int, case_seconds: int) -> None:
@@ -30,8 +31,13 @@ def main(kind: str, folder: Path, replicas: int, case_seconds: int) -> None:
     faulthandler.dump_traceback_later(300, exit=True)
     gc.freeze()  # no collection between cases need walk what was imported
     # The limit on a case is set by `faulthandler`, whose one timer kdist would set, too.
+    shard_optimizer = "SHARD_OPTIMIZER" in os.environ
+    if shard_optimizer:  # variables of the tests' sizes, also unevenly
+        divided.SMALLEST, divided._MOST = 2, 2.0
     strategy = kdist.MultiWorkerMirroredStrategy(
-        replicas=replicas, hang_seconds=float(os.environ.get("HANG_SECONDS", 0))
+        replicas=replicas,
+        shard_optimizer=shard_optimizer,
+        hang_seconds=float(os.environ.get("HANG_SECONDS", 0)),
     )
     # A fifth of the time is TensorFlow's graph optimizer, which the other tests have.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
