@@ -3,11 +3,50 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute import values
+
+
+@dataclass(frozen=True)
+class Divided:
+    """A tensor of a known shape of which each replica has its rows, or gets them.
+
+    Args:
+        parts: What the replicas of this worker have: their rows, or tensors to be added up.
+        shape: Of the whole tensor.
+        axis: Along which it is divided.
+        sizes: The numbers of rows of all replicas.
+    """
+
+    parts: Sequence[Any]
+    shape: Sequence[int]
+    axis: int
+    sizes: Sequence[int]
+
+    def _shape_of(self, place: int) -> list[int]:
+        shape = list(self.shape)
+        shape[self.axis] = self.sizes[place]
+        return shape
+
+    @property
+    def packed_size(self) -> int:
+        """The number of elements of the largest part."""
+        return math.prod(self.shape) // self.shape[self.axis] * max(self.sizes)
+
+    def packed(self, rows: Any, place: int) -> Any:
+        """Return a replica's rows as a vector, as long as that of the others."""
+        flat = tf.reshape(rows, [math.prod(self._shape_of(place))])
+        return tf.pad(flat, [[0, self.packed_size - flat.shape[0]]])
+
+    def unpacked(self, vector: Any, place: int) -> Any:
+        """Return a replica's rows from the vector."""
+        shape = self._shape_of(place)
+        return tf.reshape(vector[: math.prod(shape)], shape)
 
 
 class Collectives:
@@ -53,21 +92,18 @@ class Collectives:
             total = parts[0] + parts[1] if len(parts) == 2 else tf.add_n(list(parts))
         return self.copies(total)
 
-    def scattered_sums(
-        self, values: Sequence[tuple[Sequence[Any], int, Sequence[int]]]
-    ) -> list[list[Any]]:
-        """Return, for each list of the replicas' tensors, on every device its rows of the sum.
+    def gathered(self, values: Sequence[Divided]) -> list[list[Any]]:
+        """Return, for each list of the replicas' rows, their concatenation on every device."""
+        return [self.gather(one.parts, one.axis) for one in values]
 
-        Args:
-            values: The tensors, the axis along which their sum is divided, and the number of rows
-                that each replica gets.
-        """
+    def scattered_sums(self, values: Sequence[Divided]) -> list[list[Any]]:
+        """Return, for each list of the replicas' tensors, on every device its rows of the sum."""
         found: list[list[Any]] = []
-        for parts, axis, sizes in values:
+        for one in values:
             blocks = []
-            for part, device in zip(parts, self.devices, strict=True):
+            for part, device in zip(one.parts, self.devices, strict=True):
                 with tf.device(device):
-                    blocks.append(tf.split(part, sizes, axis))
+                    blocks.append(tf.split(part, one.sizes, one.axis))
             found.append([])
             for place, device in enumerate(self.devices):
                 with tf.device(device):
@@ -168,6 +204,7 @@ class WorkerCollectives(Collectives):
         # have worker by worker.
         self.places = [number * workers + worker for number in range(local)]
         self._order = [place % workers * local + place // workers for place in range(self.replicas)]
+        self._bucket_bytes = bucket_bytes
         self._options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=bucket_bytes)
 
     @_in_a_function
@@ -182,18 +219,84 @@ class WorkerCollectives(Collectives):
         results |= dict(zip(others, sums, strict=True))
         return [results[at] for at in range(len(values))]
 
-    @_in_a_function
-    def scattered_sums(
-        self, values: Sequence[tuple[Sequence[Any], int, Sequence[int]]]
-    ) -> list[list[Any]]:
-        """Return, for each list of the replicas' tensors, on every device its rows of the sum."""
-        found: list[list[Any]] = []
-        for (_, axis, sizes), whole in zip(values, self.sums([v[0] for v in values]), strict=True):
-            found.append([])
-            for one, place, device in zip(whole, self.places, self.devices, strict=True):
-                with tf.device(device):
-                    found[-1].append(tf.split(one, sizes, axis)[place])
-        return found
+    def gathered(self, values: Sequence[Divided]) -> list[list[Any]]:
+        """Return, for each list of the replicas' rows, their concatenation on every device."""
+        found: dict[int, list[Any]] = {}
+        for bucket in self._packed(values):
+            own = [
+                tf.concat([values[at].packed(values[at].parts[n], place) for at in bucket], 0)
+                for n, place in enumerate(self.places)
+            ]
+            unpacked = [
+                self._unpacked(rows, [values[at] for at in bucket]) for rows in self.stack(own)
+            ]
+            found |= dict(zip(bucket, map(list, zip(*unpacked, strict=True)), strict=True))
+        return [found[at] for at in range(len(values))]
+
+    def _packed(self, values: Sequence[Divided]) -> list[list[int]]:
+        """Return which tensors are sent together: those of a type, as many as fit a bucket."""
+        buckets: dict[Any, list[list[int]]] = {}
+        for at, one in enumerate(values):
+            dtype = one.parts[0].dtype
+            of_type = buckets.setdefault(dtype, [])
+            filled = sum(values[i].packed_size for i in of_type[-1]) if of_type else 0
+            if not of_type or (filled + one.packed_size) * dtype.size > self._bucket_bytes:
+                of_type.append([])
+            of_type[-1].append(at)
+        return [bucket for of_type in buckets.values() for bucket in of_type]
+
+    def _unpacked(self, rows: Any, members: Sequence[Divided]) -> list[Any]:
+        """Return whole tensors from what the replicas have sent of them, each in a row."""
+        with tf.device(rows.device):
+            columns = tf.split(rows, [one.packed_size for one in members], 1)
+            return [
+                tf.concat(
+                    [
+                        one.unpacked(row, place)
+                        for place, row in enumerate(tf.unstack(column, self.replicas))
+                    ],
+                    one.axis,
+                )
+                for one, column in zip(members, columns, strict=True)
+            ]
+
+    def scattered_sums(self, values: Sequence[Divided]) -> list[list[Any]]:
+        """Return, for each list of the replicas' tensors, on every device its rows of the sum.
+
+        On CPUs each replica gets its rows of all others, half of what an all-reduce sends.
+        """
+        if not all("CPU" in device for device in self.devices):
+            sums = self.sums([one.parts for one in values])
+            return [
+                [
+                    tf.split(whole, one.sizes, one.axis)[place]
+                    for whole, place in zip(wholes, self.places, strict=True)
+                ]
+                for one, wholes in zip(values, sums, strict=True)
+            ]
+        found: dict[int, list[Any]] = {}
+        launchers = self.cross_device_ops._launchers
+        for bucket in self._packed(values):
+            members = [values[at] for at in bucket]
+            own: list[list[Any]] = []
+            for n, place in enumerate(self.places):
+                with tf.device(self.devices[n]):
+                    rows = self._rows([one.parts[n] for one in members], members)
+                    total = tf.reduce_sum(launchers[n].all_to_all(rows), 0)
+                    sizes = [one.packed_size for one in members]
+                    flat = tf.split(total, sizes)
+                    own.append([o.unpacked(f, place) for o, f in zip(members, flat, strict=True)])
+            found |= dict(zip(bucket, map(list, zip(*own, strict=True)), strict=True))
+        return [found[at] for at in range(len(values))]
+
+    def _rows(self, tensors: Sequence[Any], members: Sequence[Divided]) -> Any:
+        """Return what is sent to each replica, in the order of TensorFlow's group."""
+        blocks = [tf.split(t, one.sizes, one.axis) for t, one in zip(tensors, members, strict=True)]
+        rows: list[Any] = [None] * self.replicas
+        for place, rank in enumerate(self._order):
+            packed = [o.packed(b[place], place) for o, b in zip(members, blocks, strict=True)]
+            rows[rank] = tf.concat(packed, 0)
+        return tf.stack(rows)
 
     @_in_a_function
     def gather(self, parts: Sequence[Any], axis: int) -> list[Any]:

@@ -13,7 +13,7 @@ from tensorflow.python.eager.polymorphic_function.attributes import NO_INLINE
 from tensorflow.python.framework.auto_control_deps_utils import READ_ONLY_RESOURCE_INPUTS_ATTR
 from tensorflow.python.ops import gen_functional_ops
 
-from .collectives import Collectives
+from .collectives import Collectives, Divided
 from .placements import PARTIAL, Partial, Placement, Shard
 from .plan import BEFORE, Planner
 from .sizes import Space
@@ -40,7 +40,9 @@ class Exchange(NamedTuple):
         axis: Along which rows are gathered or scattered; 0 for what is not.
         made: When the value is made; `BEFORE` for an input of the step.
         place: Among the results of that stage; the id of an input of the step.
-        sizes: The number of rows that each replica gets of a sum that is scattered.
+        sizes: The number of rows of each replica, for what is scattered, or gathered and of a
+            variable.
+        shape: Of the whole tensor, for the same.
     """
 
     key: Any
@@ -49,6 +51,7 @@ class Exchange(NamedTuple):
     made: int
     place: int
     sizes: tuple[int, ...] = ()
+    shape: Any = None
 
 
 class Program:
@@ -286,13 +289,16 @@ class Program:
                 how, axis, sizes = "scatter", own.axis, own.rows.segments[0][0].parts or ()
             elif isinstance(placement, Shard):
                 how, axis = "gather", placement.axis
+                if not placement.rows.is_batch and tensor.shape.is_fully_defined():
+                    ((space, unit), *more) = placement.rows.segments
+                    sizes = () if more or unit != 1 else space.parts or ()
             else:
                 how, axis = "sum" if placement == PARTIAL else "stack", 0
             made = planner.time(tensor)
             place = id(tensor)
             if made != BEFORE:
                 place = self.stage(made).export(self.stage(made).value(tensor))
-            found.append(Exchange(("exchange", key), how, axis, made, place, sizes))
+            found.append(Exchange(("exchange", key), how, axis, made, place, sizes, tensor.shape))
         for space, tensor in planner.counted.get(time, {}).items():
             maker = self.stage(planner.time(tensor))
             with maker.graph.as_default():
@@ -309,8 +315,8 @@ class Program:
     ) -> None:
         if sources:
             self.rounds += 1
-        sums, scattered = [], []
-        for key, how, axis, made, place, sizes in sources:
+        sums, scattered, gathered = [], [], []
+        for key, how, axis, made, place, sizes, shape in sources:
             if made == BEFORE:
                 parts = list(self.inputs[place])
             else:
@@ -318,7 +324,9 @@ class Program:
             if how == "sum":
                 sums.append((key, parts))
             elif how == "scatter":
-                scattered.append((key, (parts, axis, sizes)))
+                scattered.append((key, Divided(parts, shape.as_list(), axis, sizes)))
+            elif how == "gather" and sizes:
+                gathered.append((key, Divided(parts, shape.as_list(), axis, sizes)))
             elif how == "gather":
                 exchanged[key] = self.collectives.gather(parts, axis)
             else:
@@ -326,8 +334,9 @@ class Program:
         for (key, _), summed in zip(sums, self.collectives.sums([p for _, p in sums]), strict=True):
             exchanged[key] = summed
         own = self.collectives.scattered_sums([value for _, value in scattered])
-        for (key, _), rows in zip(scattered, own, strict=True):
-            exchanged[key] = rows
+        whole = self.collectives.gathered([value for _, value in gathered])
+        for (key, _), values in zip((*scattered, *gathered), (*own, *whole), strict=True):
+            exchanged[key] = values
 
 
 def stays(placement: Placement) -> bool:
