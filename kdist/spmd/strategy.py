@@ -109,7 +109,10 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
 
     def _created(self, next_creator: Any, options: dict[str, Any]) -> Any:
         is_state = options.get("colocate_with") is not None
-        if traced_strategy() is not None:  # the other variable is its first copy there
+        # In a traced step the other variable is its first copy.
+        if traced_strategy() is not None or isinstance(
+            options.get("colocate_with"), DividedVariable
+        ):
             options.pop("colocate_with", None)
         if self.divides_state and is_state:
             value = options["initial_value"]
@@ -199,7 +202,7 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
 
     def colocate_vars_with(self, colocate_with_variable: Any) -> Any:
         """Make variables beside another one, which in a traced step all are."""
-        if traced_strategy() is not None:
+        if traced_strategy() is not None or isinstance(colocate_with_variable, DividedVariable):
             return made_beside(colocate_with_variable)
         return super().colocate_vars_with(colocate_with_variable)
 

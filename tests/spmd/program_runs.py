@@ -1,15 +1,19 @@
 """Runs random programs divided over replicas, and whole: several of them in one traced step."""
 
+import contextlib
 import itertools
 from dataclasses import dataclass
+from unittest import mock
 
 import kdist
 import numpy as np
 import tensorflow as tf
 from hypothesis import strategies as st
+from kdist.spmd import divided
 from random_programs import BATCHES, INPUTS, VARIABLES, programs
 from tensorflow.python.distribute import values
 
+DIVIDED = "divided"
 _NOISE = 1e-13
 _TOLERANCE = 1e-9
 
@@ -80,22 +84,31 @@ class Runs:
     Args:
         programs: The programs.
         replicas: How many replicas the divided one has.
-        devices: How many devices they share as shards; `None` for one each, without shards.
+        devices: How many devices they share as shards; `None` for one each, without shards;
+            `DIVIDED` for the same, with the variables divided.
         rows: If given, the numbers of rows are known while the step is traced.
     """
 
     def __init__(self, programs, replicas, devices=None, rows=None):
         self.programs = programs
-        shards = None if devices is None else replicas
-        self.strategy = kdist.MirroredStrategy(replicas=devices or replicas, shards=shards)
+        is_divided, devices = devices == DIVIDED, None if devices == DIVIDED else devices
+        self.strategy = kdist.MirroredStrategy(
+            replicas=devices or replicas,
+            shards=None if devices is None else replicas,
+            shard_optimizer=is_divided,
+        )
         self.rows, self.noisy, self.variables = rows, None, []
         self.whole = self._whole(tf.identity)
-        with self.strategy.scope():
-            divided = self._step(tf.identity)
+        with self.strategy.scope(), contextlib.ExitStack() as beside:
+            if is_divided:  # as an optimizer makes its state
+                first = tf.Variable(0.0)
+                beside.enter_context(self.strategy.extended.colocate_vars_with(first))
+                beside.enter_context(mock.patch.multiple(divided, SMALLEST=2, _MOST=2.0))
+            step = self._step(tf.identity)
 
         def run(*batches):
             args = [values.PerReplica(tuple(parts)) for parts in batches]
-            return self.strategy.run(divided, args=args)
+            return self.strategy.run(step, args=args)
 
         specs = [
             [self.spec(name, rows and rows.of(name)[place]) for place in range(replicas)]
@@ -169,6 +182,7 @@ class Runs:
             (program, f"copies of {name} differ with {rows}")
             for program, own in zip(self.programs, self.variables[1], strict=True)
             for name, variable in zip(VARIABLES, own, strict=True)
+            if not isinstance(variable, divided.DividedVariable)
             if len({copy.numpy().tobytes() for copy in variable.values}) > 1
         ]
 
@@ -187,7 +201,7 @@ def row_numbers(replicas):
 def cases(draw, count=6):
     """Draw programs, numbers of replicas and devices, of rows, and whether these are known."""
     replicas = draw(st.sampled_from([2, 3, 4]))
-    devices = draw(st.sampled_from([None, None, 1, 2 if replicas == 4 else 1]))
+    devices = draw(st.sampled_from([None, DIVIDED, 1, 2 if replicas == 4 else 1]))
     is_static = draw(st.sampled_from([False, False, False, True]))
     chosen = draw(st.lists(programs(), min_size=1, max_size=count))
     numbers = draw(st.lists(row_numbers(replicas), min_size=1, max_size=1 if is_static else 3))
