@@ -178,17 +178,18 @@ def scatter_into_variable(op: Operation) -> Decision | None:
 
 @rule("TensorScatterAdd", "TensorScatterMax", "TensorScatterMin", "TensorScatterSub")
 def scatter_into_tensor(op: Operation) -> Decision | None:
-    """Change rows of a divided tensor: each replica gets all updates, and makes its own."""
+    """Change rows of a divided variable's value: each replica gets all updates, and makes its own.
+
+    Of a batch a replica may have no rows, into which TensorFlow refuses to scatter.
+    """
     shard, rank, depth = op.shard(0), op.rank(1), op.inputs[1].shape[-1]
-    if shard is None or rank is None or depth is None:
-        return None
-    if any(isinstance(p, ListOf) for p in op.placements):
+    if shard is None or shard.rows.is_batch or rank is None or depth is None:
         return None
     if shard.axis >= depth:
         updates = shard.plain().at(rank - 1 + shard.axis - depth)
         return Decision([AS_IS, REPLICATE, updates], [shard.plain()], gathers=True)
     ((space, _), *more) = shard.rows.segments
-    if more or shard.rows.is_batch or op.type not in ("TensorScatterAdd", "TensorScatterSub"):
+    if more or op.type not in ("TensorScatterAdd", "TensorScatterSub"):
         return None
 
     def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
