@@ -219,7 +219,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
 
     def collectives(self) -> Collectives:
         """Return how the replicas of all workers exchange values."""
-        in_fixed_order = self.extended.is_in_fixed_order
+        in_fixed_order = self.extended.in_fixed_order
         if self.workers == 1:
             is_plain = device_type(self.devices[0]) == "CPU" and not in_fixed_order
             return Collectives(self.extended.worker_devices) if is_plain else super().collectives()

@@ -173,7 +173,7 @@ class Planner:
         parent: The planner of the graph that contains the body.
         whole: Operations that have to be computed whole.
         bodies: The graphs of called functions, the same in each attempt to plan a step.
-        writes_last: Whether a stage changes variables only after all of its reads, as several
+        in_fixed_order: Whether a stage changes variables only after all of its reads, as several
             replicas share them.
     """
 
@@ -182,11 +182,11 @@ class Planner:
         parent: Planner | None = None,
         whole: Iterable[Any] = (),
         bodies: Bodies | None = None,
-        writes_last: bool = False,
+        in_fixed_order: bool = False,
     ) -> None:
         self.parent = parent
         self.whole = set(whole)
-        self.writes_last = writes_last
+        self.in_fixed_order = in_fixed_order
         self.writers: dict[Any, int] = {}  # operations that change variables -> their times
         self._written: dict[int, int] = {}  # variables -> when they were changed last
         self.bodies: Bodies = parent.bodies if parent else bodies or Bodies()
@@ -393,7 +393,7 @@ class Planner:
             time = max(time, self.need_counts(symbolic(space)))
         once = decision.once
         time = _round_up(time, even=once)
-        if self.writes_last:
+        if self.in_fixed_order:
             time = self._after_writes(op, inputs, time, once)
         if op.type == "Const":
             time = BEFORE

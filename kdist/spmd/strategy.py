@@ -68,7 +68,6 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
                 f" many: pass a multiple of {total}"
             )
         self._shards = shards
-        self.shard_devices = tuple(self.worker_devices) * (shards // total)
 
     @property
     def _num_replicas_in_sync(self) -> int:
@@ -89,14 +88,14 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         return self._num_replicas_in_sync
 
     @property
-    def is_in_fixed_order(self) -> bool:
+    def in_fixed_order(self) -> bool:
         """Whether results have the same bits on any number of devices."""
         return self._shards is not None
 
     @functools.cached_property
     def shard_devices(self) -> tuple[str, ...]:
         """The device of each of this worker's parts of a batch, dealt out in turn."""
-        return tuple(self.worker_devices)
+        return tuple(self.worker_devices) * (self.parts // super()._num_replicas_in_sync)
 
     def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
         if getattr(self._creating, "on", False):  # in the scope of the strategy a second time
@@ -306,7 +305,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
     def collectives(self) -> Collectives:
         """Return how the replicas exchange values."""
         devices = self.extended.shard_devices
-        if self.extended.is_in_fixed_order:
+        if self.extended.in_fixed_order:
             return FixedOrder(devices)
         cross_device_ops = self.extended._cross_device_ops
         if type(cross_device_ops) is tf.distribute.ReductionToOneDevice:
@@ -476,7 +475,7 @@ def _plan(
     bodies = Bodies()
     whole: set[Any] = set()
     while True:  # each attempt computes more operations whole, so there is a last one
-        planner = Planner(whole=whole, bodies=bodies, writes_last=collectives.in_fixed_order)
+        planner = Planner(whole=whole, bodies=bodies, in_fixed_order=collectives.in_fixed_order)
         spaces: dict[Space, Leaf] = {}
         for number, (placeholder, leaf) in enumerate(traced.inputs):
             total = placeholder.shape[0] if leaf.is_rows and placeholder.shape.rank else None
