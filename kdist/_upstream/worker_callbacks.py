@@ -34,8 +34,16 @@ def is_of_the_chief(callback: Any) -> bool:
 
 def _writes(callback: Any) -> bool:
     """Whether a callback is one of Keras's or W&B's that only write or print, or a subclass."""
-    packages = {kind.__module__.partition(".")[0] for kind in type(callback).__mro__}
-    return isinstance(callback, _OF_THE_CHIEF) or "wandb" in packages
+    return isinstance(callback, _OF_THE_CHIEF) or "wandb" in _packages(callback)
+
+
+def _packages(callback: Any) -> set[str]:
+    return {kind.__module__.partition(".")[0] for kind in type(callback).__mro__}
+
+
+def _saves(callback: Any) -> bool:
+    """Whether a callback saves the model, for which all workers have to read divided state."""
+    return isinstance(callback, keras.callbacks.ModelCheckpoint)
 
 
 def _is_for_one_worker(callback: Any) -> bool:
@@ -187,8 +195,22 @@ def _make_list(
                 f"{type(callback).__name__} is for one worker, and there are {hooks.workers}: pass"
                 " kdist.callbacks.Checkpoint, which resumes a training of any number of workers"
             )
+    by_all = model.distribute_strategy.extended.divides_state
+    for callback in callbacks.callbacks if by_all else ():
+        if isinstance(callback, keras.callbacks.ModelCheckpoint) and "wandb" in _packages(callback):
+            raise UserError(
+                f"{type(callback).__name__} saves on the chief alone, and the optimizer's state is"
+                " divided over all workers: save by keras.callbacks.ModelCheckpoint, or leave out"
+                " shard_optimizer"
+            )
     if not hooks.is_chief:
-        callbacks.callbacks = [one for one in callbacks.callbacks if not is_of_the_chief(one)]
+        callbacks.callbacks = [
+            one
+            for one in callbacks.callbacks
+            if not is_of_the_chief(one) or (by_all and _saves(one))
+        ]
+        for callback in filter(_saves, callbacks.callbacks):
+            callback.verbose = 0
         callbacks._progbar = None
     callbacks.__class__ = _WorkerCallbackList
 

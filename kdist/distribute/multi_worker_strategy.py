@@ -22,7 +22,7 @@ from .._upstream.worker_devices import (
     worker_counts,
 )
 from ..arguments import check_sharding
-from ..errors import UserError
+from ..errors import LostWorkerError, UserError
 from ..launch.child import answer
 from ..launch.options import worker_settings
 from ..spmd.collectives import Collectives, WorkerCollectives, WorkerFixedOrder
@@ -100,7 +100,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         model = strategy.build(lambda: WideResNet(input_shape=(28, 28, 1), classes=10))
         model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
         model.fit(x, y, batch_size=64)  # the global batch, over all workers
-        if strategy.is_chief:
+        if strategy.is_chief:  # with shard_optimizer, let all workers save
             model.save("model.keras")
         ```
     """
@@ -253,8 +253,15 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
 
     def before_gathering(self, name: str) -> None:
         """Raise `UserError` if only some workers read a variable that is divided over all."""
-        if self.workers > 1 and tf.executing_eagerly():
+        if self.workers == 1 or not tf.executing_eagerly():
+            return
+        try:
             self.compare_workers("reading the optimizer's state", {"the variable": name})
+        except LostWorkerError as error:
+            raise LostWorkerError(
+                f"{error}; the optimizer's state is divided over all workers, and to read it, as"
+                " model.save does, all of them are needed: save on all, not on the chief alone"
+            ) from error
 
     def compare_plan(self, planner: Planner) -> None:
         """Raise `UserError` if the workers have planned different steps: they would not meet."""

@@ -57,6 +57,49 @@ def division_of(shape: Any, parts: int) -> Division | None:
     return None
 
 
+SCATTERS: dict[str, Any] = {
+    "add": tf.tensor_scatter_nd_add,
+    "sub": tf.tensor_scatter_nd_sub,
+    "update": tf.tensor_scatter_nd_update,
+    "min": tf.tensor_scatter_nd_min,
+    "max": tf.tensor_scatter_nd_max,
+}
+
+
+def with_rows(kind: str, value: Any, indices: Any, updates: Any) -> Any:
+    """Return a value of which rows are changed, as `tf.Variable.scatter_add` and its like do.
+
+    Args:
+        kind: `"add"`, `"sub"`, `"update"`, `"min"`, `"max"`, `"mul"` or `"div"`.
+        value: The tensor.
+        indices: Of its rows, in any shape.
+        updates: A row for each of them, or a scalar.
+    """
+    rest = tf.shape(value)[1:]
+    updates = tf.broadcast_to(updates, tf.concat([tf.shape(indices), rest], 0))
+    indices, updates = tf.reshape(indices, [-1]), tf.reshape(updates, tf.concat([[-1], rest], 0))
+    if kind in SCATTERS:
+        return SCATTERS[kind](value, indices[:, None], updates)
+    factors = tf.math.unsorted_segment_prod(updates, indices, tf.shape(value)[0])
+    return value * factors if kind == "mul" else value / factors
+
+
+def _rows_changed(kind: str) -> Any:
+    """Return a method of variables that changes rows."""
+    method = f"scatter_{kind}"
+
+    def change(self: Any, sparse_delta: Any, use_locking: bool = False, name: Any = None) -> Any:
+        if is_traced_whole():
+            base = resource_variable_ops.UninitializedVariable
+            return getattr(base, method)(self, sparse_delta, use_locking, name)
+        if not isinstance(sparse_delta, tf.IndexedSlices):
+            raise TypeError(f"sparse_delta is not IndexedSlices: {sparse_delta!r}")
+        changed = with_rows(kind, self.read_value(), sparse_delta.indices, sparse_delta.values)
+        return self.assign(changed)
+
+    return change
+
+
 class DividedVariable(resource_variable_ops.UninitializedVariable):
     """A variable of which each replica has a part.
 
@@ -163,6 +206,40 @@ class DividedVariable(resource_variable_ops.UninitializedVariable):
         if read_value or tf.executing_eagerly():
             return self
         return tf.group(made)
+
+    scatter_add, scatter_sub, scatter_update, scatter_min, scatter_max, scatter_mul, scatter_div = (
+        _rows_changed(kind) for kind in ("add", "sub", "update", "min", "max", "mul", "div")
+    )
+
+    def _get_cross_replica(self) -> Any:
+        return self.read_value()
+
+    def sparse_read(self, indices: Any, name: str | None = None) -> Any:
+        """Return the rows of the whole value that are named."""
+        if is_traced_whole():
+            return super().sparse_read(indices, name)
+        return tf.gather(self.read_value(), indices, name=name)
+
+    def gather_nd(self, indices: Any, name: str | None = None) -> Any:
+        """Return the elements, or slices, of the whole value that are named."""
+        if is_traced_whole():
+            return super().gather_nd(indices, name)
+        return tf.gather_nd(self.read_value(), indices, name=name)
+
+    def _strided_slice_assign(
+        self, begin: Any, end: Any, strides: Any, value: Any, name: Any, **masks: int
+    ) -> Any:
+        if is_traced_whole():
+            return super()._strided_slice_assign(begin, end, strides, value, name, **masks)
+        changed = tf.raw_ops.TensorStridedSliceUpdate(
+            input=self.read_value(),
+            begin=begin,
+            end=end,
+            strides=strides,
+            value=tf.convert_to_tensor(value, self.dtype),
+            **masks,
+        )
+        return self.assign(changed)
 
     def _serialize_to_tensors(self) -> Any:
         # The value is read when a file is written: by all workers.

@@ -17,6 +17,7 @@ from tensorflow.python.framework import ops, tensor_util
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from ..errors import UserError, user_line
+from .divided import SCATTERS, with_rows
 from .effects import DRAWS, FUNCTIONS, effects_of
 from .functions import function_of, graph_of
 
@@ -119,9 +120,10 @@ def lift(op: Any) -> Lifted:
         }
         state = _State(dict(values))
         outputs = _run(op, given, state)
-        for key, value in state.values.items():
-            if value is not values[key]:
-                gen_resource_variable_ops.assign_variable_op(handles[key], value)
+        with tf.control_dependencies([value.op for value in values.values()]):
+            for key, value in state.values.items():
+                if value is not values[key]:
+                    gen_resource_variable_ops.assign_variable_op(handles[key], value)
     return Lifted(graph.get_operations()[before:], outputs)
 
 
@@ -344,22 +346,13 @@ def _of_value(
     return run
 
 
-def _scatter(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a change of some rows of a value, each of which an index names."""
-    return lambda op, value, indices, updates: make(
-        value,
-        tf.expand_dims(indices, -1),
-        tf.broadcast_to(updates, tf.concat([tf.shape(indices), tf.shape(value)[1:]], 0)),
+def _slice_assigned(op: Any, value: Any, *rest: Any) -> Any:
+    masks = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+    given = {f"{name}_mask": op.get_attr(f"{name}_mask") for name in masks}
+    begin, end, strides, new = rest
+    return tf.raw_ops.TensorStridedSliceUpdate(
+        input=value, begin=begin, end=end, strides=strides, value=new, **given
     )
-
-
-def _scatter_product(op: Any, value: Any, indices: Any, updates: Any) -> Any:
-    factors = tf.math.unsorted_segment_prod(
-        tf.reshape(updates, tf.concat([[-1], tf.shape(value)[1:]], 0)),
-        tf.reshape(indices, [-1]),
-        tf.shape(value)[0],
-    )
-    return value * factors if "Mul" in op.type else value / factors
 
 
 _CHANGES: dict[str, Callable[[Any, Sequence[Any], _State], list[Any]]] = {
@@ -373,21 +366,17 @@ _CHANGES: dict[str, Callable[[Any, Sequence[Any], _State], list[Any]]] = {
     "AssignVariableOp": _of_value(lambda op, value, new: tf.identity(new), changes=True),
     "AssignAddVariableOp": _of_value(lambda op, value, new: value + new, changes=True),
     "AssignSubVariableOp": _of_value(lambda op, value, new: value - new, changes=True),
+    "ResourceStridedSliceAssign": _of_value(_slice_assigned, changes=True),
     **{
-        f"Resource{name}": _of_value(make, changes=True)
-        for name, make in {
-            "ScatterAdd": _scatter(tf.tensor_scatter_nd_add),
-            "ScatterSub": _scatter(tf.tensor_scatter_nd_sub),
-            "ScatterUpdate": _scatter(tf.tensor_scatter_nd_update),
-            "ScatterMin": _scatter(tf.tensor_scatter_nd_min),
-            "ScatterMax": _scatter(tf.tensor_scatter_nd_max),
-            "ScatterMul": _scatter_product,
-            "ScatterDiv": _scatter_product,
-            "ScatterNdAdd": lambda op, value, i, u: tf.tensor_scatter_nd_add(value, i, u),
-            "ScatterNdSub": lambda op, value, i, u: tf.tensor_scatter_nd_sub(value, i, u),
-            "ScatterNdUpdate": lambda op, value, i, u: tf.tensor_scatter_nd_update(value, i, u),
-            "ScatterNdMin": lambda op, value, i, u: tf.tensor_scatter_nd_min(value, i, u),
-            "ScatterNdMax": lambda op, value, i, u: tf.tensor_scatter_nd_max(value, i, u),
-        }.items()
+        f"ResourceScatter{kind.title()}": _of_value(
+            lambda op, value, i, u, kind=kind: with_rows(kind, value, i, u), changes=True
+        )
+        for kind in ("add", "sub", "update", "min", "max", "mul", "div")
+    },
+    **{
+        f"ResourceScatterNd{kind.title()}": _of_value(
+            lambda op, value, i, u, kind=kind: SCATTERS[kind](value, i, u), changes=True
+        )
+        for kind in ("add", "sub", "update", "min", "max")
     },
 }

@@ -40,6 +40,19 @@ from .sizes import Space
 from .trace import Leaf, trace
 
 
+class _OneVariable(values.DistributedVariableTraceType):
+    """Tells a variable from others of its shape, for which TensorFlow runs what it traced for it.
+
+    A `tf.function` that is called with a variable is traced again for another one.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, _OneVariable)
+        return same and self.distributed_variable is other.distributed_variable  # type: ignore[attr-defined]
+
+    __hash__ = values.DistributedVariableTraceType.__hash__
+
+
 class GlobalVariables(distribute_lib.StrategyExtendedV2):
     """Gives every variable a copy on each device, also metrics': their values are global.
 
@@ -95,7 +108,8 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
     @functools.cached_property
     def shard_devices(self) -> tuple[str, ...]:
         """The device of each of this worker's parts of a batch, dealt out in turn."""
-        return tuple(self.worker_devices) * (self.parts // super()._num_replicas_in_sync)
+        each: int = self.parts // super()._num_replicas_in_sync
+        return tuple(self.worker_devices) * each
 
     def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
         if getattr(self._creating, "on", False):  # in the scope of the strategy a second time
@@ -125,6 +139,8 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         made = super()._create_variable(next_creator, **options)
         if isinstance(made, values.DistributedVariable):
             self._variables[id(made._primary.handle)] = made
+            own = weakref.ref(made)
+            made.__tf_tracing_type__ = lambda _: _OneVariable(own())
         return made
 
     def _divided(
@@ -182,22 +198,26 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         if traced_strategy() is not None:
             return fn(var, *args, **(kwargs or {}))
         if self.divides_state and self.parts > 1:
-            return self._update_once(var, fn, args, kwargs)
+            return self._update_once(var, fn, args, kwargs, group)
         if super()._num_replicas_in_sync == 1 and tf.executing_eagerly():
             # Metrics are reset before each `train_on_batch`; TensorFlow takes 0.4 ms for each.
             own = distribute_utils.select_replica_mirrored(0, (args, kwargs or {}))
             return fn(var.values[0], *own[0], **own[1])
         return super().update(var, fn, args, kwargs, group)
 
-    def _update_once(self, var: Any, fn: Any, args: Any, kwargs: Any) -> Any:
+    def _update_once(self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
         """Call a function with the first copy, as what it changes may be divided."""
         with one_device(self._container_strategy()):
             result = fn(var, *args, **(kwargs or {}))
-        if isinstance(var, values.DistributedVariable):
-            first, *others = var.values
+        self.copy_first()
+        return tf.group(*filter(tf.is_tensor, tf.nest.flatten(result))) if group else result
+
+    def copy_first(self) -> None:
+        """Give the other replicas the first one's values of all variables."""
+        for variable in self.variables():
+            first, *others = variable.values
             for other in others:
                 other.assign(first.read_value())
-        return result
 
     def colocate_vars_with(self, colocate_with_variable: Any) -> Any:
         """Make variables beside another one, which in a traced step all are."""
@@ -679,8 +699,5 @@ def run_whole(strategy: Any, fn: Callable[..., Any], args: Any, kwargs: Any) -> 
     args, kwargs = tf.nest.map_structure(whole, (args, kwargs))
     with one_device(strategy):
         result = fn(*args, **kwargs)
-    for variable in strategy.extended.variables():
-        first, *others = variable.values
-        for other in others:
-            other.assign(first)
+    strategy.extended.copy_first()
     return result

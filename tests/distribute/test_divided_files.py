@@ -149,6 +149,54 @@ def test_an_optimizer_from_elsewhere_is_divided():
     assert any(isinstance(v.value, DividedVariable) for v in model.optimizer.variables)
 
 
+class Beside(keras.optimizers.Optimizer):
+    """Has state that is made beside other state."""
+
+    def build(self, variables):
+        if self.built:
+            return
+        super().build(variables)
+        self.first = [self.add_variable_from_reference(v, "first") for v in variables]
+        self.second = [self.add_variable_from_reference(v, "second") for v in self.first]
+
+    def update_step(self, gradient, variable, learning_rate):
+        at = self._get_variable_index(variable)
+        self.assign(self.first[at], 0.5 * self.first[at] + gradient)
+        self.assign_add(self.second[at], self.first[at])
+        self.assign_sub(variable, learning_rate * self.second[at])
+
+
+def embedding():
+    layers = [keras.layers.Embedding(9, 6), keras.layers.Flatten(), keras.layers.Dense(5)]
+    return keras.Sequential([keras.Input((6,), dtype="int32"), *layers])
+
+
+def dense():
+    return keras.Sequential([keras.Input((6,)), keras.layers.Dense(5)])
+
+
+@pytest.mark.parametrize(
+    ("make", "optimizer", "options"),
+    [
+        (dense, lambda: Beside(0.1), {}),
+        (embedding, lambda: keras.optimizers.Adagrad(0.1), {}),
+        (embedding, lambda: keras.optimizers.Adagrad(0.1), {"run_eagerly": True}),
+    ],
+)
+def test_other_states_are_divided(make, optimizer, options):
+    x = X if make is dense else np.arange(22 * 6).reshape(22, 6) % 9
+    results = []
+    for place in ("plain", "2 divided"):
+        with scope(place):
+            keras.utils.set_random_seed(1)
+            model = make()
+            model.compile(optimizer(), "mse", **options)
+        model.fit(x, Y, batch_size=8, shuffle=False, verbose=0)
+        results.append(model)
+    assert_equal(*results)
+    assert any(isinstance(v.value, DividedVariable) for v in results[1].optimizer.variables)
+
+
 @pytest.mark.parametrize("in_scope", [True, False])
 @pytest.mark.parametrize("kind", ["whole", "divided"])
 def test_an_optimizer_is_built_by_a_step_of_ones_own(kind, in_scope):

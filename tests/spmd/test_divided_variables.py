@@ -164,6 +164,31 @@ def of_shapes(v, w, x):
     return tf.reduce_sum(x) * size
 
 
+def compiled(v, w, x):
+    """What is written does not depend on what is read."""
+
+    @tf.function(jit_compile=True, autograph=False)
+    def swap():
+        old = v + 0.0
+        v.assign(w + 1.0)
+        w.assign(old)
+
+    swap()
+    return tf.reduce_mean(x)
+
+
+def row_by_a_number(v, w, x):
+    v.scatter_update(tf.IndexedSlices(tf.reduce_mean(x, 0), tf.constant(2)))
+    w.scatter_add(tf.IndexedSlices(tf.constant(1.0, x.dtype), tf.constant([[0], [4]])))
+    return tf.reduce_sum(v)
+
+
+def slice_assigned(v, w, x):
+    v[1:3].assign(w[:2] + tf.reduce_mean(x))
+    w[0, 1:].assign(tf.reduce_sum(x, 0)[1:])
+    return v * 1.0
+
+
 def written_twice(v, w, x):
     before = v * 1.0
     v.assign(w)
@@ -191,6 +216,9 @@ STEPS = {
     "as many rows": with_as_many_rows,
     "shapes": of_shapes,
     "written twice": written_twice,
+    "compiled": compiled,
+    "row by a number": row_by_a_number,
+    "slice assigned": slice_assigned,
     "sums": lambda v, w, x: [tf.reduce_sum(v, 0), tf.reduce_mean(w, 1), tf.reduce_max(v)],
     "transposed": lambda v, w, x: w.assign(tf.transpose(tf.matmul(v, w, transpose_b=True))[:, :3]),
     "sorted": lambda v, w, x: v.assign(tf.sort(w, 0)) + 0.0,
@@ -212,7 +240,7 @@ def made(strategy, value):
     return variable
 
 
-def run(step, strategy, times=2):
+def run(step, strategy, times=4):
     """Return what two calls of a step return, and the variables afterwards."""
     x = np.sin(np.arange(1.0, SAMPLES * COLUMNS + 1).reshape(SAMPLES, COLUMNS))
     batches = tf.data.Dataset.from_tensor_slices(x).batch(SAMPLES).repeat(times)
@@ -282,6 +310,27 @@ def test_a_variable_is_a_whole_one_to_everyone():
             variable.assign(wrong)
     np.testing.assert_array_equal(variable, value)
     assert strategy.extended.variable_created_in_scope(variable)
+    np.testing.assert_array_equal(strategy.extended.read_var(variable), value)
+    np.testing.assert_array_equal(tf.gather(variable, [[4, 0]]), value[[[4, 0]]])
+    np.testing.assert_array_equal(tf.gather_nd(variable, [[4, 0]]), value[4:, 0])
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_rows_are_changed_outside_of_a_step(traced):
+    strategy = kdist.MirroredStrategy(["/cpu:0", "/cpu:1"], shard_optimizer=True)
+    plain, variable = tf.Variable(table()), made(strategy, table())
+    rows = tf.IndexedSlices(1 + tf.reshape(tf.range(9.0), (3, 3)) / 8, tf.constant([4, 0, 4]))
+    first = tf.IndexedSlices(tf.fill((3,), 0.75), tf.constant(0))
+    for kind in ("add", "sub", "min", "max", "mul", "div"):
+        for one in (plain, variable):
+            change = functools.partial(getattr(one, f"scatter_{kind}"), rows)
+            (tf.function(change, autograph=False) if traced else change)()
+    for one in (plain, variable):
+        one.scatter_update(first)
+        one[1:3, 0].assign([5.0, 6.0])
+    np.testing.assert_allclose(variable, plain, rtol=1e-6)
+    with pytest.raises(TypeError, match="not IndexedSlices"):
+        variable.scatter_add(1.0)
 
 
 def test_an_update_outside_of_a_step_is_made_once():
@@ -289,17 +338,20 @@ def test_an_update_outside_of_a_step_is_made_once():
     momentum = made(strategy, np.ones((4, 2)))
     with strategy.scope():
         weights = tf.Variable(np.zeros((4, 2)))
+        count = tf.Variable(0)  # which every replica has
 
     def update(own, gradient):
+        count.assign_add(1)
         momentum.assign_add(gradient)
         own.assign_sub(momentum * 0.5)
 
     for call in (strategy.extended.update, tf.function(strategy.extended.update, autograph=False)):
         with strategy.scope():
-            call(weights, update, args=(np.ones((4, 2)),))
+            call(weights, update, args=(np.ones((4, 2)),), group=False)
     np.testing.assert_array_equal(momentum, np.full((4, 2), 3.0))
     for copy in weights.values:
         np.testing.assert_array_equal(copy, np.full((4, 2), -2.5))
+    assert [copy.numpy() for copy in count.values] == [2, 2]
 
 
 @pytest.mark.parametrize("parts", [2, 3, 4, 8])

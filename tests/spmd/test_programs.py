@@ -303,6 +303,28 @@ def check_with_xla(layers):
         np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
 
 
+def test_a_function_is_traced_again_for_another_variable():
+    """TensorFlow runs what it has traced for the first one."""
+    found = []
+    for strategy in (tf.distribute.get_strategy(), kdist.MirroredStrategy(replicas=2)):
+        with strategy.scope():
+            one, other = tf.Variable(tf.zeros([4])), tf.Variable(tf.zeros([4]))
+
+        @tf.function
+        def change(x, y):
+            x.assign(x * 0.5 + 1.0)
+            y.assign(y + x)
+            return x * 1.0
+
+        def step():
+            return change(one, other) + 10.0 * change(other, one)  # noqa: B023
+
+        for _ in range(2):
+            total = tf.function(lambda: strategy.run(step))()  # noqa: B023
+        found.append([total, one.numpy(), other.numpy()])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
+
+
 def test_a_metric_made_outside_the_scope_counts_in_every_epoch():
     found = []
     for strategy in (tf.distribute.get_strategy(), kdist.MirroredStrategy(replicas=2)):
