@@ -245,6 +245,21 @@ def rolls_back_together(strategy, folder):
     agree(strategy, [error.value.variable, error.value.epoch, error.value.step])
 
 
+def is_saved_by_kerass_callback(strategy, folder):
+    """By the chief alone; by all, where the optimizer's state is divided over them."""
+    training = training_of(strategy)
+    training.reset()
+    model, path = training.model, folder / "best.keras"
+    saving = keras.callbacks.ModelCheckpoint(path, monitor="loss", save_best_only=True, verbose=1)
+    model.fit(X, Y, batch_size=BATCH, epochs=2, verbose=0, callbacks=[saving])
+    agree(strategy, "the end of saving")
+    saved = keras.models.load_model(path)
+    state = [*model.get_weights(), *(one.numpy() for one in model.optimizer.variables)]
+    found = [*saved.get_weights(), *(one.numpy() for one in saved.optimizer.variables)]
+    for one, other in zip(found, state, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 CASES = {
     one.__name__: one
     for one in (
@@ -256,5 +271,6 @@ CASES = {
         takes_the_checkpoint_before_a_damaged_one,
         says_why_it_cannot_resume,
         rolls_back_together,
+        is_saved_by_kerass_callback,
     )
 }

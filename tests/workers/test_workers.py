@@ -69,6 +69,7 @@ DIVIDED = (
     "batch_by_batch_weighted",
     "custom_step_clipped_and_accumulated",
     "resumed",
+    "is_saved_by_kerass_callback",
 )
 
 
