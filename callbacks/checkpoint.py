@@ -9,7 +9,7 @@ import keras
 
 from .._upstream import patches
 from .._upstream.hooks import FitObserver, is_chief
-from ..checkpoint.fit import FitCheckpoints
+from ..checkpoint.fit_checkpoints import FitCheckpoints
 from ..checkpoint.options import CheckpointOptions
 from ..errors import UserError
 from .resumable import ResumableCallback

@@ -15,7 +15,7 @@ from .._upstream.internals import (
     optimizers_of,
     trained_variables,
 )
-from ..spmd.divided import DividedVariable
+from ..spmd.variables import DividedVariable
 
 _OPTIMIZER = "optimizer-"
 

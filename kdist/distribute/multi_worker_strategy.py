@@ -26,9 +26,9 @@ from ..errors import LostWorkerError, UserError
 from ..launch.child import answer
 from ..launch.options import worker_settings
 from ..spmd.collectives import Collectives, WorkerCollectives, WorkerFixedOrder
-from ..spmd.explain import described, place_of
+from ..spmd.explanation import described, place_of
 from ..spmd.plan import Planner
-from ..spmd.strategy import GlobalVariables
+from ..spmd.variables import GlobalVariables
 from .agreement import DEFAULT_SECONDS, Agreement, fingerprint, settings
 from .cluster import deal_out, find_cluster
 from .devices import device_type, first_devices, use_one_core_each

@@ -23,7 +23,7 @@ from .cluster import (
     worker_environment,
 )
 from .options import LaunchOptions, variables, worker_settings
-from .rendezvous import FirstMachine, OtherMachine, Ready, fitting, say
+from .rendezvous import FirstMachine, OtherMachine, Ready, say
 from .shares import count_workers, divide, visible_cores, visible_gpus
 from .workers import Worker, WorkersOutcome, passed_signals, run_workers
 
@@ -245,3 +245,21 @@ def _program(command: Sequence[str]) -> list[str]:
     if command[0] != "-m" and not os.path.isfile(command[0]):
         raise UserError(f"cannot find the script {command[0]!r}: pass its path, or -m and a module")
     return [sys.executable, *command]
+
+
+def fitting(available: Sequence[int], *, replicas: int, shards: int | None) -> list[int]:
+    """Return how many workers each machine starts, so that their replicas divide the shards.
+
+    Args:
+        available: How many each can start.
+        replicas: Of each worker.
+        shards: Of each batch; `None` if any number of replicas will do.
+
+    Example:
+        >>> fitting([2, 1], replicas=1, shards=4)
+        [2, 0]
+    """
+    found = list(available)
+    while shards is not None and sum(found) > 1 and shards % (sum(found) * replicas):
+        found[max(at for at, count in enumerate(found) if count)] -= 1
+    return found

@@ -76,24 +76,6 @@ Choose = Callable[[list[Ready | None]], list[int] | None]
 starts; `None` if none does."""
 
 
-def fitting(available: Sequence[int], *, replicas: int, shards: int | None) -> list[int]:
-    """Return how many workers each machine starts, so that their replicas divide the shards.
-
-    Args:
-        available: How many each can start.
-        replicas: Of each worker.
-        shards: Of each batch; `None` if any number of replicas will do.
-
-    Example:
-        >>> fitting([2, 1], replicas=1, shards=4)
-        [2, 0]
-    """
-    found = list(available)
-    while shards is not None and sum(found) > 1 and shards % (sum(found) * replicas):
-        found[max(at for at, count in enumerate(found) if count)] -= 1
-    return found
-
-
 class FirstMachine:
     """The side that decides.
 

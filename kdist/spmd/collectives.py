@@ -13,7 +13,7 @@ from tensorflow.python.distribute import values
 
 
 @dataclass(frozen=True)
-class Divided:
+class ExchangedRows:
     """A tensor of a known shape of which each replica has its rows, or gets them.
 
     Args:
@@ -92,11 +92,11 @@ class Collectives:
             total = parts[0] + parts[1] if len(parts) == 2 else tf.add_n(list(parts))
         return self.copies(total)
 
-    def gathered(self, values: Sequence[Divided]) -> list[list[Any]]:
+    def gathered(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         """Return, for each list of the replicas' rows, their concatenation on every device."""
         return [self.gather(one.parts, one.axis) for one in values]
 
-    def scattered_sums(self, values: Sequence[Divided]) -> list[list[Any]]:
+    def scattered_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, on every device its rows of the sum."""
         found: list[list[Any]] = []
         for one in values:
@@ -219,7 +219,7 @@ class WorkerCollectives(Collectives):
         results |= dict(zip(others, sums, strict=True))
         return [results[at] for at in range(len(values))]
 
-    def gathered(self, values: Sequence[Divided]) -> list[list[Any]]:
+    def gathered(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         """Return, for each list of the replicas' rows, their concatenation on every device."""
         found: dict[int, list[Any]] = {}
         for bucket in self._packed(values):
@@ -233,7 +233,7 @@ class WorkerCollectives(Collectives):
             found |= dict(zip(bucket, map(list, zip(*unpacked, strict=True)), strict=True))
         return [found[at] for at in range(len(values))]
 
-    def _packed(self, values: Sequence[Divided]) -> list[list[int]]:
+    def _packed(self, values: Sequence[ExchangedRows]) -> list[list[int]]:
         """Return which tensors are sent together: those of a type, as many as fit a bucket."""
         buckets: dict[Any, list[list[int]]] = {}
         for at, one in enumerate(values):
@@ -245,7 +245,7 @@ class WorkerCollectives(Collectives):
             of_type[-1].append(at)
         return [bucket for of_type in buckets.values() for bucket in of_type]
 
-    def _unpacked(self, rows: Any, members: Sequence[Divided]) -> list[Any]:
+    def _unpacked(self, rows: Any, members: Sequence[ExchangedRows]) -> list[Any]:
         """Return whole tensors from what the replicas have sent of them, each in a row."""
         with tf.device(rows.device):
             columns = tf.split(rows, [one.packed_size for one in members], 1)
@@ -260,7 +260,7 @@ class WorkerCollectives(Collectives):
                 for one, column in zip(members, columns, strict=True)
             ]
 
-    def scattered_sums(self, values: Sequence[Divided]) -> list[list[Any]]:
+    def scattered_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, on every device its rows of the sum.
 
         On CPUs each replica gets its rows of all others, half of what an all-reduce sends.
@@ -289,7 +289,7 @@ class WorkerCollectives(Collectives):
             found |= dict(zip(bucket, map(list, zip(*own, strict=True)), strict=True))
         return [found[at] for at in range(len(values))]
 
-    def _rows(self, tensors: Sequence[Any], members: Sequence[Divided]) -> Any:
+    def _rows(self, tensors: Sequence[Any], members: Sequence[ExchangedRows]) -> Any:
         """Return what is sent to each replica, in the order of TensorFlow's group."""
         blocks = [tf.split(t, one.sizes, one.axis) for t, one in zip(tensors, members, strict=True)]
         rows: list[Any] = [None] * self.replicas

@@ -17,9 +17,9 @@ from tensorflow.python.framework import ops, tensor_util
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from ..errors import UserError, user_line
-from .divided import SCATTERS, with_rows
 from .effects import DRAWS, FUNCTIONS, effects_of
 from .functions import function_of, graph_of
+from .variables import SCATTERS, with_rows
 
 _PLAIN = {  # which have rules
     "AssignAddVariableOp",

@@ -13,7 +13,7 @@ from tensorflow.python.eager.polymorphic_function.attributes import NO_INLINE
 from tensorflow.python.framework.auto_control_deps_utils import READ_ONLY_RESOURCE_INPUTS_ATTR
 from tensorflow.python.ops import gen_functional_ops
 
-from .collectives import Collectives, Divided
+from .collectives import Collectives, ExchangedRows
 from .placements import PARTIAL, Partial, Placement, Shard
 from .plan import BEFORE, Planner
 from .sizes import Space
@@ -324,9 +324,9 @@ class Program:
             if how == "sum":
                 sums.append((key, parts))
             elif how == "scatter":
-                scattered.append((key, Divided(parts, shape.as_list(), axis, sizes)))
+                scattered.append((key, ExchangedRows(parts, shape.as_list(), axis, sizes)))
             elif how == "gather" and sizes:
-                gathered.append((key, Divided(parts, shape.as_list(), axis, sizes)))
+                gathered.append((key, ExchangedRows(parts, shape.as_list(), axis, sizes)))
             elif how == "gather":
                 exchanged[key] = self.collectives.gather(parts, axis)
             else:

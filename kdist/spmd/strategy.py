@@ -6,20 +6,13 @@
 from __future__ import annotations
 
 import functools
-import threading
 import weakref
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import tensorflow as tf
-from tensorflow.python.distribute import (
-    distribute_lib,
-    distribute_utils,
-    input_lib,
-    mirrored_strategy,
-    values,
-)
+from tensorflow.python.distribute import values
 from tensorflow.python.eager import def_function
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import OptionalXlaContext
 from tensorflow.python.framework import type_spec
@@ -27,207 +20,15 @@ from tensorflow.python.ops import handle_data_util
 
 from .._upstream.launchers import is_tracing_step
 from .._upstream.rows import attached_counts
-from .._upstream.steps import converted, made_beside, one_device, traced_strategy, unconverted
-from ..errors import UserError
+from .._upstream.steps import converted, one_device, traced_strategy, unconverted
 from .collectives import Collectives, FixedOrder, device_for
-from .divided import DividedVariable, division_of
-from .explain import NOMINAL_ROWS, Explanation, described, explain, place_of, say
+from .explanation import NOMINAL_ROWS, Explanation, described, explain, place_of, say
 from .functions import Bodies
 from .placements import REPLICATE, Rows, Shard
 from .plan import ComputeWholeError, Planner, live_operations
 from .program import Program, stays
 from .sizes import Space
 from .trace import Leaf, trace
-
-
-class _OneVariable(values.DistributedVariableTraceType):
-    """Tells a variable from others of its shape, for which TensorFlow runs what it traced for it.
-
-    A `tf.function` that is called with a variable is traced again for another one.
-    """
-
-    def __eq__(self, other: object) -> bool:
-        same = isinstance(other, _OneVariable)
-        return same and self.distributed_variable is other.distributed_variable  # type: ignore[attr-defined]
-
-    __hash__ = values.DistributedVariableTraceType.__hash__
-
-
-class GlobalVariables(distribute_lib.StrategyExtendedV2):
-    """Gives every variable a copy on each device, also metrics': their values are global.
-
-    Args:
-        shards: Into how many parts each batch is divided, over all workers; `None` for one on each
-            device.
-        divides_state: Whether variables that are made beside others, as an optimizer's state, are
-            divided over the replicas.
-    """
-
-    _shards: int | None = None
-
-    def __init__(
-        self, *args: Any, shards: int | None = None, divides_state: bool = False, **kwargs: Any
-    ) -> None:
-        self._variables: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        self._creating = threading.local()
-        self.divides_state = divides_state
-        super().__init__(*args, **kwargs)
-        if shards is None:
-            return
-        total = self._num_replicas_in_sync
-        if shards < 1 or shards % total:
-            raise UserError(
-                f"received shards={shards} for {total} replicas, each of which has to have equally"
-                f" many: pass a multiple of {total}"
-            )
-        self._shards = shards
-
-    @property
-    def _num_replicas_in_sync(self) -> int:
-        """Into how many parts TensorFlow divides each batch."""
-        return self._shards or super()._num_replicas_in_sync
-
-    def _input_workers_with_options(self, options: Any = None) -> Any:
-        found = super()._input_workers_with_options(options)
-        if self._shards is None:
-            return found
-        devices = tuple(found.compute_devices_for_worker(0))
-        each = len(self.shard_devices) // len(devices)
-        return input_lib.InputWorkers([(found.worker_devices[0], devices * each)])
-
-    @property
-    def parts(self) -> int:
-        """Into how many parts each batch is divided, over all workers."""
-        return self._num_replicas_in_sync
-
-    @property
-    def in_fixed_order(self) -> bool:
-        """Whether results have the same bits on any number of devices."""
-        return self._shards is not None
-
-    @functools.cached_property
-    def shard_devices(self) -> tuple[str, ...]:
-        """The device of each of this worker's parts of a batch, dealt out in turn."""
-        each: int = self.parts // super()._num_replicas_in_sync
-        return tuple(self.worker_devices) * each
-
-    def _create_variable(self, next_creator: Any, **kwargs: Any) -> Any:
-        if getattr(self._creating, "on", False):  # in the scope of the strategy a second time
-            return next_creator(**kwargs)
-        self._creating.on = True
-        try:
-            return self._created(next_creator, kwargs)
-        finally:
-            self._creating.on = False
-
-    def _created(self, next_creator: Any, options: dict[str, Any]) -> Any:
-        is_state = options.get("colocate_with") is not None
-        # In a traced step the other variable is its first copy.
-        if traced_strategy() is not None or isinstance(
-            options.get("colocate_with"), DividedVariable
-        ):
-            options.pop("colocate_with", None)
-        if self.divides_state and is_state:
-            value = options["initial_value"]
-            value = value() if callable(value) else value
-            options["initial_value"] = value = tf.convert_to_tensor(value, options.get("dtype"))
-            division = division_of(value.shape, self.parts)
-            if division is not None:
-                return self._divided(next_creator, division, value, options)
-        options["synchronization"] = tf.VariableSynchronization.ON_WRITE
-        options["aggregation"] = tf.VariableAggregation.ONLY_FIRST_REPLICA
-        made = super()._create_variable(next_creator, **options)
-        if isinstance(made, values.DistributedVariable):
-            self._variables[id(made._primary.handle)] = made
-            own = weakref.ref(made)
-            made.__tf_tracing_type__ = lambda _: _OneVariable(own())
-        return made
-
-    def _divided(
-        self, next_creator: Any, division: Any, value: Any, options: dict[str, Any]
-    ) -> DividedVariable:
-        """Make a variable of which each replica has a part."""
-        strategy = self._container_strategy()
-        places = strategy.collectives().places
-        blocks, parts = division.blocks(value), []
-        name = options.get("name") or "Variable"
-        options.pop("colocate_with", None)
-        for place, device in zip(places, self.worker_devices, strict=True):
-            given = {"initial_value": blocks[place], "name": f"{name}/part_{place}"}
-            with tf.device(device):
-                parts.append(next_creator(**{**options, **given}))
-        made = DividedVariable(
-            parts=parts,
-            division=division,
-            places=places,
-            strategy=strategy,
-            shape=value.shape,
-            name=name,
-            trainable=options.get("trainable"),
-        )
-        self._variables[id(made.handle)] = made
-        return made
-
-    def division_of(self, handle: Any) -> Any:
-        """Return how a variable is divided; `None` if it is not."""
-        variable = self._variables.get(id(handle))
-        return variable.division if isinstance(variable, DividedVariable) else None
-
-    def copies_of(self, handle: Any) -> list[Any] | None:
-        """Return, for each part of a batch, the handle of its device's copy of a variable.
-
-        `None` if the variable is alone.
-        """
-        variable = self._variables.get(id(handle))
-        if variable is None:
-            return None
-        if isinstance(variable, DividedVariable):
-            return [part.handle for part in variable.parts]
-        each = len(self.shard_devices) // len(variable.values)
-        return [copy.handle for copy in variable.values] * each
-
-    def variables(self) -> list[Any]:
-        """Return all variables that have a copy on each replica."""
-        found = self._variables.values()
-        return [one for one in found if not isinstance(one, DividedVariable)]
-
-    def update(
-        self, var: Any, fn: Any, args: Any = (), kwargs: Any = None, group: bool = True
-    ) -> Any:
-        """Call a function with a variable, which in a traced step is its first copy."""
-        if traced_strategy() is not None:
-            return fn(var, *args, **(kwargs or {}))
-        if self.divides_state and self.parts > 1:
-            return self._update_once(var, fn, args, kwargs, group)
-        if super()._num_replicas_in_sync == 1 and tf.executing_eagerly():
-            # Metrics are reset before each `train_on_batch`; TensorFlow takes 0.4 ms for each.
-            own = distribute_utils.select_replica_mirrored(0, (args, kwargs or {}))
-            return fn(var.values[0], *own[0], **own[1])
-        return super().update(var, fn, args, kwargs, group)
-
-    def _update_once(self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
-        """Call a function with the first copy, as what it changes may be divided."""
-        with one_device(self._container_strategy()):
-            result = fn(var, *args, **(kwargs or {}))
-        self.copy_first()
-        return tf.group(*filter(tf.is_tensor, tf.nest.flatten(result))) if group else result
-
-    def copy_first(self) -> None:
-        """Give the other replicas the first one's values of all variables."""
-        for variable in self.variables():
-            first, *others = variable.values
-            for other in others:
-                other.assign(first.read_value())
-
-    def colocate_vars_with(self, colocate_with_variable: Any) -> Any:
-        """Make variables beside another one, which in a traced step all are."""
-        if traced_strategy() is not None or isinstance(colocate_with_variable, DividedVariable):
-            return made_beside(colocate_with_variable)
-        return super().colocate_vars_with(colocate_with_variable)
-
-
-class GlobalViewExtended(GlobalVariables, mirrored_strategy.MirroredExtended):
-    """TensorFlow's implementation of a strategy of one machine, with such variables."""
 
 
 class GlobalRows(values.PerReplica):
@@ -510,9 +311,9 @@ def _plan(
         for outer, inner in traced.graph.captures:
             planner.set_input(inner, REPLICATE)
             own = strategy.extended.copies_of(outer) if inner.dtype == tf.resource else None
-            division = strategy.extended.division_of(outer) if own else None
+            division = strategy.extended.division_of_handle(outer) if own else None
             if division is not None:
-                planner.set_input(inner, _divided(planner, division, inner))
+                planner.set_input(inner, _placement_of(planner, division, inner))
             if own is None and inner.dtype == tf.resource:
                 planner.shared.add(id(inner))
             copies[id(inner)] = own or [outer] * len(collectives.devices)
@@ -525,7 +326,7 @@ def _plan(
             whole |= error.operations
 
 
-def _divided(planner: Planner, division: Any, handle: Any) -> Shard:
+def _placement_of(planner: Planner, division: Any, handle: Any) -> Shard:
     """Return the placement of the handle of a divided variable, and how its values are divided."""
     known = {one.rows.segments[0][0].parts: one.rows for one in planner.divisions.values()}
     rows = known.get(division.sizes)

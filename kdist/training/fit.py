@@ -12,10 +12,10 @@ from ..callbacks import StopAtNonFinite
 from ..callbacks.resumable import ResumableCallback
 from ..signals import Received
 from ..tracking.tracker import ended
-from .callbacks import RunCallbacks
 from .config import TrainConfig
 from .model import RunParts
 from .progress import FittedBar
+from .run_callbacks import RunCallbacks
 
 
 def fit(

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from ..callbacks.stop_at_non_finite import NonFinite
     from ..distribute.exact_strategy import ExactStrategy
-    from .callbacks import RunCallbacks
     from .model import RunParts
+    from .run_callbacks import RunCallbacks
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -206,8 +206,8 @@ def _train(
     import keras
 
     from ..distribute.devices import describe_xla
-    from .callbacks import make_callbacks, make_checkpoint, write_settings
     from .fit import fit
+    from .run_callbacks import make_callbacks, make_checkpoint, write_settings
 
     keras.utils.set_random_seed(config.seed)
     parts = _make_parts(config, data, folder, strategy, announce)

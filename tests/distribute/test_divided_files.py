@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 from kdist.callbacks import Checkpoint
 from kdist.errors import UserError
-from kdist.spmd import divided
-from kdist.spmd.divided import DividedVariable
+from kdist.spmd import variables
+from kdist.spmd.variables import DividedVariable
 from kdist.training.config import TrainConfig
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer", "small", "float64")
@@ -23,8 +23,8 @@ PLACES = ("plain", "2 whole", "2 divided", "3 divided")
 @pytest.fixture
 def small(monkeypatch):
     """Variables of the tests' sizes are divided, also unevenly."""
-    monkeypatch.setattr(divided, "SMALLEST", 2)
-    monkeypatch.setattr(divided, "_MOST", 2.0)
+    monkeypatch.setattr(variables, "SMALLEST", 2)
+    monkeypatch.setattr(variables, "_MOST", 2.0)
 
 
 def scope(place):

@@ -8,7 +8,7 @@ import sys
 import textwrap
 
 import pytest
-from kdist.launch.rendezvous import fitting
+from kdist.launch.launcher import fitting
 
 SECONDS = 60  # no test takes as long
 HEAD = """

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from cases import CASES, IN_A_GRAPH
 from kdist.errors import UserError
-from kdist.spmd import divided
+from kdist.spmd import variables
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 # Two that stand for others each; all are slow tests.
@@ -39,8 +39,8 @@ SLOW = (
 @pytest.fixture
 def small(monkeypatch):
     """Variables of the tests' sizes are divided, also unevenly."""
-    monkeypatch.setattr(divided, "SMALLEST", 2)
-    monkeypatch.setattr(divided, "_MOST", 2.0)
+    monkeypatch.setattr(variables, "SMALLEST", 2)
+    monkeypatch.setattr(variables, "_MOST", 2.0)
 
 
 @functools.cache
@@ -91,7 +91,7 @@ def test_a_device_has_its_part_of_the_state(replicas):
     on_device = dict.fromkeys(strategy.devices, 0)
     for variable in optimizer.variables:
         value = variable.value
-        is_divided = isinstance(value, divided.DividedVariable)
+        is_divided = isinstance(value, variables.DividedVariable)
         for device, part in zip(
             on_device, value.parts if is_divided else value.values, strict=True
         ):

@@ -26,8 +26,8 @@ FAMILIES = {
     "shapes": rules_of_shapes.shapes,
     "slices": rules_of_shapes.slices,
     "indexing": rules_of_indices.indexing,
-    "samples": rules_of_samples.rowwise,
-    "control": rules_of_control.control,
+    "rowwise": rules_of_samples.rowwise,
+    "control_flow": rules_of_control.control,
     "state": rules_of_control.state,
     "kernels": rules_of_control.kernels,
 }

@@ -150,6 +150,7 @@ def test_what_may_be_shared_holds_no_path():
             "wd",
             "replicas",
             "shards",
+            "shard_optimizer",
             "batch_size",
             "val_batch_size",
             "base_lr",
