@@ -217,7 +217,8 @@ def metrics_of(model: keras.Model) -> list[keras.metrics.Metric]:
 def distribute(variables: Iterable[keras.Variable], strategy: tf.distribute.Strategy) -> None:
     """Copy variables that were made outside the scope to every replica, with their values."""
     for variable in variables:
-        if not strategy.extended.variable_created_in_scope(variable._value):
+        own = strategy.extended.variable_created_in_scope(variable._value)
+        if not own and not isinstance(variable._value, tf.distribute.DistributedValues):
             with tf.init_scope(), strategy.scope():
                 variable._initialize(variable._value.numpy())
 

@@ -77,9 +77,9 @@ def run_try(
     data: str,
     batch_size: int,
     replicas: int | None,
-    shard_optimizer: bool,
     steps: int,
     memory: int | None,
+    shard_optimizer: bool = False,
 ) -> BatchSizeTry:
     """Train a few full batches.
 
@@ -88,10 +88,10 @@ def run_try(
         data: The function that returns the data.
         batch_size: Samples per replica and step.
         replicas: As for `kdist.MirroredStrategy`.
-        shard_optimizer: The same.
         steps: Steps that are trained.
         memory: Bytes that the process may have beyond what it has before the model is made, all
             replicas together; `None` for no limit. On GPUs there is none.
+        shard_optimizer: As for `kdist.MirroredStrategy`.
 
     Raises:
         UserError: The user's functions fail, or their data cannot have this batch size.

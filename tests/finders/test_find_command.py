@@ -40,15 +40,16 @@ def test_batch_passes_its_options(monkeypatch, capsys):
         return BatchSize(batch_size=95, largest=100, limit="memory", tries=())
 
     monkeypatch.setattr(batch_size, "find_batch_size", found)
-    find("batch", MODEL, "--memory-gib=0.5", "--start=8", "--replicas=2", "--margin=0.1")
+    find("batch", MODEL, "--memory-gib=0.5", "--start=8", "--replicas=2", "--shard-optimizer")
     del asked["announce"]
     assert asked == {
         "model": MODEL,
         "data": "data",
         "replicas": 2,
+        "shard_optimizer": True,
         "start": 8,
         "most": 65536,
-        "margin": 0.1,
+        "margin": 0.05,
         "steps": 3,
         "memory": 2**29,
     }

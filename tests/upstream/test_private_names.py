@@ -64,7 +64,7 @@ NAMES = {
     " _update_config_proto",
     "collective_ops": "_launchers",
     "collectives": "_all_gather _collective_keys _device _get_ordering_token _group_key _group_size"
-    " _options _use_unique_instance_key",
+    " _next_instance_key _options _use_unique_instance_key",
     "distributed_iterator": "_replica_order _strategy",
     "input": "_calculate_replicas_with_values _create_distributed_tensor_spec",
     "exit_functions": "_run_exitfuncs",
@@ -74,9 +74,10 @@ NAMES = {
     "graph": "_add_function _add_function_recursive _create_op_internal"
     " _distribution_strategy_stack _get_function _is_function",
     "operation": "_set_attr",
-    "mirrored": "_create_variable _cross_device_ops _get_cross_device_ops"
+    "mirrored": "_container_strategy _create_variable _cross_device_ops _get_cross_device_ops"
     " _in_multi_worker_mode _input_workers_with_options _num_replicas_in_sync",
     "mirrored_variable": "_primary",
+    "resource_variable": "_read_variable_op _strided_slice_assign",
     "oracle": "_get_oracle_fname _get_trial_dir _retry_queue _save_trial",
     "hyperband": "_brackets _current_bracket _get_num_brackets _get_num_rounds _get_size"
     " _start_new_bracket",
@@ -140,6 +141,10 @@ def two_replicas():
     return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
 
 
+def resource_variable():
+    return tf.Variable(0.0)
+
+
 def mirrored_variable():
     with two_replicas().scope():
         return tf.Variable(1.0)
@@ -198,6 +203,7 @@ OBJECTS = {
     "operation": lambda: tf.Operation,
     "mirrored": lambda: two_replicas().extended,
     "mirrored_variable": mirrored_variable,
+    "resource_variable": resource_variable,
     "seeded_context": lambda: tf.random.set_seed(0) or context.context(),
     "oracle": lambda: keras_tuner.oracles.RandomSearchOracle(SCORE),
     "hyperband": lambda: keras_tuner.oracles.HyperbandOracle(SCORE),
