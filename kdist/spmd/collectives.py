@@ -204,7 +204,7 @@ class WorkerCollectives(Collectives):
         # have worker by worker.
         self.places = [number * workers + worker for number in range(local)]
         self._order = [place % workers * local + place // workers for place in range(self.replicas)]
-        self._bucket_bytes = bucket_bytes
+        self._bucket_bytes = bucket_bytes or math.inf
         self._options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=bucket_bytes)
 
     @_in_a_function
@@ -265,7 +265,8 @@ class WorkerCollectives(Collectives):
 
         On CPUs each replica gets its rows of all others, half of what an all-reduce sends.
         """
-        if not all("CPU" in device for device in self.devices):
+        is_known = all(one.parts[0].dtype in _SUMMED for one in values)
+        if not is_known or not all("CPU" in device for device in self.devices):
             sums = self.sums([one.parts for one in values])
             return [
                 [
