@@ -21,6 +21,7 @@ import pytest
 import tensorflow as tf
 from kdist._upstream.internals import forget_custom_gradients
 from kdist._upstream.iterators import release_in_background
+from kdist.spmd import variables
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 LOGICAL_CPUS = 8
@@ -84,6 +85,13 @@ def float64():
     yield
     keras.config.set_floatx(before)
     keras.config.set_dtype_policy(before)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Variables of the tests' sizes are divided, also unevenly."""
+    monkeypatch.setattr(variables, "SMALLEST", 2)
+    monkeypatch.setattr(variables, "_MOST", 2.0)
 
 
 def _without_graph_optimizer():

@@ -197,7 +197,7 @@ def _make_list(
             )
     by_all = model.distribute_strategy.extended.divides_state
     for callback in callbacks.callbacks if by_all else ():
-        if isinstance(callback, keras.callbacks.ModelCheckpoint) and "wandb" in _packages(callback):
+        if _saves(callback) and "wandb" in _packages(callback):
             raise UserError(
                 f"{type(callback).__name__} saves on the chief alone, and the optimizer's state is"
                 " divided over all workers: save by keras.callbacks.ModelCheckpoint, or leave out"

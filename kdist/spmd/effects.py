@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .functions import graph_of
+from .functions import FUNCTIONS, graph_of
 
 # Operations that TensorFlow calls stateful, but that only read a state.
 READS = {
@@ -52,8 +52,6 @@ _HARMLESS = {
     "StatelessRandomGetKeyCounter",
 }
 _CALLS = {"Case", "If", "PartitionedCall", "StatefulPartitionedCall", "While"}
-FUNCTIONS = ("f", "body", "cond", "then_branch", "else_branch", "branches")
-"""Attributes that name functions."""
 _BEFORE_ARGUMENTS = {"Case": 1, "If": 1}  # inputs that are no arguments of the functions
 
 

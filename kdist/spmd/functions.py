@@ -7,6 +7,9 @@ from typing import Any
 
 from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
+FUNCTIONS = ("f", "body", "cond", "then_branch", "else_branch", "branches")
+"""Attributes of operations that name functions."""
+
 
 def function_of(op: Any, name: str) -> Any:
     """Return a function that an operation calls, by its name; graphs know those around them."""
@@ -14,6 +17,18 @@ def function_of(op: Any, name: str) -> Any:
     while (function := graph._get_function(name)) is None:
         graph = graph.outer_graph
     return function
+
+
+def add_called(graph: Any, op: Any) -> None:
+    """Let a graph know the functions that an operation of another one is, or calls."""
+    called = [op.type] if op.graph._is_function(op.type) else []
+    for name in FUNCTIONS:
+        if name in op.node_def.attr:
+            value = op.node_def.attr[name]
+            called += [one.name for one in (value.func, *value.list.func) if one.name]
+    for name in called:
+        if not graph._is_function(name):
+            graph._add_function_recursive(function_of(op, name))
 
 
 def own_graph(function: Any) -> Any:

@@ -17,19 +17,12 @@ from tensorflow.python.framework import ops, tensor_util
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from ..errors import UserError, user_line
-from .effects import DRAWS, FUNCTIONS, effects_of
-from .functions import function_of, graph_of
+from .effects import DRAWS, called_graphs, effects_of
+from .functions import add_called, graph_of
 from .variables import SCATTERS, with_rows
 
-_PLAIN = {  # which have rules
-    "AssignAddVariableOp",
-    "AssignSubVariableOp",
-    "AssignVariableOp",
-    "ReadVariableOp",
-    "VarIsInitializedOp",
-    "VariableShape",
-}
 _VARIABLES = {"AssignAddVariableOp", "AssignSubVariableOp", "AssignVariableOp", "ReadVariableOp"}
+_PLAIN = {*_VARIABLES, "VarIsInitializedOp", "VariableShape"}  # which have rules
 _NEVER_FAIL = {  # of numbers, whatever they are
     *("Abs", "Add", "AddN", "AddV2", "All", "Any", "BroadcastTo", "Cast", "Const", "DivNoNan"),
     *("Equal", "Exp", "ExpandDims", "Fill", "Greater", "GreaterEqual", "Identity", "IdentityN"),
@@ -48,7 +41,7 @@ _NEVER_FAIL = {  # of numbers, whatever they are
         "Transpose",
         "UnsortedSegmentSum",
     ),
-    *("ZerosLike"),
+    "ZerosLike",
 }
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _CONDITIONS = ("Case", "If", "StatelessCase", "StatelessIf")
@@ -162,13 +155,7 @@ def _frames(op: Any) -> list[tuple[str, int]]:
 
 
 def _graphs(op: Any) -> list[Any]:
-    found = []
-    for name in FUNCTIONS:
-        value = op.node_def.attr.get(name)
-        if value is not None:
-            references = (value.func, *value.list.func)
-            found += [graph_of(op, one.name) for one in references if one.name]
-    return found
+    return list(called_graphs(op))
 
 
 def _draws(graph: Any) -> bool:
@@ -212,13 +199,7 @@ def _last_operation() -> Any:
 def _copy(op: Any, inputs: Sequence[Any]) -> list[Any]:
     graph = ops.get_default_graph()
     attributes = {k: v for k, v in op.node_def.attr.items() if k != "_class"}
-    for name in FUNCTIONS:
-        if name in attributes:
-            for one in (attributes[name].func, *attributes[name].list.func):
-                if one.name and not graph._is_function(one.name):
-                    graph._add_function_recursive(function_of(op, one.name))
-    if op.graph._is_function(op.type) and not graph._is_function(op.type):
-        graph._add_function_recursive(function_of(op, op.type))
+    add_called(graph, op)
     dtypes = [output.dtype for output in op.outputs]
     made = graph._create_op_internal(
         op.type, list(inputs), dtypes, name=op.type, attrs=attributes, op_def=op.op_def

@@ -13,8 +13,8 @@ from tensorflow.python.eager.polymorphic_function import atomic_function
 from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.ops import handle_data_util
 
-from .effects import DRAWS, FUNCTIONS, QUIET, READS
-from .functions import function_of
+from .effects import DRAWS, QUIET, READS
+from .functions import add_called, function_of
 from .placements import (
     AsIs,
     ListOf,
@@ -211,13 +211,7 @@ class Stage:
             for name, value in op.node_def.attr.items()
             if name not in ("_class", "Tshape", "Tdim", "Tpaddings")  # follow from the inputs
         }
-        if op.graph._is_function(op.type) and not self.graph._is_function(op.type):
-            self.graph._add_function_recursive(function_of(op, op.type))
-        for name in FUNCTIONS:
-            if name in attributes:
-                for f in (attributes[name].func, *attributes[name].list.func):
-                    if f.name and not self.graph._is_function(f.name):
-                        self.graph._add_function_recursive(function_of(op, f.name))
+        add_called(self.graph, op)
         dtypes = [output.dtype for output in op.outputs]
 
         def create(*given: Any) -> Any:

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 from kdist.callbacks import Checkpoint
 from kdist.errors import UserError
-from kdist.spmd import variables
 from kdist.spmd.variables import DividedVariable
 from kdist.training.config import TrainConfig
 
@@ -18,13 +17,6 @@ pytestmark = pytest.mark.usefixtures("without_graph_optimizer", "small", "float6
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(22, 6)), RNG.normal(size=(22, 5))
 PLACES = ("plain", "2 whole", "2 divided", "3 divided")
-
-
-@pytest.fixture
-def small(monkeypatch):
-    """Variables of the tests' sizes are divided, also unevenly."""
-    monkeypatch.setattr(variables, "SMALLEST", 2)
-    monkeypatch.setattr(variables, "_MOST", 2.0)
 
 
 def scope(place):

@@ -36,13 +36,6 @@ SLOW = (
 )
 
 
-@pytest.fixture
-def small(monkeypatch):
-    """Variables of the tests' sizes are divided, also unevenly."""
-    monkeypatch.setattr(variables, "SMALLEST", 2)
-    monkeypatch.setattr(variables, "_MOST", 2.0)
-
-
 @functools.cache
 def on_one_replica(name):
     return harness.train(CASES[name], run_eagerly=name not in IN_A_GRAPH)

@@ -7,20 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import UserError
-from kdist.spmd import variables
 from kdist.spmd.variables import DividedVariable, Division, division_of
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module", "small", "verified")
 
 ROWS, COLUMNS = 5, 3  # of a variable
 SAMPLES = 7
-
-
-@pytest.fixture
-def small(monkeypatch):
-    """Variables of the tests' sizes are divided, also unevenly."""
-    monkeypatch.setattr(variables, "SMALLEST", 2)
-    monkeypatch.setattr(variables, "_MOST", 2.0)
 
 
 @pytest.fixture
