@@ -22,13 +22,17 @@ _LOGICAL_CPUS = 8
 
 
 def first_devices(replicas: int | None) -> list[str]:
-    """Return the names of the first `replicas` devices; `None` means all GPUs or one CPU."""
+    """Return the names of the first `replicas` devices; `None` means all GPUs or one CPU.
+
+    The parts of a GPU that the user has split into logical devices count as GPUs.
+    """
     if replicas is not None and as_integer(replicas) is None:
         raise UserError(f"replicas has to be an integer, received {replicas!r}")
     if replicas is not None and replicas < 1:
         raise UserError(f"replicas has to be at least 1, received {replicas}")
     with quiet_stderr():  # CUDA starts here
-        gpus = len(tf.config.get_visible_devices("GPU"))
+        visible = tf.config.get_visible_devices("GPU")
+        gpus = sum(len(tf.config.get_logical_device_configuration(gpu) or [gpu]) for gpu in visible)
     if not gpus:
         _warn_of_unusable_gpus()
         _split_cpu(replicas)

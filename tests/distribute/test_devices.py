@@ -37,10 +37,13 @@ def test_bad_devices_are_refused(arguments, words):
         kdist.MirroredStrategy(**arguments)
 
 
-def test_gpus_are_counted(monkeypatch):
+@pytest.mark.parametrize(("split", "count"), [({}, 2), ({"a": ["x", "y", "z"]}, 4)])
+def test_gpus_are_counted(split, count, monkeypatch):
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["a", "b"])
-    with pytest.raises(UserError, match="replicas=3, but 2 GPUs are visible"):
-        kdist.MirroredStrategy(replicas=3)
+    monkeypatch.setattr(tf.config, "get_logical_device_configuration", split.get)
+    assert devices.first_devices(None) == [f"GPU:{index}" for index in range(count)]
+    with pytest.raises(UserError, match=f"replicas={count + 1}, but {count} GPUs are visible"):
+        kdist.MirroredStrategy(replicas=count + 1)
 
 
 @pytest.mark.parametrize(("cores", "most"), [(2, 8), (8, 8), (12, 12)])
