@@ -1,7 +1,8 @@
-"""The collectives of several workers: their keys, their order, and small ones.
+"""TensorFlow's collectives, on GPUs and over workers: their keys, their order, and small ones.
 
-TensorFlow gives every collective a new key each time it runs, an input of the step's function. A
-key that is fixed when the step is traced costs less, but has to belong to values of one shape.
+TensorFlow gives every collective a new key each time it runs, an input of the step's function, which
+has no value in the loop of `steps_per_execution`. A key that is fixed when the step is traced has,
+and costs less, but has to belong to values of one shape.
 """
 
 import contextlib
@@ -15,6 +16,10 @@ import tensorflow as tf
 from tensorflow.python.distribute.cross_device_utils import CollectiveReplicaLauncher
 from tensorflow.python.ops import collective_ops, resource_variable_ops
 
+# The groups of two strategies of a process must not meet. Those of one process are numbered apart, as
+# workers have to count alike, whatever else one of them makes.
+_bases = itertools.count(step=1000)
+_local_bases = itertools.count(1_000_000, step=1000)
 _steps = 0  # for all threads, as replicas are traced in threads of their own
 _TOKENS = 8  # of buckets that may be under way together
 
@@ -40,19 +45,37 @@ def is_tracing_step() -> bool:
     return _steps > 0
 
 
+def set_key_base(strategy: Any, *, is_local: bool) -> None:
+    """Number a strategy's groups apart from those of others, before TensorFlow makes them.
+
+    Args:
+        strategy: The strategy.
+        is_local: Whether all its replicas are in this process.
+    """
+    strategy._collective_key_base = next(_local_bases if is_local else _bases)
+
+
 def set_launchers(cross_device_ops: Any) -> None:
     """Let TensorFlow's `CollectiveAllReduce` send by launchers of ours."""
     cross_device_ops._launchers = [
-        Launcher(one._group_key, one._group_size, one._collective_keys, one._device, one._options)
+        Launcher(
+            one._group_key,
+            one._group_size,
+            one._collective_keys,
+            one._device,
+            one._options,
+            is_local=one._group_size == len(cross_device_ops._launchers),
+        )
         for one in cross_device_ops._launchers
     ]
 
 
 class Launcher(CollectiveReplicaLauncher):
-    """Makes the collectives of one replica."""
+    """Makes the collectives of one replica; `is_local` if all replicas are in this process."""
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args: Any, is_local: bool) -> None:
         super().__init__(*args)
+        self._is_local = is_local
         self._thread = threading.local()
         self._is_of_cpu = tf.DeviceSpec.from_string(self._device).device_type == "CPU"
 
@@ -128,7 +151,8 @@ class Launcher(CollectiveReplicaLauncher):
             self._thread.is_static = self._thread.is_bucket = False
 
     def _use_unique_instance_key(self) -> bool:
-        has_fixed_key = is_tracing_step() and getattr(self._thread, "is_static", False)
+        is_alike = self._is_local or is_tracing_step()
+        has_fixed_key = is_alike and getattr(self._thread, "is_static", False)
         return not has_fixed_key and bool(super()._use_unique_instance_key())
 
     def _get_ordering_token(self) -> Any:

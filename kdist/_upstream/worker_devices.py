@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,10 +15,8 @@ from tensorflow.python.distribute import (
 from tensorflow.python.eager import context
 
 from .hooks import StrategyHooks
-from .launchers import set_launchers
+from .launchers import set_key_base, set_launchers
 from .worker_keys import call, chief_answers, chief_is_lost, chief_is_silent
-
-_bases = itertools.count(step=1000)
 
 
 class MultiWorkerExtended(collective_all_reduce_strategy.CollectiveAllReduceExtended):
@@ -47,8 +44,7 @@ class MultiWorkerExtended(collective_all_reduce_strategy.CollectiveAllReduceExte
         heartbeat_seconds: float,
         start_timeout_seconds: float,
     ) -> None:
-        # Read by TensorFlow: the groups of two strategies of a process must not meet.
-        strategy._collective_key_base = next(_bases)
+        set_key_base(strategy, is_local=False)
         self._names = tuple(devices)
         self._timeouts = {
             "heartbeat_timeout_in_ms": int(1000 * heartbeat_seconds),
@@ -56,9 +52,8 @@ class MultiWorkerExtended(collective_all_reduce_strategy.CollectiveAllReduceExte
         }
         self._before_variable = before_variable
         super().__init__(strategy, cluster_resolver=resolver, communication_options=options)
-        if self._num_workers > 1:
-            set_launchers(self._cross_device_ops)
-            set_launchers(self._host_cross_device_ops)
+        set_launchers(self._cross_device_ops)
+        set_launchers(self._host_cross_device_ops)
 
     @property
     def collective_ops(self) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute import values
+from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,18 @@ class Collectives:
 
     def sums(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, their sum on every device."""
-        if self.cross_device_ops is None or not values:
-            return [self._sum(parts) for parts in values]
-        return self._reduced(values)
+        chosen = [at for at, parts in enumerate(values) if self._is_reduced(parts[0])]
+        reduced = dict(zip(chosen, self._reduced([values[at] for at in chosen]), strict=True))
+        return [
+            reduced[at] if at in reduced else self._sum(parts) for at, parts in enumerate(values)
+        ]
+
+    def _is_reduced(self, part: Any) -> bool:
+        """Whether a sum is left to `cross_device_ops`."""
+        if not isinstance(self.cross_device_ops, CollectiveAllReduce):
+            return self.cross_device_ops is not None
+        # NCCL's: all others are few, small, or of another shape in each step.
+        return bool(part.dtype in _FLOATS and part.shape.is_fully_defined())
 
     def _reduced(self, values: Sequence[Sequence[Any]], options: Any = None) -> list[list[Any]]:
         results: list[list[Any]] = [[] for _ in values]
@@ -425,6 +435,7 @@ def _added(parts: Sequence[Any], devices: Sequence[str], least: int = 0) -> list
     return terms
 
 
+_FLOATS = (tf.float32, tf.float64, tf.float16, tf.bfloat16)
 _SENT = (tf.float32, tf.float64, tf.float16, tf.int32, tf.int64)  # that CollectiveGather knows
 _SUMMED = (*_SENT, tf.bfloat16)  # that CollectiveReduce knows
 _OF_SIZE = {2: tf.float16, 4: tf.int32, 8: tf.int64}

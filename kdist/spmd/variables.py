@@ -22,9 +22,11 @@ from tensorflow.python.distribute import (
     mirrored_strategy,
     values,
 )
+from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.trackable import base as trackable
 
+from .._upstream.launchers import set_key_base, set_launchers
 from .._upstream.steps import is_traced_whole, made_beside, one_device, traced_strategy
 from ..errors import UserError
 
@@ -450,3 +452,9 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
 
 class GlobalViewExtended(GlobalVariables, mirrored_strategy.MirroredExtended):
     """TensorFlow's implementation of a strategy of one machine, with such variables."""
+
+    def __init__(self, strategy: tf.distribute.Strategy, **options: Any) -> None:
+        set_key_base(strategy, is_local=True)
+        super().__init__(strategy, **options)
+        if isinstance(self._collective_ops, CollectiveAllReduce):
+            set_launchers(self._collective_ops)
