@@ -393,7 +393,7 @@ HOOK_PATCHES = (
 
 
 def _compile(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-    """Accept `steps_per_execution="auto"`, and turn on XLA automatically on a single GPU.
+    """Accept `steps_per_execution="auto"`, and let the strategy choose XLA where Keras would.
 
     Until the batches are known, there is one step per execution. A saved model keeps the requested
     value, so that a model saved on one GPU can be trained on any devices.
@@ -408,11 +408,9 @@ def _compile(original: Callable[..., Any], model: Any, *args: Any, **options: An
     if requested["steps_per_execution"] == "auto":
         hooks.auto_steps(model).chosen = {}
         requested["steps_per_execution"] = 1
-    xla_is_automatic = (
-        requested["jit_compile"] == "auto" and hooks.automatic_xla and not requested["run_eagerly"]
-    )
+    xla_is_automatic = requested["jit_compile"] == "auto" and not requested["run_eagerly"]
     if xla_is_automatic:
-        requested["jit_compile"] = bool(model_supports_jit(model))
+        requested["jit_compile"] = hooks.automatic_xla(model, bool(model_supports_jit(model)))
     result = original(*call.args, **call.kwargs)
     if xla_is_automatic:
         model._compile_config.config["jit_compile"] = "auto"
@@ -441,8 +439,8 @@ def _with_single_steps(original: Callable[..., Any], model: Any, *args: Any, **o
 def _predict(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
     """Predict with one step per execution, and with XLA on a single GPU if not compiled."""
     hooks = hooks_of(model)
-    if hooks is not None and hooks.automatic_xla and model._jit_compile is None:
-        model.jit_compile = bool(model_supports_jit(model))
+    if hooks is not None and model._jit_compile is None:
+        model.jit_compile = hooks.automatic_xla(model, bool(model_supports_jit(model)))
     return _with_single_steps(original, model, *args, **options)
 
 

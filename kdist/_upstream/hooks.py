@@ -64,10 +64,14 @@ class StrategyHooks(abc.ABC):
         """Whether this is the worker that writes files and prints; true if there is only one."""
         return self.worker == 0
 
-    @property
     @abc.abstractmethod
-    def automatic_xla(self) -> bool:
-        """Whether `model.compile(jit_compile="auto")`, Keras's default, may turn on XLA."""
+    def automatic_xla(self, model: keras.Model, is_supported: bool) -> bool:
+        """Return whether `model.compile(jit_compile="auto")`, Keras's default, turns on XLA.
+
+        Args:
+            model: The model.
+            is_supported: Whether all of its layers support XLA.
+        """
 
     @abc.abstractmethod
     def reset(self, model: keras.Model) -> None:

@@ -1,8 +1,8 @@
 """TensorFlow's collectives, on GPUs and over workers: their keys, their order, and small ones.
 
-TensorFlow gives every collective a new key each time it runs, an input of the step's function, which
-has no value in the loop of `steps_per_execution`. A key that is fixed when the step is traced has,
-and costs less, but has to belong to values of one shape.
+TensorFlow gives every collective a new key each time it runs, an input of the step's function,
+which has no value in the loop of `steps_per_execution`. A key that is fixed when the step is traced
+has, and costs less, but has to belong to values of one shape.
 """
 
 import contextlib
@@ -16,8 +16,8 @@ import tensorflow as tf
 from tensorflow.python.distribute.cross_device_utils import CollectiveReplicaLauncher
 from tensorflow.python.ops import collective_ops, resource_variable_ops
 
-# The groups of two strategies of a process must not meet. Those of one process are numbered apart, as
-# workers have to count alike, whatever else one of them makes.
+# The groups of two strategies of a process must not meet. Those of one process are numbered apart,
+# as workers have to count alike, whatever else one of them makes.
 _bases = itertools.count(step=1000)
 _local_bases = itertools.count(1_000_000, step=1000)
 _steps = 0  # for all threads, as replicas are traced in threads of their own

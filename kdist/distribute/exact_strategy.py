@@ -28,7 +28,7 @@ from ..errors import UserError
 from ..layers.elementwise_kernels import activation_fusible, fused_activation, fused_dropout_of
 from ..performance.flops import steps_per_execution
 from ..spmd.strategy import GlobalViewStrategy
-from .devices import device_type, short_name, xla_is_automatic
+from .devices import are_gpus, device_type, short_name
 from .made_outside import remake
 from .telemetry import ModelState, measure_halves, measure_parts, observed_step, rounded_gradients
 
@@ -125,7 +125,13 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
         fn = with_global_seed(global_seed(self), fn)
         keeps_rows = name == "predict_step"
         return self.run_step(
-            fn, args, kwargs, splits=True, keeps_rows=keeps_rows, jit_compile=state.is_jitted
+            fn,
+            args,
+            kwargs,
+            splits=True,
+            keeps_rows=keeps_rows,
+            jit_compile=state.is_jitted,
+            draws_by_xla=state.draws_by_xla,
         )
 
     @unconverted
@@ -142,26 +148,42 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
 
         For one replica on a CPU it returns the dataset itself, as nothing has to be divided and its
         iterators take half as long for a small model. Several replicas on CPUs get copies of their
-        rows, so that no step can overwrite a NumPy array that backs the dataset.
+        rows, so that no step can overwrite a NumPy array that backs the dataset. Strings, sparse
+        and ragged tensors stay in the host's memory, as no iterator of a GPU has them.
         """
-        if device_type(self.devices[0]) == "CPU" and self.extended.parts == 1:
+        on_gpus = device_type(self.devices[0]) == "GPU"
+        if not on_gpus and self.extended.parts == 1:
             return dataset
         if isinstance(dataset, tf.data.Dataset):
-            for spec in tf.nest.flatten(dataset.element_spec):
+            specs = tf.nest.flatten(dataset.element_spec)
+            for spec in specs:
                 if isinstance(spec, tf.TensorSpec) and spec.shape.rank == 0:
                     raise UserError(
                         "received a dataset whose elements have a scalar, expected rows that can be"
                         " divided: call `batch`, or give what is one number for the whole batch to"
                         " the step as another argument"
                     )
-            if device_type(self.devices[0]) == "CPU":
+            are_plain = all(
+                isinstance(spec, tf.TensorSpec) and spec.dtype != tf.string for spec in specs
+            )
+            if on_gpus and not are_plain and options is None:
+                options = tf.distribute.InputOptions(experimental_fetch_to_device=False)
+            if not on_gpus or not are_plain:
                 dataset = copy_batches(dataset)
         return super().experimental_distribute_dataset(dataset, options)
 
-    @property
-    def automatic_xla(self) -> bool:
-        """Whether `model.compile(jit_compile="auto")`, Keras's default, may turn on XLA."""
-        return xla_is_automatic(self.devices)
+    def automatic_xla(self, model: keras.Model, is_supported: bool) -> bool:
+        """Return whether `jit_compile="auto"`, Keras's default, turns on XLA: on one GPU.
+
+        On several GPUs XLA compiles the draws alone: it draws other numbers than TensorFlow.
+
+        Args:
+            model: The model.
+            is_supported: Whether all of its layers support XLA.
+        """
+        draws_by_xla = is_supported and are_gpus(self.devices)
+        self.model_state(model).draws_by_xla = draws_by_xla
+        return draws_by_xla and self.extended.parts == 1
 
     def model_state(self, model: keras.Model) -> ModelState:
         """Return what the strategy stores for a model."""

@@ -195,11 +195,6 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             self._hang_watch.traces()
         return super().run(fn, args, kwargs, options)
 
-    @property
-    def automatic_xla(self) -> bool:
-        """Whether `model.compile(jit_compile="auto")`, Keras's default, may turn on XLA."""
-        return self.workers == 1 and super().automatic_xla
-
     def prepare(self, model: keras.Model) -> None:
         """Prepare a model that is about to be trained or evaluated under this strategy.
 

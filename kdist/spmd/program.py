@@ -66,6 +66,7 @@ class Program:
         collectives: How values are exchanged.
         counts: The numbers of rows of all replicas, by space.
         jit_compile: Whether XLA compiles the stages, as far as it can.
+        draws_by_xla: Whether it compiles their draws in any case.
     """
 
     def __init__(
@@ -76,9 +77,11 @@ class Program:
         counts: dict[Space, Any],
         *,
         jit_compile: bool = False,
+        draws_by_xla: bool = False,
     ) -> None:
         self.planner, self.devices, self.inputs = planner, collectives.devices, inputs
         self.collectives, self.jit_compile = collectives, jit_compile
+        self.draws_by_xla = jit_compile or draws_by_xla
         self.stages: dict[int, ProgramStage] = {}
         self.bucket_of: dict[int, tuple[Bucket, int]] = {}  # tensor id -> bucket, place there
         self.buckets: dict[Bucket, list[Any]] = {}
@@ -402,7 +405,7 @@ class ProgramStage(Stage):
             # XLA compiles a kernel once for every device, and these are the same processor.
             self.kernel_device = program.devices[0]
         self.runs_once = time % 2 == 0
-        self.jit_compile = program.jit_compile
+        self.draws_by_xla = program.draws_by_xla
         self.outputs: list[Any] = []
         self.calls: list[Any] = []
         self.after: set[int] = set()

@@ -42,7 +42,7 @@ class Stage:
 
     # Where kernels run that XLA compiles; `None` is the replica's own device.
     kernel_device: str | None = None
-    jit_compile = False  # whether XLA compiles the step
+    draws_by_xla = False  # XLA draws other numbers than TensorFlow
 
     def __init__(self, planner: Planner, name: str) -> None:
         self.planner = planner
@@ -219,8 +219,8 @@ class Stage:
                 op.type, list(given), dtypes, name=op.type, attrs=attributes, op_def=op.op_def
             )
 
-        if self.jit_compile and op.type in DRAWS:
-            # XLA draws other numbers than TensorFlow, also in a stage that it does not compile.
+        if self.draws_by_xla and op.type in DRAWS:
+            # Also in a stage that it does not compile.
             draw = tf.function(lambda *g: create(*g).outputs, autograph=False, jit_compile=True)
             with self.graph.as_default(), tf.device(self.kernel_device):
                 return list(draw(*inputs))
@@ -404,7 +404,7 @@ class Stage:
     ) -> Body:
         """Write the body of a loop, condition or call; see `Body`."""
         body = Body(self, planner, graph, like)
-        body.jit_compile = body.jit_compile or is_compiled  # XLA draws other random numbers
+        body.draws_by_xla = body.draws_by_xla or is_compiled
         body.write(wants, sources, is_condition)
         return body
 
@@ -488,7 +488,7 @@ class Body(Stage):
         super().__init__(planner, "body")
         self.graph.outer_graph = parent.graph
         self.parent, self.traced = parent, graph
-        self.kernel_device, self.jit_compile = parent.kernel_device, parent.jit_compile
+        self.kernel_device, self.draws_by_xla = parent.kernel_device, parent.draws_by_xla
         self.extras: dict[Any, Any] = {}
         self.outputs: list[Any] = []
         self.reference: Any = None

@@ -83,6 +83,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
         splits: bool = False,
         keeps_rows: bool = True,
         jit_compile: bool = False,
+        draws_by_xla: bool = False,
     ) -> Any:
         """Run a step for the global batch; see `partition`."""
         kwargs = kwargs or {}
@@ -104,6 +105,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
             splits=splits,
             keeps_rows=keeps_rows,
             jit_compile=jit_compile,
+            draws_by_xla=draws_by_xla,
         )
         self.explanations = [*self.explanations[-7:], explanation]
         if self.explained_rows is None:
@@ -181,6 +183,7 @@ def partition(
     splits: bool,
     keeps_rows: bool,
     jit_compile: bool,
+    draws_by_xla: bool,
 ) -> tuple[Any, Explanation]:
     """Write a step into the current graph, divided over the replicas.
 
@@ -192,6 +195,7 @@ def partition(
         splits: Whether whole tensors among the arguments are batches, to be divided here.
         keeps_rows: Whether results divided along their first axis stay so.
         jit_compile: Whether XLA compiles what lies between two exchanges.
+        draws_by_xla: Whether it compiles the draws in any case.
 
     Returns:
         What the step returned, and how it was divided.
@@ -231,7 +235,14 @@ def partition(
     for shard in planner.divisions.values():
         ((space, _),) = shard.rows.segments
         counts[space] = tf.constant(space.parts)
-    program = Program(planner, inputs, collectives, counts, jit_compile=jit_compile)
+    program = Program(
+        planner,
+        inputs,
+        collectives,
+        counts,
+        jit_compile=jit_compile,
+        draws_by_xla=draws_by_xla,
+    )
     made = iter(program.write(results))
     flat: list[Any] = []
     for tensor in traced.outputs:

@@ -2,9 +2,11 @@
 
 import harness
 import kdist
+import numpy as np
 import pytest
+import tensorflow as tf
 from cases import CASES
-from kdist.distribute import mirrored_strategy
+from kdist.distribute import exact_strategy, mirrored_strategy
 from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
@@ -31,3 +33,17 @@ def test_replicas_give_what_one_gives(name, replicas, monkeypatch):
     expected = harness.train(CASES[name], run_eagerly=False)
     gaps = harness.differences(expected, harness.train(CASES[name], strategy))
     assert not harness.too_large(CASES[name], gaps), gaps
+
+
+def test_what_no_gpu_has_stays_in_the_hosts_memory(monkeypatch):
+    monkeypatch.setattr(exact_strategy, "device_type", lambda name: "GPU")
+    case = CASES["generator_of_sparse_rows"]
+    got = harness.train(case, kdist.MirroredStrategy(replicas=3))
+    gaps = harness.differences(harness.train(case, run_eagerly=False), got)
+    assert not harness.too_large(case, gaps), gaps
+    strategy = kdist.MirroredStrategy(["CPU:1", "CPU:2"])
+    words = tf.data.Dataset.from_tensor_slices((["a", "b", "c", "d"], np.arange(4))).batch(4)
+    for rows, numbers in strategy.experimental_distribute_dataset(words):
+        devices = [part.device[-5:] for part in (*rows.values, *numbers.values)]
+        assert devices == ["CPU:0"] * 4
+        assert [*np.concatenate(rows.values)] == [b"a", b"b", b"c", b"d"]

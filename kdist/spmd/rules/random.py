@@ -52,7 +52,7 @@ def draw(op: Operation) -> Decision | None:
         return Decision(wants, [out], emit_whole, spaces=spaces)
 
     def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-        if stage.jit_compile and op.type == "StatelessRandomNormalV2":
+        if stage.draws_by_xla and op.type == "StatelessRandomNormalV2":
             # XLA computes normals two at a time, along any axis of the whole that is even.
             return emit_whole(stage, op, inputs)
         _, key, counter, *rest = inputs
