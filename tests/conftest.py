@@ -1,4 +1,7 @@
-"""Every test runs on logical CPUs, which have to exist before TensorFlow starts."""
+"""Every test runs on logical devices, which have to exist before TensorFlow starts: CPUs.
+
+With KDIST_TEST_GPU=1 replicas are parts of the first GPU: most tests of `parity` and `spmd` hold.
+"""
 
 import gc
 import os
@@ -26,7 +29,14 @@ from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 LOGICAL_CPUS = 8
 
-tf.config.set_visible_devices([], "GPU")
+if os.environ.get("KDIST_TEST_GPU") == "1":
+    gpu = tf.config.list_physical_devices("GPU")[0]
+    tf.config.set_visible_devices([gpu], "GPU")
+    part = tf.config.LogicalDeviceConfiguration(memory_limit=512)
+    tf.config.set_logical_device_configuration(gpu, [part] * LOGICAL_CPUS)
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+else:
+    tf.config.set_visible_devices([], "GPU")
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0],
     [tf.config.LogicalDeviceConfiguration()] * LOGICAL_CPUS,

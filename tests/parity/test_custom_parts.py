@@ -13,8 +13,8 @@ from keras import layers, ops
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 
 
-def cpus(replicas):
-    return kdist.MirroredStrategy([f"/cpu:{i}" for i in range(replicas)])
+def replicated(replicas):
+    return kdist.MirroredStrategy(replicas=replicas)
 
 
 def trained(strategy, make, data, **options):
@@ -29,7 +29,7 @@ def trained(strategy, make, data, **options):
 def check(make, data, replicas, **options):
     """Several replicas against none: weights to rounding, the history too."""
     expected, before = trained(tf.distribute.get_strategy(), make, data, **options)
-    got, after = trained(cpus(replicas), make, data, **options)
+    got, after = trained(replicated(replicas), make, data, **options)
     for one, other in zip(expected.get_weights(), got.get_weights(), strict=True):
         np.testing.assert_allclose(other, one, rtol=0, atol=1e-9)
     assert before.keys() == after.keys()
@@ -89,7 +89,7 @@ def test_the_history_holds_numbers_where_a_metric_gives_its_variable():
             return self.total
 
     options = {"loss": "sparse_categorical_crossentropy", "metrics": [Total()]}
-    _, history = trained(cpus(2), small_models.mlp, samples.classes(27), **options)
+    _, history = trained(replicated(2), small_models.mlp, samples.classes(27), **options)
     assert history["total"] == [27, 27]
 
 
@@ -104,14 +104,14 @@ def test_float8_trains_as_on_one_replica():
     options = {"loss": "sparse_categorical_crossentropy", "jit_compile": False}
     data = samples.classes(27)
     one, _ = trained(tf.distribute.get_strategy(), make, data, **options)
-    several, _ = trained(cpus(3), make, data, **options)
+    several, _ = trained(replicated(3), make, data, **options)
     for variable, other in zip(one.variables, several.variables, strict=True):
         tolerance = 1e-5 if "scale" in variable.path or "amax" in variable.path else 2e-2
         np.testing.assert_allclose(other, variable, rtol=tolerance, atol=tolerance)
 
 
 def test_the_mean_over_replicas_of_whole_numbers_is_tensorflows():
-    strategy = cpus(2)
+    strategy = replicated(2)
     stock = tf.distribute.MirroredStrategy(
         ["/cpu:0", "/cpu:1"], tf.distribute.ReductionToOneDevice()
     )

@@ -42,8 +42,7 @@ def on_one_replica(name):
 
 
 def check(name, replicas, **options):
-    devices = [f"/cpu:{i}" for i in range(replicas)]
-    strategy = kdist.MirroredStrategy(devices, shard_optimizer=True)
+    strategy = kdist.MirroredStrategy(replicas=replicas, shard_optimizer=True)
     expected = harness.train(CASES[name], **options) if options else on_one_replica(name)
     got = harness.train(CASES[name], strategy, **options)
     gaps = harness.differences(expected, got)
@@ -74,7 +73,7 @@ def test_compiled_by_xla(name):
 @pytest.mark.parametrize("replicas", [2, 3, 4])
 def test_a_device_has_its_part_of_the_state(replicas):
     """Of all but the smallest variables: 0.3 % of these are biases."""
-    strategy = kdist.MirroredStrategy([f"/cpu:{i}" for i in range(replicas)], shard_optimizer=True)
+    strategy = kdist.MirroredStrategy(replicas=replicas, shard_optimizer=True)
     layers = [keras.layers.Dense(100), keras.layers.Dense(250), keras.layers.Dense(40)]
     model = strategy.build(lambda: keras.Sequential([keras.Input((300,)), *layers]))
     optimizer = keras.optimizers.Adam(use_ema=True, gradient_accumulation_steps=2, amsgrad=True)
@@ -96,7 +95,7 @@ def test_a_device_has_its_part_of_the_state(replicas):
 def test_what_a_device_has_is_explained():
     found = {}
     for is_divided in (False, True):
-        strategy = kdist.MirroredStrategy(["/cpu:0", "/cpu:1"], shard_optimizer=is_divided)
+        strategy = kdist.MirroredStrategy(replicas=2, shard_optimizer=is_divided)
         dense = keras.layers.Dense(64)
         model = strategy.build(lambda: keras.Sequential([keras.Input((100,)), dense]))  # noqa: B023
         model.compile("adam", "mse")
@@ -112,4 +111,4 @@ def test_what_a_device_has_is_explained():
 
 def test_shards_are_refused():
     with pytest.raises(UserError, match="shards=2 and shard_optimizer=True"):
-        kdist.MirroredStrategy(["/cpu:0", "/cpu:1"], shards=2, shard_optimizer=True)
+        kdist.MirroredStrategy(replicas=2, shards=2, shard_optimizer=True)

@@ -183,8 +183,8 @@ class Subclassed(keras.Model):
         return {name: part(x) for name, part in self.parts.items()}
 
 
-def cpus(replicas, **options):
-    return kdist.MirroredStrategy([f"/cpu:{index}" for index in range(replicas)], **options)
+def replicated(replicas, **options):
+    return kdist.MirroredStrategy(replicas=replicas, **options)
 
 
 def in_batches(x, batch):
@@ -239,7 +239,7 @@ ROUNDED = {"augmentations": 1e-6, "RandAugment": 1e-6}
 def test_replicas_draw_what_one_device_draws(group, policy, replicas):
     expected = on_one_device(group, policy)
     assert different(*expected) == GROUPS[group].keys(), "nothing was drawn"
-    got = predicted(lambda: functional(group), policy, cpus(replicas), times=2)
+    got = predicted(lambda: functional(group), policy, replicated(replicas), times=2)
     for one, other in zip(expected, got, strict=True):
         assert not different(one, other, ROUNDED.get(group, 0.0))
 
@@ -253,7 +253,7 @@ def test_a_subclassed_model_draws_what_one_device_draws(replicas, feed, batch):
         return Subclassed("noise")
 
     (expected,) = predicted(made, "float64", feed=feed, batch=batch)
-    (got,) = predicted(made, "float64", cpus(replicas), feed=feed, batch=batch)
+    (got,) = predicted(made, "float64", replicated(replicas), feed=feed, batch=batch)
     assert not different(expected, got)
 
 
@@ -263,7 +263,7 @@ def test_every_prediction_of_a_model_that_keeps_dropping_is_another(seed):
         inputs = keras.Input((6, 6, 3))
         return keras.Model(inputs, Training(layers.Dropout(0.5, seed=seed))(inputs))
 
-    expected, got = (predicted(made, "float64", on, times=3) for on in (None, cpus(3)))
+    expected, got = (predicted(made, "float64", on, times=3) for on in (None, replicated(3)))
     np.testing.assert_array_equal(got, expected)
     assert not np.array_equal(got[0], got[1])
 
@@ -285,7 +285,9 @@ FUSED = uneven(Case(model=fused, data=large_images, scored=False, policy="float3
 
 
 def test_a_fused_dropout_trains_as_on_one_replica():
-    gaps = harness.differences(harness.train(FUSED, cpus(1)), harness.train(FUSED, cpus(3)))
+    gaps = harness.differences(
+        harness.train(FUSED, replicated(1)), harness.train(FUSED, replicated(3))
+    )
     assert not harness.too_large(FUSED, gaps), gaps
 
 
@@ -297,5 +299,7 @@ def test_a_fused_dropout_drops_what_one_replica_drops():
         return keras.Model(inputs, {"once": once, "twice": twice()(inputs)})
 
     x, _ = large_images(14)
-    (one,), (several,) = (predicted(made, "float32", cpus(count), images=x) for count in (1, 3))
+    (one,), (several,) = (
+        predicted(made, "float32", replicated(count), images=x) for count in (1, 3)
+    )
     assert not different(one, several)

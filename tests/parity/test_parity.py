@@ -66,7 +66,7 @@ def on_one_replica(name):
 
 
 def check(name, replicas):
-    got = harness.train(CASES[name], kdist.MirroredStrategy([f"/cpu:{i}" for i in range(replicas)]))
+    got = harness.train(CASES[name], kdist.MirroredStrategy(replicas=replicas))
     gaps = harness.differences(on_one_replica(name), got)
     assert not harness.too_large(CASES[name], gaps), gaps
 
@@ -118,7 +118,7 @@ def test_two_replicas_compiled_by_xla_give_what_one_compiled_gives(name):
 
     A sample: `python -m benchmarks.parity --all --jit` compiles every case.
     """
-    case, strategy = CASES[name], kdist.MirroredStrategy(["/cpu:0", "/cpu:1"])
+    case, strategy = CASES[name], kdist.MirroredStrategy(replicas=2)
     one, two = (
         harness.train(case, jit_compile=True),
         harness.train(case, strategy, jit_compile=True),

@@ -257,8 +257,8 @@ def run(step, strategy, times=4):
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_is_the_same(name, replicas):
     expected = run(STEPS[name], None)
-    devices = [f"/cpu:{i}" for i in range(replicas)]
-    found = run(STEPS[name], kdist.MirroredStrategy(devices, shard_optimizer=True))
+    strategy = kdist.MirroredStrategy(replicas=replicas, shard_optimizer=True)
+    found = run(STEPS[name], strategy)
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
@@ -266,7 +266,7 @@ def test_a_step_is_the_same(name, replicas):
 
 def test_an_operation_that_cannot_be_divided_is_named():
     """One that takes the whole variable, and is not known."""
-    strategy = kdist.MirroredStrategy(["/cpu:0", "/cpu:1"], shard_optimizer=True)
+    strategy = kdist.MirroredStrategy(replicas=2, shard_optimizer=True)
     momentum = made(strategy, tf.zeros((ROWS, COLUMNS)))
 
     def step(x):
@@ -283,7 +283,7 @@ def test_an_operation_that_cannot_be_divided_is_named():
 
 
 def test_a_variable_is_a_whole_one_to_everyone():
-    strategy = kdist.MirroredStrategy([f"/cpu:{i}" for i in range(3)], shard_optimizer=True)
+    strategy = kdist.MirroredStrategy(replicas=3, shard_optimizer=True)
     value = table().numpy()
     variable = made(strategy, value)
     assert [part.shape.as_list() for part in variable.parts] == [[2, 3], [2, 3], [1, 3]]
@@ -309,7 +309,7 @@ def test_a_variable_is_a_whole_one_to_everyone():
 
 @pytest.mark.parametrize("traced", [False, True])
 def test_rows_are_changed_outside_of_a_step(traced):
-    strategy = kdist.MirroredStrategy(["/cpu:0", "/cpu:1"], shard_optimizer=True)
+    strategy = kdist.MirroredStrategy(replicas=2, shard_optimizer=True)
     plain, variable = tf.Variable(table()), made(strategy, table())
     rows = tf.IndexedSlices(1 + tf.reshape(tf.range(9.0), (3, 3)) / 8, tf.constant([4, 0, 4]))
     first = tf.IndexedSlices(tf.fill((3,), 0.75), tf.constant(0))
@@ -326,7 +326,7 @@ def test_rows_are_changed_outside_of_a_step(traced):
 
 
 def test_an_update_outside_of_a_step_is_made_once():
-    strategy = kdist.MirroredStrategy(["/cpu:0", "/cpu:1"], shard_optimizer=True)
+    strategy = kdist.MirroredStrategy(replicas=2, shard_optimizer=True)
     momentum = made(strategy, np.ones((4, 2)))
     with strategy.scope():
         weights = tf.Variable(np.zeros((4, 2)))

@@ -75,7 +75,8 @@ NAMES = {
     " _distribution_strategy_stack _get_function _is_function",
     "operation": "_set_attr",
     "mirrored": "_collective_ops _container_strategy _create_variable _cross_device_ops"
-    " _get_cross_device_ops _in_multi_worker_mode _input_workers_with_options _num_replicas_in_sync",
+    " _get_cross_device_ops _in_multi_worker_mode _input_workers_with_options"
+    " _num_replicas_in_sync",
     "mirrored_variable": "_primary",
     "resource_variable": "_read_variable_op _strided_slice_assign",
     "oracle": "_get_oracle_fname _get_trial_dir _retry_queue _save_trial",

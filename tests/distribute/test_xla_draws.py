@@ -1,0 +1,59 @@
+"""On one GPU XLA compiles a step by default, and draws other numbers than TensorFlow."""
+
+import kdist
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from kdist.distribute import exact_strategy
+
+ROWS = np.ones((10, 12), "float32")
+
+
+@pytest.fixture(autouse=True)
+def on_gpus(monkeypatch):
+    """CPUs stand for the GPUs."""
+    monkeypatch.setattr(exact_strategy, "are_gpus", lambda devices: True)
+
+
+def model(supports_jit=True, **options):
+    keras.utils.set_random_seed(3)
+    layers = keras.layers
+    made = keras.Sequential(
+        [keras.Input((12,)), layers.Dropout(0.5), layers.GaussianNoise(1.0), layers.Dense(2)]
+    )
+    made.layers[0].supports_jit = supports_jit
+    made.compile(keras.optimizers.SGD(0.1), "mse", **options)
+    return made
+
+
+def trained(strategy, **options):
+    with strategy.scope():
+        made = model(**options)
+    made.fit(ROWS, ROWS[:, :2], batch_size=5, epochs=2, verbose=0)
+    return made
+
+
+def weights(strategy, **options):
+    return trained(strategy, **options).get_weights()[0]
+
+
+def test_any_number_of_gpus_draws_what_stock_keras_does_on_one():
+    compiled, plain = (weights(tf.distribute.get_strategy(), jit_compile=c) for c in (True, False))
+    assert np.abs(compiled - plain).max() > 0.01
+    for replicas in (1, 2, 3):
+        got = trained(kdist.MirroredStrategy(replicas=replicas))
+        np.testing.assert_allclose(got.get_weights()[0], compiled, atol=1e-6)
+        assert got.jit_compile == (replicas == 1)
+    shards = trained(kdist.MirroredStrategy(replicas=1, shards=2))
+    np.testing.assert_allclose(shards.get_weights()[0], compiled, atol=1e-6)
+    assert not shards.jit_compile  # as two GPUs, for the same bits
+
+
+@pytest.mark.parametrize("options", [{"supports_jit": False}, {"jit_compile": False}])
+def test_where_xla_is_off_on_one_they_draw_as_tensorflow(options):
+    expected = weights(tf.distribute.get_strategy(), **options)
+    got = weights(kdist.MirroredStrategy(replicas=2), **options)
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+    plain = weights(tf.distribute.get_strategy(), jit_compile=False)
+    np.testing.assert_allclose(got, plain, atol=1e-6)
