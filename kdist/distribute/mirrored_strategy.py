@@ -35,9 +35,8 @@ class MirroredStrategy(ExactStrategy, tf.distribute.MirroredStrategy):
             instead of a copy (ZeRO stage 1). The model and its files are the same. Not with
             `shards`.
         cross_device_ops: How values are reduced over replicas, a `tf.distribute.CrossDeviceOps`.
-            `None` uses `tf.distribute.ReductionToOneDevice` on CPUs, where TensorFlow's
-            collectives fail in a second strategy of the process, and TensorFlow's default (NCCL)
-            on GPUs. Not with `shards`, which are added up in an order of their own.
+            `None` uses `tf.distribute.ReductionToOneDevice` on CPUs, and TensorFlow's default
+            (NCCL) on GPUs. Not with `shards`, which are added up in an order of their own.
 
     Raises:
         UserError: Devices are unknown, repeated or too few; `shards` is no multiple of their
