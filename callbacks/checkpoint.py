@@ -9,8 +9,8 @@ import keras
 
 from .._upstream import patches
 from .._upstream.hooks import FitObserver, is_chief
+from ..checkpoint.checkpoint_options import CheckpointOptions
 from ..checkpoint.fit_checkpoints import FitCheckpoints
-from ..checkpoint.options import CheckpointOptions
 from ..errors import UserError
 from .resumable import ResumableCallback
 

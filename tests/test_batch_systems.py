@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from kdist.checkpoint.options import PreemptionSignals
+from kdist.checkpoint.checkpoint_options import PreemptionSignals
 from kdist.cli.launch import keep_program
 from kdist.distribute.cluster import check_tf_config
 from kdist.distribute.worker_watch import EXIT_CODE
 from kdist.errors import LOST_CODE
-from kdist.launch.options import WorkerSettings, worker_settings
+from kdist.launch.launch_options import WorkerSettings, worker_settings
 from kdist.training.config import TrainConfig
-from kdist.training.workers import WorkerPlace, worker_place
+from kdist.training.worker_place import WorkerPlace, worker_place
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SLURM = EXAMPLES / "slurm.sh"

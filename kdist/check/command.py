@@ -14,10 +14,10 @@ from ..files import (
     output_file,
 )
 from ..launch.shares import visible_gpus
-from ..training.workers import worker_place
+from ..training.worker_place import worker_place
 from ..user_model.data import first_samples
 from ..user_model.functions import data_name, explain_errors_of, files_of, split_name
-from .options import CheckOptions
+from .check_options import CheckOptions
 
 # TensorFlow is imported inside the functions: a wrong argument is answered at once.
 _FIT_BATCH = 32  # of Keras, for arrays

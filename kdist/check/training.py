@@ -21,8 +21,8 @@ from ..distribute.tensorflow_logging import quiet_stderr
 from ..errors import UserError, line_of_error, since_check, user_line
 from ..user_model.functions import UserFunctions, reason_of
 from .batches import Batches, read_batches
+from .check_options import CheckOptions
 from .comparison import CheckResult, Difference, Precision, Record, compare
-from .options import CheckOptions
 
 _METRICS = "/keras/src/metrics/"
 

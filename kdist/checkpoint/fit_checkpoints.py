@@ -11,7 +11,7 @@ import numpy as np
 from .._upstream.callback_attributes import defer_average, finish_average
 from .._upstream.fit import build_for_fit, pass_over_data, start_fit_at
 from ..errors import NonFiniteWeightsError, UserError
-from .options import CheckpointOptions
+from .checkpoint_options import CheckpointOptions
 from .state import (
     CallbackStates,
     EpochPart,
@@ -22,7 +22,14 @@ from .state import (
 )
 from .store import newest_checkpoint
 from .values import copy_values, state_variables
-from .workers import SaveTimes, SharedStore, SharedWriter, StepExchange, Workers, nonfinite_error
+from .worker_exchange import (
+    SaveTimes,
+    SharedStore,
+    SharedWriter,
+    StepExchange,
+    Workers,
+    nonfinite_error,
+)
 
 # From one checkpoint: then neither other data nor a smaller rate helps.
 _ROLLBACKS = 3

@@ -26,8 +26,8 @@ from .._upstream.internals import flatten_layers, make_global_seed_state, optimi
 from .._upstream.optimizers import is_average_warmed_up, steps_taken
 from ..distribute.agreement import ANY, first_difference
 from ..errors import RefusedCheckpointsError, UserError
+from .checkpoint_options import CheckpointOptions
 from .export import described_model
-from .options import CheckpointOptions
 from .store import CheckpointFile
 from .values import (
     assign_values,
@@ -41,7 +41,7 @@ from .values import (
     to_json,
     unlike_saved,
 )
-from .workers import Workers
+from .worker_exchange import Workers
 
 
 class CSVLog:

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ..arguments import path_text
-from ..check.options import CheckOptions
+from ..check.check_options import CheckOptions
 from ..errors import UserError
-from ..evaluation.options import EvaluateOptions
+from ..evaluation.evaluate_options import EvaluateOptions
 from ..training.config import TrainConfig
 from ..versions import require
 from .options import given, options_of, parse_integer, takes
@@ -51,7 +51,7 @@ def evaluate(
 ) -> None:
     """Print the accuracy and the loss of a saved model, on exactly all test images or your data."""
     asked = EvaluateOptions(**given(options))
-    from ..evaluation.run import evaluate as run
+    from ..evaluation.evaluate_run import evaluate as run
 
     run(model, asked)
 
@@ -155,8 +155,8 @@ def doctor(
     """Say whether this machine is ready for training, and how to fix what is not."""
     TrainConfig(replicas=replicas)  # refuses a wrong number
     path_text("--run-dir", run_dir)
+    from ..doctor.examine import examine_machine
     from ..doctor.finding import as_json, print_findings
-    from ..doctor.run import examine_machine
 
     findings = examine_machine(replicas=replicas, run_dir=run_dir)
     if json:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from ..errors import UserError
 from ..fields import fields_of
 from ..launch.cluster import find_machines
-from ..launch.options import AUTO, LaunchOptions, variables
+from ..launch.launch_options import AUTO, LaunchOptions, variables
 from ..launch.shares import count_workers, visible_gpus
 from .last_resort import DEBUG, take_debug
 from .options import given, options_of, takes

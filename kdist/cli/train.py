@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from ..errors import TrainingError, UserError
 from ..training.config import TrainConfig
-from ..training.workers import after_restart
+from ..training.worker_place import after_restart
 from .options import (
     ConfigFile,
     OwnModelName,
@@ -56,7 +56,7 @@ def train(
         run_config = sweep_config(own, given(settings))
     else:
         run_config = TrainConfig.from_dict(own)
-    from ..training.run import train as run
+    from ..training.train_run import train as run
 
     result = run(run_config) if resume is None else run(run_config, resume=True)
     if result.diverged is not None:

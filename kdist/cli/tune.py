@@ -9,7 +9,7 @@ from cyclopts.validators import Number
 
 from ..errors import UserError
 from ..fields import field_names
-from ..launch.options import MOST_WORKERS
+from ..launch.launch_options import MOST_WORKERS
 from ..launch.shares import divide, visible_gpus
 from ..signals import signal_of
 from ..study.folder import StudyFolder

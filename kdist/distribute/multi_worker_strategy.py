@@ -24,7 +24,7 @@ from .._upstream.worker_devices import (
 from ..arguments import check_sharding
 from ..errors import LostWorkerError, UserError
 from ..launch.child import answer
-from ..launch.options import worker_settings
+from ..launch.launch_options import worker_settings
 from ..spmd.collectives import Collectives, WorkerCollectives, WorkerFixedOrder
 from ..spmd.explanation import described, place_of
 from ..spmd.plan import Planner

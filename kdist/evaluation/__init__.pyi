@@ -1,3 +1,3 @@
-from .options import EvaluateOptions as EvaluateOptions
-from .run import evaluate as evaluate
+from .evaluate_options import EvaluateOptions as EvaluateOptions
+from .evaluate_run import evaluate as evaluate
 from .saved_model import Evaluation as Evaluation

@@ -32,7 +32,7 @@ from ..user_model.functions import (
     load_data_function,
     load_functions,
 )
-from .options import Views
+from .evaluate_options import Views
 from .saved_model import Evaluation, SavedModel
 
 

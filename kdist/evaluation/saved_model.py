@@ -10,7 +10,7 @@ from ..arguments import path_text
 from ..checkpoint.store import CheckpointFile, checkpoint_files, is_abandoned
 from ..errors import UserError, error_text
 from ..runs.record import RunRecord, read_run
-from .options import EvaluateOptions
+from .evaluate_options import EvaluateOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..errors import UserError
 from . import child
-from .options import LAST_PORT, LaunchOptions
+from .launch_options import LAST_PORT, LaunchOptions
 
 RANK, LOCAL_RANK, WORLD_SIZE = "KDIST_RANK", "KDIST_LOCAL_RANK", "KDIST_WORLD_SIZE"
 RESTART_COUNT = "KDIST_RESTART_COUNT"

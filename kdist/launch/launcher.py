@@ -22,7 +22,7 @@ from .cluster import (
     worker_addresses,
     worker_environment,
 )
-from .options import LaunchOptions, variables, worker_settings
+from .launch_options import LaunchOptions, variables, worker_settings
 from .rendezvous import FirstMachine, OtherMachine, Ready, say
 from .shares import count_workers, divide, visible_cores, visible_gpus
 from .workers import Worker, WorkersOutcome, passed_signals, run_workers

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..errors import LOST_CODE, UserError
-from .options import MOST_WORKERS
+from .launch_options import MOST_WORKERS
 
 _POLL_SECONDS = 0.2
 _PATIENCE_SECONDS = 2.0

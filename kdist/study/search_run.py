@@ -1,7 +1,7 @@
 """`tune`: runs a search, from its settings to its folder; `tuner_of`: its tuner of KerasTuner.
 
 A chief and its workers are processes of `python -m kdist.study.search_run FOLDER`. TensorFlow and
-Keras are imported inside the functions, as in `kdist.training.run`.
+Keras are imported inside the functions, as in `kdist.training.train`.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from ..runs.text import count
 from ..signals import signal_of
 from ..tracking.factory import TRACKER_KINDS, tracking
 from ..training.config import TrainConfig, make_plan
-from ..training.workers import refuse_workers
+from ..training.worker_place import refuse_workers
 from ..user_model.functions import explain_errors_of, files_of
 from .folder import StudyFolder, locked
 from .search_processes import ORACLE_IP, Role, SearchProcesses, read_role, running_marker

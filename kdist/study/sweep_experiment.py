@@ -15,7 +15,7 @@ from ..charts.tables import ResultsTable
 from ..errors import UserError
 from ..fields import Field, fields_of
 from ..files import parse_json, read_text
-from ..launch.options import MOST_WORKERS
+from ..launch.launch_options import MOST_WORKERS
 from ..performance.hardware import on_cpu
 from ..runs.text import count, sanitize_text
 from ..user_model.functions import files_of

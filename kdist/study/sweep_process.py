@@ -16,8 +16,8 @@ from ..checkpoint.store import checkpoint_files
 from ..errors import RefusedCheckpointsError, TrainingError, UserError
 from ..files import atomic_write, parse_json, read_text
 from ..launch.child import Child, Verdict, answer
+from ..launch.launch_options import LaunchOptions
 from ..launch.launcher import launch, print_outcome
-from ..launch.options import LaunchOptions
 from ..launch.workers import WorkersOutcome
 from ..runs.record import RunRecord, read_run
 from ..training.config import TrainConfig
@@ -186,7 +186,7 @@ def main() -> None:
 
 def _train(file: Path, order: Mapping[str, Any]) -> None:
     from ..training.images import load_same_images
-    from ..training.run import train
+    from ..training.train_run import train
 
     earlier = _summary_of_an_earlier(file.parent.parent)
     result = train(

@@ -27,7 +27,7 @@ from ..signals import signal_of
 from ..training.config import TrainConfig
 from ..training.images import load_data
 from ..training.settings import model_name
-from ..training.workers import refuse_workers
+from ..training.worker_place import refuse_workers
 from .console import Progress, print_line, rich_table
 from .folder import About, StudyFolder, same_studies
 from .sweep_experiment import Experiment, ExperimentOrMaker, Point, read_rows, shared_cores_warning

@@ -15,7 +15,7 @@ from ..runs.record import RunRecord, read_run
 from .config import TrainConfig
 from .result import TrainResult
 from .settings import Checkpoints
-from .workers import worker_place
+from .worker_place import worker_place
 
 MAY_CHANGE = field_names(Checkpoints) | {"replicas", "shard_optimizer", "epochs", "data_dir"}
 """Settings with which a run may be resumed that are not its own. The images are compared, wherever
@@ -60,7 +60,7 @@ def resume_run(
     config = config_to_resume(path, changes or {}, announce=announce)
     if config is None:
         return None
-    from .run import train
+    from .train_run import train
 
     return train(config, resume=True, announce=announce, **options)
 

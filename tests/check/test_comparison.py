@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 import pytest
+from kdist.check.check_options import CheckOptions
 from kdist.check.comparison import CheckResult, Precision, Record, compare, gap_of
-from kdist.check.options import CheckOptions
 from kdist.errors import UserError
 
 FLOAT64, FLOAT32 = Precision(), Precision("float32", "it is so")

@@ -5,7 +5,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kdist.checkpoint.workers import PeriodicExchange, SaveTimes
+from kdist.checkpoint.worker_exchange import PeriodicExchange, SaveTimes
 
 
 class Clock:

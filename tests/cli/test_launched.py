@@ -6,7 +6,7 @@ import kdist.cli
 import pytest
 from kdist.cli.launch import command_with_workers, keep_program
 from kdist.errors import UserError
-from kdist.launch.options import LaunchOptions
+from kdist.launch.launch_options import LaunchOptions
 from kdist.study.search_settings import Search
 
 SWEEP = ("-m", "kdist", "sweep")

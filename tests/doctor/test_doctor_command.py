@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from kdist.doctor.examine import Check, run_checks
 from kdist.doctor.finding import Finding, as_json, print_findings
-from kdist.doctor.run import Check, run_checks
 from rich.console import Console
 
 
@@ -38,7 +38,7 @@ def test_json_has_no_home_folder(home, text, monkeypatch):
 PROGRAM = """
 import os, signal
 from kdist.doctor.finding import Finding
-from kdist.doctor.run import Check, answer_checks
+from kdist.doctor.examine import Check, answer_checks
 from kdist.errors import UserError
 
 def crash():

@@ -18,7 +18,7 @@ from kdist.evaluation import EvaluateOptions, evaluate, evaluators
 from kdist.layers import LocalResponseNormalization
 from kdist.training import model as training_model
 from kdist.training.config import TrainConfig
-from kdist.training.run import train
+from kdist.training.train_run import train
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 

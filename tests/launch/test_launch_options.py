@@ -17,7 +17,7 @@ from kdist.launch.cluster import (
     worker_addresses,
     worker_environment,
 )
-from kdist.launch.options import LaunchOptions, WorkerSettings, variables, worker_settings
+from kdist.launch.launch_options import LaunchOptions, WorkerSettings, variables, worker_settings
 from kdist.launch.shares import divide, visible_gpus
 
 

@@ -13,7 +13,7 @@ import pytest
 from kdist.checkpoint import checkpoint_files
 from kdist.checkpoint.state import CallbackStates
 from kdist.checkpoint.store import CheckpointStore
-from kdist.checkpoint.workers import SaveTimes
+from kdist.checkpoint.worker_exchange import SaveTimes
 from kdist.errors import UserError
 from kdist.study import search_checkpoints
 from kdist.study.search_checkpoints import checkpoint_folder

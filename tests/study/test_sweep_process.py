@@ -146,7 +146,7 @@ def test_a_signal_to_the_sweep_ends_the_process(process, tmp_path, number):
 def test_a_run_that_a_signal_cut_short_is_not_measured(tmp_path, monkeypatch, capsys, number):
     """As from a program that frees memory: to the run alone, not to its sweep."""
     result = types.SimpleNamespace(interrupted=number is not None, signal=number)
-    monkeypatch.setattr("kdist.training.run.train", lambda *_, **__: result)
+    monkeypatch.setattr("kdist.training.train_run.train", lambda *_, **__: result)
     order = tmp_path / "order.json"
     order.write_text('{"config": {}, "resume": false, "workers": 1}')
     monkeypatch.setattr("sys.argv", ["worker", str(order)])
@@ -259,7 +259,7 @@ def test_the_worker_tells_a_refusal_to_resume_from_other_mistakes(tmp_path, monk
             raise error
 
         told = {}
-        monkeypatch.setattr("kdist.training.run.train", fail)
+        monkeypatch.setattr("kdist.training.train_run.train", fail)
         monkeypatch.setattr(worker, "answer", lambda **values: told.update(values))
         with pytest.raises(SystemExit) as end:
             worker.main()

@@ -11,7 +11,7 @@ from kdist.data.image_data import ImageData
 from kdist.evaluation import evaluate
 from kdist.training.config import TrainConfig, make_plan
 from kdist.training.images import make_pipelines, preprocessing
-from kdist.training.run import train
+from kdist.training.train_run import train
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 

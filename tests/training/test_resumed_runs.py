@@ -17,10 +17,9 @@ from kdist.errors import TrainingError, UserError
 from kdist.runs.folder import RunFolder
 from kdist.runs.record import read_run
 from kdist.training import model as training_model
-from kdist.training import resume_run
-from kdist.training import run as training_run
+from kdist.training import resume_run, train_run
 from kdist.training.config import TrainConfig
-from kdist.training.run import train
+from kdist.training.train_run import train
 from small_network import small_model
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -275,14 +274,14 @@ def test_a_run_that_stopped_early_says_so(run, uninterrupted):
 
 
 def test_killed_between_the_last_checkpoint_and_the_result(run, uninterrupted, monkeypatch):
-    class Folder(training_run.RunFolder):
+    class Folder(train_run.RunFolder):
         def write_json(self, name, values):
             if name == "summary.json":
                 kill()
             super().write_json(name, values)
 
     with monkeypatch.context() as patch:
-        patch.setattr(training_run, "RunFolder", Folder)
+        patch.setattr(train_run, "RunFolder", Folder)
         run.killed("run")
     assert_same(run.resume("run"), uninterrupted())
 
@@ -374,14 +373,14 @@ def test_what_cannot_be_resumed_is_said_and_nothing_touched(run, tmp_path):
 
 def test_other_images_are_refused(run, monkeypatch):
     folder = run.killed("run", At(2, 2, kill))
-    load = training_run.load_data
+    load = train_run.load_data
 
     def other(config, *, announce):
         data = load(config, announce=announce)
         data.train_images[0, 0, 0] += 1
         return data
 
-    monkeypatch.setattr(training_run, "load_data", other)
+    monkeypatch.setattr(train_run, "load_data", other)
     before = files_of(folder)
     with pytest.raises(UserError, match="data.description is .*96 images with SHA-256"):
         run.resume("run")

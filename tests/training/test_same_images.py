@@ -74,7 +74,7 @@ def test_a_point_has_the_images_of_those_that_are_done(finds, tmp_path, monkeypa
     def train(config, *, load, **_):
         raise LoadedError(load(config).source)
 
-    monkeypatch.setattr("kdist.training.run.train", train)
+    monkeypatch.setattr("kdist.training.train_run.train", train)
     point(tmp_path / "a", "failed", FULL)
     finds("sample")
     with pytest.raises(LoadedError, match="the embedded sample"):  # as nothing was measured

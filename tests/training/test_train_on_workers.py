@@ -17,7 +17,7 @@ from kdist.study import Search, tune
 from kdist.study.sweep_run import sweep
 from kdist.training import TrainConfig, resume_run, train
 from kdist.training import model as training_model
-from kdist.training.workers import (
+from kdist.training.worker_place import (
     OtherWorkersFolder,
     WorkerPlace,
     after_restart,

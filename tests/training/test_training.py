@@ -10,7 +10,7 @@ from kdist.data import Standardization
 from kdist.errors import UserError
 from kdist.training.config import TrainConfig
 from kdist.training.images import load_data
-from kdist.training.run import train
+from kdist.training.train_run import train
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 

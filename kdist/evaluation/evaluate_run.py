@@ -10,7 +10,7 @@ from ..checkpoint.store import DamagedCheckpointError
 from ..errors import UserError
 from ..training.config import TrainConfig
 from ..user_model.functions import split_name
-from .options import EvaluateOptions
+from .evaluate_options import EvaluateOptions
 from .saved_model import (
     Evaluation,
     RunModels,

@@ -14,7 +14,7 @@ import numpy as np
 from .._upstream.hooks import hooks_of
 from .._upstream.worker_devices import sum_over_workers
 from ..errors import NonFiniteWeightsError, UserError
-from .options import HeldSignals, PreemptionSignals, Resume
+from .checkpoint_options import HeldSignals, PreemptionSignals, Resume
 from .store import CheckpointFile, CheckpointStore, Found, checkpoint_files
 
 _Value = TypeVar("_Value")

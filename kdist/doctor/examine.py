@@ -1,7 +1,7 @@
 """`examine_machine`: all checks, in a process that may crash or hang without ending the others.
 
-`python -m kdist.doctor.run` is that process. If it ends within a check, that is what was found, and
-another one goes on with the next check.
+`python -m kdist.doctor.examine` is that process. If it ends within a check, that is what was found,
+and another one goes on with the next check.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ from .tensorflow_checks import (
     check_tf_config,
 )
 
-_COMMAND = (sys.executable, "-m", "kdist.doctor.run")
+_COMMAND = (sys.executable, "-m", "kdist.doctor.examine")
 _PAUSE_SECONDS = 0.05
 _LAST_LINES = 3
 

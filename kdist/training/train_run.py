@@ -21,7 +21,7 @@ from .console import result_lines, settings_lines
 from .images import load_data
 from .result import TrainResult, make_result, summary
 from .settings import model_name, precision_scope
-from .workers import OtherWorkersFolder, WorkerPlace, note_run, worker_place
+from .worker_place import OtherWorkersFolder, WorkerPlace, note_run, worker_place
 
 if TYPE_CHECKING:
     import keras
