@@ -393,7 +393,7 @@ HOOK_PATCHES = (
 
 
 def _compile(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-    """Accept `steps_per_execution="auto"`, and let the strategy choose XLA where Keras would.
+    """Accept `steps_per_execution="auto"`, and remember that XLA was left to Keras.
 
     Until the batches are known, there is one step per execution. A saved model keeps the requested
     value, so that a model saved on one GPU can be trained on any devices.
@@ -409,8 +409,6 @@ def _compile(original: Callable[..., Any], model: Any, *args: Any, **options: An
         hooks.auto_steps(model).chosen = {}
         requested["steps_per_execution"] = 1
     xla_is_automatic = requested["jit_compile"] == "auto" and not requested["run_eagerly"]
-    if xla_is_automatic:
-        requested["jit_compile"] = hooks.automatic_xla(model, bool(model_supports_jit(model)))
     result = original(*call.args, **call.kwargs)
     if xla_is_automatic:
         model._compile_config.config["jit_compile"] = "auto"
@@ -436,12 +434,10 @@ def _with_single_steps(original: Callable[..., Any], model: Any, *args: Any, **o
         model.steps_per_execution = steps
 
 
-def _predict(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-    """Predict with one step per execution, and with XLA on a single GPU if not compiled."""
+def _automatic_xla(original: Callable[..., Any], model: Any) -> Any:
+    """Let the strategy choose, also for a model that is not compiled."""
     hooks = hooks_of(model)
-    if hooks is not None and model._jit_compile is None:
-        model.jit_compile = hooks.automatic_xla(model, bool(model_supports_jit(model)))
-    return _with_single_steps(original, model, *args, **options)
+    return original(model) if hooks is None else hooks.automatic_xla(model_supports_jit(model))
 
 
 OPTION_PATCHES = (
@@ -449,8 +445,14 @@ OPTION_PATCHES = (
         owner=Trainer,
         name="compile",
         replacement=_compile,
-        why='Does not support `steps_per_execution="auto"`. `jit_compile="auto"` does not turn on'
-        " XLA under a strategy, even on a single GPU.",
+        why='Does not support `steps_per_execution="auto"`, and forgets that XLA was left to it.',
+        test="test_keras_forgets_what_was_automatic",
+    ),
+    Patch(
+        owner=Trainer,
+        name="_resolve_auto_jit_compile",
+        replacement=_automatic_xla,
+        why="Leaves XLA off under a strategy, even on a single GPU, and draws as TensorFlow does.",
         test="test_keras_leaves_xla_off_under_a_strategy_of_one_gpu",
     ),
     Patch(
@@ -463,7 +465,7 @@ OPTION_PATCHES = (
     Patch(
         owner=TensorFlowTrainer,
         name="predict",
-        replacement=_predict,
+        replacement=_with_single_steps,
         why="The graph contains a copy of the model for each step of an execution.",
         test="test_several_steps_per_execution_copy_the_model_for_prediction",
     ),

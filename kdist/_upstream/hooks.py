@@ -65,12 +65,11 @@ class StrategyHooks(abc.ABC):
         return self.worker == 0
 
     @abc.abstractmethod
-    def automatic_xla(self, model: keras.Model, is_supported: bool) -> bool:
-        """Return whether `model.compile(jit_compile="auto")`, Keras's default, turns on XLA.
+    def automatic_xla(self, is_supported: bool) -> Any:
+        """Return what `jit_compile="auto"`, Keras's default, is: false if XLA stays off.
 
         Args:
-            model: The model.
-            is_supported: Whether all of its layers support XLA.
+            is_supported: Whether all layers of the model support XLA.
         """
 
     @abc.abstractmethod

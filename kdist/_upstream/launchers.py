@@ -8,6 +8,7 @@ has, and costs less, but has to belong to values of one shape.
 import contextlib
 import functools
 import itertools
+import secrets
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -17,9 +18,9 @@ from tensorflow.python.distribute.cross_device_utils import CollectiveReplicaLau
 from tensorflow.python.ops import collective_ops, resource_variable_ops
 
 # The groups of two strategies of a process must not meet. Those of one process are numbered apart,
-# as workers have to count alike, whatever else one of them makes.
+# as workers have to count alike, whatever else one of them makes, and from a number of its own.
 _bases = itertools.count(step=1000)
-_local_bases = itertools.count(1_000_000, step=1000)
+_local_bases = itertools.count(2**30 + 1000 * secrets.randbelow(2**20), step=1000)
 _steps = 0  # for all threads, as replicas are traced in threads of their own
 _TOKENS = 8  # of buckets that may be under way together
 

@@ -227,8 +227,8 @@ def _make(plan: Plan, strategy: ExactStrategy | None) -> keras.Model:
             f"build returned {found}, expected a compiled keras.Model: call model.compile(...), and"
             " end the function with `return model`"
         )
-    if strategy is None:
-        model.jit_compile = False  # the replicas have it if the model says so
+    if strategy is None or not model.jit_compile:
+        model.jit_compile = False  # the replicas have it if the model says so, and draw alike
     if model.steps_per_execution == "auto":
         model.steps_per_execution = 1
     return model

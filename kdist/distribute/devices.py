@@ -202,23 +202,30 @@ def device_type(device: str) -> str:
     return device.partition(":")[0]
 
 
-def describe_xla(on: bool, wanted: bool | None, devices: Sequence[str], parts: int) -> str:
+class Draws(int):
+    """The type of `DRAWS_ALONE`, as a `bool` has no subclasses."""
+
+
+DRAWS_ALONE = Draws(False)
+"""A `jit_compile` that is false but for random numbers, which are XLA's."""
+
+
+def describe_xla(jit_compile: bool | Draws, wanted: bool | None, devices: Sequence[str]) -> str:
     """Describe in one line whether the step is compiled with XLA, and why.
 
     Args:
-        on: Whether it is: the `jit_compile` of the compiled model.
+        jit_compile: That of the compiled model.
         wanted: The user's setting; `None` if there is none.
         devices: One name per replica.
-        parts: Into how many parts each batch is divided, over all workers.
     """
-    if on:
+    if jit_compile:
         return "XLA: on" if wanted else "XLA: on, as in Keras on one GPU; --no-xla turns it off"
     if wanted is False:
         return "XLA: off, as requested"
-    if wanted or (are_gpus(devices) and parts == 1):
-        return "XLA: off, a layer or TensorFlow's deterministic operations do not support it"
-    if are_gpus(devices):
+    if jit_compile is DRAWS_ALONE:
         return "XLA: off, as in Keras on several GPUs, but for random numbers; --xla turns it on"
+    if wanted or are_gpus(devices):
+        return "XLA: off, a layer or TensorFlow's deterministic operations do not support it"
     return "XLA: off, on CPUs TensorFlow's own kernels are faster; --xla turns it on"
 
 

@@ -28,7 +28,7 @@ from ..errors import UserError
 from ..layers.elementwise_kernels import activation_fusible, fused_activation, fused_dropout_of
 from ..performance.flops import steps_per_execution
 from ..spmd.strategy import GlobalViewStrategy
-from .devices import are_gpus, device_type, short_name
+from .devices import DRAWS_ALONE, Draws, are_gpus, device_type, short_name
 from .made_outside import remake
 from .telemetry import ModelState, measure_halves, measure_parts, observed_step, rounded_gradients
 
@@ -131,7 +131,7 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
             splits=True,
             keeps_rows=keeps_rows,
             jit_compile=state.is_jitted,
-            draws_by_xla=state.draws_by_xla,
+            draws_by_xla=model.jit_compile is DRAWS_ALONE,
         )
 
     @unconverted
@@ -163,27 +163,28 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
                         " divided: call `batch`, or give what is one number for the whole batch to"
                         " the step as another argument"
                     )
-            are_plain = all(
-                isinstance(spec, tf.TensorSpec) and spec.dtype != tf.string for spec in specs
+            sparse = (tf.SparseTensorSpec, tf.RaggedTensorSpec)
+            stay = any(
+                isinstance(spec, sparse) or getattr(spec, "dtype", None) == tf.string
+                for spec in specs
             )
-            if on_gpus and not are_plain and options is None:
+            if on_gpus and stay and options is None:
                 options = tf.distribute.InputOptions(experimental_fetch_to_device=False)
-            if not on_gpus or not are_plain:
+            if not on_gpus or stay:
                 dataset = copy_batches(dataset)
         return super().experimental_distribute_dataset(dataset, options)
 
-    def automatic_xla(self, model: keras.Model, is_supported: bool) -> bool:
-        """Return whether `jit_compile="auto"`, Keras's default, turns on XLA: on one GPU.
+    def automatic_xla(self, is_supported: bool) -> bool | Draws:
+        """Return what `jit_compile="auto"`, Keras's default, is: true on one GPU.
 
         On several GPUs XLA compiles the draws alone: it draws other numbers than TensorFlow.
 
         Args:
-            model: The model.
-            is_supported: Whether all of its layers support XLA.
+            is_supported: Whether all layers of the model support XLA.
         """
-        draws_by_xla = is_supported and are_gpus(self.devices)
-        self.model_state(model).draws_by_xla = draws_by_xla
-        return draws_by_xla and self.extended.parts == 1
+        if not is_supported or not are_gpus(self.devices):
+            return False
+        return DRAWS_ALONE if self.extended.parts > 1 else True
 
     def model_state(self, model: keras.Model) -> ModelState:
         """Return what the strategy stores for a model."""

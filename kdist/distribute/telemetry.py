@@ -575,13 +575,11 @@ class ModelState:
     """Measures its steps, if not `None`."""
     is_jitted: bool = False
     """Whether its step is compiled with XLA inside `run`."""
-    draws_by_xla: bool = False
-    """Whether its random numbers are those of XLA in any case."""
     auto_steps: AutoSteps = field(default_factory=AutoSteps)
     """The choice of `compile(steps_per_execution="auto")`."""
 
     def reset(self) -> None:
         """Reset what depends on how the model was compiled."""
-        self.is_jitted = self.draws_by_xla = False
+        self.is_jitted = False
         self.is_compared = False
         self.auto_steps = AutoSteps()

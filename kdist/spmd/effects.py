@@ -39,6 +39,8 @@ DRAWS = {
     "StatelessTruncatedNormal",
     "StatelessTruncatedNormalV2",
 }
+# Those that XLA draws otherwise.
+DRAWN_BY_XLA = {*DRAWS, "StatelessMultinomial"}
 # Those that have no state, or one that every replica may have.
 _HARMLESS = {
     "Assert",

@@ -280,6 +280,7 @@ class Program:
             if bucket.time == time and stage is not None and bucket in self.used:
                 with stage.graph.as_default():
                     packed = tf.concat([tf.reshape(stage.value(t), [-1]) for t in members], 0)
+                    packed.set_shape([sum(t.shape.num_elements() for t in members)])
                 how = "sum" if bucket.is_sum else "stack"
                 place = stage.export(packed)
                 found.append(Exchange(("bucket", bucket), how, 0, time - 1, place))

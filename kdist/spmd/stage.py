@@ -13,7 +13,7 @@ from tensorflow.python.eager.polymorphic_function import atomic_function
 from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.ops import handle_data_util
 
-from .effects import DRAWS, QUIET, READS
+from .effects import DRAWN_BY_XLA, QUIET, READS
 from .functions import add_called, function_of
 from .placements import (
     AsIs,
@@ -219,9 +219,14 @@ class Stage:
                 op.type, list(given), dtypes, name=op.type, attrs=attributes, op_def=op.op_def
             )
 
-        if self.draws_by_xla and op.type in DRAWS:
+        if self.draws_by_xla and op.type in DRAWN_BY_XLA:
             # Also in a stage that it does not compile.
-            draw = tf.function(lambda *g: create(*g).outputs, autograph=False, jit_compile=True)
+            def drawn(*given: Any) -> Any:
+                # A call with an effect: that of constants would be computed by TensorFlow's kernel.
+                tf.raw_ops.Assert(condition=True, data=[0])
+                return create(*given).outputs
+
+            draw = tf.function(drawn, autograph=False, jit_compile=True)
             with self.graph.as_default(), tf.device(self.kernel_device):
                 return list(draw(*inputs))
         with self.graph.as_default():

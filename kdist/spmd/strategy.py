@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import weakref
 import zlib
 from collections.abc import Callable, Sequence
@@ -64,6 +65,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
         """Make what the strategy stores of its steps."""
         self.explanations = []
         self._said: set[str] = set()
+        self._one_at_a_time = threading.RLock()
         self._compiled: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     @property
@@ -91,7 +93,8 @@ class GlobalViewStrategy(tf.distribute.Strategy):
             return fn(*args, **kwargs)
         if tf.executing_eagerly():
             if isinstance(fn, def_function.Function):
-                return self._compiled_step(fn)(args, kwargs)
+                with self._one_at_a_time:  # as those of two threads would meet
+                    return self._compiled_step(fn)(args, kwargs)
             return run_whole(self, fn, args, kwargs)
         if self.extended._num_replicas_in_sync == 1:
             args, kwargs = tf.nest.map_structure(self._only_part, (args, kwargs))

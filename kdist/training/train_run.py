@@ -211,8 +211,7 @@ def _train(
 
     keras.utils.set_random_seed(config.seed)
     parts = _make_parts(config, data, folder, strategy, announce)
-    is_on = bool(parts.model.jit_compile)
-    announce(describe_xla(is_on, config.xla, strategy.devices, strategy.extended.parts))
+    announce(describe_xla(parts.model.jit_compile, config.xla, strategy.devices))
     made = make_callbacks(config, parts, folder, more=callbacks, verbose=verbose)
     more_signals = [Signals[config.preemption_signal]] if config.preemption_signal else []
     with hold_signals(*more_signals) as received:

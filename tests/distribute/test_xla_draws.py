@@ -5,6 +5,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from kdist.check.cases import CASES
+from kdist.check.check_options import CheckOptions
+from kdist.check.training import make_strategies, run_check
 from kdist.distribute import exact_strategy
 
 ROWS = np.ones((10, 12), "float32")
@@ -38,6 +41,15 @@ def weights(strategy, **options):
     return trained(strategy, **options).get_weights()[0]
 
 
+class Noise(keras.layers.Layer):
+    """Draws of constant seeds, and of classes."""
+
+    def call(self, x):
+        classes = tf.random.stateless_categorical(tf.zeros([1, 12]) + x[:1], 12, [1, 2])
+        fixed = tf.random.stateless_normal([12], [1, 2])
+        return x * fixed + tf.cast(classes, x.dtype) + keras.random.uniform([12], seed=5)
+
+
 def test_any_number_of_gpus_draws_what_stock_keras_does_on_one():
     compiled, plain = (weights(tf.distribute.get_strategy(), jit_compile=c) for c in (True, False))
     assert np.abs(compiled - plain).max() > 0.01
@@ -57,3 +69,37 @@ def test_where_xla_is_off_on_one_they_draw_as_tensorflow(options):
     np.testing.assert_allclose(got, expected, atol=1e-6)
     plain = weights(tf.distribute.get_strategy(), jit_compile=False)
     np.testing.assert_allclose(got, plain, atol=1e-6)
+
+
+def test_draws_of_constants_and_of_a_model_that_is_not_compiled_are_xlas():
+    def predicted(strategy, name, jit_compile=None):
+        with strategy.scope():
+            made = keras.Sequential([keras.Input((12,)), Noise()])
+            if jit_compile is not None:
+                made.compile(jit_compile=jit_compile)
+        return getattr(made, name)(ROWS)
+
+    stock, strategy = tf.distribute.get_strategy(), kdist.MirroredStrategy(replicas=2)
+    expected = predicted(stock, "predict", jit_compile=True)
+    assert np.abs(expected - predicted(stock, "predict", jit_compile=False)).max() > 0.1
+    for name in ("predict", "predict_on_batch"):
+        np.testing.assert_allclose(predicted(strategy, name), expected, atol=1e-5)
+
+
+def test_xla_can_be_turned_off_after_compile():
+    def trained_without(strategy):
+        with strategy.scope():
+            made = model()
+        made.jit_compile = False
+        made.fit(ROWS, ROWS[:, :2], batch_size=5, epochs=2, verbose=0)
+        return made.get_weights()[0]
+
+    stock, strategy = tf.distribute.get_strategy(), kdist.MirroredStrategy(replicas=2)
+    np.testing.assert_allclose(trained_without(strategy), trained_without(stock), atol=1e-6)
+
+
+def test_a_check_compares_with_what_draws_alike():
+    strategies = make_strategies((2,))
+    options = CheckOptions(replicas=(2,), steps=2, batch_size=12)
+    result = run_check(CASES["dropout"], strategies, options, float64=False)
+    assert result.equal

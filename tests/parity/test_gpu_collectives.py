@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from cases import CASES
 from kdist.distribute import exact_strategy, mirrored_strategy
+from kdist.spmd.collectives import Collectives
 from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
@@ -30,9 +31,13 @@ def test_replicas_give_what_one_gives(name, replicas, monkeypatch):
     monkeypatch.setattr(mirrored_strategy, "device_type", lambda name: "GPU")
     strategy = kdist.MirroredStrategy(replicas=replicas, shard_optimizer=replicas == 3)
     assert isinstance(strategy.collectives().cross_device_ops, CollectiveAllReduce)
+    summed = []
+    sums = Collectives._sum
+    monkeypatch.setattr(Collectives, "_sum", lambda self, p: summed.append(p[0]) or sums(self, p))
     expected = harness.train(CASES[name], run_eagerly=False)
     gaps = harness.differences(expected, harness.train(CASES[name], strategy))
     assert not harness.too_large(CASES[name], gaps), gaps
+    assert not [part for part in summed if part.dtype.is_floating and part.shape.rank]
 
 
 def test_what_no_gpu_has_stays_in_the_hosts_memory(monkeypatch):

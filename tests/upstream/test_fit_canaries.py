@@ -50,6 +50,11 @@ def test_keras_leaves_xla_off_under_a_strategy_of_one_gpu(monkeypatch):
     assert not linear(tf.distribute.MirroredStrategy(["/cpu:0"])).jit_compile
 
 
+def test_keras_forgets_what_was_automatic(stock):
+    """A model saved on one GPU would have XLA on others."""
+    assert linear(stock)._compile_config.config["jit_compile"] is False
+
+
 def test_a_first_batch_that_does_not_divide_crashes(stock):
     """The mean over replicas that is taken to learn a batch's shape: `MirroredStrategy.reduce`."""
     model = linear(stock)

@@ -30,7 +30,7 @@ ROWS = np.ones((4, 1), "float32")
 # Names by what has them: a class, a module, or an object that a function below makes.
 NAMES = {
     "model": "_call_has_training_arg _compile_config _compute_loss _distribute_strategy"
-    " _flatten_layers _functional _jit_compile"
+    " _flatten_layers _functional _resolve_auto_jit_compile"
     " _trainable_variables",
     "functional": "_inputs_struct",
     "trainer": "_get_metrics_result_or_logs _initial_epoch"
