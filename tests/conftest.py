@@ -58,14 +58,26 @@ def pytest_collection_finish():
     gc.freeze()
 
 
-# Of several processes, or of what other tests have samples of: `make test-all` and CI run them.
+# Of several processes, or of what other tests have samples of; `make test-all` and CI run them.
 SLOW = (
     "keras_io/",
     "keras_listing/",
     "workers/",
+    "check/test_check_model.py::test_bits_are_those",
+    "checkpoint/test_resume.py::test_killed_again_and_again[2]",
     "checkpoint/test_resume.py::test_one_two_four",
     "cli/test_fuzz.py",
+    "distribute/test_divided_files.py::test_state_goes_on_elsewhere[through_arrays",
+    "distribute/test_divided_files.py::test_state_goes_on_elsewhere[through_build",
+    "distribute/test_files_both_ways.py::test_files_go_both_ways[batch norm",
+    "distribute/test_files_both_ways.py::test_files_go_both_ways[gru",
+    "distribute/test_files_both_ways.py::test_files_go_both_ways[nested",
     "docs/test_code_blocks.py",
+    "finders/test_batch_size.py::test_real_tries",
+    "parity/test_draws.py::test_replicas_draw_what_one_device_draws[augmentations",
+    "parity/test_draws.py::test_replicas_draw_what_one_device_draws[RandAugment",
+    "parity/test_draws.py::test_replicas_draw_what_one_device_draws[colors",
+    "report/test_writing.py::test_a_report_is_replaced",
     "study/test_search_checkpoints.py",
     "study/test_search_processes.py::test_a_real_worker",
     "study/test_sweep_workers.py::test_workers_train",

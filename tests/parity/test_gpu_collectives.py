@@ -24,7 +24,7 @@ NAMES = (
 )
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [pytest.param(2, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("name", NAMES)
 def test_replicas_give_what_one_gives(name, replicas, monkeypatch):
     """Of TensorFlow's own strategies the second one of a process fails, and those of 3 steps."""

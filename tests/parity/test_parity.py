@@ -71,6 +71,7 @@ def check(name, replicas):
     assert not harness.too_large(CASES[name], gaps), gaps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
