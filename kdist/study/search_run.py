@@ -1,7 +1,7 @@
 """`tune`: runs a search, from its settings to its folder; `tuner_of`: its tuner of KerasTuner.
 
 A chief and its workers are processes of `python -m kdist.study.search_run FOLDER`. TensorFlow and
-Keras are imported inside the functions, as in `kdist.training.train`.
+Keras are imported inside the functions, as in `kdist.training.train_run`.
 """
 
 import contextlib
