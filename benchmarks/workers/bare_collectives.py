@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
-from kdist._upstream.launchers import Launcher
+from kdist._upstream.collective_launchers import Launcher
 from tensorflow.python.ops import collective_ops
 
 Shape = tuple[int, tf.DType]

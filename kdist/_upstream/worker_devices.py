@@ -14,9 +14,9 @@ from tensorflow.python.distribute import (
 )
 from tensorflow.python.eager import context
 
+from .collective_launchers import set_key_base, set_launchers
 from .hooks import StrategyHooks
-from .launchers import set_key_base, set_launchers
-from .worker_keys import call, chief_answers, chief_is_lost, chief_is_silent
+from .worker_store import call, chief_answers, chief_is_lost, chief_is_silent
 
 
 class MultiWorkerExtended(collective_all_reduce_strategy.CollectiveAllReduceExtended):

@@ -14,8 +14,8 @@ from keras.src.backend.tensorflow import trainer
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochIterator
 from keras.src.trainers import data_adapters
 
+from .collective_launchers import static_keys
 from .hooks import StrategyHooks, hooks_of
-from .launchers import static_keys
 from .patching import Patch
 from .seeds import seed_digest, seed_state, set_seed_state
 from .worker_devices import uses_collectives

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import keras
 import tensorflow as tf
 
-from .._upstream import patches, worker_keys
+from .._upstream import patches, worker_store
 from .._upstream.internals import random_seed
 from .._upstream.worker_devices import (
     MultiWorkerExtended,
@@ -137,7 +137,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         answer(replicas=len(devices), shards=shards)  # a launcher that may start fewer workers
         self.gradient_dtype = gradient_dtype
         self.bucket_bytes = options.bytes_per_pack or BUCKET_BYTES
-        self._agreement = Agreement(0, 1, worker_keys)
+        self._agreement = Agreement(0, 1, worker_store)
         addresses, worker = worker_addresses(resolver)
         limit = settings.start_timeout_seconds
         with limit_start(addresses, worker=worker, seconds=limit):
@@ -157,7 +157,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         self._agreement = Agreement(
             self.worker,
             self.workers,
-            worker_keys,
+            worker_store,
             timeout_seconds=options.timeout_seconds
             or max(DEFAULT_SECONDS, settings.hang_seconds + _EXCHANGE_MARGIN_SECONDS),
             failures=lambda: failures(self),
@@ -166,14 +166,14 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         self._start()
         if self.workers > 1:
             patches.install_for_workers()
-            worker_keys.begin(is_chief=self.is_chief, heartbeat_seconds=settings.heartbeat_seconds)
+            worker_store.begin(is_chief=self.is_chief, heartbeat_seconds=settings.heartbeat_seconds)
             end_together(self.worker, lambda: failures(self))
             self._compare_start()
             if settings.hang_seconds:
                 self.progress = self._hang_watch = HangWatch(
                     self.worker,
                     self.workers,
-                    worker_keys,
+                    worker_store,
                     seconds=settings.hang_seconds,
                     abort=abort_collectives,
                 )

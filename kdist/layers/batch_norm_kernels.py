@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from .._upstream.internals import is_compiled_by_xla, onednn_is_on
-from .compilation import (
+from .compiled_kernels import (
     can_compute_apart,
     compiled_method,
     compute_apart,

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .compilation import compiled_method, dense_gradient, is_fusible
+from .compiled_kernels import compiled_method, dense_gradient, is_fusible
 
 
 def activation_fusible(inputs: Any, *arguments: Any) -> bool:

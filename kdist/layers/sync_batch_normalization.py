@@ -19,7 +19,7 @@ from .batch_norm_kernels import (
     in_global_view,
     on_one_replica,
 )
-from .compilation import worth_compiling
+from .compiled_kernels import worth_compiling
 
 
 @keras.saving.register_keras_serializable(package="kdist")

@@ -53,6 +53,9 @@ class ExchangedRows:
 class Collectives:
     """The exchanges of the replicas of one machine.
 
+    On GPUs TensorFlow's collectives are behind the sums, as made by
+    `kdist._upstream.collective_launchers.Launcher`.
+
     Args:
         devices: One for each replica.
         cross_device_ops: Sums tensors over devices, a `tf.distribute.CrossDeviceOps`; `None` adds
@@ -187,7 +190,8 @@ def _in_a_function(method: Callable[..., Any]) -> Callable[..., Any]:
 class WorkerCollectives(Collectives):
     """The exchanges of the replicas of several workers, all of which write the same step.
 
-    TensorFlow's collectives behind them are made by `kdist._upstream.launchers.Launcher`.
+    TensorFlow's collectives behind them are made by
+    `kdist._upstream.collective_launchers.Launcher`.
 
     Args:
         devices: This worker's.

@@ -19,7 +19,7 @@ from tensorflow.python.eager.polymorphic_function.polymorphic_function import Op
 from tensorflow.python.framework import type_spec
 from tensorflow.python.ops import handle_data_util
 
-from .._upstream.launchers import is_tracing_step
+from .._upstream.collective_launchers import is_tracing_step
 from .._upstream.rows import attached_counts
 from .._upstream.steps import converted, one_device, traced_strategy, unconverted
 from .collectives import Collectives, FixedOrder, device_for

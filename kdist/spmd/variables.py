@@ -26,7 +26,7 @@ from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.trackable import base as trackable
 
-from .._upstream.launchers import set_key_base, set_launchers
+from .._upstream.collective_launchers import set_key_base, set_launchers
 from .._upstream.steps import is_traced_whole, made_beside, one_device, traced_strategy
 from ..errors import UserError
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import tensorflow as tf
-from kdist._upstream import worker_devices, worker_keys
+from kdist._upstream import worker_devices, worker_store
 from kdist._upstream.worker_devices import failures, report_failure
 from kdist.distribute import worker_watch
 from kdist.distribute.agreement import Agreement
@@ -139,6 +139,6 @@ def test_a_handler_of_the_program_stays(ends):
 def test_the_store_says_where_there_is_none():
     """Which also shows that TensorFlow's library has the functions."""
     with pytest.raises(tf.errors.OpError):
-        worker_keys.set_key("kdist/test", "value")
+        worker_store.set_key("kdist/test", "value")
     report_failure("nothing to tell")
-    worker_keys.delete_key("kdist/test")
+    worker_store.delete_key("kdist/test")

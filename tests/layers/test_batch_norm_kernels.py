@@ -8,7 +8,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 from kdist.layers.batch_norm_kernels import LONGEST_FUSED_SUM, Kernels, Moments, _sum_lengths
-from kdist.layers.compilation import (
+from kdist.layers.compiled_kernels import (
     CompiledMethod,
     can_compute_apart,
     compiled_method,

@@ -8,7 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdist.errors import UserError
 from kdist.layers import SyncBatchNormalization
-from kdist.layers.compilation import SMALLEST_COMPILED_SAMPLE, _compiled_method, worth_compiling
+from kdist.layers.compiled_kernels import (
+    SMALLEST_COMPILED_SAMPLE,
+    _compiled_method,
+    worth_compiling,
+)
 
 STOCK = keras.layers.BatchNormalization
 LARGE = (16, 16, 8)  # compiled by XLA on CPUs

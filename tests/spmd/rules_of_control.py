@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import tensorflow as tf
 from kdist.layers.batch_norm_kernels import Kernels, merge
-from kdist.layers.compilation import compiled_method
+from kdist.layers.compiled_kernels import compiled_method
 from kdist.layers.elementwise_kernels import _Activation, _Dropout
 from rule_harness import NONE, B, Table, bools, positive, twin
 

@@ -357,14 +357,6 @@ def rowwise():
         batches=True,
         **twice,
     )
-    rows.add(
-        "Roll",
-        lambda x: [tf.roll(x, 1, 1), tf.roll(x, [1, -1], [-1, 1])],
-        [(B, 3, 4)],
-        batches=True,
-        **twice,
-    )
-    rows.add("Roll", lambda x: tf.roll(x, 1, 0), [(B, 3)], divided=NONE)
     volume = (B, 2, 4, 4)
     rows.add(
         "FFT FFT2D FFT3D IFFT IFFT2D IFFT3D RFFT IRFFT",

@@ -81,6 +81,14 @@ def reductions():
     rows.add("ReverseV2", lambda x: [tf.reverse(x, [-1]), tf.reverse(x, [1, 2])], [(B, 2, 3)])
     rows.add("ReverseV2", lambda x: tf.reverse(x, [0]), [(2, B)])
     rows.add("ReverseV2", lambda x: tf.reverse(x, [0, 1]), [(B, 2)], divided=NONE)
+    rows.add(
+        "Roll",
+        lambda x: [tf.roll(x, 1, 1), tf.roll(x, [1, -1], [-1, 1])],
+        [(B, 3, 4)],
+        batches=True,
+        gradients=True,
+    )
+    rows.add("Roll", lambda x: tf.roll(x, 1, 0), [(B, 3)], divided=NONE)
     return rows
 
 

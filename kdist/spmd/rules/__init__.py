@@ -5,10 +5,11 @@ a `Decision`, or `None` where it is not certain: then the operation is computed 
 replica, which is always right.
 
 To add one, write a function below `@rule("OpType", ...)` in the file of its family, and add a row
-to its test. The families are `elementwise`; `reductions` along axes; `contractions`, products of
-matrices; `rowwise`, each sample on its own, as convolutions, pooling and losses of logits; `shapes`
-and `slices`; `indexing`, gather and scatter; `random`; `lists` of loops; `control_flow`, loops,
-conditions and calls; `state`, variables; and `kernels` that kdist has itself.
+to its test. The families are `elementwise`; `reductions` along axes, and what goes along one, as
+`Cumsum` and `Roll`; `contractions`, products of matrices; `rowwise`, each sample on its own, as
+convolutions, pooling and losses of logits; `shapes` and `slices`; `indexing`, gather and scatter;
+`random`; `lists` of loops; `control_flow`, loops, conditions and calls; `state`, variables; and
+`kernels` that kdist has itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Random numbers of the whole batch, of which a replica draws those of its rows."""
+"""Random numbers of the whole batch, of which a replica draws those of its rows.
+
+For the dropout of large samples on CPUs, which is fused, see `kernels`.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@ import threading
 
 import pytest
 import tensorflow as tf
-from kdist._upstream import worker_keys
+from kdist._upstream import worker_store
 
 
 @pytest.fixture
@@ -14,20 +14,20 @@ def silent_chief(monkeypatch):
         asked.append((function, *arguments))
         answers.wait()
 
-    monkeypatch.setattr(worker_keys, "call", call)
-    monkeypatch.setattr(worker_keys._Chief, "patience", 0.01)
+    monkeypatch.setattr(worker_store, "call", call)
+    monkeypatch.setattr(worker_store._Chief, "patience", 0.01)
     yield asked
     answers.set()
 
 
 def test_a_value_is_not_stored_for_ever(silent_chief):
     with pytest.raises(tf.errors.UnavailableError, match="worker 0 has not answered for 0.01 sec"):
-        worker_keys.set_key("key", "value")
+        worker_store.set_key("key", "value")
     assert silent_chief == [("TFE_InsertConfigKeyValue", b"key", b"value")]
 
 
 def test_a_value_is_not_deleted_for_ever(silent_chief):
-    worker_keys.delete_key("key")
+    worker_store.delete_key("key")
     assert silent_chief == [("TFE_DeleteConfigKeyValue", b"key")]
 
 
@@ -35,7 +35,7 @@ def test_an_error_of_the_chief_is_raised(monkeypatch):
     def call(function, *arguments):
         raise tf.errors.AlreadyExistsError(None, None, "stored before")
 
-    monkeypatch.setattr(worker_keys, "call", call)
+    monkeypatch.setattr(worker_store, "call", call)
     with pytest.raises(tf.errors.AlreadyExistsError):
-        worker_keys.set_key("key", "value")
-    worker_keys.delete_key("key")
+        worker_store.set_key("key", "value")
+    worker_store.delete_key("key")
