@@ -112,7 +112,8 @@ def lift(op: Any) -> Lifted:
             for key, handle in handles.items()
         }
         state = _State(dict(values))
-        outputs = _run(op, given, state)
+        results = _run(op, given, state)
+        outputs = [one.handle if isinstance(one, _Variable) else one for one in results]
         with tf.control_dependencies([value.op for value in values.values()]):
             for key, value in state.values.items():
                 if value is not values[key]:

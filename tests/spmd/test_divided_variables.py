@@ -189,7 +189,18 @@ def written_twice(v, w, x):
     return before + v
 
 
+def gradient_of_a_loop(v, w, x):
+    with tf.GradientTape() as tape:
+        _, one = tf.while_loop(
+            lambda i, one: i < 3, lambda i, one: (i + 1, tf.sin(one) - tf.reduce_max(v)), (0, v)
+        )
+        loss = tf.reduce_sum(one * w) + tf.reduce_mean(x)
+    v.assign_sub(tape.gradient(loss, v))
+    return loss
+
+
 STEPS = {
+    "gradient of a loop": gradient_of_a_loop,
     "read": lambda v, w, x: v + tf.reduce_mean(x, 0),
     "moments": moments,
     "clipped": clipped,

@@ -42,7 +42,7 @@ KILLED = """
 import functools, os, signal, sys
 import keras
 from kdist.cli import main
-from kdist.training import run
+from kdist.training import train_run as run
 
 class Kill(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
