@@ -264,7 +264,7 @@ def run(step, strategy, times=4):
     return [*tf.nest.flatten(results), v, w]
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [pytest.param(2, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_is_the_same(name, replicas):
     expected = run(STEPS[name], None)
