@@ -67,6 +67,7 @@ class Collectives:
     """
 
     in_fixed_order = False
+    _options: Any = None  # of `cross_device_ops`, for a sum
 
     def __init__(self, devices: Sequence[str], cross_device_ops: Any = None) -> None:
         self.devices = devices
@@ -87,15 +88,18 @@ class Collectives:
         if not isinstance(self.cross_device_ops, CollectiveAllReduce):
             return self.cross_device_ops is not None
         # NCCL's: all others are few, small, or of another shape in each step.
-        return bool(part.dtype in _FLOATS and part.shape.is_fully_defined())
+        is_float = part.dtype.is_floating and part.dtype in _SUMMED
+        return bool(is_float and part.shape.is_fully_defined())
 
-    def _reduced(self, values: Sequence[Sequence[Any]], options: Any = None) -> list[list[Any]]:
+    def _reduced(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
         results: list[list[Any]] = [[] for _ in values]
         for dtype in dict.fromkeys(parts[0].dtype for parts in values):
             # TensorFlow packs what it sums together.
             chosen = [at for at, parts in enumerate(values) if parts[0].dtype == dtype]
             pairs = [(each, each) for each in (_per_replica(values[at]) for at in chosen)]
-            reduced = self.cross_device_ops.batch_reduce(tf.distribute.ReduceOp.SUM, pairs, options)
+            reduced = self.cross_device_ops.batch_reduce(
+                tf.distribute.ReduceOp.SUM, pairs, self._options
+            )
             for at, one in zip(chosen, reduced, strict=True):
                 results[at] = list(getattr(one, "values", [one]))
         return results
@@ -224,14 +228,13 @@ class WorkerCollectives(Collectives):
     @_in_a_function
     def sums(self, values: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, their sum on every device."""
-        results: dict[int, list[Any]] = {}
-        for at, parts in enumerate(values):
-            if parts[0].dtype not in _SUMMED:
-                results[at] = [tf.reduce_sum(rows, 0) for rows in self.stack(parts)]
-        others = [at for at in range(len(values)) if at not in results]
-        sums = self._reduced([values[at] for at in others], self._options)
-        results |= dict(zip(others, sums, strict=True))
-        return [results[at] for at in range(len(values))]
+        return super().sums(values)
+
+    def _is_reduced(self, part: Any) -> bool:
+        return part.dtype in _SUMMED
+
+    def _sum(self, parts: Sequence[Any]) -> list[Any]:
+        return [tf.reduce_sum(rows, 0) for rows in self.stack(parts)]
 
     def gathered(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         """Return, for each list of the replicas' rows, their concatenation on every device."""
@@ -439,7 +442,6 @@ def _added(parts: Sequence[Any], devices: Sequence[str], least: int = 0) -> list
     return terms
 
 
-_FLOATS = (tf.float32, tf.float64, tf.float16, tf.bfloat16)
 _SENT = (tf.float32, tf.float64, tf.float16, tf.int32, tf.int64)  # that CollectiveGather knows
 _SUMMED = (*_SENT, tf.bfloat16)  # that CollectiveReduce knows
 _OF_SIZE = {2: tf.float16, 4: tf.int32, 8: tf.int64}

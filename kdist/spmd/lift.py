@@ -17,7 +17,7 @@ from tensorflow.python.framework import ops, tensor_util
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from ..errors import UserError, user_line
-from .effects import DRAWS, called_graphs, effects_of
+from .effects import DRAWN_BY_XLA, called_graphs, effects_of
 from .functions import add_called, graph_of
 from .variables import SCATTERS, with_rows
 
@@ -161,7 +161,7 @@ def _graphs(op: Any) -> list[Any]:
 
 def _draws(graph: Any) -> bool:
     """Whether a function that XLA compiles draws, which gives other numbers than TensorFlow."""
-    return any(op.type in DRAWS for op in graph.get_operations())
+    return any(op.type in DRAWN_BY_XLA for op in graph.get_operations())
 
 
 def _run_graph(graph: Any, given: Sequence[Any], state: _State) -> list[Any]:
