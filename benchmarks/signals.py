@@ -166,7 +166,7 @@ def _processes() -> Iterator[tuple[int, int, list[str]]]:
             yield int(path.name), parent, words
 
 
-TUNE = "--tuner random --max-trials 4 --per-trial 1 --devices 2"
+TUNE = "--tuner random --max-trials 4 --workers 2"
 COMMANDS = {
     "train": f"train {SMALL} --epochs 200 --run-dir",
     "sweep": "sweep throughput --dataset sample --subset 96 --depth 10 --width 1"

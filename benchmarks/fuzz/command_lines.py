@@ -147,7 +147,6 @@ def tune(draw: st.DrawFn) -> Case:
         *draw(_OWN_MODELS),
         *draw(setting_options(_SEARCH)),
         *draw(setting_options(FIELDS, most=1)),
-        *draw(plain_options({"--workers": ODD_NUMBERS}, most=1)),
     ]
     case = draw(with_file(arguments, "--space", spaces()))
     if draw(st.booleans()):

@@ -30,30 +30,15 @@ def divide(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -> list[S
             f" {len(gpus)}, or another divisor, or hide some with {_VISIBLE}"
         )
     each = len(gpus) // workers
+    own_gpus = [tuple(gpus[worker * each : (worker + 1) * each]) for worker in range(workers)]
+    own_cores = [tuple(cores)] * workers
+    if len(cores) >= workers:  # neighbours share caches and memory
+        ends = [len(cores) * worker // workers for worker in range(workers + 1)]
+        own_cores = [tuple(cores[start:end]) for start, end in itertools.pairwise(ends)]
     return [
-        Share(
-            gpus=tuple(gpus[worker * each : (worker + 1) * each]) if gpus else None,
-            cores=own_cores,
-        )
-        for worker, own_cores in enumerate(divide_cores(workers, cores))
+        Share(gpus=of_gpus if gpus else None, cores=of_cores)
+        for of_gpus, of_cores in zip(own_gpus, own_cores, strict=True)
     ]
-
-
-def divide_cores(workers: int, cores: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return the cores of each worker: neighbouring ones, which share caches and memory.
-
-    Args:
-        workers: How many.
-        cores: All that they may use; where there are fewer than workers, all share them.
-
-    Example:
-        >>> divide_cores(2, [0, 1, 2, 3])
-        [(0, 1), (2, 3)]
-    """
-    if len(cores) < workers:
-        return [tuple(cores)] * workers
-    ends = [len(cores) * worker // workers for worker in range(workers + 1)]
-    return [tuple(cores[start:end]) for start, end in itertools.pairwise(ends)]
 
 
 def count_workers(asked: int | None, gpus: Sequence[str]) -> int:

@@ -8,13 +8,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..errors import UserError
 from ..launch.child import Child, Share, Verdict
 from ..launch.cluster import LOOPBACK, bound_port
-from ..launch.shares import divide_cores, visible_cores, visible_gpus
+from ..launch.shares import divide, visible_cores, visible_gpus
 from ..runs.text import count
 from .console import Pace
 from .folder import StudyFolder
@@ -96,26 +96,20 @@ class SearchProcesses:
     are asked to save their trials before they are killed.
 
     Args:
-        search: The settings, with `per_trial`.
+        search: The settings, with `workers`, as `with_replicas` returns them.
         folder: Of the search, open.
         announce: Called with lines about the processes.
-
-    Raises:
-        UserError: Devices or port are invalid.
     """
 
     def __init__(
         self, search: Search, folder: StudyFolder, announce: Callable[[str], None]
     ) -> None:
         self.search, self.folder, self.announce = search, folder, announce
-        pins = pin_workers(
-            per_trial=search.per_trial or 1,
-            devices=search.devices,
-            gpus=visible_gpus(os.environ),
-            cores=visible_cores(),
-        )
-        self.pins = {f"worker{index}": pin for index, pin in enumerate(pins)}
-        self.port = free_port(search.port)
+        workers, self.replicas = search.workers or 1, search.config.replicas or 1
+        gpus = visible_gpus(os.environ)[: workers * self.replicas]
+        shares = divide(workers=workers, gpus=gpus, cores=visible_cores())
+        self.shares = {f"worker{index}": share for index, share in enumerate(shares)}
+        self.port = bound_port(LOOPBACK, 0)
         self.running: dict[str, Child] = {}
         self._ended: queue.Queue[str] = queue.Queue()
         self._lost = ""  # how a worker ended that was not replaced
@@ -130,14 +124,13 @@ class SearchProcesses:
                 search, if there is anything to resume.
             KeyboardInterrupt: Ctrl-C or the like; another one kills the workers at once.
         """
-        each = self.search.per_trial
-        self.announce(f"Trials at once: {len(self.pins)}, devices per trial: {each}")
+        self.announce(f"Trials at once: {len(self.shares)}, replicas per trial: {self.replicas}")
         for marker in self.folder.trials.glob("*.running"):
             marker.unlink()
         try:
             self._start(_CHIEF, Share(gpus=("-1",)), {})
-            for name, pin in self.pins.items():
-                self._start(name, pin, {})
+            for name, share in self.shares.items():
+                self._start(name, share, {})
             while set(self.running) - {_CHIEF}:
                 name = self._next_ended()
                 child = self.running.pop(name)
@@ -197,13 +190,13 @@ class SearchProcesses:
         """The trials that began, by `"start_order"`, or ended, by `"end_order"`."""
         return list((self.folder.read("trials/oracle.json") or {}).get(order, ()))
 
-    def _start(self, name: str, pin: Share, more: Mapping[str, str]) -> None:
+    def _start(self, name: str, share: Share, more: Mapping[str, str]) -> None:
         environment = {
             **role_variables(name, ip=LOOPBACK, port=self.port),
             "no_grpc_proxy": LOOPBACK,
             **more,
         }
-        child = Child(command(self.folder.path), share=pin, environment=environment)
+        child = Child(command(self.folder.path), share=share, environment=environment)
         self.running[name] = child
 
         def wait() -> None:
@@ -228,69 +221,31 @@ class SearchProcesses:
         reason = verdict.line if is_memory else f"its process ended with {verdict.how}"
         self.announce(f"{name}: trial {trial}: {reason}; starting another")
         marker.unlink()
-        self._start(name, self.pins[name], {ENDED_BY: f"{trial}={reason}"})
+        self._start(name, self.shares[name], {ENDED_BY: f"{trial}={reason}"})
 
 
-def pin_workers(
-    *, per_trial: int, devices: int | None, gpus: Sequence[str], cores: Sequence[int]
-) -> list[Share]:
-    """Divide the devices among as many workers as possible.
+def with_replicas(search: Search) -> Search:
+    """Return a search whose settings have the number of replicas of a trial.
 
-    Args:
-        per_trial: Devices per worker.
-        devices: Total number of devices; `None` uses every GPU. Without GPUs these are logical
-            CPUs, which share the machine's cores.
-        gpus: The GPUs' names, as in `CUDA_VISIBLE_DEVICES`.
-        cores: Those that this process may use; each worker gets its own, if there are enough.
+    By default each of several trials at once has its share of the GPUs, or one replica without.
 
     Raises:
-        UserError: There are fewer devices than requested, or too few for one worker.
-
-    Example:
-        >>> pin_workers(per_trial=1, devices=2, gpus=[], cores=[0, 1])
-        [Share(gpus=('-1',), cores=(0,)), Share(gpus=('-1',), cores=(1,))]
+        UserError: There are too few GPUs, or they cannot be divided evenly.
     """
-    if devices is None and not gpus:
+    if search.workers is None:
+        return search
+    gpus, replicas = visible_gpus(os.environ), search.config.replicas
+    if replicas is None:
+        shares = divide(workers=search.workers, gpus=gpus, cores=())
+        replicas = len(shares[0].gpus or ()) or 1
+    if gpus and search.workers * replicas > len(gpus):
         raise UserError(
-            f"received per_trial={per_trial} without a GPU: pass --devices N to split the CPU into"
-            " N devices"
+            f"received {search.workers} workers with {replicas} replicas each, but {len(gpus)} GPUs"
+            " are visible: lower --workers or --replicas"
         )
-    total = len(gpus) if devices is None else devices
-    if gpus and total > len(gpus):
-        raise UserError(
-            f"received devices={total}, but {len(gpus)} GPUs are visible: pass --devices"
-            f" {len(gpus)} or fewer, or hide the GPUs (CUDA_VISIBLE_DEVICES=-1) to split the CPU"
-            " instead"
-        )
-    workers = total // per_trial
-    if not workers:
-        raise UserError(
-            f"per_trial={per_trial} is more than the {total} available devices: lower --per-trial"
-        )
-    return [
-        Share(
-            gpus=tuple(gpus[index * per_trial : (index + 1) * per_trial]) if gpus else ("-1",),
-            cores=own_cores,
-        )
-        for index, own_cores in enumerate(divide_cores(workers, cores))
-    ]
+    return dataclasses.replace(search, config=dataclasses.replace(search.config, replicas=replicas))
 
 
 def command(folder: Path) -> list[str]:
     """Return the command line of a chief or worker process."""
     return [sys.executable, "-m", "kdist.study.search_run", str(folder)]
-
-
-def free_port(port: int | None) -> int:
-    """Return a free port of the loopback interface: `port`, or any if it is `None`.
-
-    Raises:
-        UserError: `port` is in use or invalid.
-    """
-    # gRPC itself would share a port with another chief.
-    try:
-        return bound_port(LOOPBACK, port or 0)
-    except (OSError, OverflowError) as error:
-        raise UserError(
-            f"cannot use port {port} ({error}): pass another --port, or none for a free one"
-        ) from error

@@ -25,7 +25,14 @@ from ..training.config import TrainConfig, make_plan
 from ..training.worker_place import refuse_workers
 from ..user_model.functions import explain_errors_of, files_of
 from .folder import StudyFolder, locked
-from .search_processes import ORACLE_IP, Role, SearchProcesses, read_role, running_marker
+from .search_processes import (
+    ORACLE_IP,
+    Role,
+    SearchProcesses,
+    read_role,
+    running_marker,
+    with_replicas,
+)
 from .search_settings import MAY_CHANGE, Search, read_search
 from .search_space import Range
 from .search_trials import TrialResult, read_trials, report, trial_config
@@ -76,14 +83,15 @@ def tune(search: Search, *, announce: Callable[[str], None] = print) -> StudyFol
     for name in search.config.trackers:
         TRACKER_KINDS[name].check()  # one that cannot work would fail every trial
     folder, role = StudyFolder(search.output), read_role(os.environ)
-    if role.tuner_id is not None and search.per_trial is not None:
+    if role.tuner_id is not None and search.workers is not None:
         raise UserError(
-            f"received per_trial={search.per_trial} and {ORACLE_IP}: --per-trial starts a chief and"
-            " workers itself; unset the variable, or remove --per-trial"
+            f"received workers={search.workers} and {ORACLE_IP}: --workers starts a chief and"
+            " workers itself; unset the variable, or remove --workers"
         )
     if role.is_worker:
         run_trials(search, folder, role, announce=announce)
         return folder
+    search = with_replicas(search)
     with folder.open(search.about, may_change=MAY_CHANGE) as resumed:
         try:
             _search(search, folder, role, announce, resumed=resumed)
@@ -130,7 +138,7 @@ def _can_be_resumed(folder: StudyFolder) -> bool:
 
 
 def _run(search: Search, folder: StudyFolder, role: Role, announce: Callable[[str], None]) -> None:
-    if search.per_trial is None:
+    if search.workers is None:
         run_trials(search, folder, role, announce=announce)
     else:
         SearchProcesses(search, folder, announce).run()
@@ -256,7 +264,7 @@ def _tuner(
 
     config = search.config
     strategy = MirroredStrategy(
-        replicas=search.replicas, shards=config.shards, shard_optimizer=config.shard_optimizer
+        replicas=config.replicas, shards=config.shards, shard_optimizer=config.shard_optimizer
     )
     hypermodel: Any
     if data is None:

@@ -8,8 +8,9 @@ from annotated_types import Ge, Le
 
 from ..errors import UserError
 from ..fields import Folder, IdleInTrials, check_fields, field_names, marked
+from ..launch.launch_options import MOST_WORKERS
 from ..training.config import TrainConfig
-from ..training.settings import FOLDERS, Count, Output, Replicas, Stopping, without_idle
+from ..training.settings import FOLDERS, Count, Output, Stopping, without_idle
 from ..versions import require
 from .folder import About, StudyFolder
 from .search_space import DEFAULT_SPACE, SearchSpace
@@ -39,7 +40,7 @@ KIND = "search"
 
 _MAY_CHANGE_IN_CONFIG = field_names(Output) - FOLDERS
 
-MAY_CHANGE = {"max_trials", "max_failures", "devices", "port", "output"} | {
+MAY_CHANGE = {"max_trials", "max_failures", "workers", "output"} | {
     f"config.{name}" for name in _MAY_CHANGE_IN_CONFIG
 }
 """What may change when a search is resumed; the trials so far stay comparable."""
@@ -70,11 +71,8 @@ class Search:
         objective: What to optimize: val_accuracy, val_loss or seconds_to_target.
         executions_per_trial: Runs per trial, with different seeds; their results are averaged.
         max_failures: Stop after this many failed trials in a row.
-        per_trial: Devices per trial, to run several trials at once; by default each trial runs
-            alone, on all devices.
-        devices: Total number of devices, with --per-trial; by default every GPU. Without a GPU the
-            CPU is split.
-        port: Port of the chief, with --per-trial; a free one by default.
+        workers: Trials at once, each in a process on its share of the GPUs or cores; by default
+            one trial after the other, on all devices.
         output: Folder of the search; a search that was started there is resumed.
         space: For a built-in network: what to tune, as `SearchSpace` takes it; `None` for the
             default.
@@ -88,7 +86,7 @@ class Search:
 
     Example:
         >>> search = Search(max_trials=20, config=TrainConfig(epochs=4, replicas=2))
-        >>> search.tuner, search.replicas
+        >>> search.tuner, search.config.replicas
         ('random', 2)
     """
 
@@ -100,9 +98,7 @@ class Search:
     objective: str = "val_accuracy"
     executions_per_trial: Count = 1
     max_failures: Count = 5
-    per_trial: Replicas | None = None
-    devices: Replicas | None = None
-    port: Annotated[int, Ge(1), Le(65_535)] | None = None
+    workers: Annotated[int, Ge(1), Le(MOST_WORKERS)] | None = None
     output: Folder = "runs/tune"
     space: Mapping[str, Any] | None = None
     config: TrainConfig = dataclasses.field(default_factory=TrainConfig)
@@ -127,7 +123,6 @@ class Search:
             raise UserError(
                 f"data={self.data} needs your own build(hp): pass FILE.py:FUNCTION, or remove it"
             )
-        self._check_devices()
         if self.config.model is not None:
             raise UserError(
                 f"received model={self.config.model} among the settings of the trials: pass it as"
@@ -162,35 +157,10 @@ class Search:
                 f" {'it' if len(idle) == 1 else 'them'}"
             )
 
-    def _check_devices(self) -> None:
-        if self.per_trial is None:
-            if self.port is not None:
-                raise UserError(f"port={self.port} does nothing without --per-trial: remove it")
-            if self.devices is not None:
-                raise UserError(
-                    f"devices={self.devices} is for several trials at once: pass --per-trial too,"
-                    " or use --replicas to set the devices of each trial"
-                )
-            return
-        if self.config.replicas is not None:
-            raise UserError(
-                f"received replicas={self.config.replicas} and per_trial={self.per_trial}: with"
-                " --per-trial N each trial has N replicas; remove --replicas"
-            )
-        if self.devices is not None and self.devices < self.per_trial:
-            raise UserError(
-                f"per_trial={self.per_trial} is more than devices={self.devices}: lower --per-trial"
-            )
-
     @property
     def direction(self) -> str:
         """`"max"` if larger values of the objective are better, else `"min"`."""
         return DIRECTIONS[self.objective]
-
-    @property
-    def replicas(self) -> int | None:
-        """Number of replicas of a trial; `None` for all devices."""
-        return self.per_trial or self.config.replicas
 
     def search_space(self) -> SearchSpace:
         """Return the search space of the built-in network."""

@@ -156,7 +156,6 @@ def best_settings(search: Search, trials: list[TrialResult]) -> dict[str, Any] |
     if search.model is not None:
         return values
     settings = trial_config(search.config, values).to_dict()
-    settings["replicas"] = search.replicas  # with `per_trial` the configuration has none
     # How the search was tracked and where it ran are not settings of the best run.
     return {name: value for name, value in settings.items() if name not in field_names(Output)}
 

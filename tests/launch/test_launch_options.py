@@ -1,6 +1,7 @@
 """What `kdist launch` refuses, and how it divides a machine."""
 
 import json
+import socket
 
 import pytest
 from hypothesis import given
@@ -128,12 +129,22 @@ def test_ports_beyond_the_last_are_refused():
 
 
 def test_a_port_in_use_is_refused():
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(UserError, match=f"cannot use port {port}"):
             check_port_is_free(port)
+    check_port_is_free(port)
+
+
+def test_a_port_is_had_again_at_once_when_its_process_was_killed():
+    with socket.socket() as first:
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does
+        first.bind(("127.0.0.1", 0))
+        first.listen()
+        port = first.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as other:
+            first.accept()[0].close()  # who closes first keeps the connection for a minute
+            other.recv(1)
     check_port_is_free(port)
 
 

@@ -1,73 +1,62 @@
 import json
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 
 import pytest
 from interrupting_model import interrupting_model
 from kdist.errors import UserError
-from kdist.launch.child import Share
 from kdist.signals import ENDING, raise_signals, signal_of
 from kdist.study import search_processes as parallel
 from kdist.study import search_run as worker
 from kdist.study.folder import StudyFolder
-from kdist.study.search_processes import pin_workers, read_role, role_variables
+from kdist.study.search_processes import read_role, role_variables, with_replicas
 from kdist.study.search_settings import Search
 from kdist.training.config import TrainConfig
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("gpus", "workers", "replicas", "of_a_trial"),
     [
-        ({"per_trial": 1, "devices": 2}, [("-1", (0,)), ("-1", (1,))]),
-        ({"per_trial": 2, "devices": 2}, [("-1", (0, 1))]),
-        ({"per_trial": 2, "devices": 5}, [("-1", (0,)), ("-1", (1,))]),
-        ({"per_trial": 1, "devices": 3}, [("-1", (0, 1))] * 3),
-        ({"per_trial": 1, "devices": 2, "cores": [0, 1, 2, 3]}, [("-1", (0, 1)), ("-1", (2, 3))]),
-        ({"per_trial": 2, "gpus": "3457"}, [("3,4", (0,)), ("5,7", (1,))]),
-        ({"per_trial": 1, "devices": 2, "gpus": "3457"}, [("3", (0,)), ("4", (1,))]),
+        ("-1", 2, None, 1),
+        ("-1", 2, 3, 3),
+        ("0,1,2,3", 2, None, 2),
+        ("0,1,2,3", 4, None, 1),
+        ("0,1,2,3", 1, None, 4),
+        ("0,1,2,3", 3, 1, 1),  # one is left
     ],
 )
-def test_each_worker_has_devices_and_cores_of_its_own(given, expected):
-    pins = pin_workers(**{"devices": None, "gpus": "", "cores": [0, 1], **given})
-    assert pins == [Share(gpus=tuple(gpus.split(",")), cores=cores) for gpus, cores in expected]
+def test_a_trial_has_a_replica_on_each_gpu_of_its_share(
+    monkeypatch, gpus, workers, replicas, of_a_trial
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
+    search = with_replicas(Search(workers=workers, config=TrainConfig(replicas=replicas)))
+    assert search == Search(workers=workers, config=TrainConfig(replicas=of_a_trial))
+    shares = parallel.SearchProcesses(search, StudyFolder("nosuch"), print).shares.values()
+    has_gpus = gpus != "-1"
+    assert [len(share.gpus or ()) for share in shares] == [of_a_trial * has_gpus] * workers
+    used = [gpu for share in shares for gpu in share.gpus or ()]
+    assert used == gpus.split(",")[: len(used)]
+
+
+def test_without_several_trials_at_once_the_replicas_are_those_that_were_asked_for():
+    assert with_replicas(Search()) == Search()
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("workers", "replicas", "words"),
     [
-        ({"per_trial": 1}, "without a GPU: pass --devices N"),
-        ({"per_trial": 1, "devices": 3, "gpus": "01"}, "devices=3, but 2 GPUs are visible"),
-        ({"per_trial": 3, "gpus": "01"}, "per_trial=3 is more than the 2 available devices"),
+        (3, None, "3 workers cannot share 4 GPUs evenly"),
+        (2, 3, "received 2 workers with 3 replicas each, but 4 GPUs are visible"),
     ],
 )
-def test_devices_that_are_not_there_are_refused(given, words):
+def test_gpus_have_to_suffice(monkeypatch, tmp_path, workers, replicas, words):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    config = TrainConfig(replicas=replicas)
     with pytest.raises(UserError, match=words):
-        pin_workers(**{"devices": None, "gpus": "", "cores": [0], **given})
-
-
-def test_a_port_that_is_taken_is_told():
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
-        with pytest.raises(UserError, match=f"cannot use port {port}"):
-            parallel.free_port(port)
-    assert parallel.free_port(None) > 0
-
-
-def test_a_port_is_had_again_at_once_when_the_chief_was_killed():
-    with socket.socket() as chief:
-        chief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does
-        chief.bind(("127.0.0.1", 0))
-        chief.listen()
-        port = chief.getsockname()[1]
-        with socket.create_connection(("127.0.0.1", port)) as worker:
-            chief.accept()[0].close()  # who closes first keeps the connection for a minute
-            worker.recv(1)
-    assert parallel.free_port(port) == port
+        worker.tune(Search(workers=workers, config=config, output=str(tmp_path / "search")))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -138,7 +127,7 @@ def run(tmp_path, monkeypatch):
         for name, plan in plans.items():
             monkeypatch.setenv(f"PLAN_{name}", plan)
         lines = []
-        search = Search(per_trial=1, devices=len(plans) - 1, output=str(tmp_path))
+        search = Search(workers=len(plans) - 1, output=str(tmp_path))
         parallel.SearchProcesses(search, folder, lines.append).run()
         notes = (tmp_path / "notes").read_text().splitlines()
         return sorted(map(json.loads, notes), key=str), lines
@@ -152,7 +141,7 @@ def test_chief_and_workers_are_started_and_the_chief_is_stopped(run):
         ["worker0", "-1", "127.0.0.1"],
         ["worker1", "-1", "127.0.0.1"],
     ]
-    assert lines == ["Trials at once: 2, devices per trial: 1"]
+    assert lines == ["Trials at once: 2, replicas per trial: 1"]
 
 
 def test_the_end_of_the_chief_ends_workers_that_came_too_late(run):
@@ -262,8 +251,7 @@ def test_real_processes(tmp_path, monkeypatch, capfd):
         tuner="hyperband",
         factor=2,
         max_trials=3,
-        per_trial=1,
-        devices=1,
+        workers=1,
         output=str(tmp_path / "search"),
         config=TrainConfig(epochs=2, batch_size=16),
     )
@@ -287,7 +275,7 @@ def test_real_processes(tmp_path, monkeypatch, capfd):
     *shown, last = again
     assert shown == lines[-len(shown) :]
     assert "is finished: pass a larger --max-trials" in last
-    assert lines[0] == "Trials at once: 1, devices per trial: 1"
+    assert lines[0] == "Trials at once: 1, replicas per trial: 1"
     assert not _children(os.getpid())
 
 
@@ -305,8 +293,7 @@ def test_a_real_worker_saves_its_first_trial(tmp_path, monkeypatch, capfd):
         model=str(tmp_path / "model.py:build"),
         objective="loss",
         max_trials=1,
-        per_trial=1,
-        devices=1,
+        workers=1,
         output=str(tmp_path / "search"),
         config=TrainConfig(epochs=2),
     )

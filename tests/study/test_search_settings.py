@@ -21,12 +21,9 @@ from kdist.training.config import TrainConfig
         ({"factor": 1}, "factor has to be from 2 to 100, received 1"),
         ({"factor": 4}, "factor=4 is for Hyperband: pass --tuner hyperband"),
         ({"data": "images"}, "data=images needs your own build"),
-        ({"devices": 2}, "devices=2 is for several trials at once: pass --per-trial"),
-        ({"port": 4000}, "port=4000 does nothing without --per-trial"),
+        ({"workers": 0}, "workers has to be from 1 to 1024, received 0"),
         ({"config": TrainConfig(validate=False)}, "received validate, but every trial is"),
         ({"config": TrainConfig(noise_scale=True)}, "received noise_scale, but no trial meas"),
-        ({"per_trial": 3, "devices": 2}, "per_trial=3 is more than devices=2"),
-        ({"per_trial": 1, "config": TrainConfig(replicas=2)}, "remove --replicas"),
         ({"config": TrainConfig(run_dir="x")}, "received run_dir"),
         ({"tuner": "hyperband", "space": {"epochs": [1, 2]}}, "epochs cannot be tuned"),
         ({"space": {"depht": [10]}}, "unknown hyperparameter depht"),
@@ -65,7 +62,7 @@ def test_a_search_is_plain_data():
 
 def test_only_what_makes_trials_incomparable_is_a_difference():
     one = Search(max_trials=4, config=TrainConfig(track="csv")).about
-    more = Search(max_trials=9, max_failures=2, output="elsewhere").about
+    more = Search(max_trials=9, max_failures=2, workers=2, output="elsewhere").about
     assert one.differences(more, MAY_CHANGE) == []
     other = Search(tuner="hyperband", space={"width": [1]}, config=TrainConfig(depth=10)).about
     found = one.differences(other, MAY_CHANGE)
@@ -146,11 +143,11 @@ def test_a_model_that_is_not_there_is_told_before_anything_is_made(tmp_path, mod
     assert not (tmp_path / "out").exists()
 
 
-def test_per_trial_under_a_chief_of_someone_else_is_refused(tmp_path, monkeypatch):
+def test_workers_under_a_chief_of_someone_else_is_refused(tmp_path, monkeypatch):
     for name in ("ORACLE_IP", "ORACLE_PORT", "TUNER_ID"):
         monkeypatch.setenv(f"KERASTUNER_{name}", "1")
     with pytest.raises(UserError, match="unset the variable"):
-        tune(Search(per_trial=1, devices=2, output=str(tmp_path / "out")))
+        tune(Search(workers=2, output=str(tmp_path / "out")))
 
 
 def test_a_mode_that_wandb_does_not_know_fails_no_trial(tmp_path, monkeypatch):
