@@ -120,8 +120,8 @@ def find(draw: st.DrawFn) -> Case:
 def launch(draw: st.DrawFn) -> Case:
     """`kdist launch`."""
     options = draw(plain_options(LAUNCH))
-    own = [["-m", "kdist", "sweep", "throughput"], ["-m", "kdist", "tune"]]
-    program = draw(st.sampled_from([["mine.py"], ["-m", "mine"], ["-m"], [], *own]))
+    own = ["-m", "kdist", "tune"]
+    program = draw(st.sampled_from([["mine.py"], ["-m", "mine"], ["-m"], [], own]))
     odd = draw(ODD_PATHS.map(lambda path: [path]) | st.just(program))
     return Case(["launch", *options, *odd, *draw(plain_options(LAUNCH))], {"mine.py": b"pass\n"})
 

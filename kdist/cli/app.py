@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-from collections.abc import Sequence
 
 from cyclopts import (
     App,
@@ -23,7 +22,7 @@ from ..training.config import TrainConfig
 from .commands import check, checkpoints, dashboard, devices, doctor, evaluate, report
 from .find import app as find_app
 from .last_resort import DEBUG, end_output, one_line, take_debug, unexpected
-from .launch import CommandWithWorkers, keep_program, launch
+from .launch import keep_program, launch
 from .sweep import app as sweep_app
 from .train import train
 from .tune import tune
@@ -65,7 +64,7 @@ def main(received: Received) -> None:
     arguments, debug = take_debug(keep_program(sys.argv[1:]))
     failed: Exception | None = None
     try:
-        code = _call(arguments)
+        code = app(arguments, exit_on_error=False, print_error=False) or 0
         print(end="", flush=True)  # here, as a closed pipe or a full disk is an error
     except (UserError, CycloptsError) as error:
         if not isinstance(error, ReportedError):
@@ -92,13 +91,6 @@ def main(received: Received) -> None:
     if failed is not None:
         handle_failure(failed, code)
     sys.exit(code)
-
-
-def _call(arguments: Sequence[str]) -> int:
-    result = app(arguments, exit_on_error=False, print_error=False)
-    if isinstance(result, CommandWithWorkers):
-        result = app(result.arguments, exit_on_error=False, print_error=False)
-    return result or 0
 
 
 def _in_words(error: Exception) -> str:

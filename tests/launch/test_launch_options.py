@@ -6,7 +6,7 @@ import socket
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kdist.cli.launch import keep_program
+from kdist.cli.launch import keep_program, launch
 from kdist.errors import UserError
 from kdist.launch import cluster
 from kdist.launch.cluster import (
@@ -221,6 +221,7 @@ def test_one_machine_by_name_is_this_one():
         ("launch --workers=2 --slurm a.py", "launch --workers=2 --slurm -- a.py"),
         ("launch --debug --workers 2 a.py", "launch --debug --workers 2 -- a.py"),
         ("launch -m kdist train --workers 2", "launch -- -m kdist train --workers 2"),
+        ("launch --workers 2 a.py --debug", "launch --workers 2 -- a.py --debug"),
         ("launch --workers 2 -- a.py", "launch --workers 2 -- a.py"),
         ("launch --help", "launch --help"),
         ("launch -h", "launch -h"),
@@ -231,6 +232,12 @@ def test_one_machine_by_name_is_this_one():
 )
 def test_the_options_of_the_program_are_its_own(arguments, kept):
     assert keep_program(arguments.split()) == kept.split()
+
+
+@pytest.mark.parametrize("command", ["sweep", "sweep accuracy --replicas 2", "tune --help"])
+def test_a_command_that_starts_processes_itself_is_not_launched(command):
+    with pytest.raises(UserError, match="starts its own processes: run it without kdist launch"):
+        launch("-m", "kdist", *command.split(), workers="2")
 
 
 def test_settings_come_from_the_program_then_the_launcher_then_defaults():
