@@ -59,8 +59,6 @@ def train(draw: st.DrawFn) -> Case:
     """`kdist train`."""
     options = [*draw(_OWN_MODELS), *draw(setting_options(FIELDS))]
     if draw(st.integers(0, 9)) == 0:
-        options.append("--config-from-wandb")
-    if draw(st.integers(0, 9)) == 0:
         options += ["--resume", draw(READ_PATHS | st.just("run"))]
         return Case(["train", *options], draw(result_files(("run",))))
     return draw(with_file(["train", *options], "--config", settings()))

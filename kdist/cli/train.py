@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from ..errors import TrainingError, UserError
+from ..errors import TrainingError
 from ..training.config import TrainConfig
 from ..training.worker_place import after_restart
 from .options import (
@@ -34,15 +34,10 @@ def train(
             " also with other --replicas, and with more --epochs."
         ),
     ] = None,
-    config_from_wandb: Annotated[
-        bool, Parameter(help="Take the settings that a W&B sweep's agent chose.", negative=())
-    ] = False,
     settings: Any = None,
 ) -> int:
     """Train a network on one of the data sets, or your own model on your own data."""
     chosen = with_model(model, read_files(recipe, config), given(settings))
-    if resume is not None and config_from_wandb:
-        raise UserError("--resume has the run's own settings: remove --config-from-wandb")
     own, resume = after_restart(os.environ, chosen | given(settings), resume)
     if resume is not None:
         from ..training.resume import config_to_resume
@@ -50,10 +45,6 @@ def train(
         run_config = config_to_resume(resume, own)
         if run_config is None:
             return 0
-    elif config_from_wandb:
-        from ..training.config import sweep_config
-
-        run_config = sweep_config(own, given(settings))
     else:
         run_config = TrainConfig.from_dict(own)
     from ..training.train_run import train as run

@@ -79,7 +79,6 @@ MISTAKES = [
     (["--epochs"], "--epochs needs a value: see kdist train --help"),
     (["--resume", "/no/such/run"], "cannot resume /no/such/run: not a run folder"),
     (["--preemption-signal", "SIGUSR1"], "does nothing without checkpoints"),
-    (["--config-from-wandb"], "only works in a process started by a W&B sweep's agent"),
 ]
 # In one process, as each that is started takes longer than all of them.
 MISTAKEN = """
