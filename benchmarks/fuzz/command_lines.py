@@ -99,7 +99,6 @@ def evaluate(draw: st.DrawFn) -> Case:
         "--replicas": ODD_NUMBERS,
         "--val-batch-size": ODD_NUMBERS,
         "--averaged": None,
-        "--views": ODD_TEXTS | st.just("mirror"),
     }
     path = draw(READ_PATHS | st.just("run"))
     return Case(["evaluate", path, *draw(plain_options(options))], draw(result_files(("run",))))

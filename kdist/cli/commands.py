@@ -49,7 +49,7 @@ def evaluate(
     *,
     options: Any = None,
 ) -> None:
-    """Print the accuracy and the loss of a saved model, on exactly all test images or your data."""
+    """Print the accuracy and the loss of a saved model, on exactly all test data."""
     asked = EvaluateOptions(**given(options))
     from ..evaluation.evaluate_run import evaluate as run
 

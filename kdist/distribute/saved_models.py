@@ -74,9 +74,10 @@ def load_model(
                     place, custom_objects=known, compile=compile, safe_mode=safe_mode
                 )
         except Exception as error:  # whatever a damaged file or a user's own class raises
-            name = missing_part(error)
-            if name is None:
+            missing = _MISSING.search(str(error))
+            if missing is None:
                 raise UserError(f"Keras cannot open {place}: {first_line(error)}") from error
+            name = missing[1]
             raise UserError(
                 f"Keras cannot open {place}: it does not know {name}, of which the model is made:"
                 f' pass custom_objects={{"{name}": {name}}}'
@@ -94,9 +95,3 @@ def load_model(
 
     opened: keras.Model = chosen.build(load)
     return opened
-
-
-def missing_part(error: BaseException | None) -> str | None:
-    """Return the name of the class or function that Keras lacks to open a file, if that is why."""
-    found = _MISSING.search(str(error))
-    return None if found is None else found[1]

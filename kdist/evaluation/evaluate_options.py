@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from annotated_types import Ge, Gt
 
@@ -10,8 +10,6 @@ from ..data.datasets import DatasetName
 from ..errors import UserError
 from ..fields import Folder, check_fields
 from ..training.config import TrainConfig
-
-Views = Literal["none", "mirror", "mirror-shift"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,14 +19,12 @@ class EvaluateOptions:
     Attributes:
         dataset: Data set; by default that of the run.
         data_dir: Folder of the data set; by default that of the run.
-        data: Function that returns your validation data, `FILE.py:FUNCTION`; for a run of your own
-            model, also the name of a function in its file. By default that of the run.
+        data: For a run of your own model, the function that returns your validation data:
+            `FILE.py:FUNCTION`, or the name of a function in the model's file. By default that of
+            the run.
         replicas: Number of replicas; by default every GPU, or the CPU if there is none.
         val_batch_size: Images per step and replica; by default the run's.
         averaged: Evaluate the averaged weights.
-        views: `mirror` averages the predictions for each image and its mirror image; `mirror-shift`
-            also those for both shifted by a pixel, to the top left and to the bottom right, each
-            with half the weight of the unshifted.
         watch: Look for new checkpoints every this many seconds, evaluate each, and end with the
             run; by default, evaluate once.
 
@@ -42,7 +38,6 @@ class EvaluateOptions:
     replicas: Annotated[int, Ge(1)] | None = None
     val_batch_size: Annotated[int, Ge(1)] | None = None
     averaged: bool = False
-    views: Views = "none"
     watch: Annotated[float, Gt(0)] | None = None
 
     def __post_init__(self) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from ..checkpoint.store import DamagedCheckpointError
 from ..errors import UserError
 from ..training.config import TrainConfig
-from ..user_model.functions import split_name
 from .evaluate_options import EvaluateOptions
 from .saved_model import (
     Evaluation,
@@ -20,9 +19,9 @@ from .saved_model import (
 )
 
 if TYPE_CHECKING:
-    from .evaluators import Evaluator, FileEvaluator, OwnEvaluator
+    from .evaluators import Evaluator, OwnEvaluator
 
-    _Evaluator: TypeAlias = Evaluator | OwnEvaluator | FileEvaluator
+    _Evaluator: TypeAlias = Evaluator | OwnEvaluator
 
 # TensorFlow is imported inside the functions: what the caller has to fix is reported before.
 
@@ -45,9 +44,7 @@ def evaluate(
     or when its process on this machine was killed.
 
     A run of your own model is evaluated on its validation data, with the loss and the metrics that
-    the model is compiled with; its functions are loaded from where the run found them. Your own
-    `.keras` file is evaluated in the same way on `options.data`, whose file may have the model's
-    classes.
+    the model is compiled with; its functions are loaded from where the run found them.
 
     Args:
         path: The folder of a run of `kdist train`, or a `.keras` file. The data set and settings
@@ -64,7 +61,7 @@ def evaluate(
 
     Example:
         ```python
-        [result] = kdist.evaluation.evaluate("runs/fast", EvaluateOptions(views="mirror"))
+        [result] = kdist.evaluation.evaluate("runs/fast", EvaluateOptions(averaged=True))
         result.accuracy
         ```
     """
@@ -73,7 +70,11 @@ def evaluate(
     settings = found.settings if isinstance(found, RunModels) else settings_of(found.path)
     config = options.config(settings)
     if options.data is not None and config.model is None:
-        _check_own_data(found, options)
+        raise UserError(
+            f"received --data {options.data}, but {path} is not a run of your own model: remove it."
+            " To evaluate a model file on your data, call model.evaluate of"
+            " model = kdist.load_model(path, strategy=...)"
+        )
     if isinstance(found, RunModels):
         if options.averaged and config.model is None and config.ema_momentum is None:
             raise UserError(
@@ -85,7 +86,7 @@ def evaluate(
                 f"{found.folder} has neither a checkpoint nor a model: train with"
                 " --checkpoint-every, or pass --watch to wait for one"
             )
-    evaluator = _make_evaluator(found, config, options, announce)
+    evaluator = _make_evaluator(config, options, announce)
     table = _Table(evaluator, announce)
     if isinstance(found, SavedModel):
         table.add(found)
@@ -102,37 +103,16 @@ def evaluate(
     return table.lines
 
 
-def _check_own_data(found: RunModels | SavedModel, options: EvaluateOptions) -> None:
-    """Reject a function of data for what does not take it."""
-    if isinstance(found, RunModels):
-        raise UserError(
-            f"received --data {options.data}, but {found.folder} is a run of images: pass"
-            " --dataset, or its model.keras with --data"
-        )
-    if options.views != "none":
-        raise UserError(
-            f"received --views {options.views}, which is for images, and --data: remove one of them"
-        )
-    split_name(options.data or "", what="the data of a file")
-
-
 def _make_evaluator(
-    found: RunModels | SavedModel,
-    config: TrainConfig,
-    options: EvaluateOptions,
-    announce: Callable[[str], None],
+    config: TrainConfig, options: EvaluateOptions, announce: Callable[[str], None]
 ) -> "_Evaluator":
     if config.model is not None:
         from .evaluators import OwnEvaluator
 
-        return OwnEvaluator(config, views=options.views, averaged=options.averaged)
-    if options.data is not None and isinstance(found, SavedModel):
-        from .evaluators import FileEvaluator
-
-        return FileEvaluator(options.data, config, found)
+        return OwnEvaluator(config, averaged=options.averaged)
     from .evaluators import Evaluator
 
-    return Evaluator(config, views=options.views, averaged=options.averaged, announce=announce)
+    return Evaluator(config, averaged=options.averaged, announce=announce)
 
 
 class _Table:

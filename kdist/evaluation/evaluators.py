@@ -1,12 +1,10 @@
-"""Evaluate saved models: of runs on images, of runs with a model of the user's, and of files."""
+"""Evaluate saved models: of runs on images, and of runs with a model of the user's."""
 
 import dataclasses
-import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import keras
@@ -17,57 +15,15 @@ from ..checkpoint.export import import_classes, restore_weights
 from ..checkpoint.store import CheckpointFile
 from ..data import ImageData, evaluation_batches
 from ..distribute.mirrored_strategy import MirroredStrategy
-from ..distribute.saved_models import load_model, missing_part
 from ..errors import UserError
 from ..optimizers import warm_up
 from ..training.config import TrainConfig, make_plan
 from ..training.images import load_data, preprocessing
 from ..training.model import make_model, own_data, own_model, stock_batch_norms
 from ..training.settings import precision_scope
-from ..user_model.compiled_model import check_input
 from ..user_model.data import UserData
-from ..user_model.functions import (
-    UserFunctions,
-    explain_errors_of,
-    load_data_function,
-    load_functions,
-)
-from .evaluate_options import Views
+from ..user_model.functions import UserFunctions, explain_errors_of, load_functions
 from .saved_model import Evaluation, SavedModel
-
-
-def averaged_over_views(model: keras.Model, views: Views, image_shape: Sequence[int]) -> Any:
-    """Return a model that averages what a model predicts for views of its images.
-
-    Args:
-        model: Takes `(images, height, width, channels)` and returns probabilities.
-        views: Which views, as in `EvaluateOptions`.
-        image_shape: Height, width and channels, height and width at least 2.
-
-    Source: Jordan 2024 (arXiv:2404.00498), section 3.5, who averages logits.
-    """
-    if views == "none":
-        return model
-    images = keras.Input(tuple(image_shape))
-    means = [_mirrored_mean(model, images)]
-    if views == "mirror-shift":
-        padded = keras.ops.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="reflect")
-        shifted = (padded[:, :-2, :-2], padded[:, 2:, 2:])
-        # The images themselves count as much as both others together.
-        means = [*means * 2, *(_mirrored_mean(model, one) for one in shifted)]
-    return keras.Model(images, _mean(means))
-
-
-def _mirrored_mean(model: keras.Model, images: Any) -> Any:
-    return _mean([model(images), model(keras.ops.flip(images, axis=2))])
-
-
-def _mean(predictions: Sequence[Any]) -> Any:
-    if len(predictions) == 1:
-        return predictions[0]
-    # In mixed precision, too, the probabilities stay in full precision.
-    return keras.layers.Average(dtype=predictions[0].dtype)(predictions)
-
 
 _ONE_HOT = ("categorical_crossentropy", "categorical_focal_crossentropy")
 
@@ -77,7 +33,6 @@ class Evaluator:
 
     Args:
         config: The settings of the run that the models are from.
-        views: As in `EvaluateOptions`.
         averaged: Whether to take the averages of the weights.
         announce: Called with a line that names the source of the images.
 
@@ -89,12 +44,10 @@ class Evaluator:
         self,
         config: TrainConfig,
         *,
-        views: Views,
         averaged: bool,
         announce: Callable[[str], None] = print,
     ) -> None:
         self._config = config
-        self._views = views
         self._averaged = averaged
         # All test images, also of a run on a subset, whose training images standardize them.
         everything = dataclasses.replace(config, subset=None)
@@ -124,7 +77,7 @@ class Evaluator:
                 model = self._evaluable(self._opened(saved.path))
             results = model.evaluate(self._batches(model), verbose=0, return_dict=True)
         images, weights = len(self._data.test_images), self._kind_of_weights(saved)
-        return evaluation_of(results, saved, images=images, weights=weights)
+        return _evaluation_of(results, saved, images=images, weights=weights)
 
     def _kind_of_weights(self, saved: SavedModel) -> str:
         if saved.checkpoint is not None:
@@ -156,7 +109,6 @@ class Evaluator:
         self._check_shapes(model)
         loss = getattr(model, "loss", None) or _usual_loss(model)
         with self._strategy.scope():
-            model = averaged_over_views(model, self._views, self._prepared.image_shape)
             model.compile(loss=loss, metrics=["accuracy"])
         return model
 
@@ -230,19 +182,13 @@ class OwnEvaluator:
 
     Args:
         config: The settings of the run.
-        views: `"none"`: only images have mirror images.
         averaged: Whether to take the averages of the weights.
 
     Raises:
         UserError: The functions fail, there are no validation data, or the devices are not there.
     """
 
-    def __init__(self, config: TrainConfig, *, views: Views, averaged: bool) -> None:
-        if views != "none":
-            raise UserError(
-                f"received --views {views}, which is for images, and a run of {config.model}:"
-                " remove it"
-            )
+    def __init__(self, config: TrainConfig, *, averaged: bool) -> None:
         self._averaged = averaged
         self._precision = config.precision
         self._strategy = MirroredStrategy(replicas=config.replicas)
@@ -253,7 +199,7 @@ class OwnEvaluator:
         replicas = self._strategy.num_replicas_in_sync
         with precision_scope(config.precision, self._strategy.devices):
             plan, data = own_data(config, functions, replicas=replicas)
-            validation = validation_of(data, functions)
+            validation = _validation_of(data, functions)
             self._model = own_model(config, functions, data, self._strategy, plan)
         self._images = validation.samples()
         self._arguments: dict[str, Any] = validation.fit_arguments(batch=plan.validation_batch)
@@ -279,19 +225,11 @@ class OwnEvaluator:
                 _load_weights(self._model, saved.path)
             results = self._model.evaluate(**self._arguments, verbose=0, return_dict=True)
         weights = "averaged" if self._averaged else "trained"
-        return evaluation_of(results, saved, images=self._images, weights=weights)
+        return _evaluation_of(results, saved, images=self._images, weights=weights)
 
 
-def validation_of(data: UserData, functions: UserFunctions) -> UserData:
-    """Return the validation data alone.
-
-    Args:
-        data: Of the user's.
-        functions: That have made them.
-
-    Raises:
-        UserError: There are none.
-    """
+def _validation_of(data: UserData, functions: UserFunctions) -> UserData:
+    """The validation data alone."""
     if data.validation is None:
         raise UserError(
             f"{functions.data_name}() of {functions.files[-1]} returns no"
@@ -300,17 +238,10 @@ def validation_of(data: UserData, functions: UserFunctions) -> UserData:
     return UserData(training=data.validation)
 
 
-def evaluation_of(
+def _evaluation_of(
     results: Mapping[str, Any], saved: SavedModel, *, images: int | None, weights: str
 ) -> Evaluation:
-    """Return what `model.evaluate` has returned, as a line of the table.
-
-    Args:
-        results: By name.
-        saved: The model.
-        images: Samples that were evaluated; `None` if unknown.
-        weights: Which they are, as in `Evaluation`.
-    """
+    """What `model.evaluate` has returned, as a line of the table."""
     measured = {name: float(value) for name, value in results.items()}
     return Evaluation(
         epoch=saved.epoch,
@@ -337,80 +268,3 @@ def _load_weights(model: keras.Model, path: Path) -> None:
             f"{path} does not have the weights of the model that the run's function makes"
             f" ({lines[0]}): put the function back as it was"
         ) from error
-
-
-class FileEvaluator:
-    """Evaluates a saved model on the user's validation data, by its own loss and metrics.
-
-    The classes and functions that the model is made of may be in the file of the data.
-
-    Args:
-        data: `"FILE.py:FUNCTION"` of the data.
-        config: The settings: devices, batch and seed.
-        saved: The model.
-
-    Raises:
-        UserError: The function fails, there are no validation data, Keras cannot open the model, or
-            it does not take the data.
-    """
-
-    def __init__(self, data: str, config: TrainConfig, saved: SavedModel) -> None:
-        self._strategy = MirroredStrategy(replicas=config.replicas)
-        keras.utils.set_random_seed(config.seed)  # for data that are divided at random
-        functions, module = load_data_function(data, lambda: None)
-        self._files = functions.files
-        batch = config.val_batch_size * self._strategy.num_replicas_in_sync
-        loaded = functions.load_data(batch)
-        self._validation = validation_of(loaded, functions)
-        given = None if config.val_batch_size == TrainConfig.val_batch_size else batch
-        functions.check_batch(self._validation, given, option="val-batch-size")
-        self._batch = batch
-        self._model = self._opened(saved, module)
-
-    def _opened(self, saved: SavedModel, module: ModuleType) -> keras.Model:
-        known = _classes_in(module)
-        try:
-            with explain_errors_of(*self._files):
-                model = load_model(saved.path, strategy=self._strategy, custom_objects=known)
-        except UserError as error:
-            name = missing_part(error.__cause__)
-            if name is None:
-                raise
-            raise UserError(
-                f"{saved.path} is made of {name}, which is not in {self._files[0]}: import it there"
-            ) from error
-        if not model.compiled:
-            raise UserError(
-                f"{saved.path} has a model that is not compiled, so it has no loss and no metrics:"
-                " call model.compile(...) before model.save"
-            )
-        with self._strategy.scope():
-            check_input(
-                model,
-                self._validation.training,
-                what="validation data",
-                function=saved.path.name,
-            )
-        return model
-
-    def evaluate(self, saved: SavedModel) -> Evaluation:
-        """Evaluate the model.
-
-        Args:
-            saved: It, which is open.
-        """
-        arguments = self._validation.fit_arguments(batch=self._batch)
-        arguments.pop("shuffle", None)
-        with explain_errors_of(*self._files):
-            results = self._model.evaluate(**arguments, verbose=0, return_dict=True)
-        return evaluation_of(results, saved, images=self._validation.samples(), weights="saved")
-
-
-def _classes_in(module: ModuleType) -> dict[str, Any]:
-    """The classes and functions in a file that a model may be made of, but for Keras's own."""
-    return {
-        name: value
-        for name, value in vars(module).items()
-        if (inspect.isclass(value) or inspect.isfunction(value))
-        and (value.__module__ or "").partition(".")[0] != "keras"
-    }

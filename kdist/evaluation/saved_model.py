@@ -171,8 +171,7 @@ def find_models(path: str, options: EvaluateOptions) -> RunModels | SavedModel:
     if place.suffix != ".keras" or not os.path.isfile(place):
         if place.name.endswith(".py") or ".py:" in place.name:
             raise UserError(
-                f"{place} makes a model that is not trained: pass the run or the .keras file that"
-                " has it, and the data as --data my_model.py:data"
+                f"{place} makes a model that is not trained: pass the run that has trained it"
             )
         problem = "is neither the folder of a run nor a .keras file"
         if not os.path.exists(place):

@@ -15,7 +15,7 @@ from .config import TrainConfig, TrainPlan
 # Of height and width: 24 of CIFAR-10's 32 pixels.
 _TOWERS_CROP = 3 / 4
 _CROP_PADDING = 4
-# Of height and width, as Jordan 2024 has it: 12 of CIFAR-10's 32 pixels.
+# Of height and width, as Jordan 2024 (arXiv:2404.00498) has it: 12 of CIFAR-10's 32 pixels.
 _CUTOUT = 3 / 8
 _COLORED = 3
 

@@ -279,27 +279,6 @@ def load_functions(name: str, data: str, *, needs_hp: bool = False) -> UserFunct
     raise UserError(f"{path}: {function} has to take {arguments}, as in def {function}(hp):")
 
 
-def load_data_function(name: str, build: Callable[..., Any]) -> tuple[UserFunctions, ModuleType]:
-    """Load the function that makes the data of a model which no file of the user's makes.
-
-    Args:
-        name: `"FILE.py:FUNCTION"` of the data.
-        build: A function without arguments that makes the model.
-
-    Returns:
-        The functions, and the module of the file, in which classes of the model's may be.
-
-    Raises:
-        UserError: The file has no such function, or fails.
-    """
-    path, function = split_name(name, what="data")
-    module = _load(Path(path))
-    make_data = _data_function(module, path, function)
-    return UserFunctions(
-        build=build, make_data=make_data, files=(path,), data_name=function
-    ), module
-
-
 def _data_function(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
     """The function that makes the data, which takes nothing or the batch."""
     function = getattr(module, name, None)

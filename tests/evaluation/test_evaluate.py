@@ -101,23 +101,7 @@ def never(seconds):
     raise AssertionError("it waits")
 
 
-VIEWS = {
-    "none": lambda images: [images],
-    "mirror": lambda images: [images, images[:, :, ::-1]],
-    "mirror-shift": lambda images: [
-        one[..., ::step, :]
-        for one in (images, images, shifted(images, 0), shifted(images, 2))
-        for step in (1, -1)
-    ],
-}
-
-
-def shifted(images, top):
-    padded = np.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)), "reflect")
-    return padded[:, top : top + images.shape[1], top : top + images.shape[2]]
-
-
-def in_numpy(arrays, state, *, averaged=False, views="none", trained=IMAGES):
+def in_numpy(arrays, state, *, averaged=False, trained=IMAGES):
     """Accuracy and loss of a checkpoint's weights, without Keras."""
     data = fashion_mnist(sample=True).subset(IMAGES)
     of = Standardization.of(data.train_images[:trained])
@@ -128,17 +112,14 @@ def in_numpy(arrays, state, *, averaged=False, views="none", trained=IMAGES):
         for name in names
     ]
     kernel, bias, gamma, beta, mean, variance, last, last_bias = values
-    total = 0
-    seen = VIEWS[views](images)
-    for one in seen:
-        x = one.reshape(len(one), -1) @ kernel + bias
-        x = (x - mean) / np.sqrt(variance + 1e-3) * gamma + beta
-        logits = x @ last + last_bias
-        powers = np.exp(logits - logits.max(1, keepdims=True))
-        total = total + powers / powers.sum(1, keepdims=True)
-    chosen = total[np.arange(len(labels)), labels] / len(seen)
-    loss = -np.mean(np.log(chosen)) + SETTINGS["wd"] * np.sum(kernel**2)
-    return np.mean(total.argmax(1) == labels), loss, len(labels)
+    x = images.reshape(len(images), -1) @ kernel + bias
+    x = (x - mean) / np.sqrt(variance + 1e-3) * gamma + beta
+    logits = x @ last + last_bias
+    powers = np.exp(logits - logits.max(1, keepdims=True))
+    shares = powers / powers.sum(1, keepdims=True)
+    loss = -np.mean(np.log(shares[np.arange(len(labels)), labels]))
+    loss += SETTINGS["wd"] * np.sum(kernel**2)
+    return np.mean(shares.argmax(1) == labels), loss, len(labels)
 
 
 def test_a_finished_run_has_its_own_values_on_any_number_of_replicas(run):
@@ -153,8 +134,7 @@ def test_a_finished_run_has_its_own_values_on_any_number_of_replicas(run):
 
 def test_the_newest_checkpoint_of_a_run_that_has_not_ended(unfinished):
     newest, older = checkpoint_files(unfinished / "checkpoints")[:2]
-    cases = [(2, {}), (1, {"averaged": True}), (1, {"views": "mirror"})]
-    for replicas, options in [*cases, (2, {"views": "mirror-shift"})]:
+    for replicas, options in [(2, {}), (1, {"averaged": True})]:
         [one] = evaluated(unfinished, replicas=replicas, val_batch_size=37, **options)
         accuracy, loss, images = in_numpy(*newest.read(), **options)
         assert one.images == images
@@ -190,18 +170,6 @@ def test_a_file_by_itself_and_with_another_data_set(run, tmp_path):
     uncompiled.save(tmp_path / "logits.keras")
     [logits] = evaluated(tmp_path / "logits.keras", dataset="sample", replicas=1)
     assert (logits.accuracy, logits.loss) == pytest.approx((one.accuracy, one.loss), rel=1e-5)
-
-
-def test_the_mean_of_two_views_is_not_rounded_in_mixed_precision(run, tmp_path):
-    """The settings are those of the file's folder; the file's own layers are in float32."""
-    shutil.copy(run[0] / "model.keras", tmp_path)
-    settings = json.loads((run[0] / "config.json").read_text())
-    losses = []
-    for precision in ("float32", "mixed_bfloat16"):
-        (tmp_path / "config.json").write_text(json.dumps({**settings, "precision": precision}))
-        [one] = evaluated(tmp_path / "model.keras", replicas=1, views="mirror")
-        losses.append(one.loss)
-    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
 
 
 def test_a_file_with_a_layer_of_kdist_that_nobody_has_imported(tmp_path, monkeypatch):
@@ -281,7 +249,7 @@ def test_watching_ends_with_the_process_of_a_run_that_was_killed(unfinished):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"views": "five"}, "views has to be one of none, mirror, mirror-shift; received five"),
+        ({"data": "mine.py:data", "dataset": "sample"}, "received --data .* and a data set"),
         ({"watch": 0}, "watch has to be above 0 and finite, received 0"),
         ({"replicas": 0}, "replicas has to be at least 1"),
         ({"dataset": "nosuch"}, "dataset has to be"),
@@ -301,7 +269,9 @@ def test_what_cannot_be_evaluated(run, tmp_path):
     file = run[0] / "model.keras"
     refused(tmp_path / "nothing", "nothing does not exist: pass the folder")
     refused(tmp_path, "cannot evaluate .*not a run folder")
-    refused(run[0], "received --data mine.py:data, but .* is a run of images", data="mine.py:data")
+    for path in (run[0], file):
+        refused(path, "received --data mine.py:data, but .* is not a run of", data="mine.py:data")
+    refused("mine.py:build", "makes a model that is not trained: pass the run")
     refused(file, "received --watch and the file", watch=3)
     refused(file, "received --averaged and the file", averaged=True)
     (tmp_path / "damaged.keras").write_bytes(b"PK\x03\x04")
@@ -322,92 +292,3 @@ def test_what_cannot_be_evaluated(run, tmp_path):
     (plain / "config.json").write_text(json.dumps(settings))
     refused(plain, "has neither a checkpoint nor a model")
     refused(plain, "keeps no averages", averaged=True)
-
-
-MINE = """
-import keras
-import numpy as np
-
-random = np.random.default_rng(0)
-x = random.normal(size=(50, 3)).astype("float32")
-y = (x.sum(axis=1, keepdims=True) > 0).astype("float32")
-
-
-class Scale(keras.layers.Layer):
-    def call(self, inputs):
-        return 2 * inputs
-
-
-def doubled(y_true, y_pred):
-    return 2 * keras.losses.binary_crossentropy(y_true, y_pred)
-
-
-def data():
-    return (x[:30], y[:30]), (x[30:], y[30:])
-
-
-def batches(batch_size):
-    import tensorflow as tf
-
-    pairs = tf.data.Dataset.from_tensor_slices((x[30:], y[30:]))
-    return pairs.batch(batch_size), pairs.batch(batch_size)
-
-
-def alone():
-    return (x, y), None
-
-
-def wider():
-    return (x, y), (np.ones((4, 5), "float32"), np.ones((4, 1)))
-"""
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """The file of the data and classes, that of the model, and what Keras says of it."""
-    folder = tmp_path_factory.mktemp("saved")
-    path = folder / "evaluated.py"
-    path.write_text(MINE)
-    names = {"__name__": "evaluated"}
-    exec(compile(MINE, str(path), "exec"), names)
-    layers = [keras.Input((3,)), names["Scale"](), keras.layers.BatchNormalization()]
-    model = keras.Sequential([*layers, keras.layers.Dense(1, "sigmoid")])
-    model.compile("adam", names["doubled"], metrics=["accuracy", "mae"])
-    training, validation = names["data"]()
-    model.fit(*training, epochs=2, verbose=0)
-    model.save(folder / "model.keras")
-    return path, folder / "model.keras", model.evaluate(*validation, verbose=0, return_dict=True)
-
-
-@pytest.mark.parametrize(("data", "replicas"), [("data", 1), ("data", 3), ("batches", 2)])
-def test_a_file_is_evaluated_on_data_of_the_users(saved, data, replicas):
-    path, model, expected = saved
-    lines = []
-    options = EvaluateOptions(data=f"{path}:{data}", replicas=replicas, val_batch_size=3)
-    (found,) = evaluate(str(model), options, announce=lines.append)
-    assert (found.images, found.weights, found.file) == (20, "saved", "model.keras")
-    assert found.loss == pytest.approx(expected["loss"], rel=1e-5)
-    assert found.accuracy == pytest.approx(expected["accuracy"], abs=1e-6)
-    assert found.metrics == {"mae": pytest.approx(expected["mae"], rel=1e-5)}
-    assert len(lines) == 2
-
-
-def test_what_a_file_cannot_be_evaluated_on(saved, tmp_path):
-    path, model, _ = saved
-
-    def refused(words, name=model, **options):
-        with pytest.raises(UserError, match=words):
-            evaluate(str(name), EvaluateOptions(replicas=1, **options), announce=lambda _: None)
-
-    refused(r"alone\(\) of .* returns no validation data", data=f"{path}:alone")
-    refused("model.keras does not take the validation data", data=f"{path}:wider")
-    refused("the data of a file has to be given as FILE.py:FUNCTION", data="data")
-    refused("received --views mirror, which is for images", data=f"{path}:data", views="mirror")
-    refused("received --data .* and a data set", data=f"{path}:data", dataset="sample")
-    refused("makes a model that is not trained: pass the run or", name=f"{path}:build")
-    other = tmp_path / "other.py"
-    other.write_text(MINE.replace("doubled", "twice"))
-    refused("is made of doubled, which is not in .*other.py: import it", data=f"{other}:data")
-    plain = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
-    plain.save(tmp_path / "plain.keras")
-    refused("a model that is not compiled", name=tmp_path / "plain.keras", data=f"{path}:data")

@@ -360,8 +360,6 @@ def test_a_run_is_evaluated_on_its_validation_data(run, replicas):
     assert lines[0].split() == ["epoch", "step", "images", "loss", "mae", "weights", "file"]
     (result_of_file,) = evaluate(f"{result.run_dir}/model.keras", options, announce=lines.append)
     assert result_of_file.loss == found.loss
-    with pytest.raises(UserError, match="--views mirror, which is for images"):
-        evaluate(result.run_dir, EvaluateOptions(views="mirror"), announce=lines.append)
     with pytest.raises(UserError, match="received dataset, which .* decides itself"):
         evaluate(result.run_dir, EvaluateOptions(dataset="sample"), announce=lines.append)
 
