@@ -3,28 +3,17 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import keras
 import numpy as np
 
-from .. import layers
 from ..batch_norm.convert import convert_batch_norm
+from ..distribute.made_outside import kdist_classes
 from ..errors import UserError
 from ..files import atomic_path, explain_write_errors
 from .store import CheckpointFile, DamagedCheckpointError
 from .values import assign_values, state_variables, unlike_saved
-
-
-def import_classes(*packages: ModuleType) -> None:
-    """Import the classes of packages such as `kdist.layers`, which do so when one is first used.
-
-    Keras makes models only of classes that were imported.
-    """
-    for package in packages:
-        for name in package.__all__:
-            getattr(package, name)
 
 
 def described_model(model: keras.Model) -> str | None:
@@ -107,12 +96,11 @@ def restore_weights(
 
 
 def _model_of(checkpoint: CheckpointFile, state: Mapping[str, Any]) -> keras.Model:
-    import_classes(layers)
     hint = "pass model=, made as for training"
     if state["model"] is None:
         raise UserError(f"{checkpoint.path} does not describe its model: {hint}")
     try:
-        return keras.models.model_from_json(state["model"])
+        return keras.models.model_from_json(state["model"], custom_objects=kdist_classes())
     except Exception as error:
         raise UserError(
             f"the model of {checkpoint.path} cannot be made ({error}): {hint}"

@@ -10,13 +10,12 @@ from typing import Any
 import keras
 import numpy as np
 
-from .. import layers, optimizers
-from ..checkpoint.export import import_classes, restore_weights
+from ..checkpoint.export import restore_weights
 from ..checkpoint.store import CheckpointFile
 from ..data import ImageData, evaluation_batches
+from ..distribute.made_outside import kdist_classes
 from ..distribute.mirrored_strategy import MirroredStrategy
 from ..errors import UserError
-from ..optimizers import warm_up
 from ..training.config import TrainConfig, make_plan
 from ..training.images import load_data, preprocessing
 from ..training.model import make_model, own_data, own_model, stock_batch_norms
@@ -97,9 +96,9 @@ class Evaluator:
         return evaluable
 
     def _opened(self, path: Path) -> keras.Model:
-        import_classes(layers, optimizers, warm_up)  # what a file may be made of
         try:
-            return self._strategy.build(lambda: keras.models.load_model(path))
+            known = kdist_classes()
+            return self._strategy.build(lambda: keras.models.load_model(path, custom_objects=known))
         except Exception as error:  # whatever a damaged file or a user's own class raises
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise UserError(f"Keras cannot open {path}: {lines[0]}") from error
