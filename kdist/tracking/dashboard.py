@@ -1,94 +1,8 @@
 """`kdist dashboard`: make a W&B workspace or report of a project's runs."""
 
-import dataclasses
 from typing import Any
 
 from ..errors import UserError
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Lines:
-    """A line chart of values by epoch, one line per run.
-
-    Attributes:
-        title: The panel's title.
-        values: Names of values in `logs`.
-    """
-
-    title: str
-    values: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Points:
-    """A scatter plot of a value against a setting, one point per run.
-
-    Attributes:
-        title: The panel's title.
-        setting: The setting on the x axis.
-        value: Name of a value in `logs`; its last value is on the y axis.
-    """
-
-    title: str
-    setting: str
-    value: str
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Trials:
-    """Parallel coordinates of settings and the objective of a search, one line per trial.
-
-    Attributes:
-        title: The panel's title.
-        settings: The settings.
-        result: Name of the objective in the run's summary.
-    """
-
-    title: str
-    settings: tuple[str, ...]
-    result: str
-
-
-Panel = Lines | Points | Trials
-
-SECTIONS: dict[str, tuple[Panel, ...]] = {
-    "Learning": (
-        Lines(title="Accuracy", values=("accuracy", "val_accuracy")),
-        Lines(title="Loss", values=("loss", "val_loss")),
-        Lines(title="Learning rate", values=("learning_rate",)),
-    ),
-    "Speed": (
-        Lines(title="Images per second", values=("images_per_sec",)),
-        Lines(title="Images per second and replica", values=("images_per_sec_per_replica",)),
-        Lines(title="Seconds per step", values=("seconds_per_step",)),
-        Points(title="Images per second by replicas", setting="replicas", value="images_per_sec"),
-        Points(
-            title="Images per second by global batch",
-            setting="global_batch",
-            value="images_per_sec",
-        ),
-    ),
-    "Batch": (
-        Lines(title="Gradient noise scale, images", values=("gradient_noise_scale",)),
-        Lines(
-            title="Batch norm: error of moving statistics",
-            values=("batch_norm_gap", "batch_norm_replica_gap"),
-        ),
-        Lines(
-            title="Loss in training and inference mode",
-            values=("loss_in_training_mode", "loss_in_inference_mode"),
-        ),
-        Points(title="Accuracy by global batch", setting="global_batch", value="val_accuracy"),
-    ),
-    "Search": (
-        Trials(
-            title="Trials",
-            settings=("base_lr", "batch_size", "optimizer", "dropout", "wd"),
-            result="objective",
-        ),
-    ),
-}
-
 
 SECONDS_TO_REACH_WANDB = 15
 
@@ -138,8 +52,8 @@ def workspace_of(*, entity: str, project: str) -> Any:
         project=project,
         name="kdist",
         sections=[
-            ws.Section(name=name, panels=[_drawn(panel) for panel in panels], is_open=True)
-            for name, panels in SECTIONS.items()
+            ws.Section(name=name, panels=panels, is_open=True)
+            for name, panels in _sections().items()
         ],
     )
 
@@ -149,25 +63,56 @@ def report_of(*, entity: str, project: str) -> Any:
     import wandb_workspaces.reports.v2 as wr
 
     blocks: list[Any] = []
-    for name, panels in SECTIONS.items():
+    for name, panels in _sections().items():
         runs = wr.Runset(entity=entity, project=project)
-        grid = wr.PanelGrid(runsets=[runs], panels=[_drawn(panel) for panel in panels])
+        grid = wr.PanelGrid(runsets=[runs], panels=panels)
         blocks += [wr.H2(text=name), grid]
     return wr.Report(entity=entity, project=project, title="kdist", blocks=blocks)
 
 
-def _drawn(panel: Panel) -> Any:
+def _sections() -> dict[str, list[Any]]:
+    """The panels, by section: lines by epoch and points, one for each run, and a line per trial."""
     import wandb_workspaces.reports.v2 as wr
 
-    if isinstance(panel, Lines):
-        lines = [f"epoch/{value}" for value in panel.values]
-        return wr.LinePlot(title=panel.title, x="epoch/epoch", y=lines)
-    if isinstance(panel, Points):
-        return wr.ScatterPlot(
-            title=panel.title,
-            x=wr.Config(panel.setting),
-            y=wr.SummaryMetric(f"epoch/{panel.value}"),
-        )
-    axes = [*map(wr.Config, panel.settings), wr.SummaryMetric(panel.result)]
-    columns = [wr.ParallelCoordinatesPlotColumn(metric=axis) for axis in axes]
-    return wr.ParallelCoordinatesPlot(title=panel.title, columns=columns)
+    def lines(title: str, *values: str) -> Any:
+        return wr.LinePlot(title=title, x="epoch/epoch", y=[f"epoch/{value}" for value in values])
+
+    def points(title: str, *, setting: str, value: str) -> Any:
+        y = wr.SummaryMetric(f"epoch/{value}")
+        return wr.ScatterPlot(title=title, x=wr.Config(setting), y=y)
+
+    def trials(title: str, *settings: str) -> Any:
+        axes = [*map(wr.Config, settings), wr.SummaryMetric("objective")]
+        columns = [wr.ParallelCoordinatesPlotColumn(metric=axis) for axis in axes]
+        return wr.ParallelCoordinatesPlot(title=title, columns=columns)
+
+    speed, batch = "images_per_sec", "global_batch"
+    return {
+        "Learning": [
+            lines("Accuracy", "accuracy", "val_accuracy"),
+            lines("Loss", "loss", "val_loss"),
+            lines("Learning rate", "learning_rate"),
+        ],
+        "Speed": [
+            lines("Images per second", speed),
+            lines("Images per second and replica", "images_per_sec_per_replica"),
+            lines("Seconds per step", "seconds_per_step"),
+            points("Images per second by replicas", setting="replicas", value=speed),
+            points("Images per second by global batch", setting=batch, value=speed),
+        ],
+        "Batch": [
+            lines("Gradient noise scale, images", "gradient_noise_scale"),
+            lines(
+                "Batch norm: error of moving statistics",
+                "batch_norm_gap",
+                "batch_norm_replica_gap",
+            ),
+            lines(
+                "Loss in training and inference mode",
+                "loss_in_training_mode",
+                "loss_in_inference_mode",
+            ),
+            points("Accuracy by global batch", setting=batch, value="val_accuracy"),
+        ],
+        "Search": [trials("Trials", "base_lr", "batch_size", "optimizer", "dropout", "wd")],
+    }
