@@ -20,10 +20,6 @@ class UserError(ValueError):
     is_on_all_workers = False
 
 
-class ReportedError(UserError):
-    """A mistake that a process of its own has printed: the command line only exits with 2."""
-
-
 class RefusedCheckpointsError(UserError):
     """All checkpoints are damaged, or of another training: there is nothing to continue."""
 

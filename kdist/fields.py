@@ -23,11 +23,6 @@ class IsFolder:
 
 
 @dataclasses.dataclass(frozen=True)
-class Repeatable:
-    """Marks a field whose option may be given several times on the command line."""
-
-
-@dataclasses.dataclass(frozen=True)
 class NotTimed:
     """Marks a field without effect on speed, which a sweep that measures it does not take."""
 

@@ -15,7 +15,7 @@ from cyclopts import (
 
 from .. import __version__
 from ..arguments import check_backend
-from ..errors import ReportedError, TrainingError, UserError, handle_failure
+from ..errors import TrainingError, UserError, handle_failure
 from ..fields import field_names
 from ..signals import Received
 from ..training.config import TrainConfig
@@ -67,8 +67,7 @@ def main(received: Received) -> None:
         code = app(arguments, exit_on_error=False, print_error=False) or 0
         print(end="", flush=True)  # here, as a closed pipe or a full disk is an error
     except (UserError, CycloptsError) as error:
-        if not isinstance(error, ReportedError):
-            print(f"kdist: error: {one_line(_in_words(error))}", file=sys.stderr)
+        print(f"kdist: error: {one_line(_in_words(error))}", file=sys.stderr)
         code, failed = 2, error
     except TrainingError as error:
         print(f"kdist: error: {one_line(str(error))}", file=sys.stderr)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Group, Parameter
 
-from ..fields import Field, Repeatable, fields_of
+from ..fields import Field, fields_of
 from ..training.config import refuse_with_own_model
 from ..training.recipes import read_recipe, read_settings, recipe_names
 
@@ -99,7 +99,7 @@ def takes(**options: Any) -> Callable[[_Command], _Command]:
 
 
 def _option(field: Field, group: str, place: int) -> Any:
-    kind = list[str] if field.has(Repeatable) else str if field.many else field.kind
+    kind = str if field.many else field.kind
     shown = field.default_text
     parameter = Parameter(
         help=field.help,

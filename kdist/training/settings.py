@@ -23,7 +23,6 @@ from ..fields import (
     IdleInTrials,
     NotTimed,
     NotTuned,
-    Repeatable,
     field_names,
     folder_names,
     listed,
@@ -388,7 +387,7 @@ class Output:
 
     run_dir: Folder | None = None
     log_dir: Folder | None = None
-    track: Annotated[str, Repeatable(), HelpEnd(f"any of {listed(TRACKERS)}")] | None = None
+    track: Annotated[str, HelpEnd(f"any of {listed(TRACKERS)}")] | None = None
     track_batches: Count | None = None
     log_model: bool = False
     profile_batches: str | None = None
