@@ -20,7 +20,15 @@ ODD_TEXTS = st.sampled_from(
         *["-", "--", "---", "=", "--=", "[]", "{}", '{"a": 1}', "null", "None", "true", "@file"],
         *["%s", "%(x)s", "{0}", "{missing}", "$HOME", "`id`", "*", "?", "\\", "'", '"', "<b>", "&"],
         *[",", ",,", "1,", ",1", "1,2", "8,8", "2,1", "8,a", "1 2", "x" * 300, "1," * 3000 + "1"],
-        *["wandb", "tensorboard,csv", "none,csv", "mlflow", "linear", "sqrt,none", "weak,strong"],
+        *[
+            "wandb",
+            "tensorboard,wandb",
+            "none,wandb",
+            "mlflow",
+            "linear",
+            "sqrt,none",
+            "weak,strong",
+        ],
         *["\udcff", "a\udcff.html", "\ud800"],
     ]
 ) | st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), max_size=12)

@@ -20,7 +20,8 @@ from ..checkpoint.store import checkpoint_files
 from ..errors import UserError
 from ..runs.text import count
 from ..signals import signal_of
-from ..tracking.factory import TRACKER_KINDS, tracking
+from ..tracking.factory import tracking
+from ..tracking.wandb_account import asked_mode
 from ..training.config import TrainConfig, make_plan
 from ..training.worker_place import refuse_workers
 from ..user_model.functions import explain_errors_of, files_of
@@ -80,8 +81,8 @@ def tune(search: Search, *, announce: Callable[[str], None] = print) -> StudyFol
     )
     if search.model is not None:
         files_of(search.model, search.data)
-    for name in search.config.trackers:
-        TRACKER_KINDS[name].check()  # one that cannot work would fail every trial
+    if "wandb" in search.config.trackers:
+        asked_mode()  # a wrong one would fail every trial
     folder, role = StudyFolder(search.output), read_role(os.environ)
     if role.tuner_id is not None and search.workers is not None:
         raise UserError(

@@ -1,4 +1,4 @@
-"""Track a run with Weights & Biases, TensorBoard or a CSV file."""
+"""Track a run with Weights & Biases or TensorBoard."""
 
 import lazy_loader
 

@@ -1,13 +1,13 @@
 """The trackers by their names: checked before they are imported, and made by `tracking`."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import as_integer, positive_integer
-from ..errors import UserError, error_text
+from ..errors import UserError
+from ..files import check_writable_folder
 from .wandb_account import asked_mode
 
 if TYPE_CHECKING:
@@ -19,112 +19,16 @@ if TYPE_CHECKING:
 # wandb, TensorFlow and TensorBoard are imported.
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrackingRequest:
-    """What `tracking` was asked for, once it is checked: see its arguments."""
+TRACKERS = ("wandb", "tensorboard", "none")
 
-    folder: Path
-    tensorboard_folder: Path
-    name: str
-    config: Mapping[str, Any]
-    group: str | None
-    every_batches: int | None
-    log_model: bool
-    profiled: tuple[int, int] | None
-    hyperparameters: Mapping[str, Any] | None
-    objective: tuple[str, str] | None
-    save_code: bool
-    verbose: int
-    telemetry: Any = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrackerKind:
-    """A tracker that can be asked for by its name.
-
-    Attributes:
-        folder: Returns the folder for its files, which has to be writable.
-        callbacks: Makes its Keras callbacks.
-        options: Those of `every_batches`, `log_model`, `profile_batches` and `telemetry` that it
-            has a use for.
-        check: Raises `UserError` if the tracker cannot work.
-    """
-
-    folder: Callable[[TrackingRequest], Path]
-    callbacks: Callable[[TrackingRequest], list[Any]]
-    options: frozenset[str] = frozenset()
-    check: Callable[[], object] = lambda: None
-
-
-def _wandb(asked: TrackingRequest) -> list[Any]:
-    from .wandb_tracker import WandbBatches, WandbTracker
-
-    tracker = WandbTracker(
-        asked.folder,
-        config={**asked.config, **(asked.hyperparameters or {})},
-        group=asked.group,
-        name=asked.name,
-        job_type="train" if asked.hyperparameters is None else "trial",
-        objective=asked.objective,
-        log_model=asked.log_model,
-        save_code=asked.save_code,
-        verbose=asked.verbose,
-    )
-    callbacks: list[Any] = [tracker]
-    if asked.every_batches is not None:
-        callbacks.append(WandbBatches(asked.every_batches, tracker.record))
-    if asked.telemetry is not None:
-        from .wandb_tracker import WandbTelemetry
-
-        callbacks.append(WandbTelemetry(asked.telemetry, tracker.record))
-    return callbacks
-
-
-def _tensorboard(asked: TrackingRequest) -> list[Any]:
-    from .tensorboard_tracker import ProfileSteps, TensorBoardBatches, TensorBoardTracker
-
-    folder = asked.tensorboard_folder
-    values = asked.config if asked.hyperparameters is None else asked.hyperparameters
-    callbacks: list[Any] = [TensorBoardTracker(folder, hyperparameters=values, trial=asked.name)]
-    if asked.every_batches is not None:
-        callbacks.append(TensorBoardBatches(folder, asked.every_batches))
-    if asked.profiled is not None:
-        first, last = asked.profiled
-        callbacks.append(ProfileSteps(folder, first=first, last=last))
-    if asked.telemetry is not None:
-        from .tensorboard_tracker import TensorBoardTelemetry
-
-        callbacks.append(TensorBoardTelemetry(asked.telemetry, folder))
-    return callbacks
-
-
-def _csv(asked: TrackingRequest) -> list[Any]:
-    from ..callbacks import SaveTrainingData
-
-    asked.folder.mkdir(parents=True, exist_ok=True)
-    return [SaveTrainingData(asked.folder / "history.csv", verbose=0)]
-
-
-TRACKER_KINDS = {
-    "wandb": TrackerKind(
-        folder=lambda asked: asked.folder / "wandb",
-        callbacks=_wandb,
-        options=frozenset({"every_batches", "log_model", "telemetry"}),
-        check=asked_mode,
-    ),
-    "tensorboard": TrackerKind(
-        folder=lambda asked: asked.tensorboard_folder,
-        callbacks=_tensorboard,
-        options=frozenset({"every_batches", "profile_batches", "telemetry"}),
-    ),
-    "csv": TrackerKind(folder=lambda asked: asked.folder, callbacks=_csv),
+# The trackers that have a use for an option, or for the setting of another name.
+_NEEDS = {
+    "every_batches": ("wandb", "tensorboard"),
+    "track_batches": ("wandb", "tensorboard"),
+    "telemetry": ("wandb", "tensorboard"),
+    "log_model": ("wandb",),
+    "profile_batches": ("tensorboard",),
 }
-
-
-TRACKERS = (*TRACKER_KINDS, "none")
-
-# Settings by the names of the options that they are for.
-_OPTIONS = {"track_batches": "every_batches"}
 
 
 def tracker_names(names: str | Iterable[str] | None) -> tuple[str, ...]:
@@ -137,8 +41,8 @@ def tracker_names(names: str | Iterable[str] | None) -> tuple[str, ...]:
         UserError: A name is unknown, or `"none"` is given with another name.
 
     Example:
-        >>> tracker_names(["csv,wandb", "wandb"])
-        ('wandb', 'csv')
+        >>> tracker_names(["tensorboard,wandb", "wandb"])
+        ('wandb', 'tensorboard')
     """
     parts: list[Any] = []
     if isinstance(names, str | Mapping) or not isinstance(names, Iterable):
@@ -205,37 +109,9 @@ def check_options(trackers: Collection[str], **options: object) -> None:
         UserError: An option would have no effect.
     """
     for name, value in options.items():
-        option = _OPTIONS.get(name, name)
-        needed = [kind for kind, one in TRACKER_KINDS.items() if option in one.options]
-        if value not in (None, False) and not set(needed) & set(trackers):
-            raise UserError(
-                f"{name}={value} does nothing without {' or '.join(needed)}: add it to the trackers"
-            )
-
-
-def check_folder(folder: Path, tracker: str) -> None:
-    """Reject a folder that cannot be created or written, without creating it.
-
-    Args:
-        folder: The folder; it need not exist.
-        tracker: The tracker whose files will be written there.
-
-    Raises:
-        UserError: The folder, or its nearest existing parent, is not a folder or is not writable.
-    """
-    existing = folder.absolute()
-    try:
-        while not existing.exists():
-            existing = existing.parent
-        problem = None if existing.is_dir() else f"{existing} is not a folder"
-    except OSError as error:
-        problem = f"{existing}: {error_text(error)}"
-    if problem is None and not os.access(existing, os.W_OK | os.X_OK):
-        problem = f"{existing} is not writable"
-    if problem is not None:
-        raise UserError(
-            f"cannot write the files of {tracker} into {folder}: {problem}; choose another folder"
-        )
+        if value not in (None, False) and not set(_NEEDS[name]) & set(trackers):
+            needed = " or ".join(_NEEDS[name])
+            raise UserError(f"{name}={value} does nothing without {needed}: add it to the trackers")
 
 
 def tracking(
@@ -249,12 +125,11 @@ def tracking(
     profile_batches: str | Iterable[int] | None = None,
     hyperparameters: Mapping[str, Any] | None = None,
     objective: tuple[str, str] | None = None,
-    save_code: bool = False,
     tensorboard_folder: str | os.PathLike[str] | None = None,
     telemetry: "TrainingTelemetry | None" = None,
     verbose: int = 1,
 ) -> list["keras.callbacks.Callback"]:
-    """Make the Keras callbacks that track a run with W&B, TensorBoard or a CSV file.
+    """Make the Keras callbacks that track a run with W&B or TensorBoard.
 
     Put them last in the list of callbacks: values that earlier callbacks add to `logs` are tracked,
     too, such as images per second (`PrintThroughput`), batch norm gaps (`BatchNormMonitor`) and the
@@ -263,11 +138,9 @@ def tracking(
 
     * `"wandb"`: Weights & Biases, with wandb's own callbacks, in `<folder>/wandb`. The run is
       online if there is an account (`WANDB_API_KEY`, `wandb login`) and `WANDB_MODE` allows it,
-      otherwise offline; it never prompts. The command line, environment, git state, packages and
-      console are not recorded, and code only with `save_code`. A run that is already active is
-      used, and not closed.
+      otherwise offline; it never prompts. The command line, environment, git state, packages,
+      console and code are not recorded. A run that is already active is used, and not closed.
     * `"tensorboard"`: scalars, graph and hyperparameters, in `<folder>/tensorboard`.
-    * `"csv"`: `<folder>/history.csv`.
     * `"none"`: nothing.
 
     Args:
@@ -284,7 +157,6 @@ def tracking(
         hyperparameters: Hyperparameters of a trial; by default `config`.
         objective: Name of a value in `logs`, and `"max"` or `"min"`. Its best value so far is
             `objective` in the W&B run's summary.
-        save_code: Also upload the main script to W&B.
         tensorboard_folder: TensorBoard's folder; by default `<folder>/tensorboard`.
         telemetry: A `kdist.callbacks.TrainingTelemetry` that is also in the list of callbacks,
             before the trackers. W&B and TensorBoard get its histograms and norms, by step.
@@ -321,22 +193,45 @@ def tracking(
         )
     path = Path(folder)
     board = path / "tensorboard" if tensorboard_folder is None else Path(tensorboard_folder)
-    asked = TrackingRequest(
-        folder=path,
-        tensorboard_folder=board,
-        name=run_name or path.resolve().name,
-        config={key: value for key, value in config.items() if not key.endswith("_dir")},
-        group=group,
-        every_batches=every_batches,
-        log_model=log_model,
-        profiled=steps,
-        hyperparameters=hyperparameters,
-        objective=objective,
-        save_code=save_code,
-        verbose=verbose,
-        telemetry=telemetry,
-    )
+    folders = {"wandb": path / "wandb", "tensorboard": board}
     for tracker in chosen:
-        TRACKER_KINDS[tracker].check()
-        check_folder(TRACKER_KINDS[tracker].folder(asked), tracker)
-    return [one for tracker in chosen for one in TRACKER_KINDS[tracker].callbacks(asked)]
+        check_writable_folder(folders[tracker], option="folder")
+    name = run_name or path.resolve().name
+    shown = {key: value for key, value in config.items() if not key.endswith("_dir")}
+    callbacks: list[keras.callbacks.Callback] = []
+    if "wandb" in chosen:
+        asked_mode()
+        from .wandb_tracker import WandbBatches, WandbTelemetry, WandbTracker
+
+        wandb = WandbTracker(
+            path,
+            config={**shown, **(hyperparameters or {})},
+            group=group,
+            name=name,
+            job_type="train" if hyperparameters is None else "trial",
+            objective=objective,
+            log_model=log_model,
+            verbose=verbose,
+        )
+        callbacks.append(wandb)
+        if every_batches is not None:
+            callbacks.append(WandbBatches(every_batches, wandb.record))
+        if telemetry is not None:
+            callbacks.append(WandbTelemetry(telemetry, wandb.record))
+    if "tensorboard" in chosen:
+        from .tensorboard_tracker import (
+            ProfileSteps,
+            TensorBoardBatches,
+            TensorBoardTelemetry,
+            TensorBoardTracker,
+        )
+
+        values = shown if hyperparameters is None else hyperparameters
+        callbacks.append(TensorBoardTracker(board, hyperparameters=values, trial=name))
+        if every_batches is not None:
+            callbacks.append(TensorBoardBatches(board, every_batches))
+        if steps is not None:
+            callbacks.append(ProfileSteps(board, first=steps[0], last=steps[1]))
+        if telemetry is not None:
+            callbacks.append(TensorBoardTelemetry(telemetry, board))
+    return callbacks

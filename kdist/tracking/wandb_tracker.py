@@ -30,24 +30,20 @@ INIT_SECONDS = 20
 FINISH_SECONDS = 60
 
 
-def private_settings(*, save_code: bool = False) -> dict[str, Any]:
-    """Return settings that stop wandb from collecting anything by itself.
-
-    By default it records the command line, installed packages, git remotes, the user's name,
-    printed output and the main script, any of which may contain a key.
-    """
-    return {
-        "console": "off",
-        "disable_git": True,
-        "disable_code": not save_code,
-        "save_code": save_code,
-        "disable_job_creation": True,
-        "label_disable": True,
-        "x_disable_meta": True,
-        "x_save_requirements": False,
-        "init_timeout": INIT_SECONDS,
-        "finish_timeout": FINISH_SECONDS,
-    }
+# By default wandb records the command line, installed packages, git remotes, the user's name,
+# printed output and the main script, any of which may contain a key.
+PRIVATE_SETTINGS: dict[str, Any] = {
+    "console": "off",
+    "disable_git": True,
+    "disable_code": True,
+    "save_code": False,
+    "disable_job_creation": True,
+    "label_disable": True,
+    "x_disable_meta": True,
+    "x_save_requirements": False,
+    "init_timeout": INIT_SECONDS,
+    "finish_timeout": FINISH_SECONDS,
+}
 
 
 def begin_run(
@@ -57,7 +53,6 @@ def begin_run(
     group: str | None = None,
     name: str | None = None,
     job_type: str | None = None,
-    save_code: bool = False,
     run_id: str | None = None,
 ) -> Any:
     """Start a run, online if there is an account and the server answers, otherwise offline.
@@ -68,7 +63,6 @@ def begin_run(
         group: Group of the run.
         name: Name of the run.
         job_type: Kind of run.
-        save_code: Whether to upload the main script, too.
         run_id: The id of a run that is resumed. Offline its files are in another folder, which
             `wandb sync` adds to the same run.
 
@@ -76,7 +70,7 @@ def begin_run(
         The `wandb.Run`, which is then also `wandb.run`.
     """
     mode = wandb_mode()
-    settings = private_settings(save_code=save_code) | {"root_dir": str(folder.absolute())}
+    settings = PRIVATE_SETTINGS | {"root_dir": str(folder.absolute())}
     named = {"WANDB_RUN_ID", "WANDB_SWEEP_ID"} & set(os.environ)  # which has a name already
     given = {"config": dict(config), "group": group, "name": name, "job_type": job_type}
     online: dict[str, Any] = {}
@@ -184,7 +178,6 @@ class WandbTracker(Tracker):
         log_model: Save the model as an artifact after each epoch that is the best so far, by the
             objective or, without one, by `val_loss`; after every epoch if there is no such value.
             Opening the file requires kdist to be imported.
-        save_code: Also upload the main script.
         verbose: 0 does not print where the run is.
 
     Attributes:
@@ -201,19 +194,13 @@ class WandbTracker(Tracker):
         job_type: str | None = None,
         objective: tuple[str, str] | None = None,
         log_model: bool = False,
-        save_code: bool = False,
         verbose: int = 1,
     ) -> None:
         super().__init__(_TITLE)
         self.folder = folder
         self.record = WandbRecord(folder)
         self.config = dict(config)
-        self.run_options: dict[str, Any] = {
-            "group": group,
-            "name": name,
-            "job_type": job_type,
-            "save_code": save_code,
-        }
+        self.run_options: dict[str, Any] = {"group": group, "name": name, "job_type": job_type}
         self.objective = objective
         self.log_model = log_model
         self.verbose = verbose

@@ -19,7 +19,7 @@ from ..callbacks import (
 from ..callbacks.print_throughput import counts_images
 from ..runs.folder import RunFolder
 from ..signals import Received
-from ..tracking.factory import TRACKER_KINDS, tracking
+from ..tracking.factory import tracking
 from ..tracking.tracker import Tracker
 from .config import TrainConfig, TrainPlan
 from .model import RunParts
@@ -222,9 +222,8 @@ def _trackers(
 ) -> list[keras.callbacks.Callback]:
     plan, model = parts.plan, parts.model
     own = {} if config.model is None else {"model": model_name(config.to_dict())}
-    shows_it = any("telemetry" in TRACKER_KINDS[name].options for name in config.trackers)
     trackers = tracking(
-        *(name for name in config.trackers if name != "csv"),  # which a run has anyway
+        *config.trackers,
         folder=folder.path,
         config=config.shareable()
         | own
@@ -239,7 +238,7 @@ def _trackers(
         log_model=config.log_model,
         profile_batches=config.profile_batches,
         tensorboard_folder=config.log_dir,
-        telemetry=telemetry if shows_it else None,
+        telemetry=telemetry if config.trackers else None,
         verbose=verbose,
     )
     for tracker in trackers:

@@ -352,7 +352,7 @@ def test_a_users_model_shows_its_hyperparameters(tmp_path, asked):
     search = Search(
         model="m.py:build",
         objective="seconds_to_target",
-        config=TrainConfig(track="csv", time_budget=60),
+        config=TrainConfig(track="wandb", time_budget=60),
     )
     make = trial_trackers(search, StudyFolder(str(tmp_path / "search")), replicas=2)
     make("0", 0, {"units": 3})

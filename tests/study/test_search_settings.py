@@ -61,7 +61,7 @@ def test_a_search_is_plain_data():
 
 
 def test_only_what_makes_trials_incomparable_is_a_difference():
-    one = Search(max_trials=4, config=TrainConfig(track="csv")).about
+    one = Search(max_trials=4, config=TrainConfig(track="wandb")).about
     more = Search(max_trials=9, max_failures=2, workers=2, output="elsewhere").about
     assert one.differences(more, MAY_CHANGE) == []
     other = Search(tuner="hyperband", space={"width": [1]}, config=TrainConfig(depth=10)).about

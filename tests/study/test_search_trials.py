@@ -71,7 +71,7 @@ def searched(tmp_path):
     """A search of five trials, of which one failed and one was being trained."""
     search = Search(
         space={"base_lr": {"min": 0.001, "max": 0.1}, "momentum": [None, 0.9]},
-        config=TrainConfig(epochs=2, depth=10, width=1, track="csv"),
+        config=TrainConfig(epochs=2, depth=10, width=1, track="wandb"),
     )
     folder = StudyFolder(str(tmp_path))
     for number, (rate, momentum, accuracy) in enumerate(

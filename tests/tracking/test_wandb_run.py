@@ -79,13 +79,6 @@ def test_a_server_that_does_not_answer_is_one_warning_and_an_offline_run(
     assert not list((tmp_path / "wandb").iterdir())
 
 
-def test_code_is_sent_when_it_is_asked_for(begun, tmp_path):
-    for asked in (False, True):
-        wandb_tracker.begin_run(tmp_path, config={}, save_code=asked)
-        settings = begun[0][-1][1]
-        assert (settings.save_code, settings.disable_code) == (asked, not asked)
-
-
 @pytest.mark.parametrize("name", ["WANDB_PROJECT", "WANDB_SWEEP_ID"])
 def test_a_project_that_is_chosen_already_stays(begun, monkeypatch, tmp_path, name):
     monkeypatch.setenv(name, "mine")

@@ -97,8 +97,8 @@ def test_the_defaults_are_the_labs():
         ({"base_lr": -(10**400)}, "base_lr has to be above 0 and finite, received -inf"),
         ({"track": 3}, r"track takes names \(wandb, .*\), received 3"),
         ({"track": False}, "track takes names .* received False"),
-        ({"track": {"csv": 1}}, "track takes names .* received {'csv': 1}"),
-        ({"track": [["csv"]]}, "track takes names"),
+        ({"track": {"wandb": 1}}, "track takes names .* received {'wandb': 1}"),
+        ({"track": [["wandb"]]}, "track takes names"),
         (
             {"profile_batches": {"a": 1}, "track": "tensorboard"},
             "profile_batches has to be the fir",
