@@ -79,6 +79,11 @@ def error_text(error: Exception) -> str:
     return str((isinstance(error, OSError) and error.strerror) or error or type(error).__name__)
 
 
+def error_line(error: Exception) -> str:
+    """Return the first line of what an error says, or the name of its type if it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 _LIBRARIES = tuple(
     {
         str(Path(path).resolve())

@@ -19,6 +19,7 @@ from ..distribute.mirrored_strategy import MirroredStrategy
 from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
 from ..distribute.tensorflow_logging import quiet_stderr
 from ..errors import UserError, line_of_error, since_check, user_line
+from ..user_model.compiled_model import checked_model
 from ..user_model.functions import UserFunctions, reason_of
 from .batches import Batches, read_batches
 from .check_options import CheckOptions
@@ -220,13 +221,8 @@ def train(
 
 
 def _make(plan: Plan, strategy: ExactStrategy | None) -> keras.Model:
-    model = plan.build() if strategy is None else strategy.build(plan.build)
-    if not isinstance(model, keras.Model) or not model.compiled:
-        found = type(model).__name__ + " that is not compiled" * isinstance(model, keras.Model)
-        raise UserError(
-            f"build returned {found}, expected a compiled keras.Model: call model.compile(...), and"
-            " end the function with `return model`"
-        )
+    made = plan.build() if strategy is None else strategy.build(plan.build)
+    model = checked_model(made, function="build")
     if strategy is None or not model.jit_compile:
         model.jit_compile = False  # the replicas have it if the model says so, and draw alike
     if model.steps_per_execution == "auto":

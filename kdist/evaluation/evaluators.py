@@ -15,7 +15,7 @@ from ..checkpoint.store import CheckpointFile
 from ..data import ImageData, evaluation_batches
 from ..distribute.made_outside import kdist_classes
 from ..distribute.mirrored_strategy import MirroredStrategy
-from ..errors import UserError
+from ..errors import UserError, error_line
 from ..training.config import TrainConfig, make_plan
 from ..training.images import load_data, preprocessing
 from ..training.model import make_model, own_data, own_model, stock_batch_norms
@@ -100,8 +100,7 @@ class Evaluator:
             known = kdist_classes()
             return self._strategy.build(lambda: keras.models.load_model(path, custom_objects=known))
         except Exception as error:  # whatever a damaged file or a user's own class raises
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            raise UserError(f"Keras cannot open {path}: {lines[0]}") from error
+            raise UserError(f"Keras cannot open {path}: {error_line(error)}") from error
 
     def _evaluable(self, model: keras.Model) -> keras.Model:
         """A compiled model of the same weights, whose only metric is the accuracy."""
@@ -262,8 +261,7 @@ def _load_weights(model: keras.Model, path: Path) -> None:
             warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
             model.load_weights(path)
     except Exception as error:  # whatever a file of another model raises
-        lines = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(
             f"{path} does not have the weights of the model that the run's function makes"
-            f" ({lines[0]}): put the function back as it was"
+            f" ({error_line(error)}): put the function back as it was"
         ) from error

@@ -9,6 +9,7 @@ from typing import Any
 from ..arguments import path_text
 from ..checkpoint.store import CheckpointFile, checkpoint_files, is_abandoned
 from ..errors import UserError, error_text
+from ..runs.folder import saved_model
 from ..runs.record import RunRecord, read_run
 from .evaluate_options import EvaluateOptions
 
@@ -72,10 +73,6 @@ def _line(cells: Iterable[tuple[str, str]]) -> str:
     return "  ".join([*padded, last])
 
 
-FINAL = "model.keras"
-WEIGHTS = "model.weights.h5"  # of a model of the user's that a file cannot describe
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SavedModel:
     """A checkpoint of a run, or a `.keras` file.
@@ -125,8 +122,7 @@ class RunModels:
 
     def final(self) -> SavedModel | None:
         """Return the model that the run has saved as it ended; `None` if there is none."""
-        paths = [self.folder / name for name in (FINAL, WEIGHTS)]
-        path = next((one for one in paths if one.is_file()), None)
+        path = saved_model(self.folder)
         if path is None or not self.has_ended():
             return None
         return SavedModel(path=path, epoch=int(self._read().fact("epochs") or 0) or None)

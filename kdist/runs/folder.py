@@ -42,6 +42,15 @@ _FILES = r"(config|plan|summary)\.json|history\.csv|model\.keras|model\.weights\
 _OF_A_RUN = re.compile(rf"(\.\d+\.)?({_FILES})|tensorboard|wandb")
 
 
+def saved_model(folder: Path) -> Path | None:
+    """Return the trained model in a run folder; `None` if there is none.
+
+    The weights are in place of a model of the user's that a file cannot describe.
+    """
+    files = (folder / "model.keras", folder / "model.weights.h5")
+    return next((file for file in files if file.is_file()), None)
+
+
 class RunFolder:
     """A folder for one run: `config.json`, `history.csv`, `summary.json`, `model.keras`.
 

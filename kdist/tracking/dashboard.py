@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..errors import UserError
+from ..errors import UserError, error_line
 
 SECONDS_TO_REACH_WANDB = 15
 
@@ -36,10 +36,9 @@ def dashboard(*, project: str, entity: str | None = None, report: bool = False) 
         made = (report_of if report else workspace_of)(entity=owner, project=project)
         return str(made.save().url)
     except Exception as error:  # of the network, the server or the account
-        problem = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
-            f"W&B did not make the dashboard: {problem}; check that the network reaches W&B and the"
-            f" account may write to {entity or 'its entity'}/{project}"
+            f"W&B did not make the dashboard: {error_line(error)}; check that the network reaches"
+            f" W&B and the account may write to {entity or 'its entity'}/{project}"
         ) from error
 
 

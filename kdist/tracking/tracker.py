@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from ..distribute.exact_strategy import ExactStrategy
-from ..errors import UserError
+from ..errors import UserError, error_line
 from ..layers.histogram import Histogram
 from ..performance.hardware import device_names
 
@@ -154,10 +154,9 @@ class Tracker(keras.callbacks.Callback):
                 self._open = False
                 with contextlib.suppress(Exception):
                     self.close(1)
-            lines = str(error).strip().splitlines() or [""]
             warnings.warn(
-                f"{self.title} could not {doing} ({type(error).__name__}: {lines[0]}): training"
-                " continues without it",
+                f"{self.title} could not {doing} ({type(error).__name__}: {error_line(error)}):"
+                " training continues without it",
                 stacklevel=3,
             )
 

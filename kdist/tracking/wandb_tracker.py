@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import wandb
 from wandb.integration.keras import WandbMetricsLogger, WandbModelCheckpoint
 
+from ..errors import error_line
 from ..files import atomic_write
 from ..layers.histogram import Histogram
 from ..runs.folder import versions
@@ -83,9 +84,9 @@ def begin_run(
         try:
             return _init(given | online, settings | {"mode": mode, "quiet": True})
         except Exception as error:
-            problem = (str(error).splitlines() or [type(error).__name__])[0]
             warnings.warn(
-                f"W&B cannot be reached ({problem}): the run is saved offline", stacklevel=2
+                f"W&B cannot be reached ({error_line(error)}): the run is saved offline",
+                stacklevel=2,
             )
             mode = "offline"
             if not named:  # an empty file, which `wandb sync` would send as a run

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..performance.hardware import device_names
-from ..runs.folder import RunFolder
+from ..runs.folder import RunFolder, saved_model
 from ..runs.text import count
 from .config import TrainConfig, TrainPlan
 from .settings import SIZES, model_name
@@ -63,13 +63,11 @@ def settings_lines(
 def result_lines(result: "TrainResult") -> list[str]:
     """Format a result as a table: what was reached, how fast, and where its files are."""
     folder = Path(result.run_dir)
-    files = [folder / name for name in ("model.keras", "model.weights.h5")]
-    model = next((f"{file}" for file in files if file.exists()), "not saved")
     rows = {
         "best epoch": _best(result),
         "images/s": _speed(result),
         "cumulative training time": f"{result.seconds:,.1f} seconds",
-        "model": model,
+        "model": f"{saved_model(folder) or 'not saved'}",
         "curve": f"{folder / 'history.csv'}",
         "report": f"kdist report {shlex.quote(result.run_dir)}",
     }

@@ -26,7 +26,7 @@ from ..user_model.compiled_model import (
 )
 from ..user_model.data import UserData
 from ..user_model.functions import UserFunctions, load_functions, reason_of
-from .config import TrainConfig, TrainPlan, resumed_plan
+from .config import TrainConfig, TrainPlan, make_plan, resumed_plan
 from .images import make_pipelines, seen_shape
 from .settings import NETWORKS, Batches
 
@@ -245,13 +245,9 @@ def own_data(
     Raises:
         UserError: As in `own_parts`.
     """
-    plan = TrainPlan(
-        replicas=replicas,
-        global_batch=replicas * config.batch_size,
-        validation_batch=replicas * config.val_batch_size,
-        learning_rate=0.0,
-    )
-    if saved is not None:
+    if saved is None:
+        plan = dataclasses.replace(make_plan(config, replicas=replicas), learning_rate=0.0)
+    else:
         plan = resumed_plan(saved, replicas=replicas)
     data = functions.load_data(plan.global_batch, plan.validation_batch)
     for name in ("batch_size", "val_batch_size"):

@@ -10,7 +10,7 @@ from ..checkpoint.store import FolderLock, checkpoint_files
 from ..errors import UserError, error_text
 from ..fields import field_names
 from ..files import explain_write_errors
-from ..runs.folder import RunFolder
+from ..runs.folder import RunFolder, saved_model
 from ..runs.record import RunRecord, read_run
 from .config import TrainConfig
 from .result import TrainResult
@@ -187,9 +187,8 @@ def _lacks_model(run: RunRecord, config: TrainConfig) -> bool:
     if not config.save_model or not checkpoint_files(run.path / "checkpoints"):
         return False
     summary = (run.path / "summary.json").stat().st_mtime_ns
-    saved = [run.path / name for name in ("model.keras", "model.weights.h5")]
-    saved = [path for path in saved if path.exists()]
-    return all(path.stat().st_mtime_ns < summary for path in saved)
+    saved = saved_model(run.path)
+    return saved is None or saved.stat().st_mtime_ns < summary
 
 
 def _check_free(folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
 from ..launch.cluster import NOTES, RESTART_COUNT
-from ..runs.folder import RunFolder, clear_run
+from ..runs.folder import RunFolder, clear_run, saved_model
 from ..runs.record import read_run
 
 if TYPE_CHECKING:
@@ -155,5 +155,5 @@ def _can_be_resumed(path: Path) -> bool:
         return False
     if run.settings.get("checkpoint_every") is not None:
         return True
-    has_model = any((path / name).exists() for name in ("model.keras", "model.weights.h5"))
-    return run.status.is_complete and (has_model or not run.settings.get("save_model"))
+    lacks_model = bool(run.settings.get("save_model")) and saved_model(path) is None
+    return run.status.is_complete and not lacks_model
