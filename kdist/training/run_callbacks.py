@@ -200,11 +200,8 @@ def _stop(config: TrainConfig, *, verbose: int) -> StopAtAccuracy:
     if config.model is not None and config.monitor is None:
         budget = math.inf if config.time_budget is None else config.time_budget
         return StopAtAccuracy(None, time_budget=budget, verbose=verbose)
-    targets = {config.monitor or "val_accuracy": config.target_accuracy}
-    if config.target_train_accuracy is not None:
-        targets["accuracy"] = config.target_train_accuracy
     return StopAtAccuracy(
-        targets,
+        {config.monitor or "val_accuracy": config.target_accuracy},
         config.patience,
         validation_freq=1 if config.validate else config.epochs + 1,  # never
         time_budget=config.time_budget,

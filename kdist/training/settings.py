@@ -176,7 +176,6 @@ _LUCK = NotTuned("the best seed is the luckiest, not the best setting")
 _OF_THE_SEARCH = NotTuned("a search saves the models itself")
 _ALWAYS_VALIDATED = IdleInTrials("every trial is validated")
 _NOT_MEASURED = IdleInTrials("no trial measures it")
-_ONE_TARGET = IdleInTrials("the only target of a trial is --target-accuracy")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -325,14 +324,12 @@ class Stopping:
     Attributes:
         epochs: Maximum number of epochs.
         target_accuracy: Stop once the validation accuracy is above this.
-        target_train_accuracy: Stop only if the training accuracy is above this, too.
-        patience: Number of epochs in a row that have to meet the targets.
+        patience: Number of epochs in a row that have to meet the target.
         time_budget: Stop at the end of the epoch in which training time exceeds this many seconds.
     """
 
     epochs: Count = 40
     target_accuracy: Annotated[float, Gt(0), Lt(1)] = 0.85
-    target_train_accuracy: Annotated[float, Gt(0), Lt(1), _ONE_TARGET] | None = None
     patience: Count = 2
     time_budget: Annotated[float, Gt(0)] | None = None
 
@@ -394,7 +391,7 @@ class Output:
 
 
 FOLDERS = folder_names(Data, Output)
-OF_THE_NETWORK = field_names(Data, Model, Optimization) - {"lr_rule"} | {"target_train_accuracy"}
+OF_THE_NETWORK = field_names(Data, Model, Optimization) - {"lr_rule"}
 """Settings that a model of the user's decides itself."""
 SHAREABLE = field_names(Data, Model, Batches, Optimization, Execution, Stopping) - FOLDERS
 """Settings that a dashboard may show. Paths may contain a user's or a company's name, so settings

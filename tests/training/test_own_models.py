@@ -487,7 +487,6 @@ def test_the_batch_of_data_of_any_size_is_that_of_the_first(run):
         ({"patience": 3}, "patience=3 does nothing"),
         ({"monitor": "val_auc", "validate": False}, "is of the validation that validate=False"),
         ({"monitor": "val_loss"}, "monitor=val_loss falls as a model gets better"),
-        ({"target_train_accuracy": 0.5}, "received target_train_accuracy"),
         ({"data": "other.py:data"}, "there is no file other.py"),
     ],
 )
