@@ -9,7 +9,6 @@ import numpy as np
 
 from ..arguments import positive_integer, positive_number, real_number
 from ..errors import UserError
-from ..runs.record import Streak, beats
 from .resumable import Clock, ResumableCallback
 
 
@@ -146,11 +145,13 @@ class StopAtAccuracy(ResumableCallback):
             name: float(np.fmax(value, self.best.get(name, -math.inf)))
             for name, value in values.items()
         }
-        before = Streak(self.streak, self.met_epoch, self.met_seconds)
-        beaten = beats(values, self.targets)
-        streak = before.after(beaten, epoch=epoch + 1, seconds=self.seconds)
-        self.streak = streak.length
-        self.met_epoch, self.met_seconds = streak.epoch, streak.seconds
+        # Keras computes in float32, in which 8,500 of 10,000 is 0.85000002.
+        if not all(np.float32(values[name]) > np.float32(self.targets[name]) for name in values):
+            self.streak, self.met_epoch, self.met_seconds = 0, None, None
+            return
+        if not self.streak:
+            self.met_epoch, self.met_seconds = epoch + 1, self.seconds
+        self.streak += 1
 
     def _stop(self, epoch: int) -> None:
         self.stopped_epoch = epoch + 1

@@ -59,6 +59,10 @@ def write_run(
         "device_names": ["Old Processor"] * replicas,
         "global_batch": replicas * config.batch_size,
     }
+    beaten = "".join("x" if one > config.target_accuracy else "." for one in accuracies)
+    first = beaten.find("x" * config.patience)
+    if first >= 0 and (config.model is None or config.monitor):
+        summary |= {"met_epoch": first + 1, "met_seconds": 10.0 * (first + 1)}
     (folder / "summary.json").write_text(json.dumps(summary))
     return folder
 

@@ -79,6 +79,7 @@ def _of_run(run: RunRecord) -> Result:
     compared = {k: v for k, v in run.settings.items() if k not in FOLDERS | {"seed"}}
     compared |= {name: run.fact(name) for name in ("replicas", "workers", "global_batch")}
     best, epoch = run.best or (None, None)
+    met = run.fact("met_seconds")
     ended = math.inf if run.summary.get("diverged") else run.fact("seconds")
     return Result(
         name=run.name,
@@ -97,8 +98,8 @@ def _of_run(run: RunRecord) -> Result:
         slowest=min(run.rates, default=None),
         fastest=max(run.rates, default=None),
         target=run.accuracy_target,
-        reached=run.met is not None,
-        duration=run.met.seconds if run.met else ended,
+        reached=met is not None,
+        duration=ended if met is None else met,
     )
 
 

@@ -258,8 +258,9 @@ def _speed(run: RunRecord) -> str:
 
 
 def _time_to_target(run: RunRecord) -> str:
-    if run.met:
-        return seconds(run.met.seconds)
+    met = run.fact("met_seconds")
+    if met is not None:
+        return seconds(met)
     return "not reached" if run.logged("val_accuracy") else MISSING
 
 

@@ -145,7 +145,7 @@ def measure(run: RunRecord) -> Row:
     if not (run.epochs or diverged) or not images or not batch:
         raise UserError("it has no epoch, or no training images")
     noise = [value for value in run.values("gradient_noise_scale") if value is not None]
-    rates = run.rates if run.is_warm else []
+    rates, met_epoch = run.rates if run.is_warm else [], run.fact("met_epoch")
     return {
         "global_batch": batch,
         "images_per_step": images / -(-images // batch),
@@ -156,9 +156,9 @@ def measure(run: RunRecord) -> Row:
         "seconds": run.fact("seconds") if diverged else run.epochs[-1]["seconds"],
         "epochs": len(run.epochs),
         "diverged": diverged,
-        "reached_target": run.met is not None if run.settings.get("validate") else None,
-        "seconds_to_target": run.met.seconds if run.met else None,
-        "epochs_to_target": run.met.epoch if run.met else None,
+        "reached_target": met_epoch is not None if run.settings.get("validate") else None,
+        "seconds_to_target": run.fact("met_seconds"),
+        "epochs_to_target": None if met_epoch is None else int(met_epoch),
         "val_accuracy": run.fact("val_accuracy"),
         "best_val_accuracy": run.fact("best_val_accuracy"),
         "noise_scale": noise[-1] if noise else None,

@@ -28,6 +28,9 @@ class TrainResult:
         seconds: Duration of `fit`, validation included.
         epochs: Complete epochs trained.
         reached_target: Whether training stopped because the target accuracy was reached.
+        met_epoch: The first of the epochs in a row that beat the target; `None` if it was not
+            reached.
+        met_seconds: Seconds of training to the end of that epoch, or `None`.
         interrupted: Whether Ctrl-C, SIGTERM or SIGHUP ended the training.
         signal: The signal that arrived, perhaps only when the training was over; `None` if there
             was none.
@@ -43,6 +46,8 @@ class TrainResult:
     seconds: float
     epochs: int
     reached_target: bool
+    met_epoch: int | None
+    met_seconds: float | None
     interrupted: bool
     signal: Signals | None
     diverged: "NonFinite | None"
@@ -69,6 +74,8 @@ def make_result(
         seconds=seconds,
         epochs=max(map(len, history.values()), default=0),
         reached_target=made.stop.reached,
+        met_epoch=made.stop.met_epoch if made.stop.reached else None,
+        met_seconds=made.stop.met_seconds if made.stop.reached else None,
         interrupted=interrupted,
         signal=received,
         diverged=made.finite.found,

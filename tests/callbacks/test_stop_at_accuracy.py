@@ -64,6 +64,12 @@ def test_it_agrees_with_a_search_for_the_row(rights, needed, patience):
     assert run(callback, epochs) == (None if found < 0 else found + patience)
 
 
+def test_to_reach_the_target_exactly_is_not_to_beat_it():
+    rounded = float(np.float32(0.85))  # above 0.85 in float64
+    assert rounded > 0.85
+    assert run(StopAtAccuracy(0.85, 1), accuracies(rounded)) is None
+
+
 def test_the_default_is_0_85_in_two_epochs():
     callback = StopAtAccuracy()
     assert (callback.targets, callback.patience) == ({"val_accuracy": 0.85}, 2)
@@ -194,6 +200,18 @@ def test_the_epoch_and_the_seconds_of_the_rows_first_epoch_are_told(capsys):
         "Early stopping after epoch 4",
         "Target val_accuracy > 0.85 met in epoch 3 after 30.00 seconds",
     ]
+
+
+def test_a_row_begins_at_its_first_epoch():
+    callback, clock, told = StopAtAccuracy(0.5, 3, verbose=0), FakeClock(), []
+    callback.clock = clock
+    callback.set_model(Trained())
+    callback.on_train_begin()
+    for epoch, value in enumerate([0.4, 0.6, 0.6, math.nan, 0.6]):
+        clock.now += 10.0
+        callback.on_epoch_end(epoch, {"val_accuracy": value})
+        told.append((callback.streak, callback.met_epoch, callback.met_seconds))
+    assert told == [(0, None, None), (1, 2, 20.0), (2, 2, 20.0), (0, None, None), (1, 5, 50.0)]
 
 
 def test_a_target_never_met_is_told_with_the_best_value(capsys):

@@ -13,7 +13,7 @@ def test_what_a_run_left(tmp_path):
     assert run.best == (0.9, 2)
     assert run.rates == [110.0, 90.0]  # without the first epoch
     assert run.images_per_sec == 100.0
-    assert (run.met.epoch, run.met.seconds) == (2, 20.0)
+    assert (run.fact("met_epoch"), run.fact("met_seconds")) == (2, 20.0)
     assert run.fact("global_batch") == 32
     assert run.fact("data") is None
     assert run.logged("val_loss")
@@ -32,7 +32,7 @@ def test_a_run_that_was_killed_is_known_by_its_epochs(tmp_path):
     assert (run.finished, run.status.word) == (False, "unfinished")
     assert run.status.detail == "killed or still running"
     assert [run.fact(name) for name in ("replicas", "global_batch", "seconds")] == [2, 32, 20]
-    assert (run.best, run.fact("val_accuracy"), run.met.epoch) == ((0.9, 2), 0.9, 2)
+    assert (run.best, run.fact("val_accuracy")) == ((0.9, 2), 0.9)
 
 
 @pytest.mark.parametrize("history", [None, "", "epoch,seconds\n"])
@@ -74,7 +74,7 @@ def test_what_is_no_number_is_none(tmp_path):
 
 def test_a_run_without_an_epoch(tmp_path):
     run = read_run(write_run(tmp_path / "a", ()))
-    assert (run.best, run.met, run.images_per_sec) == (None, None, None)
+    assert (run.best, run.images_per_sec) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -118,4 +118,4 @@ def test_settings_of_other_kinds_do_no_harm(tmp_path):
     (folder / "config.json").write_text(
         json.dumps({"target_accuracy": "high", "patience": math.inf})
     )
-    assert read_run(folder).met is None
+    assert read_run(folder).accuracy_target is None

@@ -294,7 +294,6 @@ def test_runs_are_named_after_their_models(run, tmp_path):
     run("classify", "2026-01-01-000001", epochs=1, data="signs")
     first, second = find_sources([str(tmp_path / f"2026-01-01-00000{i}") for i in (0, 1)]).runs
     assert (first.name, second.name) == ("model mine:build", "model mine:classify")
-    assert first.met is None
     assert first.accuracy_target is None
 
 
@@ -436,7 +435,7 @@ def test_a_target_stops_a_run_that_monitors_it(run):
     target = {"monitor": "val_accuracy", "target_accuracy": 0.01, "patience": 1, "data": "signs"}
     result = run("classify", epochs=5, **target)
     assert (result.epochs, result.reached_target) == (1, True)
-    assert read_run(Path(result.run_dir)).met.epoch == 1
+    assert read_run(Path(result.run_dir)).fact("met_epoch") == 1
     without = run("classify", "without", epochs=3, data="signs")
     assert (without.epochs, without.reached_target) == (3, False)
     budget = run("classify", "budget", epochs=3, data="signs", time_budget=1e-9)

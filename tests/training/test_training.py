@@ -169,6 +169,9 @@ def stopped_run(tmp_path_factory):
 def test_reaching_the_target_stops_the_run(stopped_run):
     assert stopped_run.reached_target
     assert stopped_run.epochs == 1
+    written = json.loads(Path(stopped_run.run_dir, "summary.json").read_text())
+    assert (written["reached_target"], written["met_epoch"]) == (True, 1)
+    assert 0 < written["met_seconds"] == stopped_run.met_seconds <= stopped_run.seconds
 
 
 def test_warm_up_and_cosine_end_at_zero(stopped_run):
@@ -235,6 +238,7 @@ def test_lars_trains_the_network(short_run):
 
 def test_a_time_budget_ends_the_run(short_run):
     assert (short_run.epochs, short_run.reached_target) == (1, False)
+    assert (short_run.met_epoch, short_run.met_seconds) == (None, None)
     assert short_run.images_per_sec > 0
 
 
