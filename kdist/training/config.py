@@ -10,7 +10,6 @@ from ..arguments import check_sharding
 from ..data.datasets import check_data_dir
 from ..errors import UserError
 from ..fields import check_fields, field_names
-from ..files import check_writable_folder
 from ..optimizers.scaling import scale_learning_rate
 from ..optimizers.schedules import LAB_EPOCHS
 from ..optimizers.table import check_momentum
