@@ -280,8 +280,8 @@ def _cause(layer: LayerGap, replica_gap: float, kept: float) -> str:
     if layer.values < SMALL_BATCH:
         return (
             f"the batch per replica is too small, {layer.values:.0f} values per channel are too few"
-            f" for statistics (fewer than {SMALL_BATCH}); use larger batches, synchronize the"
-            ' replicas or call kdist.convert_batch_norm(model, to="group")'
+            f" for statistics (fewer than {SMALL_BATCH}); use larger batches, or synchronize the"
+            " replicas"
         )
     return (
         "the weights change faster than the statistics can follow, or the batch differs from the"

@@ -9,7 +9,6 @@ import pytest
 from kdist.batch_norm.convert import (
     batch_norms,
     convert_batch_norm,
-    groups,
     unsynchronized_batch_norms,
 )
 from kdist.errors import UserError
@@ -20,12 +19,10 @@ from keras import layers
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 
 STOCK = keras.layers.BatchNormalization
-IN_PLACE = ["synchronized", "stock", "frozen"]
 KINDS = {
     "synchronized": SynchronizedKerasLayer,
     "stock": STOCK,
     "frozen": STOCK,
-    "group": keras.layers.GroupNormalization,
 }
 
 
@@ -114,17 +111,11 @@ def with_random_weights(make):
 
 
 def norms(model):
-    kinds = (STOCK, keras.layers.GroupNormalization)
-    return [one for one in model._flatten_layers() if isinstance(one, kinds)]
-
-
-def named_weights(model):
-    """Names, gammas and betas of a model's norms, which do not depend on the layers' order."""
-    return sorted((n.name, n.gamma.numpy().tolist(), n.beta.numpy().tolist()) for n in norms(model))
+    return [one for one in model._flatten_layers() if isinstance(one, STOCK)]
 
 
 @pytest.mark.parametrize("make", MODELS)
-@pytest.mark.parametrize("to", IN_PLACE)
+@pytest.mark.parametrize("to", KINDS)
 def test_weights_statistics_names_and_outputs_are_kept(make, to):
     model = with_random_weights(make)
     x, _ = data()
@@ -171,109 +162,6 @@ def test_frozen_batch_norms_train_as_at_inference(make):
     assert not trained & {v.path for norm in norms(model) for v in norm.variables}
 
 
-def group_norm(x, gamma, beta, channels, *, epsilon=1e-3):
-    """Group normalization of rank 2 in one group, by the definition."""
-    assert channels < 32
-    x = x.astype("float64")
-    mean, variance = x.mean(1, keepdims=True), x.var(1, keepdims=True)
-    return (x - mean) / np.sqrt(variance + epsilon) * gamma + beta
-
-
-def test_group_norm_of_a_functional_model():
-    model = with_random_weights(functional)
-    x, _ = data()
-    before, outputs = model.get_weights(), model(x).numpy()
-    with pytest.warns(UserWarning, match="keeps no statistics"):
-        converted = convert_batch_norm(model, to="group")
-    kernel, bias, gamma, beta, _, _, last_kernel, last_bias = before
-    hidden = group_norm(x @ kernel + bias, gamma, beta, 16)
-    np.testing.assert_allclose(converted(x), hidden @ last_kernel + last_bias, rtol=1e-4, atol=1e-4)
-    assert converted is not model
-    assert [layer.name for layer in converted.layers[1:]] == [
-        layer.name for layer in model.layers[1:]
-    ]
-    np.testing.assert_array_equal(model(x), outputs)
-
-
-@pytest.mark.parametrize("make", MODELS)
-@pytest.mark.filterwarnings("ignore:.*keeps no statistics")
-def test_group_norms_everywhere(make, tmp_path):
-    model = with_random_weights(make)
-    gammas_and_betas = named_weights(model)
-    trainable = len(model.trainable_weights)
-    converted = convert_batch_norm(model, to="group")
-    assert {type(norm) for norm in norms(converted)} == {keras.layers.GroupNormalization}
-    assert len(converted.trainable_weights) == trainable
-    assert not converted.non_trainable_weights
-    assert named_weights(converted) == gammas_and_betas
-    x, y = data()
-    converted.compile(keras.optimizers.SGD(0.001), "mse", jit_compile=False)
-    converted.fit(x, y, verbose=0)
-    assert named_weights(converted) != gammas_and_betas
-    converted.save_weights(tmp_path / "w.weights.h5")
-    after = converted.get_weights()
-    converted.set_weights([0 * w for w in after])
-    converted.load_weights(tmp_path / "w.weights.h5")
-    for a, b in zip(converted.get_weights(), after, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.parametrize("axis", [1, 2, -1])
-@pytest.mark.filterwarnings("ignore:.*keeps no statistics")
-def test_group_norm_options(axis):
-    norm = STOCK(axis=axis, epsilon=0.1, scale=False, beta_initializer="ones", name="n")
-    norm.trainable = False
-    model = keras.Sequential([keras.Input((64, 64)), norm])
-    model.build()
-    x = np.random.default_rng(0).normal(size=(3, 64, 64)).astype("float32")
-    converted = convert_batch_norm(model, to="group")
-    (new,) = converted.layers
-    assert (new.groups, new.scale, new.trainable) == (4, False, False)
-    moved = np.moveaxis(x.astype("float64"), axis, -1).reshape(3, 64, 4, 16)
-    mean, variance = moved.mean((1, 3), keepdims=True), moved.var((1, 3), keepdims=True)
-    expected = ((moved - mean) / np.sqrt(variance + 0.1) + 1).reshape(3, 64, 64)
-    np.testing.assert_allclose(converted(x), np.moveaxis(expected, -1, axis), atol=1e-5)
-
-
-def test_number_of_groups():
-    got = {channels: groups(channels) for channels in (1, 8, 16, 24, 32, 48, 64, 160, 640, 2048)}
-    assert got == {1: 1, 8: 1, 16: 1, 24: 1, 32: 2, 48: 3, 64: 4, 160: 10, 640: 32, 2048: 32}
-    assert all(c % groups(c) == 0 for c in range(1, 300))
-
-
-@pytest.mark.filterwarnings("ignore:.*keeps no statistics")
-def test_group_norm_keeps_what_is_not_trained():
-    model = functional()
-    model.trainable = False
-    model.get_layer("last").trainable = True
-    converted = convert_batch_norm(model, to="group")
-    flags = {layer.name: layer.trainable for layer in converted.layers[1:]}
-    assert flags == {"first": False, "norm": False, "last": True}
-    assert converted.trainable is False
-
-
-@pytest.mark.filterwarnings("ignore:.*keeps no statistics")
-def test_group_norm_where_the_loss_is_not_registered():
-    model = functional()
-    model.compile("sgd", loss=lambda y, p: keras.ops.sum(y - p))
-    converted = convert_batch_norm(model, to="group")
-    assert model.compiled
-    assert not converted.compiled
-
-
-@pytest.mark.filterwarnings("ignore:.*keeps no statistics")
-def test_group_norm_that_cannot_be_made():
-    class Own(keras.Model):
-        def __init__(self, width):
-            inputs = keras.Input((width,))
-            super().__init__(inputs, STOCK()(inputs))
-
-    with pytest.raises(UserError, match="only its own code can build"):
-        convert_batch_norm(Own(3), to="group")
-    with pytest.raises(UserError, match="not built yet"):
-        convert_batch_norm(Subclassed(), to="group")
-
-
 def test_a_compiled_model_goes_on_training_with_its_optimizer():
     model = functional()
     x, y = data()
@@ -300,8 +188,7 @@ def test_a_model_that_is_not_built_yet_is_synchronized_when_it_is():
     assert {type(norm) for norm in norms(model)} == {SynchronizedKerasLayer}
 
 
-@pytest.mark.parametrize("to", [*IN_PLACE, "group"])
-@pytest.mark.filterwarnings("ignore:.*keeps no statistics")
+@pytest.mark.parametrize("to", KINDS)
 def test_under_a_strategy(to):
     strategy = kdist.MirroredStrategy(replicas=2)
     with strategy.scope():
@@ -310,11 +197,6 @@ def test_under_a_strategy(to):
     for variable in model.variables:
         assert len(strategy.experimental_local_results(variable.value)) == 2
     assert model.distribute_strategy is strategy
-    if to == "group":
-        x, y = data()
-        model.compile("sgd", "mse", jit_compile=False)
-        model.fit(x, y, batch_size=10, verbose=0)
-        assert np.isfinite(model.predict(x, verbose=0)).all()
 
 
 def test_a_stock_file_opens_without_kdist(tmp_path):
