@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from .._upstream.internals import call_model
 from ..errors import UserError
-from ..layers.batch_norm_kernels import Kernels, broadcast_mask
+from ..layers.batch_norm_kernels import input_moments
 from ..layers.measurements import mean_loss, stateless_pass
 from .convert import batch_norms, unsynchronized_batch_norms
 
@@ -86,7 +86,7 @@ def observed_moments(model: keras.Model) -> Iterator[dict[str, dict[int, list[An
             for replica in range(-(-inputs.shape[0] // size)):
                 rows = slice(replica * size, (replica + 1) * size)
                 own = {} if mask is None else {"mask": mask[rows]}
-                found[norm.path][replica].append(_moments(norm, inputs[rows], **own))
+                found[norm.path][replica].append(input_moments(norm, inputs[rows], **own))
                 outputs.append(call(inputs[rows], *args, **kwargs, **own))
             return tf.concat(outputs, 0)
 
@@ -99,12 +99,6 @@ def observed_moments(model: keras.Model) -> Iterator[dict[str, dict[int, list[An
     finally:
         for norm in norms:
             norm.__dict__.pop("call", None)
-
-
-def _moments(norm: Any, x: Any, mask: Any = None) -> Any:
-    rank, dtype = len(x.shape), keras.backend.result_type(x.dtype.name, "float32")
-    kernels = Kernels(rank, norm.axis % rank, dtype, dtype, norm.epsilon)
-    return kernels.local_moments(x, None if mask is None else broadcast_mask(mask, x))
 
 
 def _tensors(batch: Any) -> Any:

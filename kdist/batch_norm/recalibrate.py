@@ -15,7 +15,7 @@ import tensorflow as tf
 from .._upstream.internals import call_model
 from ..arguments import positive_integer
 from ..errors import UserError
-from ..layers.batch_norm_kernels import Kernels, broadcast_mask, merge
+from ..layers.batch_norm_kernels import input_moments, merge
 from ..spmd.strategy import GlobalViewStrategy
 from .convert import batch_norms
 
@@ -97,12 +97,7 @@ class _Totals:
 
     def add(self, x: Any, mask: Any) -> None:
         """Add the values of a batch."""
-        x = tf.convert_to_tensor(x)
-        rank = len(x.shape)
-        dtype = keras.backend.result_type(x.dtype.name, "float32")
-        kernels = Kernels(rank, self._norm.axis % rank, dtype, dtype, self._norm.epsilon)
-        mask = None if mask is None else broadcast_mask(mask, x)
-        new = tf.cast(kernels.local_moments(x, mask), "float64")
+        new = tf.cast(input_moments(self._norm, tf.convert_to_tensor(x), mask), "float64")
         both = merge(tf.stack([self._sums.read_value(), new]))
         self._sums.assign(tf.stack([both.count, both.mean, both.variance * both.count]))
 

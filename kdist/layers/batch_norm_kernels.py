@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import keras
 import tensorflow as tf
 
 from .._upstream.internals import is_compiled_by_xla, onednn_is_on
@@ -183,6 +184,13 @@ def merge(parts: Any) -> Moments:
 def broadcast_mask(mask: Any, x: Any) -> Any:
     """Broadcast a mask without channel axis to the shape of the inputs, as booleans."""
     return tf.broadcast_to(tf.cast(mask, tf.bool)[..., tf.newaxis], tf.shape(x))
+
+
+def input_moments(norm: Any, x: Any, mask: Any = None) -> Any:
+    """Return `Kernels.local_moments` of the inputs of any batch norm of Keras."""
+    rank, dtype = len(x.shape), keras.backend.result_type(x.dtype.name, "float32")
+    kernels = Kernels(rank, norm.axis % rank, dtype, dtype, norm.epsilon)
+    return kernels.local_moments(x, None if mask is None else broadcast_mask(mask, x))
 
 
 FUSED_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
