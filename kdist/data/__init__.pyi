@@ -8,7 +8,6 @@ from .augmentation import RandomHorizontalFlip as RandomHorizontalFlip
 from .augmentation import center_crop as center_crop
 from .batches import evaluation_batches as evaluation_batches
 from .batches import training_batches as training_batches
-from .flip_and_shift import random_flip_and_shift as random_flip_and_shift
 from .image_data import ImageData as ImageData
 from .image_data import Standardization as Standardization
 from .image_files import cifar10 as cifar10
