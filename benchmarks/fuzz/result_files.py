@@ -29,22 +29,18 @@ _CELLS = st.sampled_from(
 
 Files = dict[str, bytes | None]
 
-_KINDS = ("run", "csv", *EXPERIMENTS)
+_KINDS = ("run", *EXPERIMENTS)
 
 
 @cache
 def whole(kind: str) -> Files:
-    """The files of a run, a search, a sweep of a kind, or a table of measurements, all whole."""
+    """The files of a run, a search, or a sweep of a kind, all whole."""
     if str(_TESTS) not in sys.path:
         sys.path.append(str(_TESTS))
     import report_folders as made
 
     if kind == "search":
         return _search()
-    if kind == "csv":
-        return {
-            "speeds.csv": b"batch_size,replicas,images_per_sec\n8,1,100\n16,1,150\n32,2,190.5\n"
-        }
     with tempfile.TemporaryDirectory() as name:
         if kind == "run":
             made.write_run(Path(name, "run"))

@@ -78,10 +78,7 @@ def checkpoints(
 def report(
     runs: Annotated[
         list[str],
-        Parameter(
-            help="Folders of runs, sweeps and searches, folders of these, or CSV files with the"
-            " columns batch_size, images_per_sec and, optionally, replicas."
-        ),
+        Parameter(help="Folders of runs, sweeps and searches, or folders of these."),
     ],
     /,
     *,

@@ -42,7 +42,8 @@ def _listed() -> list[str]:
 
 def on_cpu(about: dict[str, Any]) -> bool:
     """Whether replicas are parts of a CPU."""
-    return all(str(device).startswith("CPU") for device in about.get("devices", ()))
+    devices = about.get("devices")  # unknown in a damaged file
+    return isinstance(devices, list) and all(str(name).startswith("CPU") for name in devices)
 
 
 def host() -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""`kdist report`: runs, sweeps, searches and CSV files as one HTML file."""
+"""`kdist report`: runs, sweeps and searches as one HTML file."""

@@ -1,23 +1,18 @@
-"""What `kdist report` is given: runs, sweeps, searches and CSV files, read and named."""
+"""What `kdist report` is given: runs, sweeps and searches, read and named."""
 
-import csv
 import dataclasses
-import io
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..charts.statistics import Row
 from ..charts.tables import MISSING, setting
 from ..errors import UserError, error_text
 from ..fields import field_names
-from ..files import read_text
 from ..runs.record import FILES, RunRecord, read_run
 from ..runs.text import sanitize_text
 from ..study.folder import STUDY_FILE
-from ..study.sweep_kinds import ThroughputSweep
 from ..training.settings import FOLDERS, SIZES, OwnModel, model_name
 from .studies import SearchRecord, SweepRecord, read_study
 
@@ -30,7 +25,7 @@ class Sources:
 
     Attributes:
         runs: Run folders, also those of runs that were killed.
-        sweeps: Sweep folders and CSV files of measurements.
+        sweeps: Sweep folders.
         searches: Folders of `kdist tune`.
         skipped: The paths of the rest, with the reason.
     """
@@ -47,7 +42,7 @@ class Sources:
 
 
 def find_sources(paths: Sequence[str]) -> Sources:
-    """Read runs, sweeps, searches and CSV files at `paths`, or at any depth in the folders there.
+    """Read runs, sweeps and searches at `paths`, or at any depth in the folders there.
 
     Raises:
         UserError: A path does not exist or cannot be read, or there is nothing to show.
@@ -61,8 +56,7 @@ def find_sources(paths: Sequence[str]) -> Sources:
             children = _children(Path(text))
         except (OSError, ValueError) as error:  # also of a path that no file can have
             raise UserError(
-                f"cannot read {text}: {error_text(error)}; pass folders of runs, sweeps or"
-                " searches, or CSV files"
+                f"cannot read {text}: {error_text(error)}; pass folders of runs, sweeps or searches"
             ) from error
         for child in children:
             if child.resolve() not in seen:
@@ -79,7 +73,7 @@ def find_sources(paths: Sequence[str]) -> Sources:
 
 
 def _children(path: Path) -> list[Path]:
-    """Return the path itself if it is a file or a record, else the records at any depth below it.
+    """Return the path itself if it is a record or no folder, else the records below it.
 
     Folders in which there are none are listed, too, as skipped.
     """
@@ -110,9 +104,7 @@ def _children(path: Path) -> list[Path]:
 
 def _add(sources: Sources, path: Path) -> None:
     try:
-        if not path.is_dir():
-            sources.sweeps.append(read_csv(path))
-        elif (path / STUDY_FILE).is_file():
+        if (path / STUDY_FILE).is_file():
             study = read_study(path)
             if isinstance(study, SweepRecord):
                 sources.sweeps.append(study)
@@ -124,75 +116,6 @@ def _add(sources: Sources, path: Path) -> None:
         sources.skipped.append((sanitize_text(str(path)), sanitize_text(str(error))))
     except OSError as error:
         sources.skipped.append((sanitize_text(str(path)), f"cannot be read: {error.strerror}"))
-
-
-# CSV files
-
-_REQUIRED = ("batch_size", "images_per_sec")
-
-
-def read_csv(path: Path) -> SweepRecord:
-    """Read a CSV file with the columns `batch_size`, `images_per_sec` and, optionally, `replicas`.
-
-    Other columns and empty lines are ignored.
-
-    Returns:
-        The measurements, as a throughput sweep that was not run here.
-
-    Raises:
-        UserError: It cannot be read, lacks a column or has a value that is no number above 0; the
-            message names the line.
-    """
-    try:
-        text = io.StringIO(read_text(path), newline="")
-        reader = csv.DictReader(text, restval="", skipinitialspace=True)
-        reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
-        columns = list(reader.fieldnames)
-        lines = [(reader.line_num, line) for line in reader]
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}") from error
-    except (ValueError, csv.Error) as error:
-        raise UserError(f"not a valid CSV file: {error}") from error
-    absent = [name for name in _REQUIRED if name not in columns]
-    if absent:
-        raise UserError(
-            f"no column {' and '.join(absent)}: expected a CSV file with batch_size,"
-            " images_per_sec and, optionally, replicas"
-        )
-    if not lines:
-        raise UserError("it has no rows of measurements")
-    return SweepRecord(
-        name=sanitize_text(path.name),
-        path=path,
-        kind=ThroughputSweep.kind,
-        settings={},
-        machine={},
-        rows=[_csv_row(line, number) for number, line in lines],
-        runs={},
-        skipped=[],
-    )
-
-
-def _csv_row(line: Mapping[str, str], number: int) -> Row:
-    words = {name: line[name] for name in _REQUIRED} | {"replicas": line.get("replicas") or "1"}
-    row: Row = dict.fromkeys(ThroughputSweep.columns()) | {
-        "name": f"line {number}",
-        "status": "done",
-    }
-    row |= {name: _positive(name, text, number) for name, text in words.items()}
-    row["global_batch"] = row["images_per_step"] = row["batch_size"] * row["replicas"]
-    row["images_per_sec_low"] = row["images_per_sec_high"] = row["images_per_sec"]
-    return row
-
-
-def _positive(name: str, text: str, number: int) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise UserError(f"line {number}: {name} is {text!r}, expected a number above 0")
-    return value
 
 
 # Settings

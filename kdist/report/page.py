@@ -51,8 +51,7 @@ def write_report(paths: Sequence[str], *, output: str, baseline: str | None = No
     """Write an HTML report of runs, sweeps and searches, and its charts as PNG files.
 
     Args:
-        paths: Folders of runs, sweeps and searches, folders of these, or CSV files with the columns
-            `batch_size` and `images_per_sec`.
+        paths: Folders of runs, sweeps and searches, or folders of these.
         output: The HTML file; an existing report is replaced with its charts. The PNG
             files go into a folder beside it, `<name>-charts`.
         baseline: Name or path of the run that settings are compared with; the first one by default.

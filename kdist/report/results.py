@@ -54,7 +54,7 @@ class Result:
 
 
 def find_results(sources: Sources) -> list[Result]:
-    """Collect the results of all runs, sweeps, searches and CSV files."""
+    """Collect the results of all runs, sweeps and searches."""
     results = [_of_run(run) for run in sources.runs]
     results += [_of_row(sweep, row) for sweep in sources.sweeps for row in sweep.done]
     results += [
@@ -131,8 +131,7 @@ def _of_row(sweep: SweepRecord, row: Row) -> Result:
 
 def shares_cores(sweep: SweepRecord, replicas: float) -> bool:
     """Whether so many replicas of a sweep were logical CPUs of one processor."""
-    known = isinstance(sweep.machine.get("devices"), list)
-    return replicas > 1 and known and on_cpu(dict(sweep.machine))
+    return replicas > 1 and on_cpu(dict(sweep.machine))
 
 
 @dataclass(frozen=True)

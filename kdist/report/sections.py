@@ -146,8 +146,7 @@ def _sweep_section(ident: str, sweep: SweepRecord) -> Section:
     tables = experiment.tables(summary)
     if missing:
         tables = [*tables, _reasons("Points that are not shown", missing)]
-    known = isinstance(sweep.machine.get("devices"), list)
-    warning = shared_cores_warning(dict(sweep.machine), sweep.done) if known else None
+    warning = shared_cores_warning(dict(sweep.machine), sweep.done)
     asked = {name: value for name, value in sweep.settings.items() if name != "train"}
     machine = {f"machine: {name}": value for name, value in sweep.machine.items()}
     about = {**asked, **sweep.train_settings, **machine}

@@ -2,7 +2,7 @@
 
 import pytest
 from kdist.errors import UserError
-from kdist.report.inputs import differing, find_sources, read_csv, settings_of
+from kdist.report.inputs import differing, find_sources, settings_of
 from kdist.runs.record import read_run
 from report_folders import accuracy_rows, scaling_rows, throughput_rows, write_run, write_sweep
 
@@ -91,14 +91,6 @@ def test_a_sweeps_runs_have_the_names_of_their_points(tmp_path):
     ]
 
 
-def test_typed_numbers(tmp_path):
-    (tmp_path / "lab.csv").write_text("batch_size,images_per_sec\n32,100\n")
-    (tmp_path / "bad.csv").write_text("batch,speed\n32,100\n")
-    sources = find_sources([str(tmp_path / "lab.csv"), str(tmp_path / "bad.csv")])
-    assert names(sources.sweeps) == ["lab.csv"]
-    assert [path for path, _ in sources.skipped] == [str(tmp_path / "bad.csv")]
-
-
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -124,57 +116,14 @@ def test_an_empty_path_is_not_the_current_folder():
         find_sources([""])
 
 
-def test_a_device_is_no_csv_file():
-    with pytest.raises(UserError, match="/dev/zero: not a valid CSV file: .* not a regular file"):
-        find_sources(["/dev/zero"])
-
-
-def read(tmp_path, content):
-    path = tmp_path / "lab.csv"
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return read_csv(path)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "batch_size,images_per_sec\n32,100.5\n64,150\n",
-        "\ufeffbatch_size , images_per_sec,note\r\n32,100.5,cold\r\n\r\n64, 150,\r\n",
-        'images_per_sec,"batch_size",replicas\n100.5,32,1\n150,64,\n',
-    ],
-)
-def test_plain_csv_as_spreadsheets_write_it(tmp_path, content):
-    typed = read(tmp_path, content)
-    assert typed.name == "lab.csv"
-    given = ("batch_size", "images_per_sec", "replicas")
-    assert [{name: row[name] for name in given} for row in typed.rows] == [
-        {"batch_size": 32.0, "images_per_sec": 100.5, "replicas": 1.0},
-        {"batch_size": 64.0, "images_per_sec": 150.0, "replicas": 1.0},
-    ]
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("", "no column batch_size and images_per_sec"),
-        ("batch,images_per_sec\n1,2\n", "no column batch_size"),
-        ("batch_size,images_per_sec\n", "no rows of measurements"),
-        ("batch_size,images_per_sec\n8,1\n32,fast\n", "line 3: images_per_sec is 'fast'"),
-        ("batch_size,images_per_sec\n32,nan\n", "line 2: images_per_sec is 'nan'"),
-        ("batch_size,images_per_sec\n-1,5\n", "line 2: batch_size is '-1'"),
-        ("batch_size,images_per_sec\n32\n", "line 2: images_per_sec is ''"),
-        ("batch_size,images_per_sec,replicas\n32,5,inf\n", "line 2: replicas is 'inf'"),
-        (b"batch_size,images_per_sec\n\xff,1\n", "not a valid CSV file"),
-    ],
-)
-def test_what_will_not_do(tmp_path, content, words):
-    with pytest.raises(UserError, match=words):
-        read(tmp_path, content)
-
-
-def test_no_such_file(tmp_path):
-    with pytest.raises(UserError, match="cannot be read: No such file"):
-        read_csv(tmp_path / "no.csv")
+def test_a_file_is_no_run(tmp_path):
+    (tmp_path / "lab.csv").write_text("batch_size,images_per_sec\n32,100\n")
+    with pytest.raises(UserError, match="nothing to report: .*lab.csv: not a run folder"):
+        find_sources([str(tmp_path / "lab.csv")])
+    run = write_run(tmp_path / "a")
+    sources = find_sources([str(run), str(tmp_path / "lab.csv")])
+    assert names(sources.runs) == ["a"]
+    assert [path for path, _ in sources.skipped] == [str(tmp_path / "lab.csv")]
 
 
 DATES = [f"2026-11-20-10{minute}00" for minute in range(10, 60)]

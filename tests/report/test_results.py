@@ -90,20 +90,6 @@ def test_headlines_of_sweeps(tmp_path):
     assert found["Images"].certainty.startswith(f"Median of 2 runs; epochs from {speeds[1]:.0f}")
 
 
-def test_typed_numbers(tmp_path):
-    (tmp_path / "lab.csv").write_text("batch_size,images_per_sec,replicas\n32,100,2\n64,150,2\n")
-    found = headlines_of(tmp_path / "lab.csv")
-    assert found["Images"].of == "lab.csv, line 3: 2 replicas, global batch 128"
-    report = report_of(tmp_path / "lab.csv")
-    assert report.title == "lab.csv"
-    (section,) = report.sections
-    assert [table.title for table in section.tables] == ["Speed", "Fitted step time"]
-    assert [figure.id for figure in section.figures] == ["throughput"]
-    (tmp_path / "one.csv").write_text("batch_size,images_per_sec\n32,100\n32,110\n")
-    (section,) = report_of(tmp_path / "one.csv").sections
-    assert [table.title for table in section.tables] == ["Speed"]  # one batch has no fit
-
-
 @pytest.mark.parametrize("accuracies", [(), (0.0,)])
 def test_a_run_that_learned_nothing(tmp_path, accuracies):
     found = headlines_of(write_run(tmp_path / "a", accuracies))
