@@ -1,20 +1,13 @@
 """The schedules of `kdist train --schedule`. To add one, add its name and its case here."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from ..arguments import is_real_within, positive_integer, real_number
 from ..errors import UserError
-
-if TYPE_CHECKING:
-    import keras
 
 # Keras is imported inside the functions, as the settings of `kdist train` need the names alone.
 
 
-ScheduleName = Literal["constant", "cosine", "linear", "exponential", "lab"]
-
-LAB_EPOCHS = (15, 25, 35)
-"""The epochs, counted from 0, at which the lab divides its learning rate by 10."""
+ScheduleName = Literal["constant", "cosine", "linear", "exponential"]
 
 _MOST = 2**31 - 1  # steps that TensorFlow takes; no training has as many
 
@@ -57,10 +50,6 @@ def make_schedule(
         )
     schedule: Any = learning_rate
     match name:
-        case "lab":
-            return lab_schedule(
-                learning_rate, steps_per_epoch=steps_per_epoch, warmup_epochs=warmup_epochs
-            )
         case "cosine":
             schedule = keras.optimizers.schedules.CosineDecay(learning_rate, steps)
         case "linear":
@@ -75,47 +64,3 @@ def make_schedule(
                 staircase=True,
             )
     return WarmUp(schedule, steps=warmup_steps) if warmup_steps else schedule
-
-
-def lab_schedule(
-    rate: float, *, steps_per_epoch: int, warmup_epochs: float = 0.0
-) -> "keras.optimizers.schedules.LearningRateSchedule":
-    """Make the course lab's schedule: divide the rate by 10 at epochs 15, 25 and 35.
-
-    The lab uses one callback for this and another for the warm-up. This is one schedule for both;
-    it depends only on the optimizer's step, so a resumed run continues it. Epochs are counted from
-    0 and include the warm-up.
-
-    Args:
-        rate: The full learning rate, scaled to the replicas.
-        steps_per_epoch: Optimizer steps per epoch.
-        warmup_epochs: Epochs over which the rate rises from 0; may be a fraction.
-
-    Raises:
-        UserError: If a number is out of range.
-
-    Example:
-        ```python
-        optimizer = keras.optimizers.SGD(lab_schedule(0.04, steps_per_epoch=469, warmup_epochs=5))
-        ```
-    """
-    import keras
-
-    from .warm_up import WarmUp
-
-    full = real_number("rate", rate, hint="pass the full learning rate")
-    if not is_real_within(full, least=0):
-        raise UserError(f"rate is {rate!r}, but has to be 0 or more: pass the full learning rate")
-    steps = positive_integer("steps_per_epoch", steps_per_epoch, hint="pass len(dataset)")
-    if not is_real_within(warmup_epochs, least=0, below=LAB_EPOCHS[0]):
-        raise UserError(
-            f"warmup_epochs is {warmup_epochs!r}, but has to be 0 or more and below"
-            f" {LAB_EPOCHS[0]}, where the rate first falls"
-        )
-    warmup = round(warmup_epochs * steps)
-    staircase = keras.optimizers.schedules.PiecewiseConstantDecay(
-        # In Keras, a value holds up to and including its boundary.
-        [epoch * steps - warmup - 1 for epoch in LAB_EPOCHS],
-        [full * 0.1**fall for fall in range(len(LAB_EPOCHS) + 1)],
-    )
-    return WarmUp(staircase, steps=warmup)

@@ -11,7 +11,6 @@ from ..data.datasets import check_data_dir
 from ..errors import UserError
 from ..fields import check_fields, field_names
 from ..optimizers.scaling import scale_learning_rate
-from ..optimizers.schedules import LAB_EPOCHS
 from ..optimizers.table import check_momentum
 from ..tracking.factory import check_options, first_and_last_step, tracker_names
 from ..user_model.functions import data_name, split_name
@@ -148,11 +147,6 @@ class TrainConfig(
             raise UserError(
                 f"warmup_epochs={self.warmup_epochs:g} leaves none of epochs={self.epochs} to train"
                 " at the full learning rate: lower it, or raise epochs"
-            )
-        if self.schedule == "lab" and self.warmup_epochs >= LAB_EPOCHS[0]:
-            raise UserError(
-                f"warmup_epochs={self.warmup_epochs:g} reaches beyond epoch {LAB_EPOCHS[0]}, where"
-                " schedule=lab first lowers the rate: lower it, or choose another schedule"
             )
         self._check_idle()
         check_data_dir(self.dataset, self.data_dir)

@@ -282,8 +282,7 @@ class Optimization:
         ema_warmup: Begin with a small `ema_momentum`, at most (1 + steps) / (10 + steps), so that
             the average soon forgets the initial weights.
         schedule: Learning rate after the warm-up: constant, decaying to 0 (`cosine`, `linear`),
-            multiplied by `decay_rate` every `decay_epochs` epochs (`exponential`), or divided by 10
-            at epochs 15, 25 and 35 (`lab`).
+            or multiplied by `decay_rate` every `decay_epochs` epochs (`exponential`).
         decay_epochs: Epochs after which the schedule `exponential` lowers the learning rate.
         decay_rate: Factor by which the schedule `exponential` lowers the learning rate.
         warmup_epochs: Epochs over which the learning rate rises from 0.

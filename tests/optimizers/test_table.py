@@ -4,6 +4,8 @@ import kdist.optimizers
 import keras
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from kdist.errors import UserError
 from kdist.optimizers.scaling import rule_for
 from kdist.optimizers.schedules import make_schedule
@@ -72,6 +74,22 @@ def test_exponential_is_a_staircase_after_the_warm_up(warmup, steps, every):
         for step in range(72)
     ]
     np.testing.assert_allclose(rates, expected, rtol=1e-5)
+
+
+def the_labs_own_rate(step, rate, steps_per_epoch):
+    """The two callbacks of the course's second lab, as code."""
+    epoch = step // steps_per_epoch
+    factor = 1 if epoch < 15 else 0.1 if epoch < 25 else 0.01 if epoch < 35 else 0.001
+    return rate * factor * min(1, step / (5 * steps_per_epoch))
+
+
+@given(st.integers(1, 30), st.integers(0, 41), st.floats(0, 0.999))
+def test_exponential_is_the_labs_staircase(steps_per_epoch, epoch, part):
+    options = {"epochs": 42, "steps_per_epoch": steps_per_epoch, "warmup_epochs": 5}
+    schedule = make_schedule("exponential", 0.4, decay_epochs=10, decay_rate=0.1, **options)
+    step = epoch * steps_per_epoch + int(part * steps_per_epoch)
+    expected = the_labs_own_rate(step, 0.4, steps_per_epoch)
+    assert float(schedule(step)) == pytest.approx(expected, rel=1e-5, abs=1e-12)
 
 
 @pytest.mark.parametrize("epochs", [1e30, 1e308])

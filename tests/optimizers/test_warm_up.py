@@ -13,7 +13,7 @@ from kdist._upstream.optimizers import averaging_optimizers
 from kdist.callbacks import Checkpoint
 from kdist.errors import UserError
 from kdist.optimizers import warm_up_ema
-from kdist.schedules import WarmUp, lab_schedule
+from kdist.schedules import WarmUp
 from keras import optimizers
 
 
@@ -48,46 +48,6 @@ def test_negative_values_are_refused(values):
     for rate in (-0.1, float("nan"), "0.1", None):
         with pytest.raises(UserError):
             WarmUp(rate, steps=1)
-
-
-def the_labs_own_rate(step, rate, steps_per_epoch, warmup_epochs):
-    """Its two callbacks, as code."""
-    epoch = step // steps_per_epoch
-    factor = 1 if epoch < 15 else 0.1 if epoch < 25 else 0.01 if epoch < 35 else 0.001
-    return rate * factor * min(1, step / (warmup_epochs * steps_per_epoch or 1e-9))
-
-
-@given(st.integers(1, 30), st.sampled_from([0, 1, 5]), st.integers(0, 41), st.floats(0, 0.999))
-def test_the_labs_staircase(steps_per_epoch, warmup_epochs, epoch, part):
-    schedule = lab_schedule(0.4, steps_per_epoch=steps_per_epoch, warmup_epochs=warmup_epochs)
-    step = epoch * steps_per_epoch + int(part * steps_per_epoch)
-    expected = the_labs_own_rate(step, 0.4, steps_per_epoch, warmup_epochs)
-    if step or warmup_epochs:
-        assert float(schedule(step)) == pytest.approx(expected, rel=1e-5, abs=1e-12)
-
-
-def test_a_resumed_run_finds_the_rate_in_the_optimizers_step():
-    optimizer = keras.optimizers.SGD(lab_schedule(0.4, steps_per_epoch=10, warmup_epochs=2))
-    read = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(optimizer))
-    for step, rate in ((10, 0.2), (149, 0.4), (150, 0.04), (350, 0.0004)):
-        read.iterations.assign(step)
-        assert float(read.learning_rate) == pytest.approx(rate, rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"steps_per_epoch": 0},
-        {"warmup_epochs": 15},
-        {"warmup_epochs": -1},
-        {"rate": "1"},
-        {"rate": -0.1},
-        {"rate": math.nan},
-    ],
-)
-def test_a_staircase_without_room_is_refused(values):
-    with pytest.raises(UserError):
-        lab_schedule(**{"rate": 0.1, "steps_per_epoch": 10} | values)
 
 
 X = np.random.default_rng(0).normal(size=(23, 5))

@@ -191,7 +191,8 @@ def run_on_one_image(tmp_path_factory):
         tmp_path_factory.mktemp("one"),
         subset=1,
         epochs=1,
-        schedule="lab",
+        schedule="exponential",
+        decay_epochs=15,
         optimizer="novograd",
         lr_rule="auto",
         wd=1e-3,
@@ -204,7 +205,7 @@ def test_fewer_images_than_replicas(run_on_one_image):
     assert np.isfinite(run_on_one_image.history["loss"]).all()
 
 
-def test_the_labs_staircase_and_another_optimizer(run_on_one_image):
+def test_a_staircase_and_another_optimizer(run_on_one_image):
     model = run_on_one_image.model
     rates = []
     for step in (0, 15 - 1, 15):
