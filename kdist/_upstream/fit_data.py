@@ -36,25 +36,15 @@ class FitData(abc.ABC):
 
     Attributes:
         batch_size: Samples of a full batch.
+        number: The epoch that iterators outside `for_fit` give, a `kdist.data.batches.EpochNumber`.
     """
 
     batch_size: int
+    number: Any
 
     @abc.abstractmethod
     def for_fit(self) -> FitDataset:
         """A data set for one fit, apart from every other iteration over the data."""
-
-    @abc.abstractmethod
-    def hold(self, epoch: int) -> None:
-        """Have every iterator outside `for_fit` that begins from now on give this epoch."""
-
-    @abc.abstractmethod
-    def release(self) -> None:
-        """Have the iterators that begin count the epochs again."""
-
-    @abc.abstractmethod
-    def count_from(self, epoch: int) -> None:
-        """Have the next iterator that begins give this epoch, the one after it the next."""
 
 
 def attach(dataset: tf.data.Dataset, data: FitData) -> None:
@@ -114,7 +104,7 @@ class Fit:
         if self.data is not None:
             self.data.begin(epoch)
         for data in self._held:
-            data.hold(epoch)
+            data.number.hold(epoch)
         if not self._has_begun:
             self.count_from(epoch)
         self._has_begun = True
@@ -122,7 +112,7 @@ class Fit:
     def count_from(self, epoch: int) -> None:
         """Have what counts its epochs give this one next."""
         for data in self.counted:
-            data.count_from(epoch)
+            data.number.count_from(epoch)
 
     def _find_data(self) -> None:
         """Find the `FitData` that the training data are made from."""
@@ -143,7 +133,7 @@ class Fit:
         if self.data is not None:
             self.data.end()
         for data in self._held:
-            data.release()
+            data.number.release()
 
 
 @contextmanager

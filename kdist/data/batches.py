@@ -235,13 +235,14 @@ class EpochBatches(FitData):
     Attributes:
         dataset: A finite `tf.data.Dataset`. Each iteration over it is an epoch: within `fit` the
             one that is trained, elsewhere the one after that of the iteration before.
+        number: The number of the epoch that an iterator of `dataset` begins.
     """
 
     def __init__(self, make_batch: MakeBatch, *, steps: int, batch_size: int) -> None:
         patches.install_for_data()
         self.batch_size = batch_size
         self._make_batch, self._steps = make_batch, steps
-        self._number = EpochNumber()
+        self.number = EpochNumber()
         self._unused: list[_FitBatches] = []
         numbers = tf.data.Dataset.range(1).flat_map(self._numbers)
         counted = numbers.apply(tf.data.experimental.assert_cardinality(steps))
@@ -252,21 +253,9 @@ class EpochBatches(FitData):
         """A data set for one fit, apart from every other iteration over the data."""
         return self._unused.pop() if self._unused else _FitBatches(self)
 
-    def hold(self, epoch: int) -> None:
-        """Have every iterator of `dataset` that begins from now on give this epoch."""
-        self._number.hold(epoch)
-
-    def release(self) -> None:
-        """Have the iterators that begin count the epochs again."""
-        self._number.release()
-
-    def count_from(self, epoch: int) -> None:
-        """Have the next iterator that begins give this epoch, the one after it the next."""
-        self._number.count_from(epoch)
-
     def _numbers(self, _: Any) -> Any:
         # Read once, as the iterator begins: several may be read at the same time.
-        first = self._number.next() * self._steps
+        first = self.number.next() * self._steps
         return tf.data.Dataset.range(first, first + self._steps)
 
 
