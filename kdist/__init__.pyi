@@ -5,7 +5,6 @@ from . import finders as finders
 from . import layers as layers
 from . import models as models
 from . import optimizers as optimizers
-from . import scaling as scaling
 from . import schedules as schedules
 from . import study as study
 from . import tracking as tracking

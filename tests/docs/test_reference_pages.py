@@ -15,7 +15,7 @@ from markdown_pages import ROOT, documented_objects
 POINTS = {name for kind in EXPERIMENTS.values() for name in kind.columns()}
 
 # Where the modules are documented that `kdist/__init__.pyi` names.
-MODULES = ("callbacks", "data", "errors", "layers", "models", "optimizers", "scaling", "schedules")
+MODULES = ("callbacks", "data", "errors", "layers", "models", "optimizers", "schedules")
 MODULES += ("checkpoint", "evaluation", "finders", "tracking", "training", "study")
 
 
@@ -30,11 +30,11 @@ def names_in_stubs():
 def public_names():
     modules = {f"kdist.{name}" for name in MODULES}
     names = set(names_in_stubs()) - modules
-    for module in (kdist.callbacks, kdist.models, kdist.scaling, kdist.schedules):
+    for module in (kdist.callbacks, kdist.models, kdist.schedules):
         names |= {f"{module.__name__}.{name}" for name in module.__all__}
     # Documented where they live.
     errors = {"kdist.errors.NonFiniteWeightsError", "kdist.errors.UserError"}
-    return (names - {"kdist.scale_learning_rate"}) | errors
+    return names | errors
 
 
 def test_every_public_name_is_documented_once():
