@@ -111,16 +111,8 @@ _BY_EPOCH = {
 _FROM_ZERO = set(_BY_EPOCH) - {"val_accuracy", "accuracy", "val_loss", "loss"}
 
 
-def run_figures(runs: Sequence[RunRecord]) -> list[Figure]:
-    """Draw runs: what they logged by epoch, the accuracy by seconds, and their speeds.
-
-    Args:
-        runs: The runs, each with a name of its own.
-    """
-    return [*_learning_curves(runs), *_speeds(runs)]
-
-
-def _learning_curves(runs: Sequence[RunRecord]) -> list[Figure]:
+def learning_curves(runs: Sequence[RunRecord]) -> list[Figure]:
+    """Draw what runs, each with a name of its own, logged by epoch, and the accuracy by seconds."""
     names = [name for name in _BY_EPOCH if any(run.logged(name) for run in runs)]
     if not names:
         return []
@@ -175,7 +167,8 @@ def _learning_curves(runs: Sequence[RunRecord]) -> list[Figure]:
     ]
 
 
-def _speeds(runs: Sequence[RunRecord]) -> list[Figure]:
+def run_speeds(runs: Sequence[RunRecord]) -> list[Figure]:
+    """Draw the speeds of runs, each with a name of its own."""
     rows = [
         {
             "run": run.name,

@@ -83,14 +83,12 @@ class ImageData:
         """The number of classes."""
         return len(self.class_names)
 
-    def subset(self, n: int, *, seed: int | None = None) -> "ImageData":
-        """Take `n` training images, and at most `n` test images.
+    def subset(self, n: int) -> "ImageData":
+        """Take the first `n` training images, and at most `n` test images.
 
         Args:
             n: Number of training images, from 1 to all of them. If there are fewer test images than
                 `n`, all of them are kept.
-            seed: None takes the first images; a number draws images at random, without repetition,
-                the same ones for the same seed.
 
         Raises:
             UserError: If `n` is less than 1 or more than there are training images.
@@ -104,18 +102,12 @@ class ImageData:
                 f"A subset of {n!r} images of {self.name} was asked for; expected an integer "
                 f"from 1 to {len(self.train_images)}, the training images there are."
             )
-        train: slice | npt.NDArray[np.intp] = slice(n)
-        test: slice | npt.NDArray[np.intp] = slice(n)
-        if seed is not None:
-            random = np.random.default_rng(seed)
-            train = random.permutation(len(self.train_images))[:n]
-            test = random.permutation(len(self.test_images))[:n]
         return dataclasses.replace(
             self,
-            train_images=self.train_images[train],
-            train_labels=self.train_labels[train],
-            test_images=self.test_images[test],
-            test_labels=self.test_labels[test],
+            train_images=self.train_images[:n],
+            train_labels=self.train_labels[:n],
+            test_images=self.test_images[:n],
+            test_labels=self.test_labels[:n],
         )
 
 

@@ -14,7 +14,8 @@ IS_NONFINITE = np.arange(CODES) % _SIGN >= _INFINITE
 # Eight bins from a power of two to the next: each is at most an eighth of its values wide.
 _MAGNITUDES = (np.arange(_NORMAL, _INFINITE + 1, dtype="uint32") << np.uint32(20)).view("float32")
 _LIMITS = np.append(_MAGNITUDES[:-1].astype("float64"), 2.0**128)
-_EDGES = np.concatenate([-_LIMITS[::-1], _LIMITS])
+EDGES = np.concatenate([-_LIMITS[::-1], _LIMITS])
+"""The edges of the bins of every `Histogram`, float64."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,11 +49,6 @@ class Histogram:
         return cls(np.concatenate(bins), int(nonfinite))
 
     @property
-    def edges(self) -> np.ndarray:
-        """The edges of the bins, float64, one more than `counts`."""
-        return _EDGES
-
-    @property
     def size(self) -> int:
         """Number of values, including those that are not finite."""
         return int(self.counts.sum()) + self.nonfinite
@@ -78,8 +74,8 @@ class Histogram:
         if not len(filled):
             return np.zeros(0, "int64"), np.zeros(0)
         first, last = filled[0], filled[-1] + 1
-        even = np.linspace(_EDGES[first], _EDGES[last], bins + 1)
-        after = np.clip(np.searchsorted(_EDGES, even), first + 1, last)
-        nearer = even - _EDGES[after - 1] < _EDGES[after] - even
+        even = np.linspace(EDGES[first], EDGES[last], bins + 1)
+        after = np.clip(np.searchsorted(EDGES, even), first + 1, last)
+        nearer = even - EDGES[after - 1] < EDGES[after] - even
         chosen = np.unique(np.where(nearer, after - 1, after))
-        return np.add.reduceat(self.counts, chosen[:-1])[: len(chosen) - 1], _EDGES[chosen]
+        return np.add.reduceat(self.counts, chosen[:-1])[: len(chosen) - 1], EDGES[chosen]

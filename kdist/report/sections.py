@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from .. import __version__
-from ..charts.figures import Figure, run_figures
+from ..charts.figures import Figure, learning_curves, run_speeds
 from ..charts.tables import MISSING, ResultsTable, accuracy, rate, seconds, setting
 from ..errors import UserError
 from ..runs.record import RunRecord
@@ -60,15 +60,12 @@ class Report:
     sections: list[Section]
 
 
-def make_report(
-    sources: Sources, *, baseline: str | None = None, today: datetime.date | None = None
-) -> Report:
+def make_report(sources: Sources, *, baseline: str | None = None) -> Report:
     """Put a report together.
 
     Args:
         sources: What was read.
         baseline: Name or folder of the run that settings are compared with; by default the first.
-        today: The date on the page; today's by default.
 
     Raises:
         UserError: There is no run of the baseline's name.
@@ -88,7 +85,7 @@ def make_report(
         )
     return Report(
         title=_title(sources),
-        facts=_facts(sources, today or datetime.date.today()),
+        facts=_facts(sources),
         headlines=headlines(find_results(sources)),
         sections=sections,
     )
@@ -118,7 +115,7 @@ def _title(sources: Sources) -> str:
     return ", ".join(words).replace("searchs", "searches")
 
 
-def _facts(sources: Sources, today: datetime.date) -> list[str]:
+def _facts(sources: Sources) -> list[str]:
     """The machines and the data, then the date and the version that wrote the page."""
     facts = []
     for sweep in sources.sweeps:
@@ -130,7 +127,7 @@ def _facts(sources: Sources, today: datetime.date) -> list[str]:
         kinds = run.summary.get("device_names")
         facts.append(", ".join(dict.fromkeys(map(str, kinds))) if isinstance(kinds, list) else "")
         facts.append(str(run.summary.get("data", "")))
-    facts.append(f"written {today.isoformat()} by kdist {__version__}")
+    facts.append(f"written {datetime.date.today().isoformat()} by kdist {__version__}")
     return [fact for fact in dict.fromkeys(facts) if fact]
 
 
@@ -186,9 +183,9 @@ def _search_section(ident: str, search: SearchRecord) -> Section:
 
 def _runs_section(sources: Sources) -> Section:
     runs = sources.all_runs
-    figures = run_figures(runs)
-    if not sources.runs:  # a sweep has its own charts of speed
-        figures = [figure for figure in figures if figure.id != "run-speeds"]
+    figures = learning_curves(runs)
+    if sources.runs:  # a sweep has its own charts of speed
+        figures += run_speeds(runs)
     shared = (
         "Replicas with shared cores are logical CPUs of one processor: their speed shows no"
         " speed-up, only what several replicas cost besides their computing."

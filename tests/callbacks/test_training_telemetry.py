@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from kdist.callbacks import GradientNoiseScale, TrainingTelemetry
 from kdist.errors import UserError
+from kdist.layers.histogram import EDGES
 
 BATCH, RATE, CLIP = 8, 0.1, 0.05
 
@@ -36,7 +37,7 @@ def measured(model, x, y, epochs=1, **options):
 def assert_counts(histogram, *values):
     """The counts of NumPy, bin by bin."""
     wide = np.concatenate([np.float64(one).ravel() for one in values])
-    positive = histogram.edges[len(histogram.edges) // 2 :]
+    positive = EDGES[len(EDGES) // 2 :]
     above, below = (np.histogram(one[one > 0], positive)[0] for one in (wide, -wide))
     zeros = [np.sum(wide == 0)]
     np.testing.assert_array_equal(histogram.counts, np.concatenate([below[::-1], zeros, above]))

@@ -6,7 +6,8 @@ import struct
 import pytest
 from kdist.charts.figures import (
     accuracy_figures,
-    run_figures,
+    learning_curves,
+    run_speeds,
     scaling_figures,
     search_figure,
     series_names,
@@ -25,7 +26,8 @@ from report_folders import (
 
 
 def figures_of(*runs):
-    return {figure.id: figure for figure in run_figures([read_run(run) for run in runs])}
+    records = [read_run(run) for run in runs]
+    return {figure.id: figure for figure in learning_curves(records) + run_speeds(records)}
 
 
 def drawn(figure):
@@ -85,7 +87,8 @@ def test_a_run_of_which_nothing_is_known_is_not_drawn(tmp_path):
     run = write_run(tmp_path / "a")
     for file in ("summary.json", "history.csv"):
         (run / file).unlink()
-    assert run_figures([read_run(run, unfinished=True)]) == []
+    record = read_run(run, unfinished=True)
+    assert learning_curves([record]) == run_speeds([record]) == []
 
 
 def test_a_picture_has_the_caption_and_the_note(tmp_path):

@@ -13,7 +13,6 @@ from kdist.charts.statistics import (
     spread,
     time_to_target,
 )
-from kdist.errors import UserError
 from scipy import stats
 
 
@@ -88,20 +87,6 @@ def test_noise_gives_neither_part_below_zero():
     assert alike.images_per_sec == math.inf
     assert alike.batch_of_diminishing_returns(0.05) == math.inf
     assert alike.predict(8) == pytest.approx(8, rel=0.1)
-
-
-@pytest.mark.parametrize(
-    ("batches", "speeds", "words"),
-    [
-        ([8, 16], [100], "2 batch sizes and 1 speeds"),
-        ([8, 8], [100, 101], "two different batch sizes"),
-        ([8, 0], [100, 101], "received 0: batch sizes"),
-        ([8, 16], [100, math.nan], "received nan"),
-    ],
-)
-def test_what_gives_no_fit_is_refused(batches, speeds, words):
-    with pytest.raises(UserError, match=words):
-        fit_step_time(batches, speeds)
 
 
 # Weeks of remission, Freireich et al. 1963, as in every book on survival; "+" is censored. The

@@ -42,19 +42,6 @@ def test_a_subset_is_the_first_images(data, n, test):
     assert (subset.name, subset.source, subset.class_names) == ("numbers", "here", ("a", "b", "c"))
 
 
-def test_a_subset_with_a_seed_is_drawn(data):
-    drawn = [data.subset(5, seed=seed) for seed in (1, 1, 2)]
-    numbers = [list(subset.train_images[:, 0, 0, 0]) for subset in drawn]
-    assert numbers[0] == numbers[1] != numbers[2]
-    for subset, train in zip(drawn, numbers, strict=True):
-        assert len(set(train)) == 5
-        assert set(train) <= set(range(8))
-        np.testing.assert_array_equal(subset.train_labels, np.array(train) % 3)
-        test = subset.test_images[:, 0, 0, 0]
-        assert set(test) == {8, 9, 10, 11}
-        np.testing.assert_array_equal(subset.test_labels, test % 3)
-
-
 @pytest.mark.parametrize("n", [0, -1, 9, 2.0, True, None])
 def test_a_subset_that_is_not_there_is_an_error(data, n):
     with pytest.raises(UserError, match=f"subset of {n} images of numbers .* from 1 to 8"):
