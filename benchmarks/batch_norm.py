@@ -12,7 +12,6 @@ import argparse
 import os
 import resource
 import statistics
-import subprocess
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -20,6 +19,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import interleaved
 import kdist
 import keras
+import separate_process
 import tensorflow as tf
 import training_steps
 from interleaved import timed
@@ -88,11 +88,7 @@ def compare(title, candidates):
 
 def peak_mib(name):
     """Return the peak memory of a process that trains one candidate on one replica."""
-    command = [sys.executable, __file__, "--memory-of", name]
-    for option in ("batch", "width", "steps"):
-        command += [f"--{option}", str(getattr(args, option))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(done.stdout.splitlines()[-1])
+    return separate_process.result("--memory-of", name)
 
 
 one = kdist.MirroredStrategy(replicas=1)

@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 
@@ -21,6 +20,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import interleaved
 import kdist
 import keras
+import separate_process
 import training_steps
 from kdist.models import WideResNet
 
@@ -77,9 +77,7 @@ candidates[pieces] = candidate(alone, small, times=options.shards)
 
 def all_cores():
     """Return what one ordinary replica takes whose operations have all cores."""
-    command = [sys.executable, __file__, "--threads", "--batch", str(options.batch)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return tuple(json.loads(done.stdout.splitlines()[-1]))
+    return separate_process.result("--threads")
 
 
 if 1 in counts:
@@ -102,7 +100,7 @@ def ratios(name, base):
     for kind in range(2):
         pairs = zip(measured[name], measured[base], strict=True)
         each = [a[kind] / b[kind] for a, b in pairs]
-        texts.append(f"{statistics.median(each):.2f} ({min(each):.2f} to {max(each):.2f})")
+        texts.append(interleaved.spread(each))
     return " | ".join(texts)
 
 

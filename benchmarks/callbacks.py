@@ -17,7 +17,7 @@ import kdist
 import keras
 import tensorflow as tf
 import training_steps
-from interleaved import timed
+from interleaved import spread, timed
 from kdist.callbacks import BatchNormMonitor, GradientNoiseScale, StopAtNonFinite
 from kdist.models import WideResNet
 
@@ -68,11 +68,6 @@ def relative_times(candidates):
     interleaved.rounds(candidates, 2)  # warm-up
     times = list(interleaved.rounds(candidates, args.rounds).values())
     return [after / before for before, after in zip(*times, strict=True)]
-
-
-def spread(values):
-    """Format median, minimum and maximum."""
-    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
 print(f"WRN-16-{args.width}, global batch {args.batch}, {args.rounds} rounds")

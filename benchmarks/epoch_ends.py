@@ -13,7 +13,6 @@ The first epoch, which includes tracing, is excluded.
 import argparse
 import functools
 import json
-import statistics
 
 import interleaved
 import separate_process
@@ -84,8 +83,7 @@ def run_here(name):
 
 def per_epoch(values):
     """Format median and range per epoch."""
-    values = [value / args.epochs for value in values]
-    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+    return interleaved.spread([value / args.epochs for value in values], ".1f")
 
 
 if args.only:

@@ -36,5 +36,10 @@ def timed(work: Callable[[], object]) -> Callable[[], float]:
 
 def ratio(times: Times, name: str, base: str) -> str:
     """Format the speed of a candidate relative to `base`: median (min to max) of the rounds."""
-    ratios = [b / a for a, b in zip(times[name], times[base], strict=True)]
-    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    return spread([b / a for a, b in zip(times[name], times[base], strict=True)])
+
+
+def spread(values: Sequence[float], form: str = ".2f") -> str:
+    """Format values as median (min to max)."""
+    middle, least, most = statistics.median(values), min(values), max(values)
+    return f"{middle:{form}} ({least:{form}} to {most:{form}})"

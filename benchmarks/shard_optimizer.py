@@ -3,18 +3,21 @@
     python benchmarks/shard_optimizer.py        # 50 million parameters, Adam: 10 minutes, 6 GiB
 
 A transformer of 50 million parameters trains with Adam in float32, on 4 replicas. Each process
-trains one way, in turn (A B A B …), because the peak of memory is that of a process: what it has at
+trains one way, in turn (A B B A …), because the peak of memory is that of a process: what it has at
 most, less what it had before the model was made, divided by the replicas. The bytes of weights and
 of the optimizer's state are counted for one device.
 """
 
 import argparse
+import functools
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
+
+import interleaved
+import separate_process
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -101,16 +104,17 @@ if options.way:
     train()
     sys.exit()
 
-found = {"ordinary": [], "divided": []}
-for number in range(options.rounds):
-    ways = list(found)
-    for way in ways if number % 2 == 0 else reversed(ways):
-        command = [sys.executable, *sys.argv, "--way", way]
-        printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        found[way].append(json.loads(printed.splitlines()[-1]))
-        print(way, found[way][-1], flush=True)
 
-ordinary, divided = found["ordinary"], found["divided"]
+def trained(way):
+    """Return what a process found that trains one way."""
+    found = separate_process.result("--way", way)
+    print(way, found, flush=True)
+    return found
+
+
+WAYS = ("ordinary", "divided")
+found = interleaved.rounds({way: functools.partial(trained, way) for way in WAYS}, options.rounds)
+ordinary, divided = (found[way] for way in WAYS)
 print(f"\n{ordinary[0]['parameters']:,} parameters, Adam, {options.replicas} replicas, float32\n")
 print("| on each replica | ordinary | shard_optimizer | ratio |")
 print("| --- | ---: | ---: | ---: |")
@@ -124,7 +128,6 @@ for key, name, unit in (
     first, second = (
         statistics.median(one[key] for one in way) / unit for way in (ordinary, divided)
     )
-    spread = (
-        f" ({min(ratios):.2f} to {max(ratios):.2f})" if max(ratios) > 1.01 * min(ratios) else ""
-    )
-    print(f"| {name} | {first:.0f} | {second:.0f} | {statistics.median(ratios):.2f}{spread} |")
+    differ = max(ratios) > 1.01 * min(ratios)
+    ratio = interleaved.spread(ratios) if differ else f"{statistics.median(ratios):.2f}"
+    print(f"| {name} | {first:.0f} | {second:.0f} | {ratio} |")

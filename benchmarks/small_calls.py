@@ -66,8 +66,7 @@ def main() -> None:
         stock = times["stock Keras"]
         for n in (1, 2):
             ratios = [a / b for a, b in zip(times[f"kdist on {n}"], stock, strict=True)]
-            least, middle, most = min(ratios), statistics.median(ratios), max(ratios)
-            cells.append(f"{middle:.2f} ({least:.2f} to {most:.2f})")
+            cells.append(interleaved.spread(ratios))
         print(f"| {call} | {' | '.join(cells)} |", flush=True)
 
 

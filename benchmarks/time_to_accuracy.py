@@ -120,8 +120,7 @@ def row(values):
     seconds = [value["seconds"] for value in values]
     reached = sum(value["accuracy"] > args.target for value in values)
     best = statistics.median(value["accuracy"] for value in values)
-    span = f"{statistics.median(seconds):.0f} ({min(seconds):.0f} to {max(seconds):.0f})"
-    shown = span if reached else f"not in {max(seconds):.0f}"
+    shown = interleaved.spread(seconds, ".0f") if reached else f"not in {max(seconds):.0f}"
     return f"{shown} | {reached} of {len(values)} | {best:.3f}"
 
 

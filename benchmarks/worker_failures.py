@@ -11,10 +11,11 @@ import argparse
 import os
 import re
 import signal
-import statistics
 import subprocess
 import sys
 import time
+
+from .interleaved import spread
 
 FAILURES = {
     "exception": (1, None),
@@ -100,11 +101,7 @@ def main() -> None:
         texts = []
         for column in zip(*rows, strict=True):
             known = [value for value in column if value is not None]
-            texts.append(
-                f"{statistics.median(known):.1f} ({min(known):.1f} to {max(known):.1f})"
-                if known
-                else "it was ended first"
-            )
+            texts.append(spread(known, ".1f") if known else "it was ended first")
         print(f"| {name} | {' | '.join(texts)} |", flush=True)
     return None
 

@@ -5,6 +5,8 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.interleaved import spread
+
 from . import changed_replicas, damage, first_step, killed_saves, killed_trainings, stall
 from .candidates import Candidate
 from .trainings import DATA
@@ -135,5 +137,4 @@ MEASURES: dict[str, Callable[[Sequence[Candidate], Path, Counts], Iterator[Row]]
 
 
 def _milliseconds(seconds: list[float]) -> str:
-    values = [1e3 * one for one in seconds]
-    return f"{statistics.median(values):.0f} ({min(values):.0f} to {max(values):.0f})"
+    return spread([1e3 * one for one in seconds], ".0f")

@@ -14,9 +14,6 @@ _CASE_SECONDS = 180
 LAYOUTS = ((2, 1), (2, 2), (3, 1))
 """Numbers of workers, and of replicas of each."""
 
-NOT_OVER_WORKERS: dict[str, str] = {}
-"""Cases that several workers cannot train, and why."""
-
 
 def of_the_tests() -> Iterator[tuple[str, int, Sequence[str]]]:
     """Run the groups of `tests/workers`; yield each with the number of its cases, and failures."""
@@ -29,7 +26,7 @@ def of_the_tests() -> Iterator[tuple[str, int, Sequence[str]]]:
 
 def of_all() -> Iterator[tuple[str, int, Sequence[str]]]:
     """Run all cases of `tests/parity` on as many workers and replicas, as `of_the_tests`."""
-    names = [name for name in _module("cases").CASES if name not in NOT_OVER_WORKERS]
+    names = list(_module("cases").CASES)
     for workers, replicas in LAYOUTS:
         what = f"all parity cases equal, {workers} workers x {replicas} replicas"
         yield what, len(names), _failures(names, workers, replicas)
@@ -70,7 +67,7 @@ def _run(names: Sequence[str], workers: int, replicas: int) -> dict[str, Any]:
 
 
 def _module(name: str) -> Any:
-    for folder in ("checkpoints", "parity", "workers"):
+    for folder in ("parity", "workers"):
         if str(_TESTS / folder) not in sys.path:
             sys.path.insert(0, str(_TESTS / folder))
     if str(_TESTS) not in sys.path:

@@ -1,15 +1,13 @@
 """The rows of the table: what was measured, the goal, and what was found."""
 
-import importlib
-import importlib.util
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.interleaved import rounds
+from benchmarks.interleaved import rounds, spread
 
-from . import parity
+from . import kills, parity
 from .group import Group
 from .link import Unavailable, slow_link
 
@@ -76,8 +74,7 @@ def _collectives(count: int) -> Iterator[Row]:
         for a, b, c in zip(*(results[name] for name in ("with", "without", "bare")), strict=True)
     ]
     times = ", ".join(f"{1e3 * _median(results, name):.1f} ms {name}" for name in results)
-    low, high = min(own), max(own)
-    found = f"{statistics.median(own):+.0%} ({low:+.0%} to {high:+.0%}); a step: {times}"
+    found = f"{spread(own, '+.0%')}; a step: {times}"
     what = "time in collectives of a step beyond bare all-reduces of the same bytes and number"
     yield Row(what, "≤ 10 %", found)
 
@@ -104,13 +101,10 @@ def _link(count: int) -> Iterator[Row]:
 
 
 def _kills(count: int) -> Iterator[Row]:
-    """Prints its own table; of another module, which need not be there."""
+    """Prints its own table."""
     del count
-    what, name = "kills of workers", f"{__package__}.kills"
-    if importlib.util.find_spec(name) is None:
-        yield Row(what, "80 of 80", "skipped: there is no kills.py")
-        return
-    importlib.import_module(name).main(["--each", "20"])
+    kills.main(["--each", "20"])
+    yield from ()
 
 
 def _turns(group: Group, *names: str) -> dict[str, Callable[[], Any]]:
@@ -125,7 +119,7 @@ def _ratio(results: Results, base: str, name: str) -> str:
     """Format the speed of a candidate relative to `base`: median (min to max) of the rounds."""
     pairs = zip(results[base], results[name], strict=True)
     ratios = [a["seconds"] / b["seconds"] for a, b in pairs]
-    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    return spread(ratios)
 
 
 MEASURES: dict[str, Callable[[int], Iterator[Row]]] = {
