@@ -129,7 +129,7 @@ ON_REPLICAS += ["tf.data, repeated twice", "tf.data, filtered", "generator", "Py
 def test_a_fit_begins_amid_its_data(kind):
     make, options = KINDS[kind]
     whole, _ = record(make, **options)
-    for start in [(0, 3), (1, 2), (2, 0), (3, 1)]:
+    for start in [(0, 3), (1, 2), (2, 0)]:
         seen, _ = record(make, start=start, **options)
         assert_same(seen, trained_from(whole, start))
 

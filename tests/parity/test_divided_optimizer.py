@@ -1,7 +1,5 @@
 """The optimizer's state divided over the replicas: the model that one replica gives."""
 
-import functools
-
 import harness
 import kdist
 import keras
@@ -9,7 +7,7 @@ import numpy as np
 import optimizer_cases
 import pytest
 import tensorflow as tf
-from cases import CASES, IN_A_GRAPH
+from cases import CASES, on_one_replica
 from kdist.errors import UserError
 from kdist.spmd import variables
 
@@ -34,11 +32,6 @@ SLOW = (
     "batch_by_batch",
     "compiled_outside_the_scope_loss_scale",
 )
-
-
-@functools.cache
-def on_one_replica(name):
-    return harness.train(CASES[name], run_eagerly=name not in IN_A_GRAPH)
 
 
 def check(name, replicas, **options):

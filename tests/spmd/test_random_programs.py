@@ -9,7 +9,7 @@ from program_runs import cases, failures_of
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer_in_module")
 
 
-@pytest.mark.parametrize("runs", [8, *[pytest.param(31, marks=pytest.mark.slow)] * 3])
+@pytest.mark.parametrize("runs", [3, *[pytest.param(31, marks=pytest.mark.slow)] * 3])
 def test_random_programs(runs, monkeypatch):
     monkeypatch.setenv("KDIST_VERIFY", "1")
     counts = Counter()
