@@ -279,19 +279,6 @@ def test_the_page_of_settings_is_current():
     assert page == module["page"](), "run python docs/settings_page.py"
 
 
-def test_every_setting_is_an_option(capsys, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["kdist", "train", "--help"])
-    with pytest.raises(SystemExit) as end:
-        kdist.cli.main()
-    assert not end.value.code
-    shown = capsys.readouterr().out
-    assert "MODEL" in shown  # an argument, not an option
-    for field in dataclasses.fields(TrainConfig):
-        if field.name == "model":
-            continue
-        assert f"--{field.name.replace('_', '-')} " in shown
-
-
 def test_the_version_is_the_packages(capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["kdist", "--version"])
     with pytest.raises(SystemExit) as end:

@@ -14,7 +14,6 @@ import threading
 from importlib import resources
 from pathlib import Path
 
-import kdist.data
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -433,8 +432,3 @@ def test_the_sample_is_the_beginning_of_the_published_files(part, sha256):
 def test_the_notice_lies_beside_the_sample():
     notice = resources.files("kdist.data") / "fashion_mnist_sample.LICENSE"
     assert "MIT License" in notice.read_text(encoding="utf-8")
-
-
-def test_the_public_names():
-    for name in kdist.data.__all__:
-        assert callable(getattr(kdist.data, name))

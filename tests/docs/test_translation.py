@@ -40,7 +40,3 @@ def test_links():
 
 def test_names():
     assert sorted(inline_code(ENGLISH)) == sorted(inline_code(CHINESE))
-
-
-def test_both_are_short():
-    assert max(len(text.splitlines()) for text in (ENGLISH, CHINESE)) <= 120

@@ -72,33 +72,6 @@ def test_gradients_and_updates_are_those_of_the_whole_batch(loss, counts):
         np.testing.assert_allclose(copy, own, rtol=1e-11, atol=1e-13)
 
 
-def test_a_fit_is_that_of_one_replica():
-    def trained(replicas):
-        keras.utils.set_random_seed(1)
-        strategy = kdist.MirroredStrategy(replicas=replicas)
-        model = strategy.build(
-            lambda: keras.Sequential(
-                [
-                    keras.Input((6,)),
-                    keras.layers.Dense(8, activation="tanh"),
-                    keras.layers.BatchNormalization(),
-                    keras.layers.Dropout(0.2),
-                    keras.layers.Dense(3),
-                ]
-            )
-        )
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(keras.optimizers.Adam(0.01, clipnorm=0.1), loss, metrics=["accuracy"])
-        history = model.fit(X, np.arange(7) % 3, batch_size=4, epochs=2, shuffle=False, verbose=0)
-        return history.history["loss"], model.get_weights()
-
-    losses, weights = trained(1)
-    divided_losses, divided_weights = trained(3)
-    np.testing.assert_allclose(divided_losses, losses, rtol=1e-5)
-    for divided, whole in zip(divided_weights, weights, strict=True):
-        np.testing.assert_allclose(divided, whole, rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize("replicas", [3])
 def test_rows_of_unknown_rank_are_those_of_the_whole_batch(replicas):
     rows = np.arange(14.0).reshape(7, 2)

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kdist.callbacks import TrainingTelemetry
 from kdist.errors import UserError
-from kdist.fields import fields_of
 from kdist.tracking import tracking
 from kdist.tracking.factory import (
     TRACKERS,
@@ -16,7 +15,6 @@ from kdist.tracking.factory import (
     tracker_names,
 )
 from kdist.tracking.wandb_account import wandb_mode
-from kdist.training.config import TrainConfig
 
 
 def test_no_tracker_is_no_callback(tmp_path):
@@ -137,11 +135,6 @@ def test_steps_are_read_from_text_and_numbers(first, more):
 def test_other_steps_are_refused(steps):
     with pytest.raises(UserError, match="profile_batches"):
         first_and_last_step(steps)
-
-
-def test_the_help_names_every_tracker():
-    (setting,) = (field for field in fields_of(TrainConfig) if field.name == "track")
-    assert all(f"`{name}`" in setting.help for name in TRACKERS)
 
 
 def test_an_option_needs_its_tracker():

@@ -6,8 +6,6 @@ Each test is one group, as it takes longest to start.
 import group
 import pytest
 from behaviours_on_workers import CASES as BEHAVIOURS
-from cases import CASES
-from checkpoint_cases import CASES as CHECKPOINT_CASES
 
 # What two workers of two replicas do below, one replica each need not.
 TWO_BY_ONE = (
@@ -133,7 +131,3 @@ def test_a_failure_ends_the_others_with_its_message(folder):
         ((first, second),) = group.run_group("failing", (name,), own, workers=2).values()
         assert "ValueError: my own mistake" in first, group.output(own)
         assert "ValueError: my own mistake" in second
-
-
-def test_the_cases_exist():
-    assert {*TWO_BY_ONE, *TWO_BY_TWO, *THREE_BY_ONE, *DIVIDED} <= {*CASES, *CHECKPOINT_CASES}
