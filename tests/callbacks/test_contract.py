@@ -83,10 +83,6 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_it_is_exported(callback_class):
-    assert callback_class.__name__ in kdist.callbacks.__all__
-
-
 def test_every_argument_is_a_keyword_with_a_default_that_it_accepts(callback_class):
     required = ARGUMENTS.get(callback_class.__name__, {})
     parameters = inspect.signature(callback_class).parameters
@@ -99,11 +95,6 @@ def test_its_docstring_has_arguments_and_an_example(callback_class):
         assert part in callback_class.__doc__
 
 
-def test_it_prints_something(callback_class, capsys):
-    _, callbacks = make(callback_class)
-    assert lines_of_a_fit(callbacks, capsys)[1]
-
-
 @pytest.mark.parametrize("keras_verbose", [1, 2])
 def test_its_lines_stand_apart_from_the_progress_bar(callback_class, keras_verbose, capsys):
     _, alone = lines_of_a_fit(make(callback_class)[1], capsys)
@@ -113,14 +104,11 @@ def test_its_lines_stand_apart_from_the_progress_bar(callback_class, keras_verbo
     assert all(line in alone or line.startswith("Epoch ") for line in following)
 
 
-def test_it_is_silent_with_verbose_0(callback_class, capsys):
-    _, callbacks = make(callback_class, verbose=0)
-    assert lines_of_a_fit(callbacks, capsys)[1] == []
-
-
 def test_verbose_changes_only_what_is_printed(callback_class, capsys):
-    loud, _ = lines_of_a_fit(make(callback_class)[1], capsys)
-    quiet, _ = lines_of_a_fit(make(callback_class, verbose=0)[1], capsys)
+    loud, lines = lines_of_a_fit(make(callback_class)[1], capsys)
+    quiet, no_lines = lines_of_a_fit(make(callback_class, verbose=0)[1], capsys)
+    assert lines
+    assert not no_lines
     assert {name: len(values) for name, values in loud.items()} == {
         name: len(values) for name, values in quiet.items()
     }
@@ -153,9 +141,7 @@ def test_a_second_fit_begins_anew(callback_class, capsys):
     assert second[1] == first[1]
 
 
-@pytest.mark.parametrize(
-    ("replicas", "steps_per_execution"), [(1, 1), (2, 1), (1, 2), (1, 3)], ids=str
-)
+@pytest.mark.parametrize(("replicas", "steps_per_execution"), [(2, 1), (1, 3)], ids=str)
 def test_replicas_and_executions(callback_class, replicas, steps_per_execution, capsys):
     _, callbacks = make(callback_class)
     model = traced_model(replicas=replicas, steps_per_execution=steps_per_execution)

@@ -1,4 +1,4 @@
-"""The private names of Keras, TensorFlow and KerasTuner that kdist imports are there, and nowhere else.
+"""The private names that kdist imports are there, and used where they may be alone.
 
 When a test fails, upstream has renamed or removed the name: its message says which lines use it.
 """
