@@ -8,14 +8,14 @@ from typing import Any, Literal
 import keras
 
 from .._upstream import patches
-from .._upstream.hooks import FitObserver, is_chief
+from .._upstream.hooks import is_chief
 from ..checkpoint.checkpoint_options import CheckpointOptions
 from ..checkpoint.fit_checkpoints import FitCheckpoints
 from ..errors import UserError
 from .resumable import ResumableCallback
 
 
-class Checkpoint(ResumableCallback, FitObserver):
+class Checkpoint(ResumableCallback):
     """Saves training as it proceeds, and resumes it exactly where it was killed.
 
     Run the same program again, and `fit` continues: the weights, the optimizer, metrics, the

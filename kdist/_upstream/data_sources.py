@@ -284,7 +284,7 @@ class DataSource:
 
 
 class EpochSource(DataSource):
-    """`FitData`, which give any batch of any epoch."""
+    """`EpochBatches`, which give any batch of any epoch."""
 
     def replay(self, history: IteratorsMade, epochs: int) -> None:
         """Nothing depends on the epochs before."""

@@ -24,7 +24,7 @@ from .fit_data import (
     innermost_fit,
     running_fit,
 )
-from .hooks import FitObserver, StrategyHooks, hooks_of
+from .hooks import StrategyHooks, hooks_of
 from .internals import has_call, overridden_steps
 from .iterators import release_in_background
 from .patching import Patch
@@ -45,15 +45,15 @@ def take_resumed_logs(model: keras.Model, logs: Any) -> Any:
 
 
 def _choose_steps_per_execution(
-    hooks: StrategyHooks, model: keras.Model, iterator: Any, global_batch: int | None
+    hooks: Any, model: keras.Model, iterator: Any, global_batch: int | None
 ) -> None:
     """Let the strategy choose the steps per execution, once the data are known."""
-    auto = hooks.auto_steps(model)
-    if auto.chosen is None or auto.is_evaluating:
+    state = hooks.model_state(model)
+    if state.chosen_steps is None or state.is_evaluating:
         return
-    if global_batch not in auto.chosen:
-        auto.chosen[global_batch] = hooks.steps_per_execution(model, global_batch)
-    chosen = auto.chosen[global_batch]
+    if global_batch not in state.chosen_steps:
+        state.chosen_steps[global_batch] = hooks.steps_per_execution(model, global_batch)
+    chosen = state.chosen_steps[global_batch]
     steps = min(chosen, iterator.num_batches or chosen)
     if iterator.steps_per_epoch:  # Keras would otherwise train to the end of the last execution
         steps = next(n for n in range(steps, 0, -1) if iterator.steps_per_epoch % n == 0)
@@ -219,7 +219,7 @@ _thread = threading.local()
 @contextlib.contextmanager
 def observed_fit() -> Iterator[None]:
     """Tell those that observe the fit in the `with` block of its end, whatever ends it."""
-    fits: list[list[FitObserver]] = vars(_thread).setdefault("fits", [])
+    fits: list[list[Any]] = vars(_thread).setdefault("fits", [])
     fits.append([])
     try:
         yield
@@ -230,19 +230,24 @@ def observed_fit() -> Iterator[None]:
 
 def _begin(original: Callable[..., Any], callbacks: Any, logs: Any = None) -> None:
     """Puts the observers last, behind Keras's own, and tells them of the others."""
-    observers = [one for one in callbacks.callbacks if isinstance(one, FitObserver)]
+    observers = [one for one in callbacks.callbacks if _observes_fit(one)]
     hooks = hooks_of(callbacks.model)
     if hooks is not None:
         # One that resumes alone would wait for the others, which train.
         names = ", ".join(type(one).__name__ for one in observers)
         hooks.compare_workers("the start of fit", {"the callback that resumes it": names or None})
-    callbacks.callbacks.sort(key=lambda one: isinstance(one, FitObserver))
+    callbacks.callbacks.sort(key=_observes_fit)
     fits = vars(_thread).get("fits")
     for observer in observers:
         if fits:
             fits[-1].append(observer)
         observer.fit_begins([one for one in callbacks.callbacks if one is not observer])
     original(callbacks, logs)
+
+
+def _observes_fit(callback: Any) -> bool:
+    """Whether a callback is told of all others as a fit begins, and of its end, as `Checkpoint`."""
+    return hasattr(callback, "fit_begins")
 
 
 OBSERVER_PATCHES = (
@@ -406,7 +411,7 @@ def _compile(original: Callable[..., Any], model: Any, *args: Any, **options: An
     requested = call.arguments
     hooks.reset(model)
     if requested["steps_per_execution"] == "auto":
-        hooks.auto_steps(model).chosen = {}
+        hooks.model_state(model).chosen_steps = {}
         requested["steps_per_execution"] = 1
     xla_is_automatic = requested["jit_compile"] == "auto" and not requested["run_eagerly"]
     result = original(*call.args, **call.kwargs)
@@ -418,19 +423,19 @@ def _compile(original: Callable[..., Any], model: Any, *args: Any, **options: An
 def _with_single_steps(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
     """Evaluate or predict with one step per execution, and restore the value of `fit`."""
     hooks = hooks_of(model)
-    auto = hooks.auto_steps(model) if hooks else None
-    if auto is None or auto.chosen is None or auto.is_evaluating:
+    state = hooks.model_state(model) if hooks else None
+    if state is None or state.chosen_steps is None or state.is_evaluating:
         return original(model, *args, **options)
     steps = model.steps_per_execution
     model.steps_per_execution = 1
     validation = getattr(model, "_eval_epoch_iterator", None)
     if validation is not None:
         validation.steps_per_execution = 1
-    auto.is_evaluating = True
+    state.is_evaluating = True
     try:
         return original(model, *args, **options)
     finally:
-        auto.is_evaluating = False
+        state.is_evaluating = False
         model.steps_per_execution = steps
 
 

@@ -1,6 +1,5 @@
 """The fits that are under way, and their data."""
 
-import abc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,49 +12,14 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 _NAME = "_kdist_fit_data"
 
 
-class FitDataset(abc.ABC):
-    """A data set for one `fit`, which says what each of its iterators is to give."""
-
-    dataset: tf.data.Dataset
-
-    @abc.abstractmethod
-    def begin(self, epoch: int) -> None:
-        """Have the iterators that are made from now on give this epoch, counted from 0."""
-
-    @abc.abstractmethod
-    def starting_at(self, batch: int) -> tf.data.Dataset:
-        """The data set of the epoch that was begun, without the batches before this one."""
-
-    @abc.abstractmethod
-    def end(self) -> None:
-        """The fit is over."""
-
-
-class FitData(abc.ABC):
-    """Data whose batches depend on epoch and place, and on nothing that was drawn before.
-
-    Attributes:
-        batch_size: Samples of a full batch.
-        number: The epoch that iterators outside `for_fit` give, a `kdist.data.batches.EpochNumber`.
-    """
-
-    batch_size: int
-    number: Any
-
-    @abc.abstractmethod
-    def for_fit(self) -> FitDataset:
-        """A data set for one fit, apart from every other iteration over the data."""
-
-
-def attach(dataset: tf.data.Dataset, data: FitData) -> None:
-    """Say that a data set gives the batches of `data`."""
+def attach(dataset: tf.data.Dataset, data: Any) -> None:
+    """Say that a data set gives the batches of `data`: `EpochBatches`, of any epoch and place."""
     setattr(dataset, _NAME, data)
 
 
-def fit_data_of(dataset: Any) -> FitData | None:
+def fit_data_of(dataset: Any) -> Any:
     """What gives the batches of this very data set; `None` where it is another kind."""
-    data: FitData | None = getattr(dataset, _NAME, None)
-    return data
+    return getattr(dataset, _NAME, None)
 
 
 def walk(dataset: Any) -> Iterator[Any]:
@@ -75,7 +39,7 @@ class Fit:
     Attributes:
         model: The model that is trained.
         initial_epoch: The argument of `fit`.
-        data: The data set of its own that the fit trains on, where it was given `FitData`.
+        data: The data set that the fit alone trains on, where it was given one of `EpochBatches`.
         iterator: Keras's `EpochIterator` over the training data.
         start: Epoch and batch that the fit is to begin at, until it has begun.
         counted: What counts its epochs itself, as one iterator gives several of them.
@@ -83,14 +47,14 @@ class Fit:
 
     def __init__(self, model: keras.Model, initial_epoch: int) -> None:
         self.model, self.initial_epoch = model, initial_epoch
-        self.data: FitDataset | None = None
+        self.data: Any = None
         self.iterator: Any = None
         self.start: tuple[int, int] | None = None
-        self.counted: list[FitData] = []
-        self._held: list[FitData] = []
+        self.counted: list[Any] = []
+        self._held: list[Any] = []
         self._has_begun = False
 
-    def take(self, data: FitData) -> tf.data.Dataset:
+    def take(self, data: Any) -> Any:
         """Train on a data set that nothing else iterates over."""
         self.data = data.for_fit()
         self.data.begin(self.initial_epoch)
@@ -115,7 +79,7 @@ class Fit:
             data.number.count_from(epoch)
 
     def _find_data(self) -> None:
-        """Find the `FitData` that the training data are made from."""
+        """Find the `EpochBatches` that the training data are made from."""
         parts = list(walk(source_of(self.iterator)))
         found = [data for part in parts if (data := fit_data_of(part)) is not None]
         others = [data for data in found if data not in self._held]
@@ -186,7 +150,7 @@ def batch_size_of(dataset: tf.data.Dataset) -> int | None:
     """Return the argument of `batch`; `element_spec` has it only with `drop_remainder=True`."""
     data = fit_data_of(dataset)
     if data is not None:
-        return data.batch_size
+        return int(data.batch_size)
     if hasattr(dataset, "_batch_size"):
         return int(dataset._batch_size)
     kind = type(dataset).__name__.removeprefix("_").removesuffix("Dataset")

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -126,32 +126,13 @@ def converted(fn: Any) -> Any:
     return autograph.tf_convert(fn, ag_ctx.control_status_ctx(), convert_by_default=False)
 
 
-class StepObserver(Protocol):
-    """Sees a training step while it is traced."""
-
-    recorded: int
-    """Number of outputs that were seen so far."""
-
-    def layer_called(self, layer: keras.layers.Layer, outputs: Any) -> None:
-        """Called with the outputs of a layer none of whose sublayers has been seen."""
-
-    def forward_ended(self, target: Any) -> None:
-        """Called with what gradients are about to be taken of."""
-
-    def before_update(self, gradients: list[Any], variables: list[Any], optimizer: Any) -> Any:
-        """Called with the gradients of the global batch; the result is for `after_update`."""
-
-    def after_update(self, before: Any) -> None:
-        """Called when the optimizer has updated the variables."""
-
-
-def step_observer() -> StepObserver | None:
-    """Return the observer of the current thread's step; `None` if nobody observes it."""
+def step_observer() -> Any:
+    """Return the `TracedStep` of the current thread's step; `None` if nobody observes it."""
     return getattr(_thread, "observer", None)
 
 
 @contextlib.contextmanager
-def observe_step(observer: StepObserver | None) -> Iterator[None]:
+def observe_step(observer: Any) -> Iterator[None]:
     """Make `observer` that of the current thread inside the `with` block."""
     before = step_observer()
     _thread.observer = observer

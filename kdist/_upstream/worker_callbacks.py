@@ -7,7 +7,7 @@ import keras
 from keras.callbacks import CallbackList
 
 from ..errors import UserError
-from .hooks import StrategyHooks, hooks_of
+from .hooks import hooks_of
 from .patching import Patch
 from .rows import batches_read
 from .worker_steps import reads_same_data
@@ -156,8 +156,8 @@ class _WorkerCallbackList(CallbackList):
     batches_before = 0
 
     @property
-    def _hooks(self) -> StrategyHooks:
-        return self.model.distribute_strategy  # type: ignore[no-any-return]
+    def _hooks(self) -> Any:
+        return self.model.distribute_strategy
 
     def _step_began(self) -> None:
         if self._hooks.progress is not None:

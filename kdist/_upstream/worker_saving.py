@@ -12,7 +12,7 @@ from keras.src.legacy.saving import legacy_h5_format
 from keras.src.saving import saving_lib
 
 from ..errors import UserError
-from .hooks import StrategyHooks, hooks_of
+from .hooks import hooks_of
 from .patching import Patch
 
 _WHOLE = ("tf_saved_model", "onnx", "litert")
@@ -91,7 +91,7 @@ def _check_overwrite(
         original(model, filepath, overwrite, *args, **options)
 
 
-def _slow(model: Any) -> contextlib.AbstractContextManager[None]:
+def _slow(model: Any) -> Any:
     """Say that no step is expected to end soon: saving takes its time."""
     hooks = _hooks(model)
     if hooks is None or hooks.progress is None:
@@ -108,7 +108,7 @@ def _check_chief(model: Any, what: str) -> None:
         )
 
 
-def _hooks(model: Any) -> StrategyHooks | None:
+def _hooks(model: Any) -> Any:
     """Return the strategy of a model if it has several workers."""
     hooks = hooks_of(model) if isinstance(model, keras.Model) else None
     return hooks if hooks is not None and hooks.workers > 1 else None

@@ -207,7 +207,7 @@ def _make_iterator(
         )
 
 
-def _shuffle_alike(strategy: StrategyHooks) -> None:
+def _shuffle_alike(strategy: Any) -> None:
     """Shuffle as the chief does, where a worker has another seed or has drawn more numbers."""
     everyone = strategy.exchange(activity(), seed_digest())
     if len(set(everyone)) > 1:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from .._upstream import patches
-from .._upstream.fit_data import FitData, FitDataset, attach
+from .._upstream.fit_data import attach
 from ..arguments import as_integer
 from ..errors import UserError
 from .flip_and_shift import RandomVariants
@@ -224,7 +224,7 @@ class EpochOrder:
         return tf.constant(self.steps, tf.int64)
 
 
-class EpochBatches(FitData):
+class EpochBatches:
     """Batches that depend on their number, and on nothing that was drawn before.
 
     Args:
@@ -259,7 +259,7 @@ class EpochBatches(FitData):
         return tf.data.Dataset.range(first, first + self._steps)
 
 
-class _FitBatches(FitDataset):
+class _FitBatches:
     """The same batches for one fit.
 
     An iterator of it is made sooner, as it has one function. The epoch is read with every batch,

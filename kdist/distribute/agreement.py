@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 
@@ -247,26 +247,13 @@ _FIRST_REPORT_SECONDS = 30.0
 _SLICE_MS = 250  # in between Python handles signals, and learns of failures
 
 
-class Keys(Protocol):
-    """A store of values that all workers can read."""
-
-    def set_key(self, key: str, value: str) -> None:
-        """Store a value."""
-
-    def get_key(self, key: str, *, timeout_ms: int) -> str | None:
-        """Return a value; `None` if there is none within the time."""
-
-    def delete_key(self, key: str) -> None:
-        """Delete a value."""
-
-
 class Agreement:
     """Exchanges values between the workers, all of which have to call it in the same order.
 
     Args:
         worker: The number of this worker.
         workers: How many there are.
-        keys: The store that they share.
+        keys: The store that they share: the module `worker_store`.
         timeout_seconds: How long to wait for a worker.
         failures: Returns for each worker why it has failed, `None` for those that have not.
         may_take_longer: Returns whether another worker does what takes long, such as saving.
@@ -278,7 +265,7 @@ class Agreement:
         self,
         worker: int,
         workers: int,
-        keys: Keys,
+        keys: Any,
         *,
         timeout_seconds: float = DEFAULT_SECONDS,
         failures: Callable[[], Sequence[str | None]] = tuple,

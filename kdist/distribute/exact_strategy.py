@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from .._upstream import patches
-from .._upstream.hooks import AutoSteps, StrategyHooks
+from .._upstream.hooks import StrategyHooks
 from .._upstream.internals import (
     custom_step,
     distribute,
@@ -174,6 +174,8 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
                 dataset = copy_batches(dataset)
         return super().experimental_distribute_dataset(dataset, options)
 
+    # What the patches in `_upstream` call, from here on.
+
     def automatic_xla(self, is_supported: bool) -> bool | Draws:
         """Return what `jit_compile="auto"`, Keras's default, is: true on one GPU.
 
@@ -193,10 +195,6 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
     def reset(self, model: keras.Model) -> None:
         """Reset what is stored for a model that is about to be compiled again."""
         self.model_state(model).reset()
-
-    def auto_steps(self, model: keras.Model) -> AutoSteps:
-        """Return what `compile(steps_per_execution="auto")` has chosen for a model."""
-        return self.model_state(model).auto_steps
 
     def fused_dropout(
         self, inputs: Any, rate: Any, noise_shape: Any
@@ -219,10 +217,10 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
         outside the scope gets a copy on every replica.
 
         Args:
-            model: The model.
+            model: The model, the same on all workers.
 
         Raises:
-            UserError: The model was made outside the strategy's scope.
+            UserError: It differs between workers, or was made outside the strategy's scope.
         """
         if strategy_of(model) is not self:
             raise UserError(
@@ -256,9 +254,19 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
         return steps_per_execution(model, global_batch, on_gpus=on_gpus)
 
     def compare_workers(self, event: str, values: Mapping[str, Any]) -> None:
-        """Do nothing, as there is only one worker."""
+        """Raise `UserError` if the workers differ in any value, or are doing different things.
+
+        Args:
+            event: What this worker is doing, such as `fit`.
+            values: By name, anything that JSON can hold.
+        """
 
     def exchange(self, event: str, value: Any) -> list[Any]:
-        """Return the value of the only worker."""
+        """Return what every worker has passed, the chief first.
+
+        Args:
+            event: What this worker is doing, such as `fit`.
+            value: Anything that JSON can hold.
+        """
         del event
         return [value]

@@ -196,14 +196,6 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         return super().run(fn, args, kwargs, options)
 
     def prepare(self, model: keras.Model) -> None:
-        """Prepare a model that is about to be trained or evaluated under this strategy.
-
-        Args:
-            model: The model, the same on all workers.
-
-        Raises:
-            UserError: The model differs between workers, or was made outside the strategy's scope.
-        """
         state = self.model_state(model)
         if self.workers > 1 and not state.is_compared:
             event = "the start of training or evaluation"
@@ -237,12 +229,10 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         return super().experimental_distribute_dataset(dataset, options)
 
     def compare_workers(self, event: str, values: Mapping[str, Any]) -> None:
-        """Raise `UserError` if the workers differ in any value, or are doing different things."""
         with self._waiting(event):
             self._agreement.compare(event, values)
 
     def exchange(self, event: str, value: Any) -> list[Any]:
-        """Return what every worker has passed, the chief first."""
         with self._waiting(event):
             return self._agreement.exchange(event, value)
 

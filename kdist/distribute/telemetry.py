@@ -1,14 +1,13 @@
 """What training steps measure while they are traced: gradients, weights and outputs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from .._upstream.hooks import AutoSteps
 from .._upstream.internals import flatten_layers, is_compiled_by_xla, is_overwritten, optimizers_of
 from .._upstream.steps import attach_observers, detach_observers, observe_step, own_weights
 from ..layers.histogram import CODES, IS_NONFINITE
@@ -575,11 +574,14 @@ class ModelState:
     """Measures its steps, if not `None`."""
     is_jitted: bool = False
     """Whether its step is compiled with XLA inside `run`."""
-    auto_steps: AutoSteps = field(default_factory=AutoSteps)
-    """The choice of `compile(steps_per_execution="auto")`."""
+    chosen_steps: dict[int | None, int] | None = None
+    """Steps per execution by global batch; `None` if it was not compiled with "auto"."""
+    is_evaluating: bool = False
+    """Whether it is evaluating or predicting, with one step per execution."""
 
     def reset(self) -> None:
         """Reset what depends on how the model was compiled."""
         self.is_jitted = False
         self.is_compared = False
-        self.auto_steps = AutoSteps()
+        self.chosen_steps = None
+        self.is_evaluating = False

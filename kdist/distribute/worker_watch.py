@@ -28,7 +28,6 @@ from .._upstream.worker_devices import (
 from ..errors import FAILURE_HANDLERS, LOST_CODE, LostWorkerError
 from ..launch import start_watch
 from ..launch.child import Child
-from .agreement import Keys
 
 
 @contextlib.contextmanager
@@ -70,7 +69,7 @@ class HangWatch:
     Args:
         worker: The number of this worker.
         workers: How many there are.
-        keys: The store that they share.
+        keys: The store that they share: the module `worker_store`.
         seconds: How long a step may take.
         clock: Returns seconds.
         report: Called with lines for the user.
@@ -83,7 +82,7 @@ class HangWatch:
         self,
         worker: int,
         workers: int,
-        keys: Keys,
+        keys: Any,
         *,
         seconds: float,
         clock: Callable[[], float] = time.monotonic,
@@ -276,7 +275,8 @@ class HangWatch:
     def _ask(self, key: str, seconds: float) -> str | None:
         if self._workers > 1:
             with contextlib.suppress(Exception):  # the chief is gone
-                return self._keys.get_key(key, timeout_ms=max(1, int(1000 * seconds)))
+                found: str | None = self._keys.get_key(key, timeout_ms=max(1, int(1000 * seconds)))
+                return found
         return None
 
 

@@ -75,7 +75,7 @@ def build_model(functions: UserFunctions, strategy: "MirroredStrategy") -> "kera
     from ..user_model.compiled_model import checked_model
 
     model = checked_model(strategy.build(functions.make_model), function="build")
-    strategy.auto_steps(model).chosen = None
+    strategy.model_state(model).chosen_steps = None
     model.steps_per_execution = 1
     return model
 
