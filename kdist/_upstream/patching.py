@@ -22,7 +22,6 @@ class Patch:
         why: What stock Keras or TensorFlow does that is wrong or missing.
         test: The test in `tests/upstream/` that fails when upstream no longer does this.
         seen_in: The latest version in which it was seen.
-        issue: The upstream issue, such as `"keras#20582"`; empty if there is none.
     """
 
     owner: Any
@@ -31,7 +30,6 @@ class Patch:
     why: str
     test: str
     seen_in: str = KERAS
-    issue: str = ""
 
     @property
     def path(self) -> str:

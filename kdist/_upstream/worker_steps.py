@@ -248,9 +248,9 @@ PATCHES = (
         name="reduce_per_replica",
         replacement=_reduce_per_replica,
         why="With several workers, averages a step's logs over their first axis, which they do not"
-        " have: `fit` and `evaluate` crash.",
+        " have: `fit` and `evaluate` crash"
+        " ([keras#20585](https://github.com/keras-team/keras/issues/20585)).",
         test="test_logs_are_averaged_over_an_axis_that_they_lack",
-        issue="keras#20585",
     ),
     Patch(
         owner=TensorFlowTrainer,
