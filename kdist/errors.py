@@ -85,13 +85,10 @@ def error_line(error: Exception) -> str:
 
 
 _LIBRARIES = tuple(
-    {
-        str(Path(path).resolve())
-        for name, path in sysconfig.get_paths().items()
-        if name in ("stdlib", "platstdlib", "purelib", "platlib")
-    }
-    | {str(Path(__file__).resolve().parent)}
+    str(Path(path).resolve())
+    for path in (*map(sysconfig.get_path, ("stdlib", "platstdlib")), Path(__file__).parent)
 )
+_INSTALLED = {"site-packages", "dist-packages"}
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 _CHECK = "/kdist/check/training.py"
 # AutoGraph's copy of a user's function has a file of its own.
@@ -144,7 +141,10 @@ def is_of_user(path: str) -> bool:
     """Whether a file is of the user, not of Python, a library or kdist."""
     if not path or path.startswith(_GENERATED) or Path(path).name.startswith(_GENERATED):
         return False
-    return not str(Path(path).resolve()).startswith(_LIBRARIES)
+    if not _INSTALLED.isdisjoint(Path(path).parts):
+        return False
+    # A folder of kdist may be a link to one beside it.
+    return not any(str(one).startswith(_LIBRARIES) for one in (path, Path(path).resolve()))
 
 
 def _relative(path: str) -> str:

@@ -5,13 +5,11 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 
-import keras
 import tensorflow as tf
 
 from ..arguments import as_integer
-from ..errors import UserError
+from ..errors import UserError, user_line
 from ..launch.shares import visible_gpus
 from .tensorflow_logging import DEV, quiet_stderr
 
@@ -129,41 +127,15 @@ def share_cores(replicas: int) -> None:
 
 
 def _remedy() -> str:
-    line = _calling_line()
     if "ipykernel" in sys.modules:
         return (
-            f"restart the kernel, and run the cell with {line} before any cell that makes a tensor,"
-            " model or dataset"
+            "restart the kernel, and run this cell before any that makes a tensor, model or dataset"
         )
-    starting = _imports_with_tensors()
-    imports = f", and above {' and '.join(starting)}" if starting else ""
+    line = user_line((frame.filename, frame.lineno or 0) for frame in traceback.extract_stack())
     return (
-        f"move the line {line} up, above the first tensor, model or dataset of the program{imports}"
+        f"make the strategy{f' ({line})' * bool(line)} above the first tensor, model or dataset of"
+        " the program, and above imports that make one"
     )
-
-
-def _imports_with_tensors() -> list[str]:
-    """Return the imports of packages that have made a tensor as they were imported."""
-    kinds = (tf.Tensor, tf.Variable, keras.Variable, keras.layers.Layer)
-    own = ("__main__", "kdist", "keras", "tensorflow")
-    packages = {
-        name.partition(".")[0]
-        for name, module in [*sys.modules.items()]
-        if any(isinstance(value, kinds) for value in [*getattr(module, "__dict__", {}).values()])
-    }
-    return [f"`import {name}`" for name in sorted(packages.difference(own))]
-
-
-def _calling_line() -> str:
-    """Return the line of the user's program that made the strategy."""
-    for frame in reversed(traceback.extract_stack()):
-        path = Path(frame.filename)
-        if path.parent != Path(__file__).parent and path.name != "distribute_lib.py":
-            line = frame.line or "kdist.MirroredStrategy(...)"
-            # A notebook's cell is a file of a random name.
-            place = "" if "ipykernel" in sys.modules else f" ({frame.filename}:{frame.lineno})"
-            return f"`{line}`{place}"
-    return "`kdist.MirroredStrategy(...)`"
 
 
 def known_devices(devices: Sequence[str]) -> list[str]:

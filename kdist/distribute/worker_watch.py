@@ -25,7 +25,7 @@ from .._upstream.worker_devices import (
     report_failure,
     run_exit_functions,
 )
-from ..errors import FAILURE_HANDLERS, LOST_CODE, LostWorkerError
+from ..errors import FAILURE_HANDLERS, LOST_CODE, LostWorkerError, user_line
 from ..launch import start_watch
 from ..launch.child import Child
 
@@ -323,7 +323,6 @@ def _workers(numbers: list[int], one: str = "", several: str = "") -> str:
     return f"worker{'s' * (not is_one)} {names}{one if is_one else several}"
 
 
-_KDIST = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}{os.sep}"
 _REPORT_SECONDS = 1.0
 _EXIT_SECONDS = 10.0
 _T = TypeVar("_T")
@@ -341,7 +340,10 @@ def end_together(worker: int, failures: Callable[[], Sequence[str | None]]) -> N
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if getattr(error, "is_on_all_workers", False):  # it says all, and is printed by all
-            where = f"worker {worker}{_place(trace)}"
+            line = user_line(
+                (frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(trace)
+            )
+            where = f"worker {worker}{f' ({line})' * bool(line)}"
             print(f"kdist: error: {where}: {error}", file=sys.stderr, flush=True)
         else:
             before(kind, error, trace)
@@ -376,14 +378,6 @@ def _end(
     run_exit_functions()
     _flush()
     os._exit(code)
-
-
-def _place(trace: TracebackType | None) -> str:
-    """Return where the user's own code was: the innermost line that is no library's."""
-    for frame in reversed(traceback.extract_tb(trace)):
-        if "site-packages" not in frame.filename and not frame.filename.startswith(_KDIST):
-            return f", at {os.path.basename(frame.filename)}:{frame.lineno}"
-    return ""
 
 
 def _text(error: BaseException) -> str:

@@ -69,19 +69,15 @@ def test_a_late_strategy_says_which_line_to_move_up(tmp_path):
         "import kdist\nimport tables\nstrategy = kdist.MirroredStrategy(replicas=2)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True)
-    assert "move the line `strategy = kdist.MirroredStrategy(replicas=2)`" in done.stderr
-    assert "late.py:3" in done.stderr
-    assert done.stderr.rstrip().endswith(", and above `import tables`")
+    assert "late.py:3: strategy = kdist.MirroredStrategy(replicas=2)) above" in done.stderr
+    assert done.stderr.rstrip().endswith(", and above imports that make one")
 
 
 def test_in_a_notebook_it_says_to_restart_the_kernel(monkeypatch):
     tf.zeros(1)
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
     monkeypatch.setattr(devices.os, "sched_getaffinity", lambda process: set(range(99)))
-    words = (
-        r"restart the kernel, and run the cell with `kdist.MirroredStrategy\(replicas=99\)` before"
-    )
-    with pytest.raises(UserError, match=words) as error:
+    with pytest.raises(UserError, match="restart the kernel, and run this cell before") as error:
         kdist.MirroredStrategy(replicas=99)
     assert ".py" not in str(error.value)
 

@@ -11,7 +11,14 @@ from kdist._upstream import worker_devices, worker_store
 from kdist._upstream.worker_devices import failures, report_failure
 from kdist.distribute import worker_watch
 from kdist.distribute.agreement import Agreement
-from kdist.errors import FAILURE_HANDLERS, LOST_CODE, TrainingError, UserError, handle_failure
+from kdist.errors import (
+    FAILURE_HANDLERS,
+    LOST_CODE,
+    TrainingError,
+    UserError,
+    handle_failure,
+    line_at,
+)
 from kdist.signals import hold_signals
 
 ENDED = "it has ended, or cannot be reached"
@@ -84,8 +91,9 @@ def test_what_all_workers_print_is_one_line_with_its_place(ends, capsys):
     except UserError as caught:
         line = caught.__traceback__.tb_lineno
         sys.excepthook(UserError, caught, caught.__traceback__)
-    where = f"at {os.path.basename(__file__)}:{line}"
-    assert capsys.readouterr().err == f"kdist: error: worker 0, {where}: they differ\n"
+    assert capsys.readouterr().err == (
+        f"kdist: error: worker 0 ({line_at(__file__, line)}): they differ\n"
+    )
     assert ends == ["UserError: they differ", "exit functions", 1]
 
 
