@@ -1,10 +1,7 @@
 """Fits that are told their epoch and where to begin, and what sees them."""
 
-import contextlib
 import inspect
 import itertools
-import threading
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,19 +26,6 @@ from .internals import has_call, overridden_steps
 from .iterators import release_in_background
 from .patching import Patch
 from .worker_devices import uses_collectives
-
-_resumed: "weakref.WeakKeyDictionary[keras.Model, Any]" = weakref.WeakKeyDictionary()
-
-
-def set_resumed_logs(model: keras.Model, logs: Any) -> None:
-    """Have the epoch that begins end with these logs, unless it has a step."""
-    _resumed[model] = logs
-
-
-def take_resumed_logs(model: keras.Model, logs: Any) -> Any:
-    """The logs of the epoch's last step, or those that were set where it had none."""
-    resumed = _resumed.pop(model, None)
-    return resumed if resumed and not logs else logs
 
 
 def _choose_steps_per_execution(
@@ -213,21 +197,6 @@ def _steps(epoch: Any, source: DataSource, first: int, before: int) -> Iterator[
     source.has_ended()
 
 
-_thread = threading.local()
-
-
-@contextlib.contextmanager
-def observed_fit() -> Iterator[None]:
-    """Tell those that observe the fit in the `with` block of its end, whatever ends it."""
-    fits: list[list[Any]] = vars(_thread).setdefault("fits", [])
-    fits.append([])
-    try:
-        yield
-    finally:
-        for observer in fits.pop():
-            observer.fit_ended()
-
-
 def _begin(original: Callable[..., Any], callbacks: Any, logs: Any = None) -> None:
     """Puts the observers last, behind Keras's own, and tells them of the others."""
     observers = [one for one in callbacks.callbacks if _observes_fit(one)]
@@ -237,10 +206,10 @@ def _begin(original: Callable[..., Any], callbacks: Any, logs: Any = None) -> No
         names = ", ".join(type(one).__name__ for one in observers)
         hooks.compare_workers("the start of fit", {"the callback that resumes it": names or None})
     callbacks.callbacks.sort(key=_observes_fit)
-    fits = vars(_thread).get("fits")
+    fit = innermost_fit()
     for observer in observers:
-        if fits:
-            fits[-1].append(observer)
+        if fit is not None:
+            fit.observers.append(observer)
         observer.fit_begins([one for one in callbacks.callbacks if one is not observer])
     original(callbacks, logs)
 
@@ -269,7 +238,7 @@ def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -
     except TypeError:  # Keras says what is wrong
         return original(model, *args, **options)
     asked = call.arguments
-    with observed_fit(), fit_of(model, asked.get("initial_epoch", 0)) as fit:
+    with fit_of(model, asked.get("initial_epoch", 0)) as fit:
         data = fit_data_of(asked.get("x"))
         is_continued = asked.get("steps_per_epoch") or keras.config.max_steps_per_epoch()
         if data is not None and not is_continued:
@@ -375,7 +344,11 @@ def _prepare(
 
 def _end_epoch(original: Callable[..., Any], model: keras.Model, logs: Any) -> Any:
     """Return the logs of an epoch that was resumed at its end."""
-    return original(model, take_resumed_logs(model, logs))
+    fit = running_fit(model)
+    if fit is None:
+        return original(model, logs)
+    resumed, fit.resumed_logs = fit.resumed_logs, None
+    return original(model, logs or resumed or logs)
 
 
 HOOK_PATCHES = (

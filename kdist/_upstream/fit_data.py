@@ -43,6 +43,8 @@ class Fit:
         iterator: Keras's `EpochIterator` over the training data.
         start: Epoch and batch that the fit is to begin at, until it has begun.
         counted: What counts its epochs itself, as one iterator gives several of them.
+        observers: The callbacks that are told of its end, whatever ends it.
+        resumed_logs: Those that the epoch that begins ends with, unless it has a step.
     """
 
     def __init__(self, model: keras.Model, initial_epoch: int) -> None:
@@ -51,6 +53,8 @@ class Fit:
         self.iterator: Any = None
         self.start: tuple[int, int] | None = None
         self.counted: list[Any] = []
+        self.observers: list[Any] = []
+        self.resumed_logs: Any = None
         self._held: list[Any] = []
         self._has_begun = False
 
@@ -91,13 +95,15 @@ class Fit:
             self._held += others
 
     def end(self) -> None:
-        """Let go of the data."""
+        """Let go of the data, and tell the observers."""
         if self.start is not None:  # no epoch was left to train
             self.model._initial_epoch = None
         if self.data is not None:
             self.data.end()
         for data in self._held:
             data.number.release()
+        for observer in self.observers:
+            observer.fit_ended()
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from .._upstream.callback_attributes import (
     has_swapped_averages,
 )
 from .._upstream.data_sources import array_sizes
-from .._upstream.fit import set_resumed_logs
+from .._upstream.fit_data import running_fit
 from .._upstream.internals import flatten_layers, make_global_seed_state, optimizers_of
 from .._upstream.optimizers import is_average_warmed_up, steps_taken
 from ..distribute.agreement import ANY, first_difference
@@ -444,7 +444,9 @@ class SavedTraining:
     def restore_epoch(self, model: keras.Model) -> None:
         """Give metrics what they had counted, once they were reset as the epoch began."""
         assign_values(metric_variables(model), self._values("metrics"))
-        set_resumed_logs(model, self.logs)
+        fit = running_fit(model)
+        if fit is not None:
+            fit.resumed_logs = self.logs
 
     @property
     def logs(self) -> Any:
