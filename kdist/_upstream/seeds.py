@@ -40,19 +40,29 @@ def set_seed_state(state: list[Any]) -> None:
     context.context()._rng.setstate((version, tuple(numbers), gauss))
 
 
+def draws() -> tuple[Any, ...]:
+    """Return what Python, NumPy, TensorFlow and Keras draw their next random numbers from."""
+    names = (GLOBAL_RANDOM_SEED, GLOBAL_SEED_GENERATOR)
+    of_keras = {name: global_state.get_global_attribute(name) for name in names}
+    return random.getstate(), np.random.get_state(), of_keras, seed_state()
+
+
+def set_draws(state: tuple[Any, ...]) -> None:
+    """Draw the random numbers from now on that were drawn since `draws` returned this."""
+    python, numpy, of_keras, of_tensorflow = state
+    random.setstate(python)
+    np.random.set_state(numpy)
+    for name, value in of_keras.items():
+        global_state.set_global_attribute(name, value)
+    tf.random.set_seed(of_tensorflow[0])  # also where there was none
+    set_seed_state(of_tensorflow)
+
+
 @contextlib.contextmanager
 def kept_seeds() -> Iterator[None]:
     """Restore the random numbers of Python, NumPy, TensorFlow and Keras after the block."""
-    python, numpy = random.getstate(), np.random.get_state()
-    names = (GLOBAL_RANDOM_SEED, GLOBAL_SEED_GENERATOR)
-    of_keras = {name: global_state.get_global_attribute(name) for name in names}
-    of_tensorflow = seed_state()
+    before = draws()
     try:
         yield
     finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        for name, value in of_keras.items():
-            global_state.set_global_attribute(name, value)
-        tf.random.set_seed(of_tensorflow[0])  # also where there was none
-        set_seed_state(of_tensorflow)
+        set_draws(before)

@@ -5,7 +5,6 @@ import dataclasses
 import importlib.util
 import inspect
 import os
-import random
 import re
 import sys
 import traceback
@@ -211,12 +210,15 @@ class UserFunctions:
         with explain_errors_of(*self.files):
             if not self.takes_batch:
                 return checked_data(self.make_data())
-            draws = _draws()
+            from .._upstream.seeds import draws, kept_seeds, set_draws
+
+            before = draws()
             data = checked_data(self.make_data(batch_size=batch))
             if validation_batch == batch or data.validation is None or data.has_arrays:
                 return data
             # The same draws, or samples that are divided at random would be trained and validated.
-            with _drawing(draws):
+            with kept_seeds():
+                set_draws(before)
                 other = checked_data(self.make_data(batch_size=validation_batch))
             return dataclasses.replace(data, validation=other.validation)
 
@@ -294,36 +296,6 @@ def _data_function(module: ModuleType, path: str, name: str) -> Callable[..., An
             " or only the batch, as in def data(batch_size):"
         )
     return cast("Callable[..., Any]", function)
-
-
-def _draws() -> tuple[Any, ...]:
-    """The states of the generators that a function without one of its own draws from."""
-    import numpy as np
-
-    from .._upstream.seeds import seed_state
-
-    return random.getstate(), np.random.get_state(), seed_state()
-
-
-@contextlib.contextmanager
-def _drawing(draws: tuple[Any, ...]) -> Iterator[None]:
-    """Draw again what was drawn since `draws`; afterwards as if nothing had been drawn."""
-    before = _draws()
-    try:
-        _set_draws(draws)
-        yield
-    finally:
-        _set_draws(before)
-
-
-def _set_draws(draws: tuple[Any, ...]) -> None:
-    import numpy as np
-
-    from .._upstream.seeds import set_seed_state
-
-    random.setstate(draws[0])
-    np.random.set_state(draws[1])
-    set_seed_state(draws[2])
 
 
 def _takes(function: Callable[..., Any], *arguments: Any, **named: Any) -> bool:
