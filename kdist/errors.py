@@ -1,6 +1,7 @@
 """The exceptions of kdist, and the lines of a user's program that they come from."""
 
 import linecache
+import os
 import re
 import sysconfig
 import traceback
@@ -86,7 +87,7 @@ def error_line(error: Exception) -> str:
 
 _LIBRARIES = tuple(
     str(Path(path).resolve())
-    for path in (*map(sysconfig.get_path, ("stdlib", "platstdlib")), Path(__file__).parent)
+    for path in (*map(sysconfig.get_path, ("stdlib", "platstdlib")), os.path.dirname(__file__))
 )
 _INSTALLED = {"site-packages", "dist-packages"}
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')

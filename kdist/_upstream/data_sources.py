@@ -16,7 +16,7 @@ from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.utils.rng_utils import get_random_seed
 from tensorflow.python.framework import op_def_registry
 
-from .fit_data import Fit, fit_data_of, running_fit, source_of, walk
+from .fit_data import Fit, fit_data_of, kind_of, rows_of, running_fit, source_of, walk
 
 # Each of their iterators makes one of every input as it begins, and keeps nothing for the next.
 _PLAIN = frozenset(
@@ -66,7 +66,7 @@ def dataset_state(dataset: Any) -> DatasetState:
     if not isinstance(dataset, tf.data.Dataset):
         return DatasetState(is_counted=True, must_be_read=True, changes=True)
     inputs = [dataset_state(one) for one in dataset._inputs()]
-    kind = _kind(dataset)
+    kind = kind_of(dataset)
     change = any(one.changes for one in inputs)
     is_counted = kind in _COUNTED or any(one.is_counted for one in inputs)
     must_be_read = (
@@ -82,15 +82,15 @@ def inexact_part(dataset: Any) -> str | None:
     """What in a data set makes its batches others in every run: the rest of "as …", or `None`."""
     parts = [one for one in walk(dataset) if isinstance(one, tf.data.Dataset)]
     nodes = [(part, node) for part in parts for node in _nodes(part)]
-    if any(_kind(part) in _COUNTED and _is_zero(part._seed, part._seed2) for part in parts) or any(
-        _is_unseeded(part, node) for part, node in nodes
-    ):
+    if any(
+        kind_of(part) in _COUNTED and _is_zero(part._seed, part._seed2) for part in parts
+    ) or any(_is_unseeded(part, node) for part, node in nodes):
         return "it draws random numbers without a seed"
     if _options(dataset).deterministic is False or any(
         getattr(part, "_deterministic", None) == "false" for part in parts
     ):
         return "it does not keep an order (deterministic=False)"
-    if any(_kind(part) == "ParallelMap" and _draws(node) for part, node in nodes):
+    if any(kind_of(part) == "ParallelMap" and _draws(node) for part, node in nodes):
         return "it draws random numbers in a parallel map"
     return None
 
@@ -99,16 +99,11 @@ def has_unknown_parts(dataset: Any) -> bool:
     """Whether a data set has parts that do not say what they depend on, such as Python code."""
     return any(
         not isinstance(part, tf.data.Dataset)
-        or _kind(part) not in _PLAIN | _LATER
+        or kind_of(part) not in _PLAIN | _LATER
         or any(node.op in _PYTHON for node in _nodes(part))
         for part in walk(dataset)
         if fit_data_of(part) is None
     )
-
-
-def _kind(dataset: Any) -> str:
-    """Such as `"Map"`."""
-    return re.sub(r"Dataset(V\d)?$", "", type(dataset).__name__.removeprefix("_"))
 
 
 def _options(dataset: Any) -> tf.data.Options:
@@ -450,9 +445,7 @@ def array_sizes(model: keras.Model) -> dict[str, int] | None:
     adapter = None if fit is None or fit.iterator is None else fit.iterator.data_adapter
     if not isinstance(adapter, ArrayDataAdapter):
         return None
-    batch, last = adapter.batch_size, adapter.partial_batch_size or 0
-    whole = adapter.num_batches - bool(last)
-    return {"batch_size": int(batch), "samples": int(whole * batch + last)}
+    return {"batch_size": int(adapter.batch_size), "samples": rows_of(adapter) or 0}
 
 
 def _inexact(dataset: tf.data.Dataset) -> str | None:

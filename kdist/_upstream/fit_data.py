@@ -1,5 +1,6 @@
 """The fits that are under way, and their data."""
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,11 @@ def walk(dataset: Any) -> Iterator[Any]:
     if isinstance(dataset, tf.data.Dataset):
         for source in dataset._inputs():
             yield from walk(source)
+
+
+def kind_of(dataset: Any) -> str:
+    """Such as `"Map"`."""
+    return re.sub(r"Dataset(V\d)?$", "", type(dataset).__name__.removeprefix("_"))
 
 
 _thread = threading.local()
@@ -139,6 +145,14 @@ def _fits() -> list[Fit]:
     return fits
 
 
+def rows_of(adapter: Any) -> int | None:
+    """Return how many rows the arrays of one of Keras's adapters have; `None` if unknown."""
+    batch, batches = adapter.batch_size, adapter.num_batches
+    if not batch or not batches:
+        return None
+    return int((batches - 1) * batch + (adapter.partial_batch_size or batch))
+
+
 def global_batch_of(iterator: Any, data_batch: Any) -> int | None:
     """Return the number of samples per full batch; `None` if unknown."""
     if iterator is None:
@@ -159,7 +173,7 @@ def batch_size_of(dataset: tf.data.Dataset) -> int | None:
         return int(data.batch_size)
     if hasattr(dataset, "_batch_size"):
         return int(dataset._batch_size)
-    kind = type(dataset).__name__.removeprefix("_").removesuffix("Dataset")
+    kind = kind_of(dataset)
     if kind not in _KEEP_BATCHES:
         return None
     # A dataset of scalars that is zipped with the batches, such as seeds, has no batch size.
@@ -176,7 +190,7 @@ def samples_of(dataset: tf.data.Dataset) -> int | None:
         if samples < 0:
             return None
         return samples // size * size if bool(dataset._drop_remainder) else samples
-    kind = type(dataset).__name__.removeprefix("_").removesuffix("Dataset")
+    kind = kind_of(dataset)
     return samples_of(dataset._inputs()[0]) if kind in _KEEP_SAMPLES else None
 
 

@@ -24,7 +24,7 @@ from tensorflow.python.ops import control_flow_util
 from tensorflow.python.util import _pywrap_util_port
 
 from .hooks import StrategyHooks
-from .optimizers import flatten_optimizers
+from .optimizers import averaging_optimizers, flatten_optimizers
 
 # An attribute of a global generator: those that continue it under each strategy.
 _OF_STRATEGIES = "_kdist_generators"
@@ -305,8 +305,7 @@ def averaged_variables(
     """Each trained variable with its moving average, where optimizers keep averages."""
     return [
         pair
-        for one in flatten_optimizers(optimizer)
-        if getattr(one, "use_ema", False)
+        for one in averaging_optimizers(optimizer)
         for pair in zip(
             trained_variables(one),
             getattr(one, "_model_variables_moving_average", []),

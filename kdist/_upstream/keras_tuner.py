@@ -188,9 +188,6 @@ class HookedTuner(keras_tuner.Tuner):
     def _build_hypermodel(self, hp: Any) -> keras.Model:
         return self.make_model(hp)
 
-    def _try_build(self, hp: Any) -> keras.Model:
-        return self.prepare_model(hp)
-
     def _build_and_fit_model(self, trial: Any, *args: Any, **kwargs: Any) -> Any:
         return self.train_once(trial, *args, **kwargs)
 

@@ -15,6 +15,7 @@ from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochItera
 from keras.src.trainers import data_adapters
 
 from .collective_launchers import static_keys
+from .fit_data import rows_of
 from .hooks import StrategyHooks, hooks_of
 from .patching import Patch
 from .seeds import seed_digest, seed_state, set_seed_state
@@ -101,7 +102,7 @@ def described_data(adapter: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if not isinstance(adapter, data_adapters.TFDatasetAdapter):
         found["the batch size"] = plain(adapter.batch_size)
-        found["the number of rows"] = _rows(adapter)
+        found["the number of rows"] = rows_of(adapter)
     if isinstance(adapter, _SHUFFLED):
         found["shuffle"] = plain(options.get("shuffle"))
     weights = options.get("class_weight")
@@ -124,13 +125,6 @@ def plain(value: Any) -> Any:
         return operator.index(value)
     except TypeError:
         return str(value)
-
-
-def _rows(adapter: Any) -> int | None:
-    batch, batches = adapter.batch_size, adapter.num_batches
-    if not batch or not batches:
-        return None
-    return int((batches - 1) * batch + (adapter.partial_batch_size or batch))
 
 
 def _with_workers(strategy: Any) -> bool:

@@ -354,10 +354,6 @@ class Agreement:
             f"the workers differ at {event}: {_by_worker(found)}; it has to be the same on all"
         )
 
-    def of_chief(self, event: str, value: Any) -> Any:
-        """Return what the chief has passed."""
-        return self.exchange(event, value)[0]
-
     def _wait(self, number: int, worker: int, event: str) -> Any:
         start = self._clock()
         next_report = _FIRST_REPORT_SECONDS

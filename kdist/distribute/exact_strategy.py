@@ -28,7 +28,7 @@ from ..errors import UserError
 from ..layers.elementwise_kernels import activation_fusible, fused_activation, fused_dropout_of
 from ..performance.flops import steps_per_execution
 from ..spmd.strategy import GlobalViewStrategy
-from .devices import DRAWS_ALONE, Draws, are_gpus, device_type, short_name
+from .devices import DRAWS_ALONE, Draws, are_gpus, short_name
 from .made_outside import remake
 from .telemetry import ModelState, measure_halves, measure_parts, observed_step, rounded_gradients
 
@@ -56,6 +56,11 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
     def devices(self) -> tuple[str, ...]:
         """Names of the devices, one per replica, e.g. `("GPU:0", "GPU:1")`."""
         return tuple(short_name(name) for name in self.extended.worker_devices)
+
+    @property
+    def on_gpus(self) -> bool:
+        """Whether all replicas are on GPUs."""
+        return are_gpus(self.devices)
 
     def build(self, model_fn: Callable[[], keras.Model] | keras.Model) -> keras.Model:
         """Make a model in the strategy's scope, with synchronized batch norms.
@@ -151,8 +156,7 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
         rows, so that no step can overwrite a NumPy array that backs the dataset. Strings, sparse
         and ragged tensors stay in the host's memory, as no iterator of a GPU has them.
         """
-        on_gpus = device_type(self.devices[0]) == "GPU"
-        if not on_gpus and self.extended.parts == 1:
+        if not self.on_gpus and self.extended.parts == 1:
             return dataset
         if isinstance(dataset, tf.data.Dataset):
             specs = tf.nest.flatten(dataset.element_spec)
@@ -168,9 +172,9 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
                 isinstance(spec, sparse) or getattr(spec, "dtype", None) == tf.string
                 for spec in specs
             )
-            if on_gpus and stay and options is None:
+            if self.on_gpus and stay and options is None:
                 options = tf.distribute.InputOptions(experimental_fetch_to_device=False)
-            if not on_gpus or stay:
+            if not self.on_gpus or stay:
                 dataset = copy_batches(dataset)
         return super().experimental_distribute_dataset(dataset, options)
 
@@ -184,7 +188,7 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
         Args:
             is_supported: Whether all layers of the model support XLA.
         """
-        if not is_supported or not are_gpus(self.devices):
+        if not is_supported or not self.on_gpus:
             return False
         return DRAWS_ALONE if self.extended.parts > 1 else True
 
@@ -250,8 +254,7 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
             model: A model made in the strategy's scope.
             global_batch: Samples per step, over all replicas; `None` if unknown.
         """
-        on_gpus = device_type(self.devices[0]) == "GPU"
-        return steps_per_execution(model, global_batch, on_gpus=on_gpus)
+        return steps_per_execution(model, global_batch, on_gpus=self.on_gpus)
 
     def compare_workers(self, event: str, values: Mapping[str, Any]) -> None:
         """Raise `UserError` if the workers differ in any value, or are doing different things.

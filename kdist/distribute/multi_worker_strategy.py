@@ -208,7 +208,7 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         """Return how the replicas of all workers exchange values."""
         in_fixed_order = self.extended.in_fixed_order
         if self.workers == 1:
-            is_plain = device_type(self.devices[0]) == "CPU" and not in_fixed_order
+            is_plain = not (self.on_gpus or in_fixed_order)
             return Collectives(self.extended.worker_devices) if is_plain else super().collectives()
         return (WorkerFixedOrder if in_fixed_order else WorkerCollectives)(
             self.extended.shard_devices,

@@ -28,7 +28,7 @@ from ..signals import hold_signals
 PIPE = subprocess.PIPE
 _EXEC_CHILD = Path(__file__).with_name("exec_child.py")
 _PROCESSES = Path("/proc")
-_VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 # Inherited by all that a child starts: its path, as of a folder, from the first parent on.
 _MARK = "KDIST_CHILD"
 _ANSWERS = "KDIST_CHILD_ANSWERS"  # the file descriptor for them
@@ -94,7 +94,7 @@ class Child:
         descriptor = self._answers_file.fileno()
         own = {_MARK: self._mark, _ANSWERS: str(descriptor)}
         if share.gpus is not None:
-            own[_VISIBLE_GPUS] = ",".join(share.gpus)
+            own[VISIBLE_GPUS] = ",".join(share.gpus)
         with hold_signals() as received:  # a process that nobody knows would not be ended
             try:
                 self._process = subprocess.Popen(  # noqa: S603 - the caller's own program
@@ -240,7 +240,6 @@ def run(
     *,
     seconds: float | None = None,
     orders: Mapping[str, Any] | None = None,
-    share: Share | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Ended:
     """Run a program until it ends, as `Child`; nothing that it has started is left.
@@ -252,12 +251,7 @@ def run(
     # Files, not pipes, which others may hold open, and which block a child when they are full.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         with Child(
-            command,
-            orders=orders,
-            share=share,
-            environment=environment,
-            output=output,
-            errors=errors,
+            command, orders=orders, environment=environment, output=output, errors=errors
         ) as child:
             code = child.wait(seconds)
         texts = []

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import random
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..errors import UserError
@@ -65,18 +65,12 @@ def find_machines(options: LaunchOptions, environment: Mapping[str, str]) -> Mac
     return Machines(names=(LOOPBACK,), port=options.port)
 
 
-def slurm_machines(
-    environment: Mapping[str, str],
-    *,
-    port: int | None = None,
-    host_names: Callable[[str], Sequence[str]] | None = None,
-) -> Machines:
+def slurm_machines(environment: Mapping[str, str], *, port: int | None = None) -> Machines:
     """Return the machines of a Slurm job step, as `srun` starts one launcher on each.
 
     Args:
         environment: With Slurm's variables.
         port: Of the first worker on each machine; by default one that depends on the job.
-        host_names: Expands Slurm's list of nodes, such as `node[1-3]`; `scontrol` by default.
 
     Raises:
         UserError: This is no Slurm job, or a node got several launchers.
@@ -94,7 +88,7 @@ def slurm_machines(
             "Slurm started several launchers on one node: pass srun --ntasks-per-node=1, the"
             " launcher starts the workers"
         )
-    names = tuple((host_names or _scontrol)(nodes))
+    names = tuple(_host_names(nodes))
     return Machines(
         names=names if len(names) > 1 else (LOOPBACK,),
         rank=int(environment[_NODE]) if len(names) > 1 else 0,
@@ -119,7 +113,8 @@ def slurm_port(environment: Mapping[str, str]) -> int:
     return _SLURM_PORTS[(job * _STEPS_OF_A_JOB + step % _STEPS_OF_A_JOB) % len(_SLURM_PORTS)]
 
 
-def _scontrol(nodes: str) -> list[str]:
+def _host_names(nodes: str) -> list[str]:
+    """Expand Slurm's list of nodes, such as `node[1-3]`."""
     try:
         done = child.run(["scontrol", "show", "hostnames", nodes])
     except OSError as error:

@@ -15,8 +15,7 @@ _PR_SET_PDEATHSIG = 1
 def main() -> None:
     """Replace this process by the command; no cores leave those of the parent."""
     parent, cores, *command = sys.argv[1:]
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(parent):  # it ended before
         sys.exit(1)
     if cores:

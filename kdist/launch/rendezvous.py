@@ -21,11 +21,11 @@ from typing import Any
 
 from ..errors import LOST_CODE, UserError
 from .launch_options import MOST_WORKERS
+from .workers import MESSAGES
 
 _POLL_SECONDS = 0.2
 _PATIENCE_SECONDS = 2.0
 _MOST_BYTES = 65536  # of a line
-_MESSAGES = (signal.SIGUSR1, signal.SIGUSR2)  # which do not ask a program to end
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -355,7 +355,7 @@ def _ending_code(events: "queue.SimpleQueue[Any]") -> int | None:
         event = events.get(timeout=_POLL_SECONDS)
     except queue.Empty:
         return None
-    is_ending = isinstance(event, signal.Signals) and event not in _MESSAGES
+    is_ending = isinstance(event, signal.Signals) and event not in MESSAGES
     return 128 + event if is_ending else None
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from ..errors import UserError
 from . import child
-from .child import Share
+from .child import VISIBLE_GPUS, Share
 
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _MOST_SECONDS = 60.0
 
 
@@ -27,7 +26,7 @@ def divide(*, workers: int, gpus: Sequence[str], cores: Sequence[int]) -> list[S
     if gpus and len(gpus) % workers:
         raise UserError(
             f"{workers} workers cannot share {len(gpus)} GPUs evenly: pass --workers"
-            f" {len(gpus)}, or another divisor, or hide some with {_VISIBLE}"
+            f" {len(gpus)}, or another divisor, or hide some with {VISIBLE_GPUS}"
         )
     each = len(gpus) // workers
     own_gpus = [tuple(gpus[worker * each : (worker + 1) * each]) for worker in range(workers)]
@@ -59,8 +58,8 @@ def visible_gpus(environment: Mapping[str, str], *, dev: Path = Path("/dev")) ->
         dev: The folder of device files, which are counted where `nvidia-smi` is not installed, as
             in some containers.
     """
-    if _VISIBLE in environment:
-        names = [name.strip() for name in environment[_VISIBLE].split(",")]
+    if VISIBLE_GPUS in environment:
+        names = [name.strip() for name in environment[VISIBLE_GPUS].split(",")]
         # As CUDA reads it: an invalid name hides itself and all after it.
         valid = next((i for i, name in enumerate(names) if name in ("", "-1")), len(names))
         return names[:valid]

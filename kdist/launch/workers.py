@@ -20,8 +20,8 @@ from .child import PIPE, TRACEBACK, Child, Share, last_error, shell_code, unquot
 # What workers get to print why they ended, when another one has failed: they cannot go on.
 _AFTER_FAILURE_SECONDS = 5.0
 # The signals that only tell a program something, and do not ask it to end.
-_MESSAGES = (signal.SIGUSR1, signal.SIGUSR2)
-_PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *_MESSAGES)
+MESSAGES = (signal.SIGUSR1, signal.SIGUSR2)
+_PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *MESSAGES)
 # How soon it is noticed that nobody reads the output any more.
 _POLL_SECONDS = 1.0
 _READ_SECONDS = 2.0
@@ -189,7 +189,7 @@ class _Group:
     def _pass_on(self, number: signal.Signals) -> None:
         for worker in self._workers:
             worker.send(number)
-        if number in _MESSAGES:
+        if number in MESSAGES:
             return
         insists = self.signal is not None
         self.signal = self.signal or number

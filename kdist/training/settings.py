@@ -56,7 +56,9 @@ def precision_scope(precision: str, devices: Sequence[str]) -> Iterator[None]:
     import keras
     import tensorflow as tf
 
-    if precision == "tf32" and not all("GPU" in name.upper() for name in devices):
+    from ..distribute.devices import are_gpus
+
+    if precision == "tf32" and not are_gpus(devices):
         raise UserError(
             f"precision=tf32 needs NVIDIA GPUs, but the run would be on"
             f" {', '.join(devices)}: choose float32 or mixed_bfloat16"

@@ -57,7 +57,9 @@ def test_a_child_has_its_share_of_the_machine():
     core = min(os.sched_getaffinity(0))
     code = "answer(cores=sorted(os.sched_getaffinity(0)), gpus=os.environ['CUDA_VISIBLE_DEVICES'])"
     share = Share(gpus=("3", "5"), cores=(core,))
-    assert run(python(code), share=share).answers == {"cores": [core], "gpus": "3,5"}
+    with Child(python(code), share=share) as child:
+        child.wait()
+    assert child.answers == {"cores": [core], "gpus": "3,5"}
 
 
 def test_a_program_that_is_not_there():

@@ -164,28 +164,30 @@ def test_free_ports_are_below_those_of_connections(monkeypatch, tmp_path, text, 
 _JOB = {"SLURM_JOB_NODELIST": "node[1-2]", "SLURM_NODEID": "1", "SLURM_JOB_ID": "4711"}
 
 
+@pytest.fixture
+def host_names(monkeypatch):
+    """What `scontrol` makes of lists of nodes."""
+    names = {"node[1-2]": ["node1", "node2"], "node[3-4]": ["node3", "node4"], "node3": ["node3"]}
+    monkeypatch.setattr(cluster, "_host_names", names.__getitem__)
+
+
+@pytest.mark.usefixtures("host_names")
 def test_slurm_names_the_machines():
-    found = slurm_machines(_JOB, host_names=lambda nodes: ["node1", "node2"])
+    found = slurm_machines(_JOB)
     assert (found.names, found.rank) == (("node1", "node2"), 1)
-    other = slurm_machines({**_JOB, "SLURM_JOB_ID": "4712"}, host_names=lambda nodes: ["a", "b"])
+    other = slurm_machines({**_JOB, "SLURM_JOB_ID": "4712"})
     assert other.port != found.port
-    asked = slurm_machines(_JOB, port=5000, host_names=lambda nodes: ["node1", "node2"])
+    asked = slurm_machines(_JOB, port=5000)
     assert asked.port == 5000
 
 
+@pytest.mark.usefixtures("host_names")
 def test_slurm_names_the_machines_of_the_step():
     """A step may run on some of the job's nodes, among which it counts."""
-    lists = {"node[1-2]": ["node1", "node2"], "node[3-4]": ["node3", "node4"], "node3": ["node3"]}
     step = {**_JOB, "SLURM_STEP_NODELIST": "node[3-4]"}
-    assert slurm_machines(step, host_names=lists.__getitem__).names == ("node3", "node4")
+    assert slurm_machines(step).names == ("node3", "node4")
     step = {**_JOB, "SLURM_STEP_NODELIST": "node3", "SLURM_NODEID": "0"}
-    found = slurm_machines(step, host_names=lists.__getitem__)
-    assert found == Machines(names=("127.0.0.1",))
-
-
-def test_a_slurm_job_on_one_node_needs_no_agreed_port():
-    found = slurm_machines({**_JOB, "SLURM_NODEID": "0"}, host_names=lambda nodes: ["node1"])
-    assert found == Machines(names=("127.0.0.1",))
+    assert slurm_machines(step) == Machines(names=("127.0.0.1",))  # one node needs no agreed port
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ def test_a_slurm_job_on_one_node_needs_no_agreed_port():
 )
 def test_slurm_without_its_variables_is_refused(environment, message):
     with pytest.raises(UserError, match=message):
-        slurm_machines(environment, host_names=lambda nodes: ["a", "b"])
+        slurm_machines(environment)
 
 
 def test_there_may_be_hundreds_of_machines():
