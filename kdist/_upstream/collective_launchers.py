@@ -21,7 +21,7 @@ from tensorflow.python.ops import collective_ops, resource_variable_ops
 # as workers have to count alike, whatever else one of them makes, and from a number of its own.
 _bases = itertools.count(step=1000)
 _local_bases = itertools.count(2**30 + 1000 * secrets.randbelow(2**20), step=1000)
-_steps = 0  # for all threads, as replicas are traced in threads of their own
+_steps = 0  # that are being traced with fixed keys
 _TOKENS = 8  # of buckets that may be under way together
 
 # From this size a sum is one of gradients: nothing waits for it but the optimizer.

@@ -114,18 +114,6 @@ def use_global_seed(generator: SeedGenerator) -> None:
     global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, generator)
 
 
-def with_global_seed(generator: SeedGenerator, step: Callable[..., Any]) -> Callable[..., Any]:
-    """Have a step use the generator: TensorFlow also runs a single replica in its own thread."""
-
-    @tf.autograph.experimental.do_not_convert
-    def seeded(*args: Any, **options: Any) -> Any:
-        use_global_seed(generator)
-        return step(*args, **options)
-
-    made: Callable[..., Any] = seeded
-    return made
-
-
 def random_seed() -> int | None:
     """Return the seed that was given to `keras.utils.set_random_seed` or `tf.random.set_seed`."""
     seed: int | None = rng_utils.get_random_seed()

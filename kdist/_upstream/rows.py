@@ -48,7 +48,7 @@ def count(strategy: Any, input_workers: Any, optionals: list[list[Any]]) -> Any 
         with tf.device(device):
             rows.append(_rows(optional))
             has_values.append(tf.cast(optional.has_value(), tf.int64))
-    # Replica r of a worker has part r * workers + worker, see `worker_devices.replica_place`.
+    # Replica r of a worker has part r * workers + worker.
     places = [[0] * strategy.workers for _ in rows]
     for parts, number in zip(places, rows, strict=True):
         parts[strategy.worker] = number

@@ -18,7 +18,6 @@ from .._upstream.internals import (
     set_strategy,
     stock_step,
     strategy_of,
-    with_global_seed,
 )
 from .._upstream.iterators import copy_batches
 from .._upstream.steps import unconverted
@@ -127,7 +126,7 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
             fn = measure(state.gradient_norms, model, fn)
         if is_training and self.gradient_dtype is not None and model.optimizer is not None:
             fn = rounded_gradients(model, fn, self.gradient_dtype)
-        fn = with_global_seed(global_seed(self), fn)
+        global_seed(self)  # this thread's, which traces the step
         keeps_rows = name == "predict_step"
         return self.run_step(
             fn,

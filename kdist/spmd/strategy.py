@@ -99,7 +99,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
         if self.extended._num_replicas_in_sync == 1:
             args, kwargs = tf.nest.map_structure(self._only_part, (args, kwargs))
             with one_device(self):
-                return fn(*args, **kwargs)
+                return converted(fn)(*args, **kwargs)
         result, explanation = partition(
             self,
             fn,

@@ -47,6 +47,38 @@ def test_single_batches_are_predicted_and_trained_under_several_strategies():
         assert np.abs(model.predict_on_batch(x) - before).max() > 0
 
 
+class DoublesLargeLosses(keras.Model):
+    def train_step(self, data):
+        if tf.reduce_sum(data) > 8.0:
+            return 2.0 * tf.reduce_sum(data)
+        return tf.reduce_sum(data)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("is_of_model", [False, True])
+def test_a_step_in_a_function_of_the_users_may_have_python_conditions(replicas, is_of_model):
+    """As under TensorFlow's strategies, where AutoGraph converts what converted code runs."""
+    strategy = kdist.MirroredStrategy(replicas=replicas)
+    with strategy.scope():
+        model = DoublesLargeLosses()
+
+    def step(rows):
+        return model.train_step(rows)
+
+    @tf.function
+    def run(rows):
+        return strategy.run(model.train_step if is_of_model else step, args=(rows,))
+
+    rows = tf.data.Dataset.from_tensors(np.ones((4, 2))).concatenate(
+        tf.data.Dataset.from_tensors(np.ones((6, 2)))
+    )
+    sums = [
+        float(strategy.reduce("SUM", run(batch), axis=None))
+        for batch in strategy.experimental_distribute_dataset(rows)
+    ]
+    assert sums == [8.0, 24.0]
+
+
 def test_is_a_mirrored_strategy_with_the_devices_asked_for():
     strategy = kdist.MirroredStrategy(replicas=3)
     assert isinstance(strategy, tf.distribute.MirroredStrategy)
