@@ -136,15 +136,12 @@ class Partial(Placement):
     """The value is the reduction over all replicas of what each has.
 
     Args:
-        op: `"add"`, `"max"`, `"min"`, `"prod"`, `"all"`, `"any"`; `"statistics"`, vectors of count,
-            mean and sum of squared distances from it, stacked; or `"moments"`, where each replica
-            has the sum of squared distances from its own mean, and its mean, stacked: the value is
-            the variance.
-        count: For `"moments"`: the rows, and the number of values in each.
+        op: `"add"`, `"max"`, `"min"`, `"prod"`, `"all"`, `"any"`; `"statistics"`, count, mean and
+            sum of squared distances from it, stacked; or `"moments"`, where each replica has the
+            same, but the value is the variance.
     """
 
     op: str = "add"
-    count: Any = None
 
     def __repr__(self) -> str:
         return f"partial({self.op})"

@@ -68,7 +68,7 @@ class Decision:
         alias: Whether the result has the values of the first input in another shape: if that is
             partial, it is reduced in the first input's place, once for all its shapes.
         inputs: The tensors that are wanted, if they are not the operation's inputs.
-        spaces: Batches whose numbers of rows `emit` needs.
+        needs: Sizes and rows of which `emit` needs the numbers.
         gathers: Whether the operation needs the rows of all replicas by its nature.
         once: Whether it runs once, not on every replica.
         bodies: The plans of a loop's body or of a condition's branches.
@@ -79,7 +79,7 @@ class Decision:
     emit: Callable[..., Sequence[Any]] | None = None
     alias: bool = False
     inputs: Sequence[Any] | None = None
-    spaces: Iterable[Space] = ()
+    needs: Iterable[AnySize | Rows] = ()
     gathers: bool = False
     once: bool = False
     bodies: Sequence[Planner] = ()
@@ -389,8 +389,8 @@ class Planner:
         for tensor, placement, want in zip(inputs, placements, decision.want, strict=True):
             time = max(time, self.demand(tensor, placement, want))
             whole |= is_gathered(placement, want) and not decision.gathers
-        for space in decision.spaces:
-            time = max(time, self.need_counts(symbolic(space)))
+        for size in decision.needs:
+            time = max(time, self.need_counts(size))
         once = decision.once
         time = _round_up(time, even=once)
         if self.in_fixed_order:
@@ -490,8 +490,6 @@ class Planner:
         at = _next_exchange(self.time(tensor))
         if isinstance(placement, Shard) and len(placement.rows.segments) > 1:
             at = max(at, self.need_counts(placement.rows))
-        if isinstance(placement, Partial) and placement.op == "moments":
-            at = max(at, self.need_counts(placement.count[0]))
         self.scattered.pop(id(tensor), None)  # all of it is wanted
         return self._exchange_at(tensor, at)
 

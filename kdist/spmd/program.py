@@ -497,11 +497,9 @@ class ProgramStage(Stage):
             return self._sorted(whole, placement) if len(placement.rows.segments) > 1 else whole
         if placement.op == "add":
             return self.add_input(key, tensor.dtype, tensor.shape)
-        if placement.op != "moments":
-            shape = None if tensor.shape.rank is None else [count, *tensor.shape]
-            return _reduce(placement.op, self.add_input(key, tensor.dtype, shape))
-        shape = None if tensor.shape.rank is None else [count, 2, *tensor.shape]
-        return self._variance(self.add_input(key, tensor.dtype, shape), placement)
+        shape = [count, 3] if placement.op == "moments" else [count]
+        known = None if tensor.shape.rank is None else [*shape, *tensor.shape]
+        return _reduce(placement.op, self.add_input(key, tensor.dtype, known))
 
     def outer_scattered(self, tensor: Any) -> Any:
         self.program.used.add(id(tensor))
@@ -523,20 +521,6 @@ class ProgramStage(Stage):
 
         return self.cached(("bucket", bucket), make)
 
-    def _variance(self, parts: Any, placement: Partial) -> Any:
-        """Merge the replicas' sums of squared distances from their own means (Chan et al. 1983)."""
-        rows, each = placement.count
-        squares, means = parts[:, 0], parts[:, 1]
-        counts: Any = 0.0
-        for space, unit in rows.segments:
-            counts += tf.cast(self.counts(space.root()), parts.dtype) * self.size(unit, parts.dtype)
-        counts = tf.reshape(
-            counts * self.size(each, parts.dtype), [-1] + [1] * (parts.shape.rank - 2)
-        )
-        total = tf.reduce_sum(counts, 0)
-        mean = tf.reduce_sum(means * counts, 0) / total
-        return tf.reduce_sum(squares + counts * (means - mean) ** 2, 0) / total
-
     def _sorted(self, gathered: Any, placement: Shard) -> Any:
         """Bring the replicas' blocks of several segments into the order of the whole batch."""
         sizes, count = [], self.program.collectives.replicas
@@ -550,6 +534,9 @@ class ProgramStage(Stage):
 
 
 def _reduce(op: str, stacked: Any) -> Any:
+    if op == "moments":
+        count, _, squares = tf.unstack(_reduce("statistics", stacked))
+        return squares / count
     if op == "statistics":  # as in Chan, Golub & LeVeque 1983
         counts, means, squares = tf.unstack(stacked, axis=1)
         count = tf.reduce_sum(counts, 0)

@@ -283,6 +283,13 @@ def kernels():
             tolerance=1e-10,
         )
 
+    def selected(x):
+        arithmetic = Kernels(2, 1, "float64", "float64", 1e-3)
+        x = tf.boolean_mask(x, x[:, 0] > 0)
+        return compiled_method(arithmetic, "local_moments", x)(x, None)
+
+    rows.add("kernel:Kernels.local_moments", selected, [(B, 4)], batches=False, tolerance=1e-10)
+
     def activated(x, dy):
         activation = _Activation(tf.nn.gelu, (), ())
         return [

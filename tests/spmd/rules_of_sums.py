@@ -59,6 +59,13 @@ def reductions():
             inputs,
             gradients=True,
         )
+    rows.add(
+        "Mean SquaredDifference",
+        lambda x: tf.nn.moments(tf.boolean_mask(x, x[:, 0] > 0), [0]),
+        [(B, 3)],
+        batches=False,
+        static=False,
+    )
     rows.add("L2Loss", raw("L2Loss"), [(B, 3)], [(2, B)], gradients=True)
     for kind in ("ArgMax", "ArgMin"):
         rows.add(

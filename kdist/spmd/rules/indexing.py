@@ -58,8 +58,7 @@ def _within(
 
     if len(table.rows.segments) != 1:
         return None
-    spaces = [space for space, _ in table.rows.segments]
-    return Decision([AS_IS, AS_IS, *rest], [index.plain()], emit, spaces=spaces)
+    return Decision([AS_IS, AS_IS, *rest], [index.plain()], emit, needs=[table.rows])
 
 
 @rule("GatherNd", "ResourceGatherNd")
@@ -87,9 +86,8 @@ def where(op: Operation) -> Decision | None:
         ((_, first),) = stage.blocks(shard.rows, places.dtype)
         return [places + tf.one_hot(0, rank, first, tf.zeros_like(first), dtype=places.dtype)]
 
-    spaces = [space for space, _ in shard.rows.segments]
     within = shard.rows if rank == 1 else None
-    return Decision([AS_IS], [Shard(0, rows, within=within)], emit, spaces=spaces)
+    return Decision([AS_IS], [Shard(0, rows, within=within)], emit, needs=[shard.rows])
 
 
 @rule("UnsortedSegmentSum")
@@ -188,8 +186,7 @@ def scatter_into_tensor(op: Operation) -> Decision | None:
     if shard.axis >= depth:
         updates = shard.plain().at(rank - 1 + shard.axis - depth)
         return Decision([AS_IS, REPLICATE, updates], [shard.plain()], gathers=True)
-    ((space, _), *more) = shard.rows.segments
-    if more or op.type not in ("TensorScatterAdd", "TensorScatterSub"):
+    if len(shard.rows.segments) > 1 or op.type not in ("TensorScatterAdd", "TensorScatterSub"):
         return None
 
     def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
@@ -205,5 +202,5 @@ def scatter_into_tensor(op: Operation) -> Decision | None:
         return stage.copy(op, [tensor, tf.stack(parts, -1), kept])  # type: ignore[no-any-return]
 
     return Decision(
-        [AS_IS, REPLICATE, REPLICATE], [shard.plain()], emit, spaces=[space], gathers=True
+        [AS_IS, REPLICATE, REPLICATE], [shard.plain()], emit, needs=[shard.rows], gathers=True
     )

@@ -40,7 +40,7 @@ def kernel_rule(name: str, rows: Sequence[int], out: Placement | str) -> None:
             made = stage.call_kernel(op, inputs)
             if isinstance(out, str):
                 return made  # type: ignore[no-any-return]
-            has_rows = stage.local(main.rows, "int32") > 0
+            has_rows = tf.shape(inputs[data[0]])[0] > 0
             return [tf.where(has_rows, made[0], tf.zeros_like(made[0])), *made[1:]]
 
         return Decision(wants, [result, *[REPLICATE] * (len(op.outputs) - 1)], emit)
@@ -76,7 +76,7 @@ def _dropout(op: Operation) -> Decision | None:
 
     wants = [shard, REPLICATE, REPLICATE]
     out = [shard.plain(), *[REPLICATE] * (len(op.outputs) - 1)]
-    return Decision(wants, out, emit, spaces=[space for space, _ in shard.rows.segments])
+    return Decision(wants, out, emit, needs=[shard.rows])
 
 
 RULES["kernel:Dropout.drop"] = _dropout
@@ -111,12 +111,7 @@ def _part_norms(op: Operation) -> Decision | None:
         norms = tf.stack([squares / tf.square(share), 1 / count, tf.ones((), "float64")])
         return [tf.where(count > 0, norms, tf.zeros_like(norms))]
 
-    return Decision(
-        [AS_IS] * len(op.inputs),
-        [PARTIAL],
-        emit,
-        spaces=[space for space, _ in shard.rows.segments],
-    )
+    return Decision([AS_IS] * len(op.inputs), [PARTIAL], emit, needs=[shard.rows])
 
 
 RULES["kernel:part_norms"] = _part_norms

@@ -166,8 +166,7 @@ def element_shape(op: Operation) -> Decision | None:
         is_rows = index == element.axis
         sizes[index] = element.rows.total if is_rows else symbolic(Element(op.outputs[0], index))
     op.planner.set_sizes(op.outputs[0], sizes)
-    spaces = [space for space, _ in element.rows.segments]
-    return Decision([AS_IS], [REPLICATE], emit, spaces=spaces)
+    return Decision([AS_IS], [REPLICATE], emit, needs=[element.rows])
 
 
 @rule("TensorListResize")

@@ -42,7 +42,6 @@ def draw(op: Operation) -> Decision | None:
     inner = product(shape[1:].tolist())
     dtype = op.outputs[0].dtype
     group = 16 // max(dtype.size, 4)
-    spaces = [space for space, _ in rows.segments]
     out = Shard(0, rows)
     wants: list[Any] = [Local(()), *[REPLICATE] * (len(op.inputs) - 1)]
 
@@ -52,7 +51,7 @@ def draw(op: Operation) -> Decision | None:
         return [stage.own_rows(drawn, out)]
 
     if op.type not in _SKIPPING or dtype.size not in (2, 4, 8) or inner == 0:
-        return Decision(wants, [out], emit_whole, spaces=spaces)
+        return Decision(wants, [out], emit_whole, needs=[rows])
 
     def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
         if stage.draws_by_xla and op.type == "StatelessRandomNormalV2":
@@ -76,4 +75,4 @@ def draw(op: Operation) -> Decision | None:
 
     if isinstance(inner, Size) and inner.spaces():
         return None
-    return Decision(wants, [out], emit, spaces=spaces)
+    return Decision(wants, [out], emit, needs=[rows])

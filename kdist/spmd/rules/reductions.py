@@ -73,8 +73,7 @@ def _mean(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision |
         total = tf.reduce_sum(x, sorted(axes), keepdims=keep)
         return [tf.cast(total / stage.size(count, total.dtype), dtype)]
 
-    spaces = count.spaces() if isinstance(count, Size) else ()
-    return Decision([AS_IS, AS_IS], [PARTIAL], emit, spaces=spaces)
+    return Decision([AS_IS, AS_IS], [PARTIAL], emit, needs=[count])
 
 
 def _variance(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision | None:
@@ -96,19 +95,17 @@ def _variance(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decisi
     found = _axes(Operation(op.planner, mean.op), x.shape.rank)
     if placement != shard or found != (axes, set()) or not mean.op.get_attr("keep_dims"):
         return None
-    dims: Any = op.planner.dims(x)
-    each = product(dims[a] for a in axes if a != shard.axis)
     if op.planner.placement(mean) != PARTIAL:
         return None
 
     def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
         (x,) = inputs
-        count = stage.local(shard.rows, x.dtype) * stage.size(each, x.dtype)
+        count = tf.reduce_prod(tf.cast(tf.gather(tf.shape(x), sorted(axes)), x.dtype))
         own = tf.reduce_sum(x, sorted(axes), keepdims=True) / tf.maximum(count, 1)
         squares = tf.reduce_sum(tf.math.squared_difference(x, own), sorted(axes), keepdims=True)
-        return [tf.stack([squares, own])]
+        return [tf.stack([tf.fill(tf.shape(own), count), own, squares])]
 
-    return Decision([AS_IS], [Partial("moments", (shard.rows, each))], emit, inputs=[x])
+    return Decision([AS_IS], [Partial("moments")], emit, inputs=[x])
 
 
 def _axes(op: Operation, rank: int) -> tuple[set[int], set[int]] | None:

@@ -280,9 +280,7 @@ def set_diagonals(op: Operation) -> Decision | None:
         return [_with_diagonal(stage, rows, matrix, diagonal)]
 
     wants = [p if op.align(p, main) else main.plain() for p in op.placements[:2]]
-    return Decision(
-        [*wants, REPLICATE], [main.plain()], emit, spaces=[space for space, _ in rows.segments]
-    )
+    return Decision([*wants, REPLICATE], [main.plain()], emit, needs=[rows])
 
 
 @rule("MatrixDiagV3")
@@ -304,7 +302,7 @@ def diagonals(op: Operation) -> Decision | None:
         return [_with_diagonal(stage, rows, matrix, diagonal)]
 
     wants = [main.plain(), *[REPLICATE] * 4]
-    return Decision(wants, [main.plain()], emit, spaces=[space for space, _ in rows.segments])
+    return Decision(wants, [main.plain()], emit, needs=[rows])
 
 
 def _with_diagonal(stage: Any, rows: Rows, matrix: Any, diagonal: Any) -> Any:

@@ -38,7 +38,6 @@ def shape(op: Operation) -> Decision | None:
     dims = [op.dims(i) for i in range(len(op.inputs))]
     if any(d is None for d in dims):
         return None
-    spaces = [s for d in dims for one in d if isinstance(one, Size) for s in one.spaces()]  # type: ignore[union-attr]
 
     def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
         dtype = op.outputs[0].dtype
@@ -46,7 +45,8 @@ def shape(op: Operation) -> Decision | None:
             return [stage.size(product(dims[0]), dtype)]  # type: ignore[arg-type]
         return [stage.size_vector(one, dtype) for one in dims]
 
-    return Decision([AS_IS] * len(op.inputs), [REPLICATE] * len(op.outputs), emit, spaces=spaces)
+    needs = [size for one in dims for size in one]  # type: ignore[union-attr]
+    return Decision([AS_IS] * len(op.inputs), [REPLICATE] * len(op.outputs), emit, needs=needs)
 
 
 def _has_own_shape(op: Operation, index: int) -> bool:
@@ -101,11 +101,9 @@ def reshape(op: Operation) -> Decision | None:
                 if inferred in (None, axis):
                     return Decision([AS_IS, local(axis, rows)], [out], _reshape)
                 # A replica without rows could not infer the size of another axis.
-                spaces = [
-                    s for t in (*target, rows.total) if isinstance(t, Size) for s in t.spaces()
-                ]
                 emit = functools.partial(_reshape_to, target, {axis: rows})
-                return Decision([AS_IS, Local(())], [out], emit, spaces=spaces)
+                needs = [*target, rows]
+                return Decision([AS_IS, Local(())], [out], emit, needs=needs)
         passed = passed * size
     return None
 
@@ -461,7 +459,6 @@ def count(op: Operation) -> Decision | None:
         return [tf.concat([tf.range(first, first + count) for count, first in blocks], 0)]
 
     wants: list[Any] = [REPLICATE, Local(()), REPLICATE]
-    spaces = [space for space, _ in rows.segments]
     op.planner.set_dims(op.outputs[0], [rows.total])
     within = rows if dtype.is_integer else None
-    return Decision(wants, [Shard(0, rows, within=within)], emit, spaces=spaces)
+    return Decision(wants, [Shard(0, rows, within=within)], emit, needs=[rows])
