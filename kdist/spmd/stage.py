@@ -252,10 +252,6 @@ class Stage:
                 made |= {id(t): value for t, value in zip(one.outputs, outputs, strict=True)}
         return [made[id(t)] for t in graph.outputs]
 
-    def constant_like(self, tensor: Any, value: int) -> Any:
-        """Return a constant of a tensor's shape, which is known."""
-        return tf.fill(tensor.shape, tf.cast(value, tensor.dtype))
-
     # Sizes
 
     @property

@@ -226,7 +226,7 @@ def partition(
     inputs = dict(copies)
     for placeholder, leaf in traced.inputs:
         parts = leaf.parts
-        if leaf.is_rows and placeholder.shape.rank and placeholder.shape[0] == 1:
+        if leaf.is_rows and placeholder.shape[0] == 1:
             parts = collectives.gather(parts, 0)
         inputs[id(placeholder)] = parts
     digest = None
@@ -313,7 +313,7 @@ def _plan(
         planner = Planner(whole=whole, bodies=bodies, in_fixed_order=collectives.in_fixed_order)
         spaces: dict[Space, Leaf] = {}
         for number, (placeholder, leaf) in enumerate(traced.inputs):
-            total = placeholder.shape[0] if leaf.is_rows and placeholder.shape.rank else None
+            total = placeholder.shape[0] if leaf.is_rows else None
             if leaf.is_rows and total != 1:
                 sizes = _known_parts(leaf, collectives.replicas)
                 space = Space(f"input {number}", total, parts=sizes)

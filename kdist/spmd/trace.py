@@ -101,8 +101,6 @@ def _global_shape(leaf: Leaf) -> Any:
     shapes = [part.shape for part in leaf.parts]
     if not leaf.is_rows:
         return shapes[0]
-    if shapes[0].rank is None:
-        return None
     first = [shape[0] for shape in shapes]
     total = leaf.total
     if total is None and None not in first:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from ..placements import AS_IS, PARTIAL, REPLICATE, ListOf, OwnRows, Partial, Shard
 from ..plan import Decision, Operation
 from ..sizes import AnySize, AxisSize, symbolic
@@ -318,7 +320,8 @@ def _scattered(op: Operation) -> Decision | None:
 
 
 def _like(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-    return [stage.constant_like(op.outputs[0], 1 if op.type == "OnesLike" else 0)]
+    make = tf.ones if op.type == "OnesLike" else tf.zeros
+    return [make(op.outputs[0].shape, op.outputs[0].dtype)]
 
 
 @rule("Select")

@@ -10,6 +10,7 @@ import tensorflow as tf
 from ..placements import AS_IS, PARTIAL, REPLICATE, ListOf, Partial, Replicate, Rows, Shard
 from ..plan import Decision, Operation
 from ..sizes import Space
+from .reductions import PARTS
 from .registry import rule
 
 
@@ -90,9 +91,9 @@ def where(op: Operation) -> Decision | None:
     return Decision([AS_IS], [Shard(0, rows, within=within)], emit, needs=[shard.rows])
 
 
-@rule("UnsortedSegmentSum")
-def segment_sum(op: Operation) -> Decision | None:
-    """Sum the rows of each segment."""
+@rule("UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd")
+def segments(op: Operation) -> Decision | None:
+    """Reduce the rows of each segment."""
     main = op.shard(0) or op.shard(1)
     rank = op.rank(1)
     if main is None or rank is None:
@@ -104,23 +105,8 @@ def segment_sum(op: Operation) -> Decision | None:
         return Decision([AS_IS, REPLICATE, REPLICATE], [main.plain().at(main.axis - rank + 1)])
     want = main.plain()
     wants: list[Any] = [p if op.align(p, want) else want for p in op.placements[:2]]
-    return Decision([*wants, REPLICATE], [PARTIAL])
-
-
-@rule("UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd")
-def segment_extreme(op: Operation) -> Decision | None:
-    """Find the largest value of each segment, the smallest, or their product."""
-    found: Decision | None = segment_sum(op)
-    if found is None:
-        return None
-    reduction = {
-        "UnsortedSegmentMax": "max",
-        "UnsortedSegmentMin": "min",
-        "UnsortedSegmentProd": "prod",
-    }
-    if isinstance(found.out[0], Shard):
-        return found
-    return Decision(found.want, [Partial(reduction[op.type])])
+    kind = op.type.removeprefix("UnsortedSegment")
+    return Decision([*wants, REPLICATE], [Partial(PARTS[kind])])
 
 
 @rule("DenseBincount")

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..placements import AS_IS, REPLICATE, ListOf, Partial, Replicate, Shard
+from ..placements import AS_IS, REPLICATE, ListOf, Replicate, Shard
 from ..plan import ComputeWholeError, Decision, Operation
-from ..sizes import Size
+from ..sizes import Element, Size, symbolic
 from .registry import rule
 
 
@@ -19,23 +19,20 @@ def make(op: Operation) -> Decision | None:
     """Make a list, of elements of a shape: that of a replica's rows is left open."""
 
     def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-        element = stage.planner.elements.get(op)
-        sizes = stage.planner.sizes(op.inputs[0])
-        shape = inputs[0]
+        element, shape = stage.planner.elements.get(op), inputs[0]
         if isinstance(element, Shard):
-            known = sizes is not None and sizes.ndim == 1
-            dims = (
-                [
-                    -1 if i == element.axis or not isinstance(s, int) else s
-                    for i, s in enumerate(sizes)
-                ]
-                if known
-                else -1
-            )
-            shape = tf.constant(dims, shape.dtype)
+            shape = _local_shape(element, stage.planner.sizes(op.inputs[0]), shape.dtype)
         return stage.copy(op, [shape, *inputs[1:]])  # type: ignore[no-any-return]
 
     return Decision([AS_IS, REPLICATE], [ListOf(None, op.op)], emit)
+
+
+def _local_shape(element: Shard, sizes: Any, dtype: Any) -> Any:
+    """Return the shape of a list's elements on a replica, with the number of its rows left open."""
+    if sizes is None or np.ndim(sizes) != 1:
+        return tf.constant(-1, dtype)
+    is_known = [isinstance(s, int) and axis != element.axis for axis, s in enumerate(sizes)]
+    return tf.constant([s if k else -1 for s, k in zip(sizes, is_known, strict=True)], dtype)
 
 
 @rule("TensorListFromTensor")
@@ -46,12 +43,8 @@ def from_tensor(op: Operation) -> Decision | None:
         element = shard.plain().at(shard.axis - 1)
 
         def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-            rank = op.inputs[0].shape.rank
-            shape = [
-                -1 if i == element.axis else (op.inputs[0].shape[i + 1] or -1)
-                for i in range(rank - 1)
-            ]
-            return stage.copy(op, [inputs[0], tf.constant(shape, inputs[1].dtype)])  # type: ignore[no-any-return]
+            shape = _local_shape(element, op.inputs[0].shape.as_list()[1:], inputs[1].dtype)
+            return stage.copy(op, [inputs[0], shape])  # type: ignore[no-any-return]
 
         return Decision([AS_IS, AS_IS], [ListOf(element, op.op)], emit)
     return Decision([REPLICATE, REPLICATE], [ListOf(REPLICATE, op.op)])
@@ -69,8 +62,6 @@ def put(op: Operation) -> Decision | None:
     item = op.placements[index]
     lst = _list(op)
     if lst is None:
-        if any(isinstance(p, Shard | Partial | ListOf) for p in op.placements):
-            return None
         return None
     if isinstance(item, ListOf):
         raise ComputeWholeError({lst.origin, item.origin})
@@ -121,13 +112,8 @@ def take(op: Operation) -> Decision | None:
     def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
         inputs = list(inputs)
         if isinstance(element, Shard):
-            known = stage.planner.sizes(op.inputs[shape_at])
-            if known is not None and known.ndim == 1:
-                shape = [
-                    s if isinstance(s, int) and i != element.axis else -1
-                    for i, s in enumerate(known)
-                ]
-                inputs[shape_at] = tf.constant(shape, inputs[shape_at].dtype)
+            sizes = stage.planner.sizes(op.inputs[shape_at])
+            inputs[shape_at] = _local_shape(element, sizes, inputs[shape_at].dtype)
         return stage.copy(op, inputs)  # type: ignore[no-any-return]
 
     if op.type == "TensorListPopBack":
@@ -160,8 +146,6 @@ def element_shape(op: Operation) -> Decision | None:
         return [tf.where([i == element.axis for i in range(count)], total, local)]
 
     sizes = np.empty(count, object)
-    from ..sizes import Element, symbolic
-
     for index in range(count):
         is_rows = index == element.axis
         sizes[index] = element.rows.total if is_rows else symbolic(Element(op.outputs[0], index))

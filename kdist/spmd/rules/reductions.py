@@ -197,23 +197,13 @@ def arg_max(op: Operation) -> Decision | None:
     return Decision([AS_IS, REPLICATE], [shard.plain().at(shard.axis - (axis < shard.axis))])
 
 
-@rule("Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2")
+@rule("Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2", "Roll")
 def along_axes(op: Operation) -> Decision | None:
-    """Go along other axes than that of the rows."""
-    axes, shard, rank = op.constant(1), op.shard(0), op.rank(0)
+    """Go along other axes than that of the rows, which the last input names."""
+    last = len(op.inputs) - 1
+    axes, shard, rank = op.constant(last), op.shard(0), op.rank(0)
     if axes is None or shard is None or rank is None:
         return None
     if shard.axis in {int(a) % rank for a in np.ravel(axes)}:
         return None
-    return Decision([AS_IS, REPLICATE], [shard.plain()])
-
-
-@rule("Roll")
-def roll(op: Operation) -> Decision | None:
-    """Roll along other axes than that of the rows."""
-    axes, shard, rank = op.constant(2), op.shard(0), op.rank(0)
-    if axes is None or shard is None or rank is None:
-        return None
-    if shard.axis in {int(a) % rank for a in np.ravel(axes)}:
-        return None
-    return Decision([AS_IS, REPLICATE, REPLICATE], [shard.plain()])
+    return Decision([AS_IS, *[REPLICATE] * last], [shard.plain()])

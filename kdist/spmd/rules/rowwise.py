@@ -88,7 +88,6 @@ _SUMMED = {
 # Number of last axes that belong to one sample.
 _BATCHED = {
     "Cholesky": 2,
-    "CholeskyGrad": 2,
     "FFT": 1,
     "FFT2D": 2,
     "FFT3D": 3,
@@ -113,9 +112,12 @@ _BATCHED = {
 }
 # The same, of two inputs with the same samples.
 _BATCHED_PAIRS = {
+    "CholeskyGrad": (2, 2),
     "Cross": (1, 1),
     "LowerBound": (1, 1),
+    "MatrixSetDiagV3": (2, 1),
     "MatrixSolve": (2, 2),
+    "MatrixTriangularSolve": (2, 2),
     "UpperBound": (1, 1),
 }
 
@@ -222,27 +224,21 @@ def sums_of_samples(op: Operation) -> Decision | None:
 def batches_of_matrices(op: Operation) -> Decision | None:
     """Compute vectors or matrices, of which each belongs to one sample."""
     shard, rank = op.shard(0), op.rank(0)
-    if shard is None and op.type == "CholeskyGrad":
-        shard = op.shard(1)
     if shard is None or rank is None or shard.axis >= rank - _BATCHED[op.type]:
         return None
     if op.type in ("LogSoftmax", "Softmax"):
         _keep_dims(op, op.outputs[0])
-    others = any(op.shard(index) is not None for index in range(1, len(op.inputs)))
-    if others and op.type != "CholeskyGrad":
+    if any(op.shard(index) is not None for index in range(1, len(op.inputs))):
         return None
     wants: list[Any] = [AS_IS, *[REPLICATE] * (len(op.inputs) - 1)]
-    if op.type == "CholeskyGrad":
-        wants = [p if op.align(p, shard) else shard.plain() for p in op.placements]
     return Decision(wants, [shard.plain()] * len(op.outputs))
 
 
-@rule(*_BATCHED_PAIRS, "MatrixTriangularSolve")
+@rule(*_BATCHED_PAIRS.keys() - {"MatrixSetDiagV3"})
 def pairs_of_matrices(op: Operation) -> Decision | None:
     """Compute pairs of matrices, of which each belongs to one sample."""
-    inner = (2, 1) if op.type == "MatrixSetDiagV3" else _BATCHED_PAIRS.get(op.type, (2, 2))
+    inner, ranks = _BATCHED_PAIRS[op.type], [op.rank(0), op.rank(1)]
     main = op.shard(0) or op.shard(1)
-    ranks = [op.rank(0), op.rank(1)]
     if main is None or None in ranks:
         return None
     if any(main.axis >= r - i for r, i in zip(ranks, inner, strict=True)):  # type: ignore[operator]

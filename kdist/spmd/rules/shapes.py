@@ -13,8 +13,10 @@ from ..placements import (
     AS_IS,
     PARTIAL,
     REPLICATE,
+    ListOf,
     Local,
     OwnRows,
+    Partial,
     Replicate,
     Rows,
     Shard,
@@ -29,12 +31,9 @@ from .registry import rule
 def shape(op: Operation) -> Decision | None:
     """Give the shape of the whole batch's tensor."""
     if not op.any_shard:
-        wants = (
-            [AS_IS] * len(op.inputs)
-            if all(_has_own_shape(op, i) for i in range(len(op.inputs)))
-            else None
-        )
-        return Decision(wants, [REPLICATE] * len(op.outputs)) if wants else None
+        if any(isinstance(p, ListOf) or p == Partial("moments") for p in op.placements):
+            return None  # what a replica has is of another shape
+        return Decision([AS_IS] * len(op.inputs), [REPLICATE] * len(op.outputs))
     dims = [op.dims(i) for i in range(len(op.inputs))]
     if any(d is None for d in dims):
         return None
@@ -47,15 +46,6 @@ def shape(op: Operation) -> Decision | None:
 
     needs = [size for one in dims for size in one]  # type: ignore[union-attr]
     return Decision([AS_IS] * len(op.inputs), [REPLICATE] * len(op.outputs), emit, needs=needs)
-
-
-def _has_own_shape(op: Operation, index: int) -> bool:
-    from ..placements import ListOf, Partial
-
-    placement = op.placements[index]
-    if isinstance(placement, Partial):
-        return placement.op != "moments"
-    return not isinstance(placement, ListOf)
 
 
 @rule("Reshape")
@@ -334,9 +324,9 @@ def batch_to_space(op: Operation) -> Decision | None:
     return Decision([AS_IS, REPLICATE, REPLICATE], [Shard(0, rows)])
 
 
-@rule("Pad", "PadV2", "MirrorPad")
+@rule("Pad", "PadV2", "MirrorPad", "MirrorPadGrad")
 def pad(op: Operation) -> Decision | None:
-    """Pad other axes than that of the rows."""
+    """Pad other axes than that of the rows, or take the gradient of that."""
     if op.is_partial(0, "add") and op.type != "PadV2" and op.planner.parent is not None:
         return Decision([PARTIAL, REPLICATE], [PARTIAL])
     shard, paddings = op.shard(0), _paddings(op)
@@ -372,13 +362,6 @@ def _paddings(op: Operation) -> list[Any] | None:
         return None
     found = [op.planner.sizes(c.inputs[0]) for c in columns]
     return None if any(f is None or f.ndim != 1 for f in found) else found
-
-
-@rule("MirrorPadGrad")
-def mirror_pad_gradient(op: Operation) -> Decision | None:
-    """The gradient of a padding."""
-    found: Decision | None = pad(op)
-    return found
 
 
 @rule("ConcatV2")

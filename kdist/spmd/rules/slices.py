@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ..placements import AS_IS, PARTIAL, REPLICATE, Local, Rows, Shard, local
@@ -118,32 +117,26 @@ def strided_slice_gradient(op: Operation) -> Decision | None:
         if found is not None:
             rows, begin, end = found
             wants = [local(axis, rows), begin, end, REPLICATE, AS_IS]
-            return Decision(wants, [Shard(axis, rows)], _gradient)
+            return Decision(wants, [Shard(axis, rows)])
     return None
-
-
-def _gradient(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-    return stage.copy(op, inputs)  # type: ignore[no-any-return]
 
 
 def _sliced_rows(strided: _Strided, axis: int, size: AnySize, gradient: Shard) -> Any:
     """Return the rows of the axis that was sliced, if the gradient has some of its segments."""
     if strided.axes is None or strided.axes[axis][1] != gradient.axis:
         return None
-    if gradient.rows.is_total(size):
-        candidates = [gradient.rows]
-    else:
+    rows = gradient.rows
+    if not rows.is_total(size):
         # Several batches were concatenated, and some of them are taken: all have the same rows.
-        segment = gradient.rows.segments[0]
+        segment = rows.segments[0]
         times = quotient(size, Rows((segment,)).total)
         if not isinstance(times, int):
             return None
-        candidates = [Rows((segment,) * times)]
-    for rows in candidates:
-        found = strided.rows(axis, rows)
-        if found is not None and found[1] == gradient.rows:
-            return rows, found[2], found[3]
-    return None
+        rows = Rows((segment,) * times)
+    found = strided.rows(axis, rows)
+    if found is None or found[1] != gradient.rows:
+        return None
+    return rows, found[2], found[3]
 
 
 @rule("Slice")
