@@ -22,7 +22,8 @@ from .functions import add_called, graph_of
 from .variables import SCATTERS, with_rows
 
 _VARIABLES = {"AssignAddVariableOp", "AssignSubVariableOp", "AssignVariableOp", "ReadVariableOp"}
-_PLAIN = {*_VARIABLES, "VarIsInitializedOp", "VariableShape"}  # which have rules
+PLAIN = {*_VARIABLES, "VarIsInitializedOp", "VariableShape"}
+"""Operations of variables that have rules: they are not lifted out."""
 _NEVER_FAIL = {  # of numbers, whatever they are
     *("Abs", "Add", "AddN", "AddV2", "All", "Any", "BroadcastTo", "Cast", "Const", "DivNoNan"),
     *("Equal", "Exp", "ExpandDims", "Fill", "Greater", "GreaterEqual", "Identity", "IdentityN"),
@@ -46,19 +47,6 @@ _NEVER_FAIL = {  # of numbers, whatever they are
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _CONDITIONS = ("Case", "If", "StatelessCase", "StatelessIf")
 _LOOPS = ("StatelessWhile", "While")
-
-
-@dataclass(frozen=True)
-class Lifted:
-    """What stands for an operation.
-
-    Attributes:
-        operations: In order.
-        outputs: Its results.
-    """
-
-    operations: list[Any]
-    outputs: list[Any]
 
 
 @dataclass(frozen=True)
@@ -86,21 +74,11 @@ class _State:
         return _State(dict(self.values), functools.reduce(tf.logical_and, dues) if dues else None)
 
 
-def needs_lifting(op: Any, divided: Sequence[bool]) -> bool:
-    """Whether an operation takes divided variables that it has to be lifted for.
+def lift(op: Any) -> tuple[list[Any], list[Any]]:
+    """Write an operation of the traced step without variables into its graph.
 
-    Args:
-        op: The operation.
-        divided: For each input, whether it is the handle of a divided variable.
-    """
-    return any(divided) and op.type not in _PLAIN
-
-
-def lift(op: Any) -> Lifted:
-    """Write the operation without variables into its graph.
-
-    Args:
-        op: An operation of the traced step.
+    Returns:
+        The operations that stand for it, in order, and its results.
     """
     graph = op.graph
     before = len(graph.get_operations())
@@ -118,7 +96,7 @@ def lift(op: Any) -> Lifted:
             for key, value in state.values.items():
                 if value is not values[key]:
                     gen_resource_variable_ops.assign_variable_op(handles[key], value)
-    return Lifted(graph.get_operations()[before:], outputs)
+    return graph.get_operations()[before:], outputs
 
 
 def _is_variable(tensor: Any) -> bool:

@@ -22,7 +22,7 @@ from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from .effects import QUIET, READS, effects_of
 from .functions import Bodies, function_of
-from .lift import lift, needs_lifting
+from .lift import PLAIN, lift
 from .placements import (
     AS_IS,
     REPLICATE,
@@ -359,14 +359,10 @@ class Planner:
         """Plan an operation; `base` is the earliest stage in which it may run."""
         from .rules import find_rule
 
-        if op.outputs and all(
-            id(o) in self._placements or id(o) in self._aliases for o in op.outputs
-        ):
-            return
         if _is_plain_call(op):
             self._inline(op, base)
             return
-        if self.parent is None and needs_lifting(op, [self._is_divided(t) for t in op.inputs]):
+        if self.parent is None and op.type not in PLAIN and any(map(self._is_divided, op.inputs)):
             self._lift(op, base)
             return
         view = Operation(self, op)
@@ -459,18 +455,13 @@ class Planner:
             return time
         if isinstance(placement, ListOf):
             raise ComputeWholeError({placement.origin})
-        if isinstance(want, OwnRows):
-            if isinstance(placement, Shard) and placement.fits(want.shard):
+        shard = want.shard if isinstance(want, OwnRows) else want
+        if isinstance(shard, Shard):
+            if isinstance(placement, Shard) and placement.fits(shard):
                 return time
-            time = max(time, self.need_counts(want.shard.rows))
-            if self._may_scatter(tensor, placement, want.shard):
-                return max(time, self._scatter(tensor, want.shard))
-        elif isinstance(want, Shard):
-            if isinstance(placement, Shard) and placement.fits(want):
-                return time
-            time = max(time, self.need_counts(want.rows))
-            if self._may_scatter(tensor, placement, want):
-                return max(time, self._scatter(tensor, want))
+            time = max(time, self.need_counts(shard.rows))
+            if self._may_scatter(tensor, placement, shard):
+                return max(time, self._scatter(tensor, shard))
         elif isinstance(want, Partial) and isinstance(placement, Partial | Replicate):
             return time
         if isinstance(placement, Replicate):
@@ -481,9 +472,7 @@ class Planner:
         """Reduce or gather a tensor; return the stage from which on every replica has it."""
         item = self.item_of.get(id(tensor))
         if item is not None and item.decision.alias and isinstance(placement, Partial):
-            first, *others = item.inputs
-            times = [self.demand(first, self.placement(first), REPLICATE)]
-            times += [self.demand(t, self.placement(t), REPLICATE) for t in others]
+            times = [self.demand(t, self.placement(t), REPLICATE) for t in item.inputs]
             return _round_up(max(times), even=False)
         if self.parent is not None:
             raise NeedsCollectiveError(tensor.name)
@@ -554,15 +543,15 @@ class Planner:
         """Plan an operation with divided variables as one of their values."""
         if op not in self.bodies.lifted:
             self.bodies.lifted[op] = lift(op)
-            self.bodies.added |= dict.fromkeys(self.bodies.lifted[op].operations, op)
-        lifted = self.bodies.lifted[op]
+            self.bodies.added |= dict.fromkeys(self.bodies.lifted[op][0], op)
+        operations, outputs = self.bodies.lifted[op]
         base = max([base, *(self._op_times.get(c, BEFORE) for c in op.control_inputs)])
-        for one in lifted.operations:
+        for one in operations:
             self.visit(one, base)
-        for output, made in zip(op.outputs, lifted.outputs, strict=True):
+        for output, made in zip(op.outputs, outputs, strict=True):
             self.set_alias(output, made)
-        self._inside[op] = [one for one in lifted.operations if one.op_def.is_stateful]
-        self._op_times[op] = max(self._op_times.get(one, BEFORE) for one in lifted.operations)
+        self._inside[op] = [one for one in operations if one.op_def.is_stateful]
+        self._op_times[op] = max(self._op_times.get(one, BEFORE) for one in operations)
 
     def _controls(self, op: Any) -> list[Any]:
         """Return the operations that have to run before one."""
