@@ -122,7 +122,7 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
     """
     strategy = _strategy_of(model)
     dataset, rows = _dataset(batch)
-    before, strategy.explained_rows = strategy.explanations, rows
+    strategy.explained_rows = rows
     try:
         with kept_seeds():
             _trace(model, strategy, dataset)
@@ -133,13 +133,12 @@ def explain(model: keras.Model, batch: Any) -> ModelExplanation:
         ) from error
     finally:
         strategy.explained_rows = None
-    step, strategy.explanations = strategy.explanations[-1], before
     parts = strategy.extended.parts
     state = [v for optimizer in optimizers_of(model) for v in optimizer.variables]
     return ModelExplanation(
         model=model.name,
         devices=strategy.devices,
-        step=step,
+        step=strategy.explanation,
         weights=_size(model.weights),
         gradients=_size(model.trainable_weights),
         optimizer=sum(

@@ -138,15 +138,6 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
             draws_by_xla=model.jit_compile is DRAWS_ALONE,
         )
 
-    @unconverted
-    def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
-        """Reduce the result of a step: it is that of the global batch already.
-
-        Rows of a batch that are divided over replicas are put together, and then reduced along
-        `axis` if that is a number.
-        """
-        return self.reduce_global(reduce_op, value, axis)
-
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
         """Divide a dataset's batches over replicas, as `tf.distribute.Strategy` does.
 

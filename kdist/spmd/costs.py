@@ -50,19 +50,6 @@ class Work:
         return Work(self.divided * times, self.whole * times, self.repeated * times)
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What one operation costs.
-
-    Attributes:
-        work: Its floating-point operations.
-        gathered: The tensors whose rows it needs of all replicas.
-    """
-
-    work: Work
-    gathered: list[Any]
-
-
 class Costs:
     """Counts the work of a planned step.
 
@@ -88,8 +75,8 @@ class Costs:
         """Return the size of a whole tensor."""
         return self._elements(tensor) * float(tensor.dtype.size)
 
-    def each(self) -> Iterator[tuple[Item, Cost]]:
-        """Yield all operations of the plan with their costs."""
+    def each(self) -> Iterator[tuple[Item, Work, list[Any]]]:
+        """Yield all operations of the plan, their work, and tensors of which they need all rows."""
         for item in self._planner.items:
             asked = zip(item.inputs, item.placements, item.decision.want, strict=True)
             gathered = [
@@ -99,7 +86,7 @@ class Costs:
                 and isinstance(placement, Shard)
                 and placement.rows.is_batch
             ]
-            yield item, Cost(self._work(item, bool(gathered)), gathered)
+            yield item, self._work(item, bool(gathered)), gathered
 
     def _work(self, item: Item, gathers: bool) -> Work:
         is_divided = any(isinstance(one, Shard | Partial) for one in item.decision.out)
@@ -127,7 +114,7 @@ class Costs:
 
     def total(self) -> Work:
         """Return the work of all operations."""
-        return sum((cost.work for _, cost in self.each()), Work())
+        return sum((work for _, work, _ in self.each()), Work())
 
     def _has_rows(self, tensor: Any) -> bool:
         """Whether its size is known to grow with a batch."""

@@ -103,14 +103,13 @@ def explain(
     places: dict[str, Place] = {}
     names: dict[str, Any] = {}
     seen: set[int] = set()
-    for item, cost in costs.each():
+    for item, done, needed in costs.each():
         source = planner.origin(item.op)
         names[source.name] = source
-        done = cost.work
         if done.whole and _is_update(source):  # with a sparse gradient, of which all rows are due
             done = Work(done.divided, 0, done.repeated + done.whole)
         work += done
-        gathered = [t for t in cost.gathered if id(t) not in seen]
+        gathered = [t for t in needed if id(t) not in seen]
         seen.update(map(id, gathered))
         if not done.whole and not gathered:
             continue

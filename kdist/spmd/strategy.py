@@ -58,12 +58,11 @@ class GlobalViewStrategy(tf.distribute.Strategy):
     """
 
     workers: int
-    explanations: list[Explanation]
     explained_rows: int | None = None  # of a batch, while a step is explained
+    explanation: Explanation  # of that step
 
     def start_global_view(self) -> None:
         """Make what the strategy stores of its steps."""
-        self.explanations = []
         self._said: set[str] = set()
         self._one_at_a_time = threading.RLock()
         self._compiled: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -110,9 +109,10 @@ class GlobalViewStrategy(tf.distribute.Strategy):
             jit_compile=jit_compile,
             draws_by_xla=draws_by_xla,
         )
-        self.explanations = [*self.explanations[-7:], explanation]
         if self.explained_rows is None:
             say(explanation, self._said)
+        else:
+            self.explanation = explanation
         return result
 
     def _only_part(self, value: Any) -> Any:
@@ -146,8 +146,13 @@ class GlobalViewStrategy(tf.distribute.Strategy):
     def compare_plan(self, planner: Planner) -> None:
         """Compare a step that all workers trace together with theirs, before it is written."""
 
-    def reduce_global(self, reduce_op: Any, value: Any, axis: Any) -> Any:
-        """Reduce results of steps: they are those of the global batch already."""
+    @unconverted
+    def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
+        """Reduce the result of a step: it is that of the global batch already.
+
+        Rows of a batch that are divided over replicas are put together, and then reduced along
+        `axis` if that is a number.
+        """
         reduce = functools.partial(_reduced, self, reduce_op, axis)
         return tf.nest.map_structure(reduce, value)
 
@@ -324,8 +329,7 @@ def _plan(
         copies: dict[int, Sequence[Any]] = {}
         for outer, inner in traced.graph.captures:
             planner.set_input(inner, REPLICATE)
-            own = strategy.extended.copies_of(outer) if inner.dtype == tf.resource else None
-            division = strategy.extended.division_of_handle(outer) if own else None
+            own, division = strategy.extended.copies_of(outer)
             if division is not None:
                 planner.set_input(inner, _placement_of(planner, division, inner))
             if own is None and inner.dtype == tf.resource:
@@ -366,7 +370,7 @@ def _only_value(parts: Sequence[Any], collectives: Collectives) -> list[Any]:
         check = tf.debugging.Assert(tf.reduce_all(tf.equal(stacked, part)), [message, stacked])
         with (
             tf.device(device_for(part, device)),
-            tf.control_dependencies([] if check is None else [check]),
+            tf.control_dependencies([check]),
         ):
             found.append(tf.identity(part))
     return found

@@ -392,28 +392,18 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         self._variables[id(made.handle)] = made
         return made
 
-    def division_of_handle(self, handle: Any) -> Any:
-        """Return how a variable is divided; `None` if it is not."""
-        variable = self._variables.get(id(handle))
-        return variable.division if isinstance(variable, DividedVariable) else None
+    def copies_of(self, handle: Any) -> tuple[list[Any] | None, Division | None]:
+        """Return the handles of a variable's copies or parts, and how it is divided if it is.
 
-    def copies_of(self, handle: Any) -> list[Any] | None:
-        """Return, for each part of a batch, the handle of its device's copy of a variable.
-
-        `None` if the variable is alone.
+        There is one for each part of a batch, on its device; `None` if the variable is alone.
         """
         variable = self._variables.get(id(handle))
         if variable is None:
-            return None
+            return None, None
         if isinstance(variable, DividedVariable):
-            return [part.handle for part in variable.parts]
+            return [part.handle for part in variable.parts], variable.division
         each = len(self.shard_devices) // len(variable.values)
-        return [copy.handle for copy in variable.values] * each
-
-    def variables(self) -> list[Any]:
-        """Return all variables that have a copy on each replica."""
-        found = self._variables.values()
-        return [one for one in found if not isinstance(one, DividedVariable)]
+        return [copy.handle for copy in variable.values] * each, None
 
     def update(
         self, var: Any, fn: Any, args: Any = (), kwargs: Any = None, group: bool = True
@@ -438,10 +428,11 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
 
     def copy_first(self) -> None:
         """Give the other replicas the first one's values of all variables."""
-        for variable in self.variables():
-            first, *others = variable.values
-            for other in others:
-                other.assign(first.read_value())
+        for variable in list(self._variables.values()):
+            if not isinstance(variable, DividedVariable):
+                first, *others = variable.values
+                for other in others:
+                    other.assign(first.read_value())
 
     def colocate_vars_with(self, colocate_with_variable: Any) -> Any:
         """Make variables beside another one, which in a traced step all are."""

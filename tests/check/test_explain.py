@@ -143,7 +143,6 @@ def test_the_line_that_needs_all_rows_is_named(strategy, step, line, gathered, d
 
 def test_it_reads_on_one_screen_and_leaves_the_model_as_it_is(strategy):
     model = strategy.build(own(Sorted))
-    before = list(strategy.explanations)
     weights, drawn = model.get_weights(), tf.random.uniform(())
     tf.random.set_seed(0)
     tf.random.uniform(())
@@ -152,7 +151,6 @@ def test_it_reads_on_one_screen_and_leaves_the_model_as_it_is(strategy):
     for one, other in zip(weights, model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
     assert model.optimizer.iterations.numpy() == 0
-    assert strategy.explanations == before
     lines = text.splitlines()
     assert len(lines) <= 25
     assert max(map(len, lines)) <= 100
