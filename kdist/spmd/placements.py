@@ -27,10 +27,7 @@ class Rows:
     @property
     def total(self) -> AnySize:
         """The size of the axis over all replicas."""
-        total: AnySize = 0
-        for space, unit in self.segments:
-            total = total + symbolic(space) * unit
-        return total
+        return sum(symbolic(space) * unit for space, unit in self.segments)
 
     @property
     def is_batch(self) -> bool:

@@ -6,6 +6,7 @@ operations tells which axis of a result counts the rows of a batch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from tensorflow.python.framework import tensor_util
 
 from .placements import Replicate
-from .sizes import AnySize, Element, Size, product, quotient, symbolic
+from .sizes import AnySize, Element, Size, quotient, symbolic
 
 _MOST = 64  # elements; longer vectors are no shapes
 _READERS: dict[str, Callable[[Any, Any, list[Any]], Any]] = {}
@@ -43,7 +44,7 @@ def read_sizes(planner: Any, tensor: Any) -> Any:
         result = None if dims is None else _array(dims)
     elif op.type == "Size":
         dims = planner.dims(op.inputs[0])
-        result = None if dims is None else product(dims)
+        result = None if dims is None else math.prod(dims)
     elif op.type in _READERS:
         inputs = [planner.sizes(t) for t in op.inputs]
         if op.type == "Reshape" and inputs[0] is None:
@@ -86,11 +87,6 @@ def _is_plain(value: Any) -> bool:
 @_reads("Identity", "Cast", "StopGradient")
 def _same(op: Any, tensor: Any, inputs: list[Any]) -> Any:
     return inputs[0]
-
-
-@_reads("IdentityN")
-def _same_of_many(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    return inputs[tensor.value_index]
 
 
 @_reads("ExpandDims", "Squeeze", "Reshape", "EnsureShape")
@@ -198,24 +194,13 @@ def _stitch(op: Any, tensor: Any, inputs: list[Any]) -> Any:
     return [found[index] for index in range(len(found))]
 
 
-@_reads("Prod")
-def _prod(op: Any, tensor: Any, inputs: list[Any]) -> Any:
+@_reads("Prod", "Sum")
+def _reduced(op: Any, tensor: Any, inputs: list[Any]) -> Any:
     vector, axes = inputs
     if vector is None or axes is None or vector.ndim != 1 or axes.size == 0:
         return None
-    result = product(vector.tolist())
+    result = (math.prod if op.type == "Prod" else sum)(vector.tolist())
     return [result] if op.get_attr("keep_dims") else result
-
-
-@_reads("Sum")
-def _sum(op: Any, tensor: Any, inputs: list[Any]) -> Any:
-    vector, axes = inputs
-    if vector is None or axes is None or vector.ndim != 1 or axes.size == 0:
-        return None
-    total: AnySize = 0
-    for one in vector.tolist():
-        total = total + one
-    return [total] if op.get_attr("keep_dims") else total
 
 
 def _of_two(compute: Callable[[AnySize, AnySize], AnySize | None]) -> Any:

@@ -133,9 +133,6 @@ class Size:
 
     __radd__ = __add__
 
-    def __neg__(self) -> AnySize:
-        return self * -1
-
     def __sub__(self, other: AnySize) -> AnySize:
         return self + other * -1
 
@@ -196,14 +193,6 @@ def quotient(size: AnySize, divisor: AnySize) -> AnySize | None:
             return None
         parts.append((tuple(rest), n // by))
     return _make(parts)
-
-
-def product(sizes: Iterable[AnySize]) -> AnySize:
-    """Return the product of sizes."""
-    result: AnySize = 1
-    for size in sizes:
-        result = result * size
-    return result
 
 
 def _terms_of(size: AnySize) -> Iterable[tuple[Monomial, int]]:

@@ -19,8 +19,24 @@ from collections.abc import Callable
 from typing import Any
 
 from ..functions import function_of
-from .registry import RULES, rule
 
+RULES: dict[str, Callable[..., Any]] = {}
+
+
+def rule(*types: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as the rule of these types of operations."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name in types:
+            if name in RULES:
+                raise ValueError(f"two rules for {name}")
+            RULES[name] = function
+        return function
+
+    return register
+
+
+# They register their rules by `rule`.
 for _family in (
     "elementwise",
     "reductions",

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..placements import PARTIAL, REPLICATE, ListOf, OwnRows, Shard
 from ..plan import Decision, Operation
-from .registry import rule
+from . import rule
 
 
 @rule("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")

@@ -19,7 +19,7 @@ from ..plan import (
     is_never_used,
     live_operations,
 )
-from .registry import rule
+from . import rule
 
 
 def _plan(

@@ -10,7 +10,7 @@ import tensorflow as tf
 from ..placements import AS_IS, PARTIAL, REPLICATE, ListOf, OwnRows, Partial, Shard
 from ..plan import Decision, Operation
 from ..sizes import AnySize, AxisSize, symbolic
-from .registry import rule
+from . import rule
 
 UNARY = [
     "Abs",

@@ -10,8 +10,8 @@ import tensorflow as tf
 from ..placements import AS_IS, PARTIAL, REPLICATE, ListOf, Partial, Replicate, Rows, Shard
 from ..plan import Decision, Operation
 from ..sizes import Space
+from . import rule
 from .reductions import PARTS
-from .registry import rule
 
 
 @rule("GatherV2", "ResourceGather")

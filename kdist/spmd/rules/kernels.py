@@ -8,23 +8,21 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..placements import AS_IS, PARTIAL, REPLICATE, Partial, Placement, Shard
+from ..placements import AS_IS, PARTIAL, REPLICATE, Partial, Shard
 from ..plan import Decision, Operation
-from .registry import RULES
-
-STATISTICS = Partial("statistics")
-ROWS = "rows"
+from . import RULES, rule
 
 
-def kernel_rule(name: str, rows: Sequence[int], out: Placement | str) -> None:
+def kernel_rule(name: str, rows: Sequence[int], out: Partial | None = None) -> None:
     """Register the rule of a kernel that computes each sample on its own, or sums over them.
 
     Args:
         name: The kernel's name.
         rows: Its inputs that have the samples along their first axis, if it has so many inputs.
-        out: `ROWS` if its result has the samples along the first axis, or how it is partial.
+        out: How its first result is partial; `None` if it has the samples along its first axis.
     """
 
+    @rule(f"kernel:{name}")
     def decide(op: Operation) -> Decision | None:
         data = [index for index in rows if index < len(op.inputs)]
         main = next((op.shard(i) for i in data if op.shard(i) is not None), None)
@@ -34,26 +32,24 @@ def kernel_rule(name: str, rows: Sequence[int], out: Placement | str) -> None:
         for index in data:
             fits = op.align(op.placements[index], main)
             wants[index] = op.placements[index] if fits else main.plain()
-        result = Shard(0, main.rows) if isinstance(out, str) else out
 
         def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
             made = stage.call_kernel(op, inputs)
-            if isinstance(out, str):
+            if out is None:
                 return made  # type: ignore[no-any-return]
             has_rows = tf.shape(inputs[data[0]])[0] > 0
             return [tf.where(has_rows, made[0], tf.zeros_like(made[0])), *made[1:]]
 
-        return Decision(wants, [result, *[REPLICATE] * (len(op.outputs) - 1)], emit)
+        first = out or Shard(0, main.rows)
+        return Decision(wants, [first, *[REPLICATE] * (len(op.outputs) - 1)], emit)
 
-    RULES[f"kernel:{name}"] = decide
 
-
-kernel_rule("Kernels.local_moments", rows=[0, 1], out=STATISTICS)
-kernel_rule("Kernels.normalize", rows=[0], out=ROWS)
+kernel_rule("Kernels.local_moments", rows=[0, 1], out=Partial("statistics"))
+kernel_rule("Kernels.normalize", rows=[0])
 kernel_rule("Kernels.gradient_sums", rows=[0, 1], out=PARTIAL)
-kernel_rule("Kernels.input_gradient", rows=[0, 1, 7], out=ROWS)
-kernel_rule("Activation.forward", rows=[0], out=ROWS)
-kernel_rule("Activation.backward", rows=[0, 1], out=ROWS)
+kernel_rule("Kernels.input_gradient", rows=[0, 1, 7])
+kernel_rule("Activation.forward", rows=[0])
+kernel_rule("Activation.backward", rows=[0, 1])
 
 
 def _dropout(op: Operation) -> Decision | None:
@@ -98,6 +94,7 @@ def part_norms(rows: Any, *gradients: Any) -> Any:
     return tf.stack([squares, 1 / tf.shape(rows)[0], tf.ones((), "float64")])
 
 
+@rule("kernel:part_norms")
 def _part_norms(op: Operation) -> Decision | None:
     shard = op.shard(0)
     partial = [placement == PARTIAL for placement in op.placements[1:]]
@@ -112,9 +109,6 @@ def _part_norms(op: Operation) -> Decision | None:
         return [tf.where(count > 0, norms, tf.zeros_like(norms))]
 
     return Decision([AS_IS] * len(op.inputs), [PARTIAL], emit, needs=[shard.rows])
-
-
-RULES["kernel:part_norms"] = _part_norms
 
 
 def squared_norm(tensor: Any) -> Any:

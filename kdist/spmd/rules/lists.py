@@ -11,7 +11,7 @@ import tensorflow as tf
 from ..placements import AS_IS, REPLICATE, ListOf, Replicate, Shard
 from ..plan import ComputeWholeError, Decision, Operation
 from ..sizes import Element, Size, symbolic
-from .registry import rule
+from . import rule
 
 
 @rule("EmptyTensorList", "TensorListReserve")

@@ -5,6 +5,7 @@ For the dropout of large samples on CPUs, which is fused, see `kernels`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,8 +14,8 @@ import tensorflow as tf
 from ..effects import DRAWS
 from ..placements import REPLICATE, Local, Replicate, Shard
 from ..plan import Decision, Operation
-from ..sizes import Size, product
-from .registry import rule
+from ..sizes import Size
+from . import rule
 from .shapes import _counted
 
 # Philox gives groups of 128 bits, and a counter skips groups. These draws use one number of the
@@ -39,7 +40,7 @@ def draw(op: Operation) -> Decision | None:
         return None
     shape = op.sizes(0)
     op.planner.set_dims(op.outputs[0], shape.tolist())
-    inner = product(shape[1:].tolist())
+    inner = math.prod(shape[1:].tolist())
     dtype = op.outputs[0].dtype
     group = 16 // max(dtype.size, 4)
     out = Shard(0, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +11,8 @@ import tensorflow as tf
 
 from ..placements import AS_IS, PARTIAL, REPLICATE, Partial, Replicate, Shard
 from ..plan import Decision, Operation
-from ..sizes import AnySize, Size, product
-from .registry import rule
+from ..sizes import AnySize, Size
+from . import rule
 
 PARTS = {
     "Sum": "add",
@@ -63,8 +64,8 @@ def _mean(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision |
     """Divide the sum of a replica's values by the number of all values."""
     if not op.inputs[0].dtype.is_floating:
         return None
-    dims = op.dims(0)
-    count: AnySize = product(dims[a] for a in axes)  # type: ignore[index]
+    dims: Any = op.dims(0)
+    count: AnySize = math.prod(dims[a] for a in axes)
 
     def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
         x, dtype = inputs[0], inputs[0].dtype

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from ..placements import AS_IS, PARTIAL, REPLICATE, OwnRows, Rows, local
 from ..plan import Decision, Operation
+from . import rule
 from .elementwise import name_axes
-from .registry import rule
 
 # Inputs whose first axis has the samples; inputs that are shapes, of which it is the first element.
 _ROWS: dict[str, tuple[list[int], list[int]]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,8 +24,8 @@ from ..placements import (
     local,
 )
 from ..plan import Decision, Operation
-from ..sizes import AnySize, Element, Size, product, quotient
-from .registry import rule
+from ..sizes import AnySize, Element, Size, quotient
+from . import rule
 
 
 @rule("Shape", "ShapeN", "Size")
@@ -41,7 +42,7 @@ def shape(op: Operation) -> Decision | None:
     def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
         dtype = op.outputs[0].dtype
         if op.type == "Size":
-            return [stage.size(product(dims[0]), dtype)]  # type: ignore[arg-type]
+            return [stage.size(math.prod(dims[0]), dtype)]  # type: ignore[arg-type]
         return [stage.size_vector(one, dtype) for one in dims]
 
     needs = [size for one in dims for size in one]  # type: ignore[union-attr]
@@ -59,12 +60,12 @@ def reshape(op: Operation) -> Decision | None:
     if target is None:
         return None
     target = target.tolist()
-    before = product(dims[: shard.axis])
-    after = product(dims[shard.axis + 1 :])
+    before = math.prod(dims[: shard.axis])
+    after = math.prod(dims[shard.axis + 1 :])
     inferred = target.index(-1) if -1 in target else None
     if inferred is not None:
-        rest = product(size for size in target if not (isinstance(size, int) and size == -1))
-        missing = quotient(product(dims), rest) if not _is_zero(rest) else None
+        rest = math.prod(size for size in target if not (isinstance(size, int) and size == -1))
+        missing = quotient(math.prod(dims), rest) if not _is_zero(rest) else None
         if missing is None and op.outputs[0].shape.rank is not None:
             missing = op.outputs[0].shape[inferred]
         if missing is None:
@@ -74,7 +75,7 @@ def reshape(op: Operation) -> Decision | None:
     for axis, size in enumerate(target):
         kept = _blocks(shard.rows, before, passed)
         if kept is not None and not (isinstance(size, int) and size == 1):
-            behind = product(target[axis + 1 :])
+            behind = math.prod(target[axis + 1 :])
             if _is_zero(after) or _is_zero(behind):
                 return None
             rows = kept.divided(after, behind)

@@ -7,7 +7,7 @@ from typing import Any
 from ..placements import AS_IS, PARTIAL, REPLICATE, Local, Rows, Shard, local
 from ..plan import Decision, Operation
 from ..sizes import AnySize, quotient
-from .registry import rule
+from . import rule
 
 
 def _boundary(rows: Rows, size: AnySize) -> int | None:

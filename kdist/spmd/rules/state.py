@@ -9,7 +9,7 @@ from tensorflow.python.ops import handle_data_util
 
 from ..placements import AS_IS, REPLICATE, OwnRows, Partial, Replicate
 from ..plan import Decision, Operation
-from .registry import rule
+from . import rule
 
 
 @rule("VariableShape", "VarIsInitializedOp", "LookupTableSizeV2")
