@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute.cross_device_utils import CollectiveReplicaLauncher
-from tensorflow.python.ops import collective_ops, resource_variable_ops
+from tensorflow.python.ops import resource_variable_ops
 
 # The groups of two strategies of a process must not meet. Those of one process are numbered apart,
 # as workers have to count alike, whatever else one of them makes, and from a number of its own.
@@ -109,23 +109,6 @@ class Launcher(CollectiveReplicaLauncher):
         with self._made(sent.shape.is_fully_defined()):
             rows = super()._all_gather(sent, options)
         return rows if rows.dtype == input_tensor.dtype else tf.bitcast(rows, tf.bfloat16)
-
-    def all_to_all(self, rows: Any) -> Any:
-        """Send each replica its row, in the order of the group; return those that they sent.
-
-        Args:
-            rows: A tensor of a known shape, the same on all replicas.
-        """
-        with self._made(is_static=True, is_bucket=True), tf.device(self._device):
-            return collective_ops.all_to_all_v2(
-                rows,
-                self._group_size,
-                self._group_key,
-                self._next_instance_key(),
-                communication_hint=self._options.implementation.value,
-                timeout=self._options.timeout_seconds or 0,
-                ordering_token=self._get_ordering_token(),
-            )
 
     def _is_gathered_sooner(self, size: int, dtype: tf.DType) -> bool:
         """Whether a gather is sooner than a ring's all-reduce.

@@ -280,41 +280,16 @@ class WorkerCollectives(Collectives):
     def scattered_sums(self, values: Sequence[ExchangedRows]) -> list[list[Any]]:
         """Return, for each list of the replicas' tensors, on every device its rows of the sum.
 
-        On CPUs each replica gets its rows of all others, half of what an all-reduce sends.
+        They are those of an all-reduce.
         """
-        is_known = all(one.parts[0].dtype in _SUMMED for one in values)
-        if not is_known or not all("CPU" in device for device in self.devices):
-            sums = self.sums([one.parts for one in values])
-            return [
-                [
-                    tf.split(whole, one.sizes, one.axis)[place]
-                    for whole, place in zip(wholes, self.places, strict=True)
-                ]
-                for one, wholes in zip(values, sums, strict=True)
+        sums = self.sums([one.parts for one in values])
+        return [
+            [
+                tf.split(whole, one.sizes, one.axis)[place]
+                for whole, place in zip(wholes, self.places, strict=True)
             ]
-        found: dict[int, list[Any]] = {}
-        launchers = self.cross_device_ops._launchers
-        for bucket in self._packed(values):
-            members = [values[at] for at in bucket]
-            own: list[list[Any]] = []
-            for n, place in enumerate(self.places):
-                with tf.device(self.devices[n]):
-                    rows = self._rows([one.parts[n] for one in members], members)
-                    total = tf.reduce_sum(launchers[n].all_to_all(rows), 0)
-                    sizes = [one.packed_size for one in members]
-                    flat = tf.split(total, sizes)
-                    own.append([o.unpacked(f, place) for o, f in zip(members, flat, strict=True)])
-            found |= dict(zip(bucket, map(list, zip(*own, strict=True)), strict=True))
-        return [found[at] for at in range(len(values))]
-
-    def _rows(self, tensors: Sequence[Any], members: Sequence[ExchangedRows]) -> Any:
-        """Return what is sent to each replica, in the order of TensorFlow's group."""
-        blocks = [tf.split(t, one.sizes, one.axis) for t, one in zip(tensors, members, strict=True)]
-        rows: list[Any] = [None] * self.replicas
-        for place, rank in enumerate(self._order):
-            packed = [o.packed(b[place], place) for o, b in zip(members, blocks, strict=True)]
-            rows[rank] = tf.concat(packed, 0)
-        return tf.stack(rows)
+            for one, wholes in zip(values, sums, strict=True)
+        ]
 
     @_in_a_function
     def gather(self, parts: Sequence[Any], axis: int) -> list[Any]:
