@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .effects import called_graphs
+from .functions import called_graphs
 from .placements import Partial, Shard
 from .plan import Item, Planner, is_gathered
 from .sizes import AnySize, Size
@@ -132,7 +132,7 @@ class Costs:
     def _flops(self, op: Any) -> float:
         if op.type in _FREE:
             return 0.0
-        graphs = list(called_graphs(op))
+        graphs = called_graphs(op)
         if graphs:  # which have no plans of their own
             inner = [sum(map(self._flops, graph.get_operations())) for graph in graphs]
             return max(inner) * self._iterations(op)

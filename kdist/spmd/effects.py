@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from .functions import FUNCTIONS, graph_of
+from .functions import called_graphs
 
 # Operations that TensorFlow calls stateful, but that only read a state.
 READS = {
@@ -67,7 +67,7 @@ def effects_of(op: Any, shared: Sequence[bool]) -> tuple[bool, set[int]]:
     if not op.op_def.is_stateful or op.type in _HARMLESS or op.type in READS:
         return False, set()
     once, changed = False, set()
-    called = list(called_graphs(op)) if op.type in _CALLS else []
+    called = called_graphs(op) if op.type in _CALLS else []
     for graph in called:
         offset = _BEFORE_ARGUMENTS.get(op.type, 0)
         place = {id(t): offset + i for i, t in enumerate(graph.inputs)}
@@ -88,14 +88,3 @@ def _source(tensor: Any) -> Any:
     while tensor.op.type == "Identity":
         tensor = tensor.op.inputs[0]
     return tensor
-
-
-def called_graphs(op: Any) -> Iterator[Any]:
-    """Yield the graphs of the functions that an operation calls."""
-    for name in FUNCTIONS:
-        value = op.node_def.attr.get(name)
-        if value is None:
-            continue
-        for reference in (value.func, *value.list.func):
-            if reference.name:
-                yield graph_of(op, reference.name)

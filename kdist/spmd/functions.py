@@ -7,8 +7,8 @@ from typing import Any
 
 from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
-FUNCTIONS = ("f", "body", "cond", "then_branch", "else_branch", "branches")
-"""Attributes of operations that name functions."""
+# Attributes of operations that name functions.
+_FUNCTIONS = ("f", "body", "cond", "then_branch", "else_branch", "branches")
 
 
 def function_of(op: Any, name: str) -> Any:
@@ -19,16 +19,27 @@ def function_of(op: Any, name: str) -> Any:
     return function
 
 
-def add_called(graph: Any, op: Any) -> None:
-    """Let a graph know the functions that an operation of another one is, or calls."""
+def called_names(op: Any) -> list[str]:
+    """Return the names of the functions that an operation calls."""
+    values = [op.node_def.attr[name] for name in _FUNCTIONS if name in op.node_def.attr]
+    return [one.name for value in values for one in (value.func, *value.list.func) if one.name]
+
+
+def copy_of(graph: Any, op: Any, inputs: Sequence[Any]) -> Any:
+    """Make an operation of another graph in this one, which gets to know what it is, or calls."""
     called = [op.type] if op.graph._is_function(op.type) else []
-    for name in FUNCTIONS:
-        if name in op.node_def.attr:
-            value = op.node_def.attr[name]
-            called += [one.name for one in (value.func, *value.list.func) if one.name]
-    for name in called:
+    for name in (*called, *called_names(op)):
         if not graph._is_function(name):
             graph._add_function_recursive(function_of(op, name))
+    attributes = {
+        name: value
+        for name, value in op.node_def.attr.items()
+        if name not in ("_class", "Tshape", "Tdim", "Tpaddings")  # follow from the inputs
+    }
+    dtypes = [output.dtype for output in op.outputs]
+    return graph._create_op_internal(
+        op.type, list(inputs), dtypes, name=op.type, attrs=attributes, op_def=op.op_def
+    )
 
 
 def own_graph(function: Any) -> Any:
@@ -57,11 +68,10 @@ def _graph_of(op: Any, function: Any, inputs: Sequence[Any] | None = None) -> An
         return function_def_to_graph(function.cached_definition, input_shapes=shapes)
 
 
-def graph_of(op: Any, name: str) -> Any:
-    """Return the graph of a function that an operation calls."""
-    function = function_of(op, name)
-    graph = own_graph(function)
-    return _graph_of(op, function) if graph is None else graph
+def called_graphs(op: Any) -> list[Any]:
+    """Return the graphs of the functions that an operation calls."""
+    functions = [function_of(op, name) for name in called_names(op)]
+    return [own_graph(function) or _graph_of(op, function) for function in functions]
 
 
 class Bodies:

@@ -17,8 +17,8 @@ from tensorflow.python.framework import ops, tensor_util
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from ..errors import UserError, user_line
-from .effects import DRAWN_BY_XLA, called_graphs, effects_of
-from .functions import add_called, graph_of
+from .effects import DRAWN_BY_XLA, effects_of
+from .functions import called_graphs, copy_of
 from .variables import SCATTERS, with_rows
 
 _VARIABLES = {"AssignAddVariableOp", "AssignSubVariableOp", "AssignVariableOp", "ReadVariableOp"}
@@ -113,8 +113,8 @@ def _dtype_of(handle: Any) -> Any:
 
 def _run(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
     """Do what an operation does with values in place of variables; returns its results."""
-    if op.type in _CALLS and not any(map(_draws, _graphs(op))):
-        return _run_graph(_graphs(op)[0], given, state)
+    if op.type in _CALLS and not any(map(_draws, called_graphs(op))):
+        return _run_graph(called_graphs(op)[0], given, state)
     if op.type in _CONDITIONS:
         return _run_condition(op, given, state)
     if op.type in _LOOPS:
@@ -131,10 +131,6 @@ def _run(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
 
 def _frames(op: Any) -> list[tuple[str, int]]:
     return [(frame.filename, frame.lineno) for frame in op.traceback or ()]
-
-
-def _graphs(op: Any) -> list[Any]:
-    return list(called_graphs(op))
 
 
 def _draws(graph: Any) -> bool:
@@ -176,13 +172,7 @@ def _last_operation() -> Any:
 
 
 def _copy(op: Any, inputs: Sequence[Any]) -> list[Any]:
-    graph = ops.get_default_graph()
-    attributes = {k: v for k, v in op.node_def.attr.items() if k != "_class"}
-    add_called(graph, op)
-    dtypes = [output.dtype for output in op.outputs]
-    made = graph._create_op_internal(
-        op.type, list(inputs), dtypes, name=op.type, attrs=attributes, op_def=op.op_def
-    )
+    made = copy_of(ops.get_default_graph(), op, inputs)
     for output, new in zip(op.outputs, made.outputs, strict=True):
         handle_data_util.copy_handle_data(output, new)
     return list(made.outputs)
@@ -203,7 +193,7 @@ def _cannot_fail(graph: Any) -> bool:
         or (op.type in _VARIABLES and all(_is_variable(t) for t in op.inputs[:1]))
         or (op.type in ("FloorDiv", "FloorMod") and _divides_by_constant(op))
         or (op.type == "StridedSlice" and _takes_constant(op))
-        or (op.type in ("If", "StatelessIf", *_CALLS) and all(map(_cannot_fail, _graphs(op))))
+        or (op.type in ("If", "StatelessIf", *_CALLS) and all(map(_cannot_fail, called_graphs(op))))
         for op in graph.get_operations()
     )
 
@@ -223,10 +213,10 @@ def _run_condition(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
     index, *rest = given
     keys = [key for key in _changed_by(op, given) if key in state.values]
     count = len(op.outputs)
-    if index.dtype == tf.bool and all(map(_cannot_fail, _graphs(op))):
+    if index.dtype == tf.bool and all(map(_cannot_fail, called_graphs(op))):
         # Both at once: what they exchange is exchanged in the step, of which they are then a part.
         made = []
-        for graph, chosen in zip(_graphs(op), (index, tf.logical_not(index)), strict=True):
+        for graph, chosen in zip(called_graphs(op), (index, tf.logical_not(index)), strict=True):
             own = state.branch(chosen)
             made.append([*_run_graph(graph, rest, own), *(own.values[key] for key in keys)])
         results = [
@@ -244,7 +234,7 @@ def _run_condition(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
 
         return run
 
-    branches = [branch(graph) for graph in _graphs(op)]
+    branches = [branch(graph) for graph in called_graphs(op)]
     made = tf.switch_case(index, branches) if "Case" in op.type else tf.cond(index, *branches)
     made = list(made) if isinstance(made, list | tuple) else [made]
     state.values.update(zip(keys, made[count:], strict=True))
@@ -252,8 +242,7 @@ def _run_condition(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
 
 
 def _run_loop(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
-    names = ("cond", "body")
-    test, body = (graph_of(op, op.node_def.attr[name].func.name) for name in names)
+    body, test = called_graphs(op)
     keys = [key for key in _changed_by(op, given) if key in state.values]
     places = [place for place, one in enumerate(given) if not isinstance(one, _Variable)]
 

@@ -14,7 +14,7 @@ from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.ops import handle_data_util
 
 from .effects import DRAWN_BY_XLA, QUIET, READS
-from .functions import add_called, function_of
+from .functions import copy_of, function_of
 from .placements import (
     AsIs,
     ListOf,
@@ -206,31 +206,18 @@ class Stage:
 
     def copy(self, op: Any, inputs: Sequence[Any]) -> list[Any]:
         """Write a copy of an operation with other inputs; returns its results."""
-        attributes = {
-            name: value
-            for name, value in op.node_def.attr.items()
-            if name not in ("_class", "Tshape", "Tdim", "Tpaddings")  # follow from the inputs
-        }
-        add_called(self.graph, op)
-        dtypes = [output.dtype for output in op.outputs]
-
-        def create(*given: Any) -> Any:
-            return tf.compat.v1.get_default_graph()._create_op_internal(
-                op.type, list(given), dtypes, name=op.type, attrs=attributes, op_def=op.op_def
-            )
-
         if self.draws_by_xla and op.type in DRAWN_BY_XLA:
             # Also in a stage that it does not compile.
             def drawn(*given: Any) -> Any:
                 # A call with an effect: that of constants would be computed by TensorFlow's kernel.
                 tf.raw_ops.Assert(condition=True, data=[0])
-                return create(*given).outputs
+                return copy_of(tf.compat.v1.get_default_graph(), op, given).outputs
 
             draw = tf.function(drawn, autograph=False, jit_compile=True)
             with self.graph.as_default(), tf.device(self.kernel_device):
                 return list(draw(*inputs))
         with self.graph.as_default():
-            made = create(*inputs)
+            made = copy_of(self.graph, op, inputs)
         self.operations[op] = made
         for output, new in zip(op.outputs, made.outputs, strict=True):
             if output.dtype.name == "resource":  # elements of a list may have other local shapes
