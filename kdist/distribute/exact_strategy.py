@@ -29,7 +29,7 @@ from ..performance.flops import steps_per_execution
 from ..spmd.strategy import GlobalViewStrategy
 from .devices import DRAWS_ALONE, Draws, are_gpus, short_name
 from .made_outside import remake
-from .telemetry import ModelState, measure_halves, measure_parts, observed_step, rounded_gradients
+from .telemetry import ModelState, measure_halves, measure_parts, observed_step
 
 
 class ExactStrategy(StrategyHooks, GlobalViewStrategy):
@@ -40,7 +40,6 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
 
     workers = 1
     worker = 0
-    gradient_dtype: str | None = None
 
     def _start(self) -> None:
         """Install the patches, and set what the models of this strategy depend on."""
@@ -124,8 +123,6 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
             is_divided = self.extended.parts > 1
             measure = measure_parts if is_divided else measure_halves
             fn = measure(state.gradient_norms, model, fn)
-        if is_training and self.gradient_dtype is not None and model.optimizer is not None:
-            fn = rounded_gradients(model, fn, self.gradient_dtype)
         global_seed(self)  # this thread's, which traces the step
         keeps_rows = name == "predict_step"
         return self.run_step(

@@ -6,7 +6,7 @@ import secrets
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -77,10 +77,6 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
             which is faster, and equal up to rounding.
         shard_optimizer: Whether the optimizer's state is divided over the replicas of all workers,
             as `MirroredStrategy` does. To read it, as `model.save` does, all workers have to.
-        gradient_dtype: `"bfloat16"` sends gradients with 8 bits of precision instead of 24, which
-            halves the bytes on the network. It is not exact: each replica's gradients, and each
-            sum of them on the way, are rounded to two or three decimal digits, so the model depends
-            on the number of replicas. `None` sends gradients as they are.
         heartbeat_seconds: A worker that is not heard from for this long, because its process or
             machine has frozen, is considered lost, and all workers end. `None` for `kdist launch
             --heartbeat-seconds`, or 10.
@@ -115,12 +111,10 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         replicas: int | None = None,
         shards: int | None = None,
         shard_optimizer: bool = False,
-        gradient_dtype: Literal["bfloat16"] | None = None,
         heartbeat_seconds: float | None = None,
         hang_seconds: float | None = None,
         start_timeout_seconds: float | None = None,
     ) -> None:
-        _check_gradient_dtype(gradient_dtype)
         settings = worker_settings(
             os.environ,
             heartbeat_seconds=heartbeat_seconds,
@@ -135,7 +129,6 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         if shards is not None:
             use_one_core_each()
         answer(replicas=len(devices), shards=shards)  # a launcher that may start fewer workers
-        self.gradient_dtype = gradient_dtype
         self.bucket_bytes = options.bytes_per_pack or BUCKET_BYTES
         self._agreement = Agreement(0, 1, worker_store)
         addresses, worker = worker_addresses(resolver)
@@ -286,7 +279,6 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
                 "the number of replicas": devices,
                 "the number of parts of a batch": self.extended.parts,
                 "shard_optimizer": self.extended.divides_state,
-                "gradient_dtype": self.gradient_dtype,
                 "bytes_per_pack": self.bucket_bytes,
             },
         )
@@ -295,15 +287,6 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         chiefs, drawn = seeds[0]
         if any(other != chiefs for other, _ in seeds) or chiefs is None:
             keras.utils.set_random_seed(drawn if chiefs is None else chiefs)
-
-
-def _check_gradient_dtype(dtype: Any) -> None:
-    if dtype is None or dtype == "bfloat16":
-        return
-    why = ": gradients and their sums overflow float16 beyond 65504" * (dtype == "float16")
-    raise UserError(
-        f'gradient_dtype has to be "bfloat16", or None for exact gradients, received {dtype!r}{why}'
-    )
 
 
 def _check_resolver(resolver: Any) -> None:

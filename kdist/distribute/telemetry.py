@@ -12,66 +12,7 @@ from .._upstream.internals import flatten_layers, is_compiled_by_xla, is_overwri
 from .._upstream.steps import attach_observers, detach_observers, observe_step, own_weights
 from ..layers.histogram import CODES, IS_NONFINITE
 from ..layers.measurements import mean_loss, stateless_pass, value_counts
-from ..spmd.rules.kernels import part_norms, received_gradient, sent_gradient, squared_norm
-
-Apply = Callable[[list[Any], Any], Any]
-
-
-def with_apply(
-    model: keras.Model, step: Callable[[Any], Any], replace: Callable[[Any, Apply], Apply]
-) -> Callable[[Any], Any]:
-    """Return a step in which the optimizer's `apply` is another function.
-
-    Args:
-        model: The compiled model.
-        step: Called with a batch.
-        replace: Called with the batch and the optimizer's own `apply`; returns the function of
-            gradients and variables that is called instead.
-    """
-
-    def changed_step(data: Any) -> Any:
-        optimizer: Any = model.optimizer
-        replaced = vars(optimizer).get("apply")
-        apply = replace(data, optimizer.apply)
-
-        def changed_apply(grads: Any, trainable_variables: Any = None) -> Any:
-            return apply(list(grads), trainable_variables)
-
-        object.__setattr__(optimizer, "apply", changed_apply)
-        try:
-            return step(data)
-        finally:
-            if replaced is None:
-                del vars(optimizer)["apply"]
-            else:
-                object.__setattr__(optimizer, "apply", replaced)
-
-    unconverted: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert(changed_step)
-    return unconverted
-
-
-def rounded_gradients(
-    model: keras.Model, step: Callable[[Any], Any], dtype: str
-) -> Callable[[Any], Any]:
-    """Return a step whose gradients are sent to other replicas in a dtype of fewer bits."""
-
-    def replace(_batch: Any, apply: Apply) -> Apply:
-        def rounded_apply(gradients: list[Any], variables: Any) -> Any:
-            return apply([_rounded(gradient, dtype) for gradient in gradients], variables)
-
-        return rounded_apply
-
-    return with_apply(model, step, replace)
-
-
-def _rounded(gradient: Any, dtype: str) -> Any:
-    if isinstance(gradient, tf.IndexedSlices):
-        values = _rounded(gradient.values, dtype)
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    if gradient is None or not gradient.dtype.is_floating or gradient.dtype.size <= 2:
-        return gradient
-    return received_gradient(sent_gradient(gradient, dtype), gradient.dtype)
-
+from ..spmd.rules.kernels import part_norms, squared_norm
 
 FIELDS = (
     "small_squared_norms",
@@ -130,20 +71,31 @@ def measure_parts(
 ) -> Callable[[Any], Any]:
     """Wrap a step that will be divided over replicas to measure the gradients of their parts."""
 
-    def replace(data: Any, apply: Apply) -> Apply:
+    def measured_step(data: Any) -> Any:
         rows = tf.convert_to_tensor(keras.tree.flatten(data)[0])
+        optimizer: Any = model.optimizer
+        apply, replaced = optimizer.apply, vars(optimizer).get("apply")
 
-        def measured_apply(gradients: list[Any], variables: Any) -> Any:
+        def measured_apply(grads: Any, trainable_variables: Any = None) -> Any:
+            gradients = list(grads)
             known = [tf.convert_to_tensor(g) for g in gradients if g is not None]
             scale = tf.square(_loss_scale(model))
             small = part_norms(rows, *known)
             large = tf.stack([_squared_norm(known) / scale, 1 / tf.shape(rows)[0], 1.0]) * small[2]
             norms.add([small[0] / scale, small[1], small[2], *tf.unstack(large)])
-            return apply(gradients, variables)
+            return apply(gradients, trainable_variables)
 
-        return measured_apply
+        object.__setattr__(optimizer, "apply", measured_apply)
+        try:
+            return step(data)
+        finally:
+            if replaced is None:
+                del vars(optimizer)["apply"]
+            else:
+                object.__setattr__(optimizer, "apply", replaced)
 
-    return with_apply(model, step, replace)
+    unconverted: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert(measured_step)
+    return unconverted
 
 
 def measure_halves(

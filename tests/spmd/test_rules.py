@@ -11,7 +11,7 @@ import rules_of_shapes
 import rules_of_sums
 import tensorflow as tf
 from kdist.spmd.rules import RULES
-from kdist.spmd.rules.kernels import part_norms, received_gradient, sent_gradient
+from kdist.spmd.rules.kernels import part_norms
 from rule_harness import NONE, failures_of, types_of
 from tensorflow.python.distribute import values
 
@@ -52,8 +52,6 @@ WITHOUT_ROW = {  # the kernels, and variables that are divided, have tests of th
     *(f"TensorScatter{kind}" for kind in ("Add", "Max", "Min", "Sub")),
     "Placeholder",
     "kernel:part_norms",
-    "kernel:received_gradient",
-    "kernel:sent_gradient",
 }
 
 
@@ -97,27 +95,3 @@ def test_norms_of_parts_are_those_of_the_replicas_that_have_samples(counts):
             gradients = [2 * x.T @ (x @ one.numpy()) / len(x) for one in weights]
             expected += [np.sum(np.square(gradients)), 1 / len(x), 1]
     np.testing.assert_allclose(run(*map(tf.constant, parts)), expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("counts", [(3, 2, 4), (1, 0, 0), (0, 3, 1)])
-def test_gradients_are_rounded_on_each_replica_and_in_their_sum(counts):
-    rng = np.random.default_rng(6)
-    parts = [rng.normal(size=(count, 4)).astype("f4") for count in counts]
-    strategy = kdist.MirroredStrategy(replicas=3)
-
-    def step(x):
-        sums = tf.reduce_sum(x, 0)
-        return received_gradient(sent_gradient(sums, "bfloat16"), sums.dtype)
-
-    @tf.function(autograph=False)
-    def run(*args):
-        return strategy.run(step, args=(values.PerReplica(args),))
-
-    bfloat16 = tf.bfloat16.as_numpy_dtype
-    expected = np.zeros(4, "f4")
-    for x in parts:
-        expected = (expected + x.sum(0).astype(bfloat16).astype("f4")).astype("f4")
-    found = run(*map(tf.constant, parts)).numpy()
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, found.astype(bfloat16).astype("f4"))
-    np.testing.assert_allclose(found, expected, rtol=2**-7, atol=2**-7)

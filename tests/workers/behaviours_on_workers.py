@@ -17,7 +17,7 @@ from checkpoint_cases import CASES as CHECKPOINT_CASES
 from kdist.distribute.telemetry import GradientNorms
 from refusals import REFUSALS
 from saved_files import SAVES
-from transfers import TRANSFERS
+from transfers import counts_the_collectives_of_a_step
 from worker_trainings import X, Y, agree, batches_of_unknown_number, compiled, refused
 
 
@@ -354,13 +354,13 @@ def deals_out_files_like_rows(strategy, folder):
 
 CASES = (
     REFUSALS
-    | TRANSFERS
     | SAVES
     # `goes_on_with_other_workers` runs on three.
     | {name: run for name, run in CHECKPOINT_CASES.items() if not name.startswith("goes_on")}
     | {
         one.__name__: one
         for one in (
+            counts_the_collectives_of_a_step,
             has_the_chiefs_seed,
             names_itself,
             stops_with_one,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -114,39 +113,3 @@ def _part_norms(op: Operation) -> Decision | None:
 def squared_norm(tensor: Any) -> Any:
     """Return the sum of a tensor's squares, in float64."""
     return tf.cast(tf.reduce_sum(tf.square(tensor)), "float64")
-
-
-def sent_gradient(gradient: Any, dtype: str) -> Any:
-    """Return a gradient in the dtype in which replicas send their summands of it."""
-    return _named_cast("sent_gradient", dtype)(gradient)
-
-
-def received_gradient(gradient: Any, dtype: Any) -> Any:
-    """Return the sum of what the replicas have sent, in a dtype of more bits."""
-    return _named_cast("received_gradient", dtype)(gradient)
-
-
-@functools.cache
-def _named_cast(name: str, dtype: Any) -> Any:
-    @tf.function(autograph=False, experimental_implements=name)
-    def cast(gradient: Any) -> Any:
-        return tf.cast(gradient, dtype)
-
-    return cast
-
-
-def _sent(op: Operation) -> Decision:
-    """Round the summands: `gradient_dtype` allows it."""
-    return Decision([AS_IS], [op.placements[0]], _call)
-
-
-def _received(op: Operation) -> Decision:
-    return Decision([REPLICATE], [REPLICATE], _call, gathers=True)
-
-
-def _call(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-    return stage.call_kernel(op, inputs)  # type: ignore[no-any-return]
-
-
-RULES["kernel:sent_gradient"] = _sent
-RULES["kernel:received_gradient"] = _received
