@@ -1,15 +1,12 @@
 """`StrategyHooks`: what the patches know a strategy of kdist by."""
 
-import abc
-from collections.abc import Callable
 from typing import Any
 
 import keras
-import tensorflow as tf
 from tensorflow.python.distribute import values
 
 
-class StrategyHooks(abc.ABC):
+class StrategyHooks:
     """Base class of the strategies that the patches are for: `distribute.ExactStrategy`.
 
     Under any other strategy, every patch does what stock Keras does. Besides these attributes, the
@@ -27,21 +24,6 @@ class StrategyHooks(abc.ABC):
     def is_chief(self) -> bool:
         """Whether this is the worker that writes files and prints; true if there is only one."""
         return self.worker == 0
-
-    @abc.abstractmethod
-    def fused_dropout(
-        self, inputs: Any, rate: Any, noise_shape: Any
-    ) -> Callable[[Any], Any] | None:
-        """Return a faster dropout of these inputs, a function of the seed.
-
-        Returns `None` to use Keras's own dropout.
-        """
-
-    @abc.abstractmethod
-    def fused_activation(
-        self, function: Callable[..., Any], inputs: Any, *arguments: Any, **options: Any
-    ) -> Any:
-        """Return what Keras's activation returns, computed faster; `None` to use Keras's own."""
 
 
 def hooks_of(model: keras.Model) -> Any:
@@ -63,11 +45,3 @@ def is_chief(model: Any) -> bool:
     """Whether this is the worker that writes files and prints, if a model has several workers."""
     hooks = hooks_of(model) if isinstance(model, keras.Model) else None
     return hooks is None or hooks.is_chief
-
-
-def replica_hooks() -> StrategyHooks | None:
-    """Return the strategy of the current replica context if it has hooks."""
-    context = tf.distribute.get_replica_context()
-    if context is None or not isinstance(context.strategy, StrategyHooks):
-        return None
-    return context.strategy

@@ -28,24 +28,6 @@ from .comparison import CheckResult, Difference, Precision, Record, compare
 _METRICS = "/keras/src/metrics/"
 
 
-class _StockKernels(ExactStrategy):
-    """Draws and rounds as stock Keras does, with which it is compared."""
-
-    def fused_dropout(self, inputs: Any, rate: Any, noise_shape: Any) -> None:
-        """Leave dropout to Keras."""
-
-    def fused_activation(self, *arguments: Any, **options: Any) -> None:
-        """Leave activations to Keras."""
-
-
-class _Replicas(_StockKernels, MirroredStrategy):
-    """The replicas of one machine."""
-
-
-class _Workers(_StockKernels, MultiWorkerMirroredStrategy):
-    """The replicas of several workers."""
-
-
 def make_strategies(
     replicas: Sequence[int], workers: int = 1, shards: int | None = None
 ) -> list[ExactStrategy]:
@@ -62,9 +44,9 @@ def make_strategies(
     if workers > 1:
         if shards is not None:
             raise UserError("received several workers with --bits, which is checked on one machine")
-        return [_Workers()]
-    _Replicas(replicas=max(replicas))  # first of all, as this splits the CPU
-    return [_Replicas(replicas=count, shards=shards) for count in replicas]
+        return [MultiWorkerMirroredStrategy()]
+    MirroredStrategy(replicas=max(replicas))  # first of all, as this splits the CPU
+    return [MirroredStrategy(replicas=count, shards=shards) for count in replicas]
 
 
 def check_model(

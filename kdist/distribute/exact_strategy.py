@@ -24,7 +24,6 @@ from .._upstream.steps import unconverted
 from ..arguments import check_backend
 from ..batch_norm.convert import batch_norms, convert_batch_norm
 from ..errors import UserError
-from ..layers.elementwise_kernels import activation_fusible, fused_activation, fused_dropout_of
 from ..performance.flops import steps_per_execution
 from ..spmd.strategy import GlobalViewStrategy
 from .devices import DRAWS_ALONE, Draws, are_gpus, short_name
@@ -186,20 +185,6 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
     def reset(self, model: keras.Model) -> None:
         """Reset what is stored for a model that is about to be compiled again."""
         self.model_state(model).reset()
-
-    def fused_dropout(
-        self, inputs: Any, rate: Any, noise_shape: Any
-    ) -> Callable[[Any], Any] | None:
-        """Return a dropout that takes one pass over the inputs; `None` to use Keras's own."""
-        return fused_dropout_of(inputs, rate, noise_shape)
-
-    def fused_activation(
-        self, function: Callable[..., Any], inputs: Any, *arguments: Any, **options: Any
-    ) -> Any:
-        """Return an activation computed in one pass over the inputs; `None` to use Keras's own."""
-        if not activation_fusible(inputs, *arguments, *options.values()):
-            return None
-        return fused_activation(function, inputs, *arguments, **options)
 
     def prepare(self, model: keras.Model) -> None:
         """Prepare a model that is about to be trained or evaluated under this strategy.

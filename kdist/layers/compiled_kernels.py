@@ -13,7 +13,6 @@ from .._upstream.steps import divides_step
 
 # Below this number of values per sample, calling XLA costs more than its fused loops save.
 SMALLEST_COMPILED_SAMPLE = 2048
-_ELEMENTWISE_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
 
 # Arguments whose first axis is that of the samples, which a replica has a part of.
 _OF_SAMPLES = {"x", "dy", "mask"}
@@ -31,11 +30,6 @@ def worth_compiling(x: Any) -> bool:
     if not sample.is_fully_defined() or sample.num_elements() < SMALLEST_COMPILED_SAMPLE:
         return False
     return not tf.config.list_logical_devices("GPU")
-
-
-def is_fusible(x: Any) -> bool:
-    """Whether an operation of Keras on each value of `x` may be replaced by a fused one."""
-    return isinstance(x, tf.Tensor) and x.dtype in _ELEMENTWISE_DTYPES and worth_compiling(x)
 
 
 def compiled_method(kernels: Hashable, name: str, x: Any) -> Callable[..., Any]:

@@ -27,9 +27,6 @@ CASES: dict[str, Case] = {
     "nested": uneven(Case(model=models.nested, scored=False)),
     "shared_layer": uneven(Case(model=models.shared_layer, scored=False)),
     "convolutional": uneven(Case(model=models.convolutional, data=samples.images, scored=False)),
-    "large_activations": uneven(
-        Case(model=models.large_activations, scored=False, policy="float32"), tolerance=1e-5
-    ),
     "spectral_normalization": uneven(Case(model=models.spectral, scored=False)),
     "plain_bn_built": uneven(Case(model=models.plain_normalization, built=True, scored=False)),
     "frozen_normalization": uneven(Case(model=models.frozen_normalization), predicted=True),

@@ -39,21 +39,6 @@ def classes() -> keras.layers.Layer:
     return layers.Dense(3, activation="softmax")
 
 
-def large_activations() -> keras.Model:
-    """Has samples of so many values that activations take one pass over them."""
-    return keras.Sequential(
-        [
-            keras.Input((6,)),
-            layers.RepeatVector(256),
-            layers.Dense(8, activation="gelu"),
-            layers.Dense(8, activation="silu"),
-            layers.Dense(8, activation="hard_silu"),
-            layers.GlobalAveragePooling1D(),
-            classes(),
-        ]
-    )
-
-
 class Subclassed(keras.Model):
     """Unbuilt until its first batch, with a layer that acts differently in training."""
 

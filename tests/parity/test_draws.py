@@ -7,11 +7,8 @@ import kdist
 import keras
 import numpy as np
 import pytest
-import small_models
 import tensorflow as tf
-from harness import Case
 from keras import layers, ops, random
-from variants import uneven
 
 IMAGES = np.random.default_rng(0).uniform(size=(15, 6, 6, 3))
 BATCH = 11  # and 4 are left: uneven parts on 2 and 3 replicas, and an empty one on 3
@@ -266,40 +263,3 @@ def test_every_prediction_of_a_model_that_keeps_dropping_is_another(seed):
     expected, got = (predicted(made, "float64", on, times=3) for on in (None, replicated(3)))
     np.testing.assert_array_equal(got, expected)
     assert not np.array_equal(got[0], got[1])
-
-
-def large_images(count):
-    rng = np.random.default_rng(5)
-    return rng.normal(size=(count, 16, 16, 8)).astype("float32"), rng.integers(0, 3, count)
-
-
-def fused():
-    """Its dropout has 2048 values a sample, from where it runs in one pass."""
-    inputs = keras.Input((16, 16, 8))
-    x = layers.Dropout(0.3, name="fused")(inputs)
-    x = layers.GlobalAveragePooling2D()(layers.Conv2D(8, 3, activation="tanh")(x))
-    return keras.Model(inputs, small_models.classes()(x))
-
-
-FUSED = uneven(Case(model=fused, data=large_images, scored=False, policy="float32"), tolerance=1e-5)
-
-
-def test_a_fused_dropout_trains_as_on_one_replica():
-    gaps = harness.differences(
-        harness.train(FUSED, replicated(1)), harness.train(FUSED, replicated(3))
-    )
-    assert not harness.too_large(FUSED, gaps), gaps
-
-
-def test_a_fused_dropout_drops_what_one_replica_drops():
-    def made():
-        inputs = keras.Input((16, 16, 8))
-        twice = halves_joined(lambda x, seed: random.dropout(x, 0.5, seed=seed))
-        once = Training(layers.Dropout(0.5, seed=1))(inputs)
-        return keras.Model(inputs, {"once": once, "twice": twice()(inputs)})
-
-    x, _ = large_images(14)
-    (one,), (several,) = (
-        predicted(made, "float32", replicated(count), images=x) for count in (1, 3)
-    )
-    assert not different(one, several)

@@ -6,8 +6,7 @@ import numpy as np
 import tensorflow as tf
 from kdist.layers.batch_norm_kernels import Kernels, merge
 from kdist.layers.compiled_kernels import compiled_method
-from kdist.layers.elementwise_kernels import _Activation, _Dropout
-from rule_harness import NONE, B, Table, bools, positive, twin
+from rule_harness import NONE, B, Table, bools, positive
 
 
 @tf.function(jit_compile=True, autograph=False)
@@ -289,22 +288,4 @@ def kernels():
         return compiled_method(arithmetic, "local_moments", x)(x, None)
 
     rows.add("kernel:Kernels.local_moments", selected, [(B, 4)], batches=False, tolerance=1e-10)
-
-    def activated(x, dy):
-        activation = _Activation(tf.nn.gelu, (), ())
-        return [
-            compiled_method(activation, "forward", x)(x),
-            compiled_method(activation, "backward", x)(x, dy),
-        ]
-
-    inputs = [(B, 3), (B, 3)], [(B, 2, 3), twin(B, 2, 3)]
-    rows.add("kernel:Activation.forward kernel:Activation.backward", activated, *inputs)
-    rows.add(
-        "kernel:Dropout.drop",
-        lambda x: compiled_method(_Dropout(0.4), "drop", x)(
-            x, tf.constant([3, 4]), tf.constant(0, "uint32")
-        ),
-        [(B, 3)],
-        [(B, 3, 5)],
-    )
     return rows

@@ -1,14 +1,9 @@
-"""What stock Keras and TensorFlow do to optimizers, metrics and layers on several replicas."""
+"""What stock Keras and TensorFlow do with variables, batches and gradients of a step."""
 
 import kdist
 import keras
 import pytest
 import tensorflow as tf
-
-
-def on_both(stock, measure):
-    """What `measure` gives under TensorFlow's strategy and under kdist's."""
-    return [measure(strategy) for strategy in (stock, kdist.MirroredStrategy(replicas=2))]
 
 
 def test_a_scalar_variable_is_no_number(stock):
@@ -17,20 +12,6 @@ def test_a_scalar_variable_is_no_number(stock):
     for number in (float, int):
         with pytest.raises(TypeError, match="MirroredVariable"):
             number(variable)
-
-
-@pytest.mark.parametrize("name", ["gelu", "silu", "hard_silu"])
-def test_an_activation_is_several_operations(stock, name):
-    def operations(strategy):
-        activation = getattr(keras.activations, name)
-        step = tf.function(lambda: strategy.run(activation, (tf.zeros((2, 64, 64)),)))
-        graph = step.get_concrete_function().graph
-        return {operation.type for operation in graph.get_operations()}
-
-    theirs, ours = on_both(stock, operations)
-    arithmetic = {"Mul", "Erf", "Sigmoid", "Relu6"}
-    assert theirs & arithmetic
-    assert not ours & arithmetic
 
 
 def test_a_batch_has_a_part_for_each_device(stock):
@@ -60,26 +41,6 @@ def test_a_replica_without_sparse_rows_crashes(stock, optional):
     with pytest.raises(tf.errors.InvalidArgumentError, match="zero dimension"):
         shapes(stock)
     assert shapes(kdist.MirroredStrategy(replicas=2)) == [[1, 2]]
-
-
-def test_dropout_keeps_its_random_numbers(stock):
-    """As large as the values, for the gradient."""
-
-    def sizes(strategy):
-        def step():
-            x = tf.ones((4, 64, 64))
-            with tf.GradientTape() as tape:
-                tape.watch(x)
-                y = keras.random.dropout(x, 0.5, seed=1)
-            return tape.gradient(y, x)
-
-        graph = tf.function(lambda: strategy.run(step)).get_concrete_function().graph
-        return {operation.type for operation in graph.get_operations()}
-
-    theirs, ours = on_both(stock, sizes)
-    draws = {"StatelessRandomUniformV2"}
-    assert theirs & draws
-    assert not ours & draws
 
 
 def test_nobody_is_told_of_a_gradient():

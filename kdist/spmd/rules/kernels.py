@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from ..placements import AS_IS, PARTIAL, REPLICATE, Partial, Shard
 from ..plan import Decision, Operation
-from . import RULES, rule
+from . import rule
 
 
 def kernel_rule(name: str, rows: Sequence[int], out: Partial | None = None) -> None:
@@ -47,34 +47,6 @@ kernel_rule("Kernels.local_moments", rows=[0, 1], out=Partial("statistics"))
 kernel_rule("Kernels.normalize", rows=[0])
 kernel_rule("Kernels.gradient_sums", rows=[0, 1], out=PARTIAL)
 kernel_rule("Kernels.input_gradient", rows=[0, 1, 7])
-kernel_rule("Activation.forward", rows=[0])
-kernel_rule("Activation.backward", rows=[0, 1])
-
-
-def _dropout(op: Operation) -> Decision | None:
-    """Draw for a replica's rows: the third input is the number of the first value."""
-    shard = op.shard(0)
-    sample = op.inputs[0].shape[1:].num_elements()
-    if shard is None or shard.axis != 0 or sample is None:
-        return None
-
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-        x, seed, first = inputs
-        blocks = stage.global_blocks(shard.rows, "int32")
-        parts = [x] if len(blocks) == 1 else tf.split(x, [count for count, _ in blocks])
-        made = []
-        for part, (_, row) in zip(parts, blocks, strict=True):
-            begin = first + tf.cast(row * sample, first.dtype)
-            made.append(stage.call_kernel(op, [part, seed, begin])[0])
-        rest = [tf.zeros(o.shape, o.dtype) for o in op.outputs[1:]]
-        return [made[0] if len(made) == 1 else tf.concat(made, 0), *rest]
-
-    wants = [shard, REPLICATE, REPLICATE]
-    out = [shard.plain(), *[REPLICATE] * (len(op.outputs) - 1)]
-    return Decision(wants, out, emit, needs=[shard.rows])
-
-
-RULES["kernel:Dropout.drop"] = _dropout
 
 
 @tf.function(autograph=False, experimental_implements="part_norms")

@@ -1,7 +1,4 @@
-"""Random numbers of the whole batch, of which a replica draws those of its rows.
-
-For the dropout of large samples on CPUs, which is fused, see `kernels`.
-"""
+"""Random numbers of the whole batch, of which a replica draws those of its rows."""
 
 from __future__ import annotations
 
