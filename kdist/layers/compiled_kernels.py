@@ -149,8 +149,3 @@ def compute_apart(value: Any) -> Any:
         raise RuntimeError("call compute_apart() where can_compute_apart() is true")
     values.append(optimization_barrier(value))
     return values[-1]
-
-
-def dense_gradient(dy: Any, x: Any) -> Any:
-    """Convert the gradient of `x`, which may be indexed slices (`tf.gather`) or have no shape."""
-    return tf.ensure_shape(tf.convert_to_tensor(dy), x.shape)

@@ -12,7 +12,6 @@ from ..errors import UserError
 from .batch_norm_kernels import (
     Kernels,
     Moments,
-    across_replicas,
     batch_norm_fusible,
     broadcast_mask,
     fused_batch_norm,
@@ -30,7 +29,8 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
     is on: with uneven or empty replicas and masks, the statistics are those that one replica would
     compute. There is one collective in the forward and one in the backward pass. On one replica
     there is none, and the layer equals `keras.layers.BatchNormalization` up to rounding. If a
-    channel has no values, its moving statistics do not change.
+    channel has no values, its moving statistics do not change. On several replicas of a strategy
+    that is not kdist's, it is `keras.layers.BatchNormalization(synchronized=True)`.
 
     Statistics are computed in float32 (float64 for float64 inputs) about the mean, so they are
     accurate even if the mean is much larger than the standard deviation.
@@ -88,6 +88,10 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
         """Normalize `inputs`; see the class."""
         if not (training and self.trainable):
             return super().call(inputs, training=False, mask=mask)
+        context = tf.distribute.get_replica_context()
+        if context is not None and context.num_replicas_in_sync > 1:
+            # A step of another strategy, which TensorFlow runs on each replica.
+            return super().call(inputs, training=True, mask=mask)
         x = tf.convert_to_tensor(inputs)
         dtype = keras.backend.result_type(x.dtype.name, "float32")
         if not x.dtype.is_floating:
@@ -98,12 +102,9 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
         gamma = keras.ops.cast(self.gamma, dtype) if self.scale else tf.ones(x.shape[axis], dtype)
         beta = keras.ops.cast(self.beta, dtype) if self.center else tf.zeros(x.shape[axis], dtype)
 
-        context = tf.distribute.get_replica_context()
         kernels = Kernels(len(x.shape), axis, dtype, self.compute_dtype, self.epsilon)
         if divides_step():
             y, moments = in_global_view(kernels, x, gamma, beta, mask)
-        elif context is not None and context.num_replicas_in_sync > 1:
-            y, moments = across_replicas(context, kernels, x, gamma, beta, mask)
         # Not oneDNN's kernel for large samples: it adds up float32 value by value, and where the
         # mean is 10,000 deviations it gives a variance of 160 instead of 1.
         elif worth_compiling(x) or not batch_norm_fusible(x, axis, self.epsilon, mask):
