@@ -23,7 +23,7 @@ COMMANDS = tuple(name for name in app if not name.startswith("-"))
 def cases(draw: st.DrawFn) -> Case:
     """A command line of any command, with the files that it names."""
     kinds = (train, train, sweep, sweep, tune, tune, report, report, report, small)
-    kinds += (launch, check, checkpoints, evaluate, find, nonsense)
+    kinds += (launch, check, evaluate, find, nonsense)
     case = draw(draw(st.sampled_from(kinds))())
     arguments = list(case.arguments)
     if draw(st.integers(0, 19)) == 0:
@@ -38,7 +38,6 @@ def ordinary_cases() -> list[tuple[Case, str]]:
     begins, small = "training begins", ["--dataset=sample", "--depth=10", "--width=1"]
     succeed = {
         "train": (Case(["train", *small]), begins),
-        "checkpoints": (Case(["checkpoints", "--help"]), "exit code 0"),
         "check": (Case(["check", "mine.py:build"], {"mine.py": b"pass\n"}), begins),
         "evaluate": (Case(["evaluate", "my.keras"], {"my.keras": b"PK"}), begins),
         "launch": (Case(["launch", "--workers=2", "-m", "kdist", "devices"]), begins),
@@ -62,13 +61,6 @@ def train(draw: st.DrawFn) -> Case:
         options += ["--resume", draw(READ_PATHS | st.just("run"))]
         return Case(["train", *options], draw(result_files(("run",))))
     return draw(with_file(["train", *options], "--config", settings()))
-
-
-@st.composite
-def checkpoints(draw: st.DrawFn) -> Case:
-    """`kdist checkpoints`."""
-    options = draw(plain_options({"--verify": None, "--export": ODD_PATHS}))
-    return Case(["checkpoints", draw(READ_PATHS), *options], draw(result_files(("run",))))
 
 
 @st.composite

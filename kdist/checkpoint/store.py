@@ -78,11 +78,6 @@ class CheckpointFile:
         """Bytes of the file."""
         return self.path.stat().st_size
 
-    @property
-    def saved_at(self) -> float:
-        """When it was committed, in seconds since 1970."""
-        return self.path.stat().st_mtime
-
     def read(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return the arrays and the state.
 
@@ -101,15 +96,6 @@ class CheckpointFile:
                 f" {metadata['format']}, and this version reads up to {FORMAT}: update kdist"
             )
         return arrays, json.loads(metadata["state"])
-
-    def check_length(self) -> None:
-        """Check that the file is as long as it says, without reading all of it.
-
-        Raises:
-            DamagedCheckpointError: It is not, or cannot be read.
-        """
-        with self._opened():
-            pass
 
     def verify(self) -> None:
         """Compare the file with the digest in its name, without TensorFlow.

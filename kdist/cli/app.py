@@ -19,7 +19,7 @@ from ..errors import TrainingError, UserError, handle_failure
 from ..fields import field_names
 from ..signals import Received
 from ..training.config import TrainConfig
-from .commands import check, checkpoints, dashboard, devices, doctor, evaluate, report
+from .commands import check, dashboard, devices, doctor, evaluate, report
 from .find import app as find_app
 from .last_resort import DEBUG, end_output, one_line, take_debug, unexpected
 from .launch import keep_program, launch
@@ -39,7 +39,6 @@ for command in (
     train,
     check,
     evaluate,
-    checkpoints,
     launch,
     sweep_app,
     find_app,

@@ -1,14 +1,11 @@
 """The model of a checkpoint as a file, without training."""
 
-import shutil
-
 import keras
 import numpy as np
 import pytest
 from kdist.callbacks import Checkpoint
 from kdist.checkpoint import checkpoint_files, export_model
 from kdist.checkpoint.export import restore_weights
-from kdist.checkpoint.listing import list_checkpoints
 from kdist.errors import UserError
 from resumed_training import (
     STEPS,
@@ -129,18 +126,3 @@ def test_what_cannot_be_exported(folder, tmp_path):
     with pytest.raises(UserError, match="is damaged: its content is not what was written; export"):
         export_model(checkpoint_files(tmp_path)[0], tmp_path / "model.keras")
     assert not (tmp_path / "model.keras").exists()
-
-
-def test_the_command_exports_the_newest_whole_one(folder, tmp_path):
-    lines = []
-    copy = shutil.copytree(folder, tmp_path / "run" / "checkpoints")
-    (copy / f"e000009-b000000001-{'0' * 32}.safetensors").write_bytes(b"")
-    path = str(tmp_path / "model.keras")
-    is_whole = list_checkpoints(str(tmp_path / "run"), export=path, announce=lines.append)
-    assert not is_whole
-    [checkpoint] = checkpoint_files(folder)
-    assert lines[-1] == f"Exported {checkpoint.path.name} to {path}"
-    expected = export_model(checkpoint, tmp_path / "expected.keras")
-    opened = keras.models.load_model(path)
-    for one, other in zip(opened.get_weights(), expected.get_weights(), strict=True):
-        assert np.array_equal(one, other)

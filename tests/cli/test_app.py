@@ -22,7 +22,6 @@ import pytest
 from annotated_types import Ge, Lt
 from cyclopts import App, Parameter
 from kdist.callbacks.stop_at_non_finite import NonFinite
-from kdist.checkpoint.store import CheckpointStore
 from kdist.cli.last_resort import one_line, take_debug
 from kdist.cli.options import given, options_of, read_files
 from kdist.errors import TrainingError, UserError
@@ -128,13 +127,6 @@ def test_a_data_set_without_network_is_one_line_that_says_how_to_get_it(tmp_path
     assert stderr.count("\n") == 1
     assert "kdist: error: CIFAR-10 was not found and could not be downloaded (URL fetch" in stderr
     assert "cifar-10-python.tar.gz elsewhere, unpack it, and pass its folder as data_dir" in stderr
-
-
-def test_checkpoints_are_listed_and_verified_without_tensorflow(tmp_path):
-    with CheckpointStore(tmp_path / "checkpoints") as store:
-        store.commit(epoch=1, batch=2, arrays={}, state={})
-    code, imported, stderr = imported_by(["checkpoints", str(tmp_path), "--verify"])
-    assert (code, imported, stderr) == ("CODE 0", "IMPORTED numpy", "")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ COMMANDS = (
     "train",
     "check",
     "evaluate",
-    "checkpoints",
     "launch",
     "sweep",
     "tune",
@@ -48,7 +47,7 @@ def test_a_draw_of_odd_command_lines_ends_as_documented(tmp_path):
         "doctor",
     ):
         assert ends[f"{command}: training begins"], ends
-    for command in ("report", "checkpoints", "dashboard"):
+    for command in ("report", "dashboard"):
         assert ends[f"{command}: exit code 0"], ends
     for command in COMMANDS:
         assert ends[f"{command}: exit code 2"], ends
