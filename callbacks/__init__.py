@@ -7,7 +7,7 @@ from .gradient_noise_scale import GradientNoiseScale
 from .print_throughput import PrintThroughput
 from .print_total_time import PrintTotalTime
 from .save_training_data import SaveTrainingData
-from .step_measurement import LayerNorms, NonFiniteLayer, StepMeasurement
+from .step_measurement import LayerNorms, StepMeasurement
 from .stop_at_accuracy import StopAtAccuracy
 from .stop_at_non_finite import StopAtNonFinite
 from .training_telemetry import TrainingTelemetry
@@ -18,7 +18,6 @@ __all__ = [
     "GradientNoiseScale",
     "Histogram",
     "LayerNorms",
-    "NonFiniteLayer",
     "PrintThroughput",
     "PrintTotalTime",
     "SaveTrainingData",

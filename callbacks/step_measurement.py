@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 import numpy as np
 
@@ -69,29 +68,6 @@ class StepMeasurement:
         return text
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class NonFiniteLayer:
-    """The first layer that was not finite, in the first step whose loss was not.
-
-    Attributes:
-        step: The step, from 1, over all epochs.
-        layer: The layer; `None` if all layers were finite, and only the loss was not.
-        part: `"weights"` if an earlier update made the weights non-finite, or `"outputs"`.
-        is_searched: Whether the outputs of layers were checked in this step.
-    """
-
-    step: int
-    layer: str | None
-    part: Literal["weights", "outputs"] | None
-    is_searched: bool = True
-
-    def __str__(self) -> str:
-        what = "the loss" if self.layer is None else f"{self.part} of {self.layer}"
-        told = self.layer is not None or self.is_searched
-        more = "" if told else "; find_nonfinite=True names the layer whose outputs are not"
-        return f"{what}, in step {self.step}{more}"
-
-
 class LayerNames:
     """Names what `StepTelemetry` has in rows.
 
@@ -122,7 +98,6 @@ class LayerNames:
             histograms = map(Histogram.from_codes, counts)
             return dict(zip(self._weights, histograms, strict=True))
 
-        rows = self._telemetry.called if self._telemetry.measures_outputs else []
         squares = {owner: np.zeros(3) for owner in self._owners}
         for owner, row in zip(self._owners, raw.squares, strict=True):
             squares[owner] = squares[owner] + row
@@ -130,34 +105,13 @@ class LayerNames:
             step=raw.step,
             weights=by_weight(raw.weights),
             gradients=by_weight(raw.gradients),
-            outputs={self._layers[row]: Histogram.from_codes(raw.outputs[row]) for row in rows},
+            outputs={
+                self._layers[row]: Histogram.from_codes(raw.outputs[row])
+                for row in self._telemetry.called
+            },
             layers={owner: _norms(row) for owner, row in squares.items()},
             total=_norms(raw.squares.sum(0)),
         )
-
-    def nonfinite(
-        self, step: int, searched: bool, weights: np.ndarray, layers: np.ndarray
-    ) -> NonFiniteLayer:
-        """Return the first layer that is not finite, in the order of calls.
-
-        Args:
-            step: The step.
-            searched: Whether the outputs were checked.
-            weights: Booleans, whether each row of weights is not finite.
-            layers: The same of each row of layers.
-        """
-        owners = {owner for owner, one in zip(self._owners, weights, strict=True) if one}
-        for row in self._telemetry.called:
-            name = self._layers[row]
-            own = [one for one in self._owners if f"{one}/".startswith(f"{name}/")]  # an RNN's cell
-            if owners & {*own}:
-                return NonFiniteLayer(step=step, layer=name, part="weights")
-            if layers[row]:
-                return NonFiniteLayer(step=step, layer=name, part="outputs")
-        for name in self._owners:  # of a layer that is called in a function inside the step
-            if name in owners:
-                return NonFiniteLayer(step=step, layer=name, part="weights")
-        return NonFiniteLayer(step=step, layer=None, part=None, is_searched=searched)
 
 
 def _norms(squares: np.ndarray) -> LayerNorms:

@@ -10,7 +10,7 @@ from ..distribute.exact_strategy import ExactStrategy
 from ..distribute.telemetry import StepTelemetry
 from ..errors import UserError
 from .resumable import ResumableCallback
-from .step_measurement import LayerNames, NonFiniteLayer, StepMeasurement
+from .step_measurement import LayerNames, StepMeasurement
 
 _LOGGED = ("gradient_norm", "weight_norm", "update_ratio")
 
@@ -32,11 +32,6 @@ class TrainingTelemetry(ResumableCallback):
     All values equal those of one replica with the same global batch; histograms and shares have
     exactly the same counts, except for outputs that rounding moves across the edge of a bin.
 
-    It checks the loss in every step. The first time that the loss is NaN or infinite, it finds the
-    first layer with weights that are not finite, or with such outputs (in measured steps, or in any
-    step with `find_nonfinite`), and prints `First value that is not finite: outputs of conv2, in
-    step 41`. Training continues; `StopAtNonFinite` stops it.
-
     After an epoch it prints one line, and adds `gradient_norm`, `weight_norm` and `update_ratio` of
     the whole model to `logs`, as of the last measured step. `kdist.tracking.tracking` with
     `telemetry=` writes all of it to TensorBoard and W&B.
@@ -50,17 +45,10 @@ class TrainingTelemetry(ResumableCallback):
     Args:
         every_steps: Steps between measurements. One costs about as much as a step, so the default
             adds about 1 %.
-        outputs: Whether to measure the outputs of layers.
-        find_nonfinite: Whether to check the outputs in every step whose loss is not finite. Each
-            step then has to keep them until its loss is known, which costs about 5 % of a step's
-            time on a CPU.
-        on_measurement: Called with every `StepMeasurement`, on the chief if there are several
-            workers.
         verbose: 0 prints nothing and only fills `logs` and attributes.
 
     Attributes:
         measurement: The last `StepMeasurement`; `None` before the first.
-        nonfinite: Where the loss was first not finite, a `NonFiniteLayer`; `None` if it never was.
 
     Raises:
         UserError: If an argument is invalid, or, when training begins, if the model was not created
@@ -84,35 +72,23 @@ class TrainingTelemetry(ResumableCallback):
         self,
         *,
         every_steps: int = 100,
-        outputs: bool = True,
-        find_nonfinite: bool = False,
-        on_measurement: Callable[[StepMeasurement], None] | None = None,
         verbose: int = 1,
     ) -> None:
         super().__init__(verbose=verbose)
         self.every_steps = positive_integer(
             "every_steps", every_steps, hint="pass steps between measurements"
         )
-        if on_measurement is not None and not callable(on_measurement):
-            raise UserError(
-                f"on_measurement is {on_measurement!r}, but has to be a function that takes a"
-                " StepMeasurement"
-            )
-        self.outputs = bool(outputs)
-        self.find_nonfinite = bool(find_nonfinite)
-        self.on_measurement = on_measurement
         self.measurement: StepMeasurement | None = None
-        self.nonfinite: NonFiniteLayer | None = None
         self._telemetry: StepTelemetry | None = None
         self._names: LayerNames | None = None
         self._listeners: list[Callable[[StepMeasurement], None]] = []
         self._next_due = self._at_most = 0
 
     def listen(self, listener: Callable[[StepMeasurement], None]) -> None:
-        """Also call `listener` with every measurement of the fit; for trackers.
+        """Call `listener` with every measurement of the next fit, or of the present one.
 
         Args:
-            listener: Takes a `StepMeasurement`; removed when training ends.
+            listener: Takes a `StepMeasurement`; of several workers, only the chief calls it.
         """
         self._listeners.append(listener)
 
@@ -125,7 +101,7 @@ class TrainingTelemetry(ResumableCallback):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Prepare the measurements; reject a model that cannot be measured."""
         super().on_train_begin(logs)
-        self.measurement = self.nonfinite = None
+        self.measurement = None
         strategy = self.model.distribute_strategy
         if not isinstance(strategy, ExactStrategy):
             raise UserError(
@@ -138,13 +114,7 @@ class TrainingTelemetry(ResumableCallback):
                 f"{self.model.name} has no trainable weights when training begins: build it before"
                 " fit, as with keras.Input, or remove TrainingTelemetry."
             )
-        self._telemetry = StepTelemetry(
-            self.model,
-            every=self.every_steps,
-            steps=self.steps,
-            outputs=self.outputs,
-            searches=self.find_nonfinite,
-        )
+        self._telemetry = StepTelemetry(self.model, every=self.every_steps, steps=self.steps)
         self._names = LayerNames(self._telemetry)
         self._at_most, self._next_due = self.steps, self._telemetry.next_due(self.steps)
         self._telemetry.attach()
@@ -157,9 +127,6 @@ class TrainingTelemetry(ResumableCallback):
         self._at_most += self.model.steps_per_execution  # the last execution may have fewer
         if self._at_most >= self._next_due:
             self._read()
-        loss = (logs or {}).get("loss")
-        if isinstance(loss, float) and not math.isfinite(loss):
-            self._find_nonfinite()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Print the last measurement and add its values to `logs`."""
@@ -167,7 +134,6 @@ class TrainingTelemetry(ResumableCallback):
         if self._telemetry is None:
             return
         self._read()
-        self._find_nonfinite()
         self._at_most = self._telemetry.steps_done()
         measured = self.measured or {"line": "nothing measured yet"}
         self.print_line(f"Telemetry: {measured['line']}")
@@ -198,17 +164,8 @@ class TrainingTelemetry(ResumableCallback):
         self.measured = {name: getattr(total, name) for name in _LOGGED}
         self.measured["line"] = str(self.measurement)
         if is_chief(self.model):
-            own = [] if self.on_measurement is None else [self.on_measurement]
-            for listener in (*own, *self._listeners):
+            for listener in self._listeners:
                 listener(self.measurement)
-
-    def _find_nonfinite(self) -> None:
-        if self.nonfinite is not None or self._telemetry is None or self._names is None:
-            return
-        found = self._telemetry.read_nonfinite()
-        if found is not None:
-            self.nonfinite = self._names.nonfinite(*found)
-            self.print_line(f"First value that is not finite: {self.nonfinite}")
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_telemetry": None, "_names": None, "_listeners": []}

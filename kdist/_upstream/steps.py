@@ -215,7 +215,7 @@ def _gradient(
     """Tell the observer of a step that its loss is computed."""
     observer = step_observer()
     if observer is not None:
-        observer.forward_ended(target)
+        observer.forward_ended()
     return original(tape, target, *args, **options)
 
 

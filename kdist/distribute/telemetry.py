@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from .._upstream.internals import flatten_layers, is_compiled_by_xla, is_overwritten, optimizers_of
 from .._upstream.steps import attach_observers, detach_observers, observe_step, own_weights
-from ..layers.histogram import CODES, IS_NONFINITE
+from ..layers.histogram import CODES
 from ..layers.measurements import mean_loss, stateless_pass, value_counts
 from ..spmd.rules.kernels import part_norms, squared_norm
 
@@ -185,9 +185,9 @@ class RawMeasurement:
 
 
 class StepTelemetry:
-    """Measures some of a model's training steps, and notes the first that is not finite.
+    """Measures some of a model's training steps.
 
-    A step that is not due only counts itself and checks its loss. No measurement needs a
+    A step that is not due only counts itself. No measurement needs a
     collective: the replicas' counts of outputs are added up when they are read, and the gradients
     are those that the optimizer gets, which are the same on all replicas.
 
@@ -195,9 +195,6 @@ class StepTelemetry:
         model: A compiled model made under a strategy.
         every: Steps between measurements.
         steps: Steps that were trained before.
-        outputs: Whether to measure the outputs of layers.
-        searches: Whether to check the outputs in a step that is not due, too, if its loss is not
-            finite. Every step then holds all outputs until the loss is known.
 
     Attributes:
         first: The first step that is due: 1, or the first that updates weights.
@@ -207,16 +204,12 @@ class StepTelemetry:
         called: Rows of layers in the order in which the step calls them, once it is traced.
     """
 
-    def __init__(
-        self, model: keras.Model, *, every: int, steps: int, outputs: bool, searches: bool
-    ) -> None:
+    def __init__(self, model: keras.Model, *, every: int, steps: int) -> None:
         accumulated = getattr(model.optimizer, "gradient_accumulation_steps", None) or 1
         self.first = accumulated
         self.every = -(-every // accumulated) * accumulated
         self.model = model
         self.layers = flatten_layers(model)
-        self.measures_outputs = outputs
-        self.searches_outputs = searches
         trained = {id(weight) for weight in model.trainable_weights}
         self.weights = [
             (layer, weight)
@@ -234,10 +227,7 @@ class StepTelemetry:
             self.weight_counts = _numbers((len(self.weights), CODES))
             self.gradient_counts = _numbers((len(self.weights), CODES))
             self.squares = _numbers((len(self.weights), 3))
-            self.output_counts = _numbers((len(self.layers) if outputs else 0, CODES))
-            # The first step whose loss was not finite, whether the outputs were checked in it, then
-            # what was not finite: a number per weight and per layer.
-            self.nonfinite = _numbers((2 + len(self.weights) + len(self.layers),))
+            self.output_counts = _numbers((len(self.layers), CODES))
         self.steps.assign(float(steps))
 
     def attach(self) -> None:
@@ -281,20 +271,6 @@ class StepTelemetry:
             ),
         )
 
-    def read_nonfinite(self) -> tuple[int, bool, np.ndarray, np.ndarray] | None:
-        """Return the first step whose loss was not finite; `None` if it always was.
-
-        Returns:
-            The step, whether the outputs were checked in it, and booleans: rows of weights and of
-            layers that were not finite in it.
-        """
-        first, *found = self.nonfinite.numpy()
-        if not first:
-            return None
-        flags = np.asarray(found, bool)
-        weights, layers = np.split(flags[1:], [len(self.weights)])
-        return int(first), bool(flags[0]), weights, layers
-
 
 def _numbers(shape: Sequence[int]) -> tf.Variable:
     # float64 counts exactly up to 2**53, and has kernels on all devices.
@@ -315,9 +291,7 @@ class TracedStep:
         self.recorded = 0
         self._graph = tf.compat.v1.get_default_graph()
         self._telemetry = telemetry
-        self._outputs: list[tuple[int, Any]] = []
         self._new_outputs: list[tuple[int, Any]] = []
-        self._nonfinite_outputs = tf.zeros(len(telemetry.layers), "float64")
         self._counted: set[int] = set()
         self.step = telemetry.steps.assign_add(1.0)
         self.due = tf.logical_or(
@@ -337,20 +311,17 @@ class TracedStep:
             self._telemetry.called.append(row)
         self._new_outputs += [(row, tensor) for tensor in tensors]
 
-    def forward_ended(self, target: Any) -> None:
-        """Measure the outputs so far, if due; check the loss."""
+    def forward_ended(self) -> None:
+        """Measure the outputs so far, if due."""
         if not self._is_in_step():
             return
         new, self._new_outputs = self._new_outputs, []
-        if self._telemetry.searches_outputs:
-            self._outputs += new
-        if self._telemetry.measures_outputs and new:
-            self._nonfinite_outputs += self._count_outputs(new)
-        self._find_nonfinite(target)
+        if new:
+            self._count_outputs(new)
 
     def before_update(self, gradients: list[Any], variables: list[Any], optimizer: Any) -> Any:
         """Measure weights and gradients, if due; return the weights then, for `after_update`."""
-        self.forward_ended([])  # in case that no tape took the gradients
+        self.forward_ended()  # in case that no tape took the gradients
         rows = [self._telemetry.weight_rows.get(id(variable)) for variable in variables]
         known = [
             (row, variable, gradient)
@@ -399,15 +370,13 @@ class TracedStep:
 
         self._if(self.due, measure)
 
-    def _count_outputs(self, outputs: Sequence[tuple[int, Any]]) -> Any:
-        """Measure outputs, if due; return how many of each layer are not finite."""
+    def _count_outputs(self, outputs: Sequence[tuple[int, Any]]) -> None:
         rows = list(dict.fromkeys(row for row, _ in outputs))
         again = [row for row in rows if row in self._counted]
         self._counted.update(rows)
 
-        def measure() -> Any:
+        def measure() -> None:
             variable = _first_copy(self._telemetry.output_counts)
-            nonfinite = tf.zeros_like(self._nonfinite_outputs)
             for add, chosen in ((False, [r for r in rows if r not in again]), (True, again)):
                 if not chosen:
                     continue
@@ -418,41 +387,9 @@ class TracedStep:
                 counts = tf.cast(tf.stack(by_row), "float64")
                 slices = tf.IndexedSlices(counts, tf.constant(chosen))
                 (variable.scatter_add if add else variable.scatter_update)(slices)
-                found = tf.reduce_sum(tf.boolean_mask(counts, IS_NONFINITE, axis=1), 1)
-                nonfinite = tf.tensor_scatter_nd_add(nonfinite, tf.constant(chosen)[:, None], found)
-            return nonfinite
 
         # Its condition is known before the outputs are, so no step that is not due holds them.
-        return _cond(self.due, measure, lambda: tf.zeros_like(self._nonfinite_outputs))
-
-    def _find_nonfinite(self, target: Any) -> None:
-        telemetry, found = self._telemetry, self._telemetry.nonfinite
-        searches = telemetry.searches_outputs
-        outputs = list(self._outputs) if searches else []
-        counted = self._nonfinite_outputs
-        checked = tf.constant(True) if searches else self.due
-        if not (searches or telemetry.measures_outputs):
-            checked = tf.constant(False)
-        targets = [tf.convert_to_tensor(one) for one in keras.tree.flatten(target)]
-        if not targets:
-            return
-        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(one)) for one in targets])
-        weights = [weight for _, weight in telemetry.weights]
-
-        def note() -> None:
-            by_layer = [
-                [_has_nonfinite(one) for row, one in outputs if row == wanted]
-                for wanted in range(len(telemetry.layers))
-            ]
-            flags = [_has_nonfinite(tf.convert_to_tensor(one)) for one in weights]
-            flags += [tf.reduce_any(some) if some else tf.constant(False) for some in by_layer]
-            noted = tf.cast(tf.stack([checked, *flags]), "float64")
-            before_outputs = tf.zeros(len(weights) + 1, "float64")
-            noted += tf.concat([before_outputs, counted], 0)
-            found.assign(tf.concat([[self.step], noted], 0))
-
-        is_first = tf.logical_and(tf.equal(found[0], 0), tf.logical_not(finite))
-        self._if(is_first, note)
+        self._if(self.due, measure)
 
     def _is_measurable(self, value: Any) -> bool:
         """Whether these are numbers of the step itself, not of a loop or a function inside it."""
@@ -508,10 +445,6 @@ def _unscaled(gradient: Any, scale: Any, like: Any) -> Any:
 def _squares_of(values: Any) -> Any:
     wide = values if values.dtype == tf.float64 else tf.cast(values, "float32")
     return tf.cast(tf.reduce_sum(tf.square(wide)), "float64")
-
-
-def _has_nonfinite(values: Any) -> Any:
-    return tf.reduce_any(tf.logical_not(tf.math.is_finite(values)))
 
 
 @dataclass

@@ -8,9 +8,6 @@ CODES = 4096
 """Bins of a float32 by its upper 12 bits: sign, exponent, and three bits of the mantissa."""
 
 _SIGN, _NORMAL, _INFINITE = 2048, 8, 2040
-IS_NONFINITE = np.arange(CODES) % _SIGN >= _INFINITE
-"""Whether the values with a code are NaN or infinite."""
-
 # Eight bins from a power of two to the next: each is at most an eighth of its values wide.
 _MAGNITUDES = (np.arange(_NORMAL, _INFINITE + 1, dtype="uint32") << np.uint32(20)).view("float32")
 _LIMITS = np.append(_MAGNITUDES[:-1].astype("float64"), 2.0**128)

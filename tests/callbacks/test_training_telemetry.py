@@ -20,14 +20,11 @@ def compiled(make, replicas, optimizer=None, loss="mse", **options):
     return model
 
 
-def measured(model, x, y, epochs=1, **options):
+def measured(model, x, y, epochs=1, every_steps=1):
     """Fit, and return every measurement by its step, and the callback."""
     found = {}
-    telemetry = TrainingTelemetry(
-        verbose=0,
-        on_measurement=lambda one: found.update({one.step: one}),
-        **{"every_steps": 1} | options,
-    )
+    telemetry = TrainingTelemetry(every_steps=every_steps, verbose=0)
+    telemetry.listen(lambda one: found.update({one.step: one}))
     model.fit(
         x, y, batch_size=BATCH, epochs=epochs, verbose=0, shuffle=False, callbacks=[telemetry]
     )
@@ -246,63 +243,6 @@ def test_the_training_is_as_without_it(replicas):
     assert telemetry.measurement.outputs["noise"].size == 8 * 7
 
 
-class Log(keras.Layer):
-    def call(self, x):
-        return keras.ops.log(x)
-
-
-def with_log():
-    inputs = keras.Input((2,))
-    x = keras.layers.Dense(3, kernel_initializer="ones", name="before")(inputs)
-    return keras.Model(inputs, keras.layers.Dense(1, name="after")(Log(name="log")(x)))
-
-
-@pytest.mark.parametrize(("replicas", "jit"), [(1, True), (3, False)])
-def test_the_first_layer_that_is_not_finite(replicas, jit, capsys):
-    """The last row of step 3 is negative: one replica of three has it."""
-    x, y = np.ones((32, 2), "float32"), np.zeros((32, 1), "float32")
-    x[3 * BATCH - 1] = -1
-    model = compiled(with_log, replicas, keras.optimizers.SGD(1e-3), jit_compile=jit)
-    telemetry = TrainingTelemetry(every_steps=100, find_nonfinite=True)
-    seen = []
-    watch = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: seen.append(telemetry.nonfinite)
-    )
-    model.fit(
-        x, y, batch_size=BATCH, epochs=2, verbose=0, shuffle=False, callbacks=[telemetry, watch]
-    )
-    assert str(telemetry.nonfinite) == "outputs of log, in step 3"
-    assert [one is not None for one in seen] == [False, False, *[True] * 6]
-    assert capsys.readouterr().out.count("First value that is not finite: outputs of log") == 1
-
-
-def test_weights_that_an_update_has_made_infinite():
-    x, y = np.ones((32, 5), "float32"), np.zeros((32, 2), "float32")
-    model = compiled(two_layers, 2, keras.optimizers.SGD(3e38))
-    model.layers[-1].set_weights([np.full((7, 2), 1e5, "float32"), np.zeros(2, "float32")])
-    model.layers[1].set_weights([np.ones((5, 7), "float32"), np.ones(7, "float32")])
-    _, telemetry = measured(model, x, y, outputs=False)
-    assert str(telemetry.nonfinite) == "weights of hidden, in step 2"
-    assert telemetry.measurement.outputs == {}
-
-
-def test_a_loss_that_alone_is_not_finite():
-    x, y = np.ones((8, 5), "float32"), np.full((8, 2), 1e30, "float32")
-    _, telemetry = measured(compiled(two_layers, 1), x, y)
-    assert str(telemetry.nonfinite) == "the loss, in step 1"
-
-
-def test_outputs_are_checked_in_measured_steps():
-    """The third is measured with the first setting, and not with the other."""
-    x, y = np.ones((24, 2), "float32"), np.zeros((24, 1), "float32")
-    x[2 * BATCH :] = -1
-    expected = {1: "outputs of log, in step 3", 2: "the loss, in step 3; find_nonfinite=True names"}
-    for every, text in expected.items():
-        model = compiled(with_log, 1, keras.optimizers.SGD(1e-3))
-        _, telemetry = measured(model, x, y, every_steps=every)
-        assert str(telemetry.nonfinite).startswith(text)
-
-
 def test_steps_continue_in_a_run_that_is_resumed():
     x, y = np.ones((40, 5), "float32"), np.zeros((40, 2), "float32")
     model = compiled(two_layers, 1)
@@ -310,7 +250,7 @@ def test_steps_continue_in_a_run_that_is_resumed():
     assert list(found) == [1, 3]
     resumed = TrainingTelemetry(every_steps=3, verbose=0)
     resumed.set_state(telemetry.get_state())
-    resumed.on_measurement = lambda one: found.update({one.step: one})
+    resumed.listen(lambda one: found.update({one.step: one}))
     history = model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0, callbacks=[resumed])
     assert list(found) == [1, 3, 6, 9, 12, 15]
     assert history.history["update_ratio"][-1] == found[15].total.update_ratio
@@ -334,8 +274,6 @@ def test_a_resumed_epoch_without_a_measurement_logs_the_last_one(capsys):
 def test_what_cannot_be_measured():
     with pytest.raises(UserError, match="every_steps is 0"):
         TrainingTelemetry(every_steps=0)
-    with pytest.raises(UserError, match="on_measurement is 3"):
-        TrainingTelemetry(on_measurement=3)
     plain = two_layers()
     plain.compile("sgd", "mse")
     data = np.ones((2, 5)), np.ones((2, 2))

@@ -76,9 +76,8 @@ def fitted(tmp_path_factory):
     images = random.normal(size=(30, 4)).astype("float32")
     labels = random.integers(0, 2, 30)
     measured = {}
-    telemetry = TrainingTelemetry(
-        every_steps=5, verbose=0, on_measurement=lambda one: measured.update({one.step: one})
-    )
+    telemetry = TrainingTelemetry(every_steps=5, verbose=0)
+    telemetry.listen(lambda one: measured.update({one.step: one}))
     trackers = tracking(
         "wandb",
         "tensorboard",

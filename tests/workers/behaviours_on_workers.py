@@ -161,9 +161,8 @@ def measures_the_global_batch(strategy, folder):
     """Against the tape on the whole batch; the chief hears of it."""
     del folder
     seen = []
-    telemetry = kdist.callbacks.TrainingTelemetry(
-        every_steps=100, verbose=0, on_measurement=lambda one: seen.append(one.step)
-    )
+    telemetry = kdist.callbacks.TrainingTelemetry(every_steps=100, verbose=0)
+    telemetry.listen(lambda one: seen.append(one.step))
     model = compiled(strategy)
     weights = model.get_weights()
     model.fit(X[:9], Y[:9], batch_size=9, shuffle=False, verbose=0, callbacks=[telemetry])
