@@ -25,9 +25,11 @@ class Checkpoint(ResumableCallback):
 
     A checkpoint is one file in the safetensors format, which a thread writes from a copy. The file
     is written completely or not at all. Its name contains its SHA-256; if it is damaged, the
-    checkpoint before it is used. Weights with a NaN or an infinity are never saved. Besides the
-    times that you set, training is saved at the end of each epoch, unless epochs are so short that
-    saving would take more than 1 % of the time, and always at the end of the last epoch.
+    checkpoint before it is used. Weights with a NaN or an infinity are never saved: training then
+    stops with `kdist.errors.NonFiniteWeightsError`, which names the step and the first such
+    variable. Besides the times that you set, training is saved at the end of each epoch, unless
+    epochs are so short that saving would take more than 1 % of the time, and always at the end of
+    the last epoch.
 
     With several workers, all of them need this callback. Only the chief uses the folder, and sends
     the others what they restore; after a signal to any worker, all of them end after the same step.
@@ -44,11 +46,6 @@ class Checkpoint(ResumableCallback):
             with exit code 143. This also holds in the last step: the code after `fit` then runs
             when the program is run again. A second signal ends the process at once. To handle other
             signals, pass their names, such as `["SIGTERM", "SIGUSR1"]`; False leaves signals alone.
-        on_nonfinite: What to do when weights are NaN or infinite. `"stop"` raises
-            `kdist.errors.NonFiniteWeightsError`, which names the step and the first such
-            variable. `"rollback"` restores the newest checkpoint and continues with the next
-            batches; it stops after three rollbacks to the same checkpoint.
-        rollback_rate: Factor by which the learning rate is multiplied at each rollback.
         verbose: 0 prints problems only.
         clock: Returns the time in seconds, from any origin.
 
@@ -73,8 +70,6 @@ class Checkpoint(ResumableCallback):
         keep: int = 3,
         resume: Literal["auto", "must", "never"] = "auto",
         preemption: bool | Collection[str] = True,
-        on_nonfinite: Literal["stop", "rollback"] = "stop",
-        rollback_rate: float = 1.0,
         verbose: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -86,8 +81,6 @@ class Checkpoint(ResumableCallback):
             keep=keep,
             resume=resume,
             preemption=preemption,
-            on_nonfinite=on_nonfinite,
-            rollback_rate=rollback_rate,
             clock=clock,
         )
         self._fit: FitCheckpoints | None = None

@@ -123,7 +123,6 @@ def _signal(name: str) -> signal.Signals:
 
 
 Resume = Literal["auto", "must", "never"]
-OnNonFinite = Literal["stop", "rollback"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,8 +149,6 @@ class CheckpointOptions:
     keep: int
     resume: Resume
     preemption: bool | Collection[str]
-    on_nonfinite: OnNonFinite
-    rollback_rate: float
     clock: Callable[[], float]
     held: Received | None = None
     data: str | None = None
@@ -167,22 +164,16 @@ class CheckpointOptions:
             hint = "pass the steps between two saves, or None for none by steps"
             positive_integer("every_steps", self.every_steps, hint=hint)
         positive_integer("keep", self.keep, hint="pass how many checkpoints to keep")
-        _one_of("resume", self.resume, ("auto", "must", "never"))
-        _one_of("on_nonfinite", self.on_nonfinite, ("stop", "rollback"))
-        hint = "pass the factor on the learning rate after a rollback, such as 0.5"
-        if positive_number("rollback_rate", self.rollback_rate, hint=hint) > 1:
-            raise UserError(f"rollback_rate is {self.rollback_rate!r}, but has to be at most 1")
+        if self.resume not in ("auto", "must", "never"):
+            raise UserError(
+                f'resume is {self.resume!r}, but has to be one of "auto", "must", "never"'
+            )
         self.preemption_signals()
 
     @property
     def path(self) -> Path:
         """The folder."""
         return Path(self.folder)
-
-    @property
-    def lowers_rate(self) -> bool:
-        """Whether the learning rate is lowered after a rollback."""
-        return self.on_nonfinite == "rollback" and self.rollback_rate < 1
 
     @property
     def ends_by_signal(self) -> bool:
@@ -193,8 +184,6 @@ class CheckpointOptions:
         """Return what has to be the same on all workers; when and where to save, the chief says."""
         return {
             "every_steps": self.every_steps,
-            "on_nonfinite": self.on_nonfinite,
-            "rollback_rate": self.rollback_rate,
             "whether a signal ends the training": self.ends_by_signal,
         }
 
@@ -205,9 +194,3 @@ class CheckpointOptions:
         if isinstance(self.preemption, bool):
             return PreemptionSignals(("SIGTERM",) if self.preemption else ())
         return PreemptionSignals(self.preemption)
-
-
-def _one_of(name: str, value: str, values: tuple[str, ...]) -> None:
-    if value not in values:
-        known = ", ".join(f'"{one}"' for one in values)
-        raise UserError(f"{name} is {value!r}, but has to be one of {known}")

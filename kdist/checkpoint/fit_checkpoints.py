@@ -10,7 +10,7 @@ import numpy as np
 
 from .._upstream.callback_attributes import defer_average, finish_average
 from .._upstream.fit import build_for_fit, pass_over_data, start_fit_at
-from ..errors import NonFiniteWeightsError, UserError
+from ..errors import NonFiniteWeightsError
 from .checkpoint_options import CheckpointOptions
 from .state import (
     CallbackStates,
@@ -28,47 +28,21 @@ from .worker_exchange import (
     SharedWriter,
     StepExchange,
     Workers,
-    nonfinite_error,
 )
-
-# From one checkpoint: then neither other data nor a smaller rate helps.
-_ROLLBACKS = 3
 
 
 class WeightsGuard:
-    """Stops a training whose weights are not finite, or rolls it back to the newest checkpoint.
+    """Finds weights that are not finite, which stop a training and are never saved.
 
     Args:
         model: The compiled model.
-        store: The training's checkpoints.
         workers: Of the training.
-        options: Say whether to stop or to roll back.
-        announce: Called with a line after a rollback.
-
-    Raises:
-        UserError: The learning rate is to be lowered after a rollback, but is a schedule.
     """
 
-    def __init__(
-        self,
-        model: keras.Model,
-        store: SharedStore,
-        workers: Workers,
-        options: CheckpointOptions,
-        announce: Callable[[str], None],
-    ) -> None:
+    def __init__(self, model: keras.Model, workers: Workers) -> None:
         self._model = model
-        self._store = store
         self._workers = workers
-        self._options = options
-        self._announce = announce
         self._allowed: set[str] = set()
-        self._rolled_back: list[str] = []
-        if options.lowers_rate and not _has_settable_rate(model.optimizer):
-            raise UserError(
-                f"rollback_rate is {options.rollback_rate!r}, but the learning rate is a schedule:"
-                " pass rollback_rate=1.0, or a learning rate that is a number"
-            )
 
     def allow_present(self) -> int:
         """Allow what is not finite at the start, such as a mask of minus infinities.
@@ -101,40 +75,12 @@ class WeightsGuard:
             "the check of the weights", lambda: self._first_nonfinite(arrays)
         )
 
-    def handle(self, error: NonFiniteWeightsError) -> None:
-        """Roll back where that was asked for and may help; else raise the error.
-
-        The training continues with the next batches: the same ones would lead to the same end.
-        """
-        found = self._store.newest() if self._options.on_nonfinite == "rollback" else None
-        if found is None:
-            raise error
-        checkpoint, arrays, state = found
-        self._rolled_back.append(checkpoint.digest)
-        if self._rolled_back.count(checkpoint.digest) > _ROLLBACKS:
-            raise error
-        SavedTraining(checkpoint, arrays, state).restore_variables(self._model)
-        self._model.reset_metrics()
-        rate = ""
-        if self._options.lowers_rate:
-            lowered = float(self._model.optimizer.learning_rate) * self._factor(checkpoint.digest)
-            self._model.optimizer.learning_rate = lowered
-            rate = f", with the learning rate {lowered:g}"
-        self._announce(
-            f"{error.variable} is not finite after step {error.step} of epoch {error.epoch}: rolled"
-            f" back to {checkpoint.path.name}{rate}; training continues with the next batches"
-        )
-
     def _first_nonfinite(self, arrays: Mapping[str, np.ndarray]) -> str | None:
         for name, array in arrays.items():
             is_checked = name.startswith(("model/", "optimizer-")) and name not in self._allowed
             if is_checked and not _is_finite(array):
                 return name.split("/", 2)[2]
         return None
-
-    def _factor(self, digest: str) -> float:
-        """Lower at every rollback to the same checkpoint, which has the rate from before."""
-        return float(self._options.rollback_rate ** self._rolled_back.count(digest))
 
 
 def _is_finite(array: np.ndarray) -> bool:
@@ -144,14 +90,6 @@ def _is_finite(array: np.ndarray) -> bool:
         return bool(np.isfinite(array).all())
     except TypeError:  # a type without such numbers
         return True
-
-
-def _has_settable_rate(optimizer: keras.optimizers.Optimizer) -> bool:
-    try:
-        optimizer.learning_rate = float(optimizer.learning_rate)
-    except (TypeError, ValueError, AttributeError):
-        return False
-    return True
 
 
 class FitCheckpoints:
@@ -209,10 +147,10 @@ class FitCheckpoints:
         self._written: dict[str, np.ndarray] = {}
         self._had_nonfinite_loss = False
         self._failure: str | None = None  # why the last checkpoint was not written
+        self._guard = WeightsGuard(model, self._workers)
         self._about_run = about_run(model, self._steps, options)
         self._store = SharedStore(options.path, self._workers, keep=options.keep, announce=announce)
         try:
-            self._guard = WeightsGuard(model, self._store, self._workers, options, announce)
             self._saved = self._find_saved()
             if self._saved is not None:
                 self._resume(self._saved)
@@ -271,7 +209,7 @@ class FitCheckpoints:
         self._times.trained(steps - self._batch)
         self._batch, self._logs = steps, logs
         self._check_loss(logs)
-        self._handle_found(self._exchange.step_ends())
+        self._exchange.step_ends()
         is_last = self._steps is not None and steps >= self._steps
         is_due = not is_last and (self._exchange.is_due or self._times.by_steps())
         if (is_due or self._exchange.ends_by) and not self._is_stopping():
@@ -285,7 +223,7 @@ class FitCheckpoints:
 
     def validation_step_ends(self) -> None:
         """Save after a signal: a resumed training validates anew."""
-        self._handle_found(self._exchange.validation_step_ends())
+        self._exchange.validation_step_ends()
         if self._exchange.ends_by and self._before_validation is not None:
             self._save_or_exit(self._before_validation)
 
@@ -295,7 +233,7 @@ class FitCheckpoints:
 
     def epoch_ends(self, epoch: int) -> None:
         """Save at the end of an epoch, and in any case at the end of the last one."""
-        self._handle_found(self._exchange.epoch_ends())
+        self._exchange.epoch_ends()
         self._epoch, self._batch = epoch + 1, 0
         if self._is_stopping() or self._epoch >= self._epochs:
             # Before the optimizer's averages take the place of the weights.
@@ -369,41 +307,26 @@ class FitCheckpoints:
             finish_average(callback)
 
     def _check_loss(self, logs: Any) -> None:
-        """Have weights that are no numbers handled as soon as the loss, that of all, shows them."""
+        """End the training as soon as the loss, that of all, shows weights that are no numbers."""
         # Once in an epoch: a step whose gradients overflow in float16 is skipped.
         if not self._had_nonfinite_loss and not np.all(np.isfinite(logs.get("loss", 0.0))):
             self._had_nonfinite_loss = True
             bad = self._guard.first_nonfinite_weight()
             if bad is not None:
-                self._handle(NonFiniteWeightsError(bad, epoch=self._epoch + 1, step=self._batch))
-
-    def _handle_found(self, bad: Any) -> None:
-        if bad is not None:
-            self._handle(nonfinite_error(bad))
+                self._writer.found_nonfinite(waits=True)  # it may find the same
+                raise NonFiniteWeightsError(bad, epoch=self._epoch + 1, step=self._batch)
 
     def _is_stopping(self) -> bool:
         """Whether a callback of any worker ends the training with this epoch."""
         return any(self._workers.exchange("a checkpoint", bool(self._model.stop_training)))
 
-    def _handle(self, error: NonFiniteWeightsError) -> None:
-        # It may find the same, or be removing what is read.
-        self._writer.found_nonfinite(waits=True)
-        self._guard.handle(error)
-        self._had_nonfinite_loss = False
-
     def _save(self, part: EpochPart | None, *, wait: bool = False) -> None:
         began = self._options.clock()
         with self._workers.slow("saving a checkpoint"):
-            try:
+            self._writer.finish()
+            self._write(part)
+            if wait:
                 self._writer.finish()
-                self._write(part)
-                if wait:
-                    self._writer.finish()
-            except NonFiniteWeightsError as error:
-                self._guard.handle(error)
-                if wait:  # the weights that the training now ends with
-                    self._write(part)
-                    self._writer.finish()
         self._exchange.is_due = False
         self._times.saved(began=began)
 

@@ -143,33 +143,19 @@ class SharedStore:
             self._store.close()
 
     def find(self, resume: Resume) -> Found | None:
-        """Return what is to be resumed, as `newest` does.
+        """Return on all workers the chief's newest whole checkpoint, which is to be resumed.
 
         Args:
             resume: `"must"` requires a checkpoint, `"never"` requires that there is none. The
                 chief's counts.
 
         Raises:
-            UserError: On all workers; there is none, or one.
+            UserError: On all workers; there is none, or one, or all of them are damaged.
         """
         resume = self._workers.of_chief("whether to resume", lambda: resume)
         if resume == "never":
             self._workers.of_chief("the check for checkpoints", self._check_none)
             return None
-        found = self.newest()
-        if found is None and resume == "must":
-            raise UserError(
-                f'resume is "must", but {self._folder} has no checkpoint: pass the folder of the'
-                ' training to resume, or resume="auto"'
-            )
-        return found
-
-    def newest(self) -> Found | None:
-        """Return on all workers the newest whole checkpoint of the chief's, or `None`.
-
-        Raises:
-            UserError: On all workers, as `CheckpointStore.newest` does.
-        """
         found = None
 
         def find() -> dict[str, Any] | None:
@@ -178,6 +164,11 @@ class SharedStore:
             return None if found is None else _described(found[0])
 
         about = self._workers.of_chief("the newest checkpoint", find)
+        if about is None and resume == "must":
+            raise UserError(
+                f'resume is "must", but {self._folder} has no checkpoint: pass the folder of the'
+                ' training to resume, or resume="auto"'
+            )
         if about is None or self._workers.count == 1:
             return found
         of_chief = CheckpointFile(**{**about["is"], "path": Path(about["path"])})
@@ -270,7 +261,7 @@ class SharedWriter:
             waits: For a job that is not done.
 
         Returns:
-            The arguments of `nonfinite_error`, which JSON can hold; `None` on other workers.
+            What `raise_found` takes, which JSON can hold; `None` on other workers.
         """
         try:
             self.wait() if waits else self._check()
@@ -287,8 +278,7 @@ class SharedWriter:
         bad = self._workers.of_chief(
             "the end of a checkpoint", lambda: self.found_nonfinite(waits=True)
         )
-        if bad is not None:
-            raise nonfinite_error(bad)
+        raise_found(bad)
 
     def _check(self) -> None:
         error, self._error = self._error, None
@@ -296,10 +286,11 @@ class SharedWriter:
             raise error
 
 
-def nonfinite_error(found: list[Any]) -> NonFiniteWeightsError:
-    """Return the error that says what `SharedWriter.found_nonfinite` has found."""
-    variable, epoch, step = found
-    return NonFiniteWeightsError(variable, epoch=epoch, step=step)
+def raise_found(found: list[Any] | None) -> None:
+    """Raise `NonFiniteWeightsError` for what `SharedWriter.found_nonfinite` has found, if any."""
+    if found is not None:
+        variable, epoch, step = found
+        raise NonFiniteWeightsError(variable, epoch=epoch, step=step)
 
 
 # What the saves at the ends of short epochs may take of the time.
@@ -405,6 +396,8 @@ class PeriodicExchange:
 class StepExchange:
     """Signals to any worker, and from the chief whether to save, and what its writer has found.
 
+    The methods raise `NonFiniteWeightsError` on all workers for what the writer has found.
+
     Args:
         workers: Of the training, which make this together.
         signals: To this worker.
@@ -432,22 +425,23 @@ class StepExchange:
         self.ends_by: int | None = None
         self.is_due = False
 
-    def step_ends(self) -> Any:
-        """Ask, if it is time; returns what `nonfinite_error` takes, `None` for sound weights."""
-        return self._exchange(self._steps, by_time=True) if self._steps.is_due() else None
+    def step_ends(self) -> None:
+        """Ask, if it is time."""
+        if self._steps.is_due():
+            self._exchange(self._steps, by_time=True)
 
-    def validation_step_ends(self) -> Any:
-        """Ask for signals, if it is time; returns as `step_ends`."""
-        exchange = self._validation_steps
-        return self._exchange(exchange) if exchange.is_due() else None
+    def validation_step_ends(self) -> None:
+        """Ask for signals, if it is time."""
+        if self._validation_steps.is_due():
+            self._exchange(self._validation_steps)
 
-    def epoch_ends(self) -> Any:
-        """Ask; returns as `step_ends`."""
-        return self._exchange(self._steps, by_time=True, ends_epoch=True)
+    def epoch_ends(self) -> None:
+        """Ask."""
+        self._exchange(self._steps, by_time=True, ends_epoch=True)
 
     def _exchange(
         self, exchange: PeriodicExchange, *, by_time: bool = False, ends_epoch: bool = False
-    ) -> Any:
+    ) -> None:
         signal, times = self._signals.received, self._times
         own = [None if signal is None else int(signal), self._writer.found_nonfinite(), False]
         if by_time and self._workers.is_chief and not self._writer.is_busy:
@@ -455,4 +449,4 @@ class StepExchange:
         everyone = exchange.exchange("a step", own)
         self.ends_by = next((one for one, _, _ in everyone if one is not None), None)
         _, bad, self.is_due = everyone[0]
-        return bad
+        raise_found(bad)

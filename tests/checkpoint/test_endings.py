@@ -2,7 +2,6 @@
 
 import errno
 import signal
-import threading
 
 import keras
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from kdist.callbacks import Checkpoint
 from kdist.checkpoint import checkpoint_files
 from kdist.checkpoint.store import CheckpointStore
-from kdist.errors import NonFiniteWeightsError, UserError
+from kdist.errors import NonFiniteWeightsError
 from resumed_training import (
     EPOCHS,
     STEPS,
@@ -159,9 +158,9 @@ def test_signals_in_two_validations_of_one_epoch(model, tmp_path):
 class Poison(keras.callbacks.Callback):
     """Makes a weight NaN in a step, as a gradient would."""
 
-    def __init__(self, *steps):
+    def __init__(self, step):
         super().__init__()
-        self.steps, self.seen = steps, 0
+        self.step, self.seen = step, 0
 
     def get_state(self):
         return {}
@@ -171,7 +170,7 @@ class Poison(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch, logs=None):
         self.seen += 1
-        if self.seen in self.steps:
+        if self.seen == self.step:
             self.model.get_layer(index=1).bias.assign(np.full(16, np.nan))
 
 
@@ -195,67 +194,6 @@ def test_weights_that_are_nan_stop_the_training_and_are_not_saved(model, tmp_pat
         training.fit(Poison(STEPS + 2), checkpoint)
     assert finite(tmp_path)
     assert places(tmp_path)[0] == ((1, 1) if every_steps == 1 else (1, 0))
-
-
-def test_a_rollback_continues_with_the_next_batches(model, tmp_path, capsys):
-    training = Training(model)
-    training.reset()
-    checkpoint = Checkpoint(
-        tmp_path, every_steps=STEPS, on_nonfinite="rollback", rollback_rate=0.5, verbose=0
-    )
-    found = training.fit(Poison(STEPS + 2, STEPS + 5), checkpoint)
-    assert len(found.history["loss"]) == EPOCHS
-    assert all(np.isfinite(array).all() for array in found.values.values())
-    assert finite(tmp_path)
-    lines = capsys.readouterr().out.splitlines()
-    assert "is not finite after step 2 of epoch 2: rolled back to e000001-b000000000" in lines[0]
-    assert ", with the learning rate 0.025; training continues" in lines[0]
-    assert "after step 5 of epoch 2: rolled back to e000001-b000000000" in lines[1]
-    assert ", with the learning rate 0.0125;" in lines[1]
-    assert float(model.optimizer.learning_rate) == pytest.approx(0.0125)
-
-
-def test_rollbacks_that_do_not_help_end(model, tmp_path):
-    training = Training(model)
-    training.reset()
-    checkpoint = Checkpoint(tmp_path, every_steps=STEPS, on_nonfinite="rollback", verbose=0)
-    with pytest.raises(NonFiniteWeightsError, match="after step 5 of epoch 2"):
-        training.fit(Poison(*range(STEPS + 2, 3 * STEPS)), checkpoint)
-    assert finite(tmp_path)
-
-
-def test_a_rollback_waits_for_the_thread_that_writes(model, tmp_path, monkeypatch):
-    """Which removes what is older: with `keep=1`, what was about to be read."""
-    busy, commit, newest = [], CheckpointStore.commit, CheckpointStore.newest
-    may_commit = threading.Event()
-
-    def slow(store, **values):
-        busy.append(1)
-        may_commit.wait(0.2)
-        done = commit(store, **values)
-        busy.pop()
-        return done
-
-    def newest_when_idle(store):
-        assert not busy
-        return newest(store)
-
-    monkeypatch.setattr(CheckpointStore, "commit", slow)
-    monkeypatch.setattr(CheckpointStore, "newest", newest_when_idle)
-    training = Training(model)
-    training.reset()
-    checkpoint = Checkpoint(
-        tmp_path, every_steps=STEPS - 1, keep=1, on_nonfinite="rollback", verbose=0
-    )
-    found = training.fit(Poison(STEPS), checkpoint)
-    assert len(found.history["loss"]) == EPOCHS
-
-
-def test_without_a_checkpoint_there_is_no_rollback(model, tmp_path):
-    training = Training(model)
-    training.reset()
-    with pytest.raises(NonFiniteWeightsError):
-        training.fit(Poison(1), Checkpoint(tmp_path, on_nonfinite="rollback"))
 
 
 def test_a_value_that_is_infinite_from_the_start_is_saved(tmp_path):
@@ -319,11 +257,3 @@ def test_a_fit_that_failed_lets_go_of_the_folder_and_the_signals(model, tmp_path
         Training(model).fit(Kill(2), Checkpoint(tmp_path))
     assert signal.getsignal(signal.SIGTERM) is before
     CheckpointStore(tmp_path).close()
-
-
-def test_a_schedule_has_no_rate_to_lower(tmp_path):
-    model = network()
-    model.compile(keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 9)), "mse")
-    checkpoint = Checkpoint(tmp_path, on_nonfinite="rollback", rollback_rate=0.5)
-    with pytest.raises(UserError, match="rollback_rate is 0.5, but the learning rate is a sched"):
-        Training(model).fit(checkpoint)

@@ -189,9 +189,6 @@ def test_two_trainings_at_once(tmp_path):
         {"keep": 0},
         {"resume": True},
         {"preemption": ["KILL"]},
-        {"on_nonfinite": "ignore"},
-        {"rollback_rate": 0},
-        {"rollback_rate": 2},
     ],
     ids=str,
 )
