@@ -132,7 +132,9 @@ def test_the_status_is_that_of_a_checkpoint_after_the_signal():
         os.kill(os.getpid(), signal.SIGUSR1)
     finally:
         signals.uninstall()
-    assert signals.exit_status == REQUEUED
+    with pytest.raises(SystemExit) as ended:
+        signals.check()
+    assert ended.value.code == REQUEUED
 
 
 def test_the_job_of_kubernetes():

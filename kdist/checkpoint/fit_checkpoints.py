@@ -11,7 +11,7 @@ import numpy as np
 from .._upstream.callback_attributes import defer_average, finish_average
 from .._upstream.fit import build_for_fit, pass_over_data, start_fit_at
 from ..errors import NonFiniteWeightsError
-from .checkpoint_options import CheckpointOptions
+from .checkpoint_options import CheckpointOptions, PreemptionSignals
 from .state import (
     CallbackStates,
     EpochPart,
@@ -129,7 +129,7 @@ class FitCheckpoints:
         self._workers.compare("the start of Checkpoint", options.of_all_workers())
         self._callbacks = CallbackStates(callbacks)
         self._averages = [c for c in callbacks if isinstance(c, keras.callbacks.SwapEMAWeights)]
-        self._signals = options.preemption_signals()
+        self._signals = options.held or options.preemption_signals()
         self._writer = SharedWriter(self._workers)
         self._times = SaveTimes(
             every_seconds=options.every_seconds,
@@ -184,7 +184,8 @@ class FitCheckpoints:
         if self._options.warns and self._workers.is_chief:
             self._callbacks.warn_of_unsaved()
         self._store.check_room(self._guard.allow_present())
-        self._signals.install()
+        if isinstance(self._signals, PreemptionSignals):
+            self._signals.install()
 
     def epoch_begins(self, epoch: int) -> None:
         """Restore what the beginning of an epoch has reset, where one is resumed within it."""
@@ -248,14 +249,15 @@ class FitCheckpoints:
         Whoever has sent it expects that: the machine may be gone before the script has ended. The
         next process finds that nothing is left to train.
         """
-        if self._signals.received and self._options.held is None:
+        if self._signals.first and self._options.held is None:
             result = "is saved" if self._failure is None else f"is not saved: {self._failure}"
-            self._announce(f"{self._signals.name}: the training has ended, and {result}")
-            self._signals.end()
+            self._announce(f"{self._signals.first.name}: the training has ended, and {result}")
+            self._signals.check()
 
     def end(self) -> None:
         """Let go of the folder and the signals, whatever has ended the fit."""
-        self._signals.uninstall()
+        if isinstance(self._signals, PreemptionSignals):
+            self._signals.uninstall()
         try:
             self._writer.wait()
         except NonFiniteWeightsError as error:  # something else has ended the fit
@@ -357,8 +359,8 @@ class FitCheckpoints:
         """Save; after a signal to any worker, wait until that is written, and end the process."""
         self._save(part, wait=self._exchange.ends_by is not None)
         if self._exchange.ends_by is not None:
-            self._signals.agree(Signals(self._exchange.ends_by))
+            self._signals.first = self._signals.first or Signals(self._exchange.ends_by)
             at = f"in epoch {self._epoch + 1} after step {self._batch}"
             result = f"saved {at}" if self._failure is None else f"not saved {at}: {self._failure}"
-            self._announce(f"{self._signals.name}: {result}")
-            self._signals.end()
+            self._announce(f"{self._signals.first.name}: {result}")
+            self._signals.check()

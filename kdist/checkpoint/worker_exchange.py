@@ -14,7 +14,8 @@ import numpy as np
 from .._upstream.hooks import hooks_of
 from .._upstream.worker_devices import sum_over_workers
 from ..errors import NonFiniteWeightsError, UserError
-from .checkpoint_options import HeldSignals, PreemptionSignals, Resume
+from ..signals import Received
+from .checkpoint_options import PreemptionSignals, Resume
 from .store import CheckpointFile, CheckpointStore, Found, checkpoint_files
 
 _Value = TypeVar("_Value")
@@ -413,7 +414,7 @@ class StepExchange:
     def __init__(
         self,
         workers: Workers,
-        signals: PreemptionSignals | HeldSignals,
+        signals: PreemptionSignals | Received,
         writer: SharedWriter,
         times: SaveTimes,
         clock: Callable[[], float],
@@ -442,7 +443,7 @@ class StepExchange:
     def _exchange(
         self, exchange: PeriodicExchange, *, by_time: bool = False, ends_epoch: bool = False
     ) -> None:
-        signal, times = self._signals.received, self._times
+        signal, times = self._signals.first, self._times
         own = [None if signal is None else int(signal), self._writer.found_nonfinite(), False]
         if by_time and self._workers.is_chief and not self._writer.is_busy:
             own[2] = times.at_epoch_end() if ends_epoch else times.by_seconds()

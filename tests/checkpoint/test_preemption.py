@@ -14,10 +14,13 @@ def test_a_signal_is_noted_and_the_handler_from_before_put_back():
     signals = PreemptionSignals(["SIGTERM", "SIGUSR1"])
     signals.install()
     try:
-        assert (signals.received, signals.name) == (None, "")
+        signals.check()
+        assert signals.first is None
         os.kill(os.getpid(), signal.SIGUSR1)
-        assert (signals.received, signals.name) == (signal.SIGUSR1, "SIGUSR1")
-        assert signals.exit_status == 128 + signal.SIGUSR1
+        assert signals.first is signal.SIGUSR1
+        with pytest.raises(SystemExit) as ended:
+            signals.check()
+        assert ended.value.code == 128 + signal.SIGUSR1
     finally:
         signals.uninstall()
     assert signal.getsignal(signal.SIGUSR1) is before
@@ -26,8 +29,10 @@ def test_a_signal_is_noted_and_the_handler_from_before_put_back():
 
 def test_the_status_of_sigterm_is_143():
     signals = PreemptionSignals(["SIGTERM"])
-    signals.received = signal.SIGTERM
-    assert signals.exit_status == 143
+    signals.first = signal.SIGTERM
+    with pytest.raises(SystemExit) as ended:
+        signals.check()
+    assert ended.value.code == 143
 
 
 def test_a_second_signal_ends_the_process_at_once():
