@@ -13,7 +13,6 @@ from .._upstream.internals import overridden_steps
 from .._upstream.optimizers import steps_taken
 from ..arguments import positive_integer
 from ..errors import UserError
-from ..performance.flops import peak_flops_per_second, training_flops
 from .resumable import Clock, ResumableCallback
 
 
@@ -26,8 +25,7 @@ class PrintThroughput(ResumableCallback):
     `Images/sec after the first epoch: 1332.0 (666.0 per replica, 0.0961 seconds per step)`.
 
     These values are added to `logs`, so the history and every later callback in the list, such as
-    `CSVLogger`, get them: `images_per_sec`, `images_per_sec_per_replica`, `seconds_per_step` and,
-    with `utilization`, `model_flops_per_sec` and `utilization`.
+    `CSVLogger`, get them: `images_per_sec`, `images_per_sec_per_replica` and `seconds_per_step`.
 
     Images are counted over all replicas. The count comes from the model (see `count_images`), so
     any kind of data works, including a `tf.data.Dataset` of unknown size. A callback that calls
@@ -43,11 +41,6 @@ class PrintThroughput(ResumableCallback):
         total_images: Images in one epoch. By default they are counted, which is not possible for a
             model with its own `train_step`. If given, the loss of a line is what `fit` reports, and
             if the number of steps is unknown, it has no images per second.
-        utilization: Also report model FLOPs utilization: the floating-point operations of training
-            on one image (see `kdist.performance.flops.training_flops`) times images per second,
-            divided by the float32 rate that a matrix multiplication reaches on these devices,
-            measured for about one second when training begins. NaN for a model whose operations
-            cannot be counted.
         every: Steps from one such line to the next; `None` for no such lines. With several steps
             per execution, a line is printed after the execution that contains its step.
         verbose: 0 prints nothing and only fills `logs`.
@@ -75,7 +68,6 @@ class PrintThroughput(ResumableCallback):
         self,
         total_images: int | None = None,
         *,
-        utilization: bool = False,
         every: int | None = None,
         verbose: int = 1,
         clock: Clock = time.perf_counter,
@@ -87,22 +79,18 @@ class PrintThroughput(ResumableCallback):
         if every is not None:
             every = positive_integer("every", every, hint="pass the steps between two lines")
         self.total_images = total_images
-        self.utilization = utilization
         self.every = every
         self.clock = clock
         self._began: float | None = None  # the epoch
         self._values: dict[str, float] = {}  # of its training part, once that has ended
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Reject a model whose images cannot be counted; measure the devices' peak rate."""
+        """Reject a model whose images cannot be counted."""
         super().on_train_begin(logs)
         self._seen()
         self._is_first_epoch = True
         self._steps_before: int | None = None  # of the training, before the epoch
         self._done = 0  # steps of the epoch
-        if self.utilization:
-            self._flops = training_flops(self.model)
-            self._peak = peak_flops_per_second(self.model.distribute_strategy, clock=self.clock)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Begin to count the epoch's steps."""
@@ -153,12 +141,6 @@ class PrintThroughput(ResumableCallback):
                 f"Images/sec after the first epoch: {rate:.1f} ({rate / self._replicas:.1f} per"
                 f" replica, {self.seconds / self.steps:.4f} seconds per step)"
             )
-            if self.utilization:
-                flops = rate * self._flops
-                self.print_line(
-                    f"Utilization: {100 * flops / self._peak:.1f} % of {self._peak / 1e12:.2f}"
-                    f" TFLOP/s ({flops / 1e12:.3f} TFLOP/s of the model)"
-                )
         super().on_train_end(logs)
 
     def _end_training(self) -> None:
@@ -177,9 +159,6 @@ class PrintThroughput(ResumableCallback):
             "images_per_sec_per_replica": rate / self._replicas,
             "seconds_per_step": _ratio(seconds, steps),
         }
-        if self.utilization:
-            self._values["model_flops_per_sec"] = rate * self._flops
-            self._values["utilization"] = rate * self._flops / self._peak
 
     def _print_step(self, step: int, loss: float) -> None:
         """Print the line of some steps, which ends now."""

@@ -1,16 +1,12 @@
-"""Operations of a model, the peak rate of a machine, and how many steps an execution has."""
+"""Operations of a model, and how many steps an execution has."""
 
 import math
-import time
-from collections.abc import Callable
-from typing import Any
 
 import keras
 import tensorflow as tf
 
 from .._upstream.internals import inputs_of
 
-_TRIES = 5
 # An execution costs Keras one to three milliseconds of Python: one to three percent of this.
 EXECUTION_SECONDS = 0.1
 MOST_STEPS = 128
@@ -38,38 +34,6 @@ def training_flops(model: keras.Model) -> float:
     return 3 * _forward_flops(model)
 
 
-def peak_flops_per_second(
-    strategy: tf.distribute.Strategy, *, clock: Callable[[], float] = time.perf_counter
-) -> float:
-    """Measure the float32 operations per second that matrix multiplication reaches on a strategy.
-
-    This is the best of several tries on the first device, times the number of GPUs. Logical CPUs
-    share one machine and count once.
-
-    Args:
-        strategy: Any strategy, including the default one.
-        clock: Returns the time in seconds.
-    """
-    try:
-        device = strategy.extended.worker_devices[0]
-    except RuntimeError:  # the default strategy has none
-        device = "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0"
-    on_gpus = "GPU" in device.upper()
-    # Large enough that a GPU computes for longer than starting it takes.
-    side, products = (8192, 8) if on_gpus else (2048, 1)
-    with tf.device(device):
-        work = matrix_products(side, products)
-        work()
-        seconds = []
-        for _ in range(_TRIES):
-            begin = clock()
-            work()
-            seconds.append(clock() - begin)
-    devices = strategy.num_replicas_in_sync if on_gpus else 1
-    best = min(seconds)
-    return devices * products * 2.0 * side**3 / best if best > 0 else math.nan
-
-
 def steps_per_execution(model: keras.Model, global_batch: int | None, *, on_gpus: bool) -> int:
     """Estimate how many steps take about a tenth of a second together.
 
@@ -95,25 +59,6 @@ def steps_per_execution(model: keras.Model, global_batch: int | None, *, on_gpus
         return 1
     rate = GPU_FLOPS_PER_SECOND if on_gpus else CPU_FLOPS_PER_SECOND
     return round(min(max(EXECUTION_SECONDS * rate / max(work, 1.0), 1), MOST_STEPS))
-
-
-def matrix_products(side: int, count: int) -> Callable[[], Any]:
-    """Return a function that computes matrix products one after another, and waits for them.
-
-    Args:
-        side: Rows and columns of the matrices, float32.
-        count: Number of products; each has `2 * side**3` operations.
-    """
-    a = tf.random.stateless_uniform((side, side), (0, 0)) / side
-
-    @tf.function(autograph=False)
-    def work() -> Any:
-        b = a
-        for _ in range(count):
-            b = tf.matmul(a, b)
-        return tf.reduce_sum(b)
-
-    return lambda: work().numpy()
 
 
 def _forward_flops(model: keras.Model) -> float:

@@ -5,10 +5,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.callbacks import Checkpoint, PrintThroughput, print_throughput
+from kdist.callbacks import Checkpoint, PrintThroughput
 from kdist.callbacks.print_throughput import count_images
 from kdist.errors import UserError
-from kdist.performance.flops import training_flops
 from tiny_training import (
     BATCH,
     IMAGES,
@@ -137,17 +136,6 @@ def test_the_first_epoch_of_every_fit_is_left_out_of_the_summary():
     assert callback.images == 2 * IMAGES
     assert callback.seconds == 2 * (STEPS - 1) * STEP_SECONDS
     assert callback.steps == 2 * STEPS
-
-
-def test_utilization_is_the_models_arithmetic_over_that_of_a_matrix_product(capsys, monkeypatch):
-    monkeypatch.setattr(print_throughput, "peak_flops_per_second", lambda strategy, clock: 1e3)
-    clock = FakeClock()
-    callback = PrintThroughput(utilization=True, clock=clock)
-    history = tiny_fit([Ticker(clock), callback], epochs=2)
-    flops = training_flops(traced_model())
-    assert history["model_flops_per_sec"] == [RATE * flops] * 2
-    assert history["utilization"] == [RATE * flops / 1e3] * 2
-    assert f"Utilization: {RATE * flops / 10:.1f} % of 0.00 TFLOP/s" in capsys.readouterr().out
 
 
 def test_later_callbacks_find_the_rate_in_logs(tmp_path):
