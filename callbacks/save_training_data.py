@@ -29,8 +29,6 @@ COLUMNS = (
     "global_batch",
 )
 
-_FULL = "free some space, or pass another path"
-
 
 class SaveTrainingData(ResumableCallback):
     """Writes a CSV file of a run, one row per epoch, as training proceeds.
@@ -80,7 +78,6 @@ class SaveTrainingData(ResumableCallback):
         clock: Clock = time.perf_counter,
     ) -> None:
         self.path = os.fspath(path)
-        self._columns: list[str] = []
         self._begun = self._goes_on = self._counts = False
         self._began = 0.0
         self.clock = clock
@@ -145,14 +142,7 @@ class SaveTrainingData(ResumableCallback):
         if not is_chief(self.model):
             return
         self.rows.append({name: str(value) for name, value in values.items()})
-        if not (set(values) <= set(self._columns) and os.path.exists(self.path)):
-            self._write()
-            return
-        with (
-            explain_write_errors(Path(self.path), hint=_FULL),
-            open(self.path, "a", newline="", encoding="utf-8") as file,
-        ):
-            csv.DictWriter(file, self._columns).writerow(self.rows[-1])
+        self._write()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """Print where the file is."""
@@ -161,27 +151,24 @@ class SaveTrainingData(ResumableCallback):
 
     def _read(self) -> list[dict[str, str]]:
         with open(self.path, newline="", encoding="utf-8") as file:
-            lines = file.readlines()
-        # A process that was killed may have left a part of its last row.
-        reader = csv.DictReader(line for line in lines if line.endswith("\n"))
-        columns = list(reader.fieldnames or ())
-        if columns and columns[: len(COLUMNS)] != list(COLUMNS):
-            raise UserError(
-                f"{self.path} does not begin with the columns of SaveTrainingData, so a resumed"
-                " run cannot add to it: pass another path, or the run's own file"
-            )
-        return list(reader)
+            reader = csv.DictReader(file)
+            columns = list(reader.fieldnames or ())
+            if columns and columns[: len(COLUMNS)] != list(COLUMNS):
+                raise UserError(
+                    f"{self.path} does not begin with the columns of SaveTrainingData, so a resumed"
+                    " run cannot add to it: pass another path, or the run's own file"
+                )
+            return list(reader)
 
     def _write(self) -> None:
-        """Rewrite the whole table atomically, as a new value adds a column, or it was removed."""
+        """Replace the file by the whole table: a new value adds a column."""
         others = {name for row in self.rows for name in row} - set(COLUMNS)
-        self._columns = [*COLUMNS, *sorted(others)]
         with (
-            explain_write_errors(Path(self.path), hint=_FULL),
+            explain_write_errors(Path(self.path), hint="free some space, or pass another path"),
             atomic_path(Path(self.path)) as part,
             open(part, "w", newline="", encoding="utf-8") as file,
         ):
-            writer = csv.DictWriter(file, self._columns)
+            writer = csv.DictWriter(file, [*COLUMNS, *sorted(others)])
             writer.writeheader()
             writer.writerows(self.rows)
 

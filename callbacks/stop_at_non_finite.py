@@ -3,12 +3,11 @@
 import dataclasses
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..errors import UserError
 from .resumable import ResumableCallback
 
 
@@ -49,18 +48,15 @@ class StopAtNonFinite(ResumableCallback):
 
     Put it before other callbacks, so that they see the NaN too.
 
+    It looks at `loss` or, if a model's own `train_step` does not return it, at all values whose
+    names end in `loss`; it warns if there are none.
+
     Args:
-        names: Values in `logs` to look at. By default `loss`, or, if a model's own `train_step`
-            does not return it, all values whose names end in `loss`; it warns if there are none.
         verbose: 0 prints nothing.
 
     Attributes:
         found: Where the loss was not finite: `epoch` and `step`, both from 1, `name` and `value`;
             `None` if it always was.
-
-    Raises:
-        UserError: If `names` is a string or empty, or, at the first batch, if `logs` has none of
-            the names.
 
     Example:
         ```python
@@ -74,13 +70,8 @@ class StopAtNonFinite(ResumableCallback):
     stops_in_epoch: ClassVar[bool] = True
     """Several workers ask each other after every batch."""
 
-    def __init__(self, names: Sequence[str] | None = None, *, verbose: int = 1) -> None:
+    def __init__(self, *, verbose: int = 1) -> None:
         super().__init__(verbose=verbose)
-        if isinstance(names, str) or (names is not None and not names):
-            raise UserError(
-                f'names is {names!r}, but has to be a list of names in logs, such as ["loss"]'
-            )
-        self.names = None if names is None else tuple(names)
         self.found: NonFinite | None = None
         self._epoch = 0
         self._is_training = self._has_told = self._has_warned = False
@@ -140,16 +131,16 @@ class StopAtNonFinite(ResumableCallback):
             self._has_told = True
             self.print_line(f"Training stopped: {self.found}: lower the learning rate")
 
-    def _watched(self, logs: Mapping[str, Any]) -> Sequence[str]:
-        names = self.names
-        if names is None:
-            names = ("loss",) if "loss" in logs else tuple(n for n in logs if n.endswith("loss"))
-            if not names and not self._has_warned:
-                self._has_warned = True
-                warnings.warn(f"StopAtNonFinite finds no loss{_reported(logs)}", stacklevel=2)
-        missing = [name for name in names if name not in logs]
-        if missing:
-            raise UserError(f"StopAtNonFinite needs {', '.join(missing)}{_reported(logs)}")
+    def _watched(self, logs: Mapping[str, Any]) -> list[str]:
+        names = ["loss"] if "loss" in logs else [name for name in logs if name.endswith("loss")]
+        if not names and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                "StopAtNonFinite finds no loss, but the step reported"
+                f" {', '.join(sorted(logs)) or 'nothing'}: have the step return a value whose name"
+                " ends in loss, or remove the callback",
+                stacklevel=2,
+            )
         return names
 
 
@@ -160,10 +151,3 @@ def _non_finite_of(value: Any) -> float | None:
     numbers = np.ravel(value)
     wrong = numbers[~np.isfinite(numbers)]
     return float(wrong[0]) if len(wrong) else None
-
-
-def _reported(logs: Mapping[str, Any]) -> str:
-    return (
-        f", but the step reported {', '.join(sorted(logs)) or 'nothing'}: pass the names of values"
-        ' that the step returns, as in names=["loss"], or remove the callback'
-    )

@@ -119,7 +119,7 @@ def test_a_run_interrupted_in_its_first_epoch_is_resumed(tmp_path):
     assert len(table(path)) == 3
 
 
-def test_a_row_that_a_kill_has_cut_short_is_written_again(tmp_path):
+def test_a_row_that_was_cut_short_is_written_again(tmp_path):
     path = tmp_path / "run.csv"
     whole = fit(path)
     text = path.read_bytes()
