@@ -236,43 +236,26 @@ def about_run(model: keras.Model, steps: int | None, options: CheckpointOptions)
 
     Args:
         model: The compiled model.
-        steps: As for `run_settings`.
+        steps: Steps in an epoch; `None` where that is not known.
         options: Of the checkpoints.
+
+    Returns:
+        Values that JSON can hold; `"settings"` have to be the same when the training is resumed.
     """
-    settings = run_settings(model, steps=steps, data=options.data, any_rate=options.any_rate)
+    layers = [_layer(one) for one in flatten_layers(model)]
+    optimizers = [_optimizer(one, any_rate=options.any_rate) for one in optimizers_of(model)]
+    settings = {
+        "layers": [one for one in layers if one is not None],
+        "optimizers": optimizers,
+        "loss": _of_compile(model, "loss"),
+        "loss_weights": _of_compile(model, "loss_weights"),
+        "data": {"steps": steps, "arrays": array_sizes(model), "description": options.data},
+    }
     return {
-        "settings": settings,
+        "settings": _plain(settings),
         "model": described_model(model),
         "versions": {"keras": keras.__version__, "tensorflow": tf.__version__},
     }
-
-
-def run_settings(
-    model: keras.Model, *, steps: int | None, data: str | None = None, any_rate: bool = False
-) -> dict[str, Any]:
-    """Return what has to be the same when a training is resumed, as values that JSON can hold.
-
-    Args:
-        model: The compiled model.
-        steps: Steps in an epoch; `None` where that is not known.
-        data: What else is known of the data.
-        any_rate: Whether the learning rate may be another.
-    """
-    layers = [_layer(one) for one in flatten_layers(model)]
-    plain: dict[str, Any] = _plain(
-        {
-            "layers": [one for one in layers if one is not None],
-            "optimizers": [_optimizer(one, any_rate=any_rate) for one in optimizers_of(model)],
-            "loss": _of_compile(model, "loss"),
-            "loss_weights": _of_compile(model, "loss_weights"),
-            "data": {
-                "steps": steps,
-                "arrays": array_sizes(model),
-                "description": data,
-            },
-        }
-    )
-    return plain
 
 
 def _layer(layer: keras.layers.Layer) -> dict[str, Any] | None:
@@ -419,7 +402,7 @@ class SavedTraining:
 
         Args:
             model: The compiled model.
-            settings: From `run_settings`.
+            settings: Of `about_run`.
 
         Raises:
             RefusedCheckpointsError: It is another one; the message names the first difference.
