@@ -1,23 +1,14 @@
 """Checks of the arguments of models."""
 
 from collections.abc import Sequence
-from numbers import Integral
 
-from ..arguments import is_real_within
+from ..arguments import as_integer, is_real_within
 from ..errors import UserError
 
+CHANNELS_LAST = "channels_last"
+"""What the models are, whatever Keras is set to."""
 IMAGE_RANK = 3
 _TIMES = ("never", "once", "twice", "three times", "four times")
-
-
-def check_range(argument: str, value: int, smallest: int) -> None:
-    """Reject an argument that is not an integer of at least `smallest`.
-
-    Raises:
-        UserError: It is not.
-    """
-    if not is_int(value) or value < smallest:
-        raise UserError(f"{argument}={value!r} is not an integer ≥ {smallest}.")
 
 
 def check_weight_decay(value: float) -> None:
@@ -30,35 +21,26 @@ def check_weight_decay(value: float) -> None:
         raise UserError(f"weight_decay={value!r} is not a number ≥ 0: pass 0 for none.")
 
 
-def check_shape(
-    shape: Sequence[int | None], data_format: str, *, halved: int, known: bool = False
-) -> None:
-    """Reject a wrong shape of one image, or data format.
+def check_shape(shape: Sequence[int | None], *, halved: int, known: bool = False) -> None:
+    """Reject a wrong shape of one image.
 
     Args:
         shape: The shape, without the batch axis.
-        data_format: "channels_last" or "channels_first".
         halved: How often the model halves height and width, rounding down.
         known: Whether height and width may not be `None`.
 
     Raises:
-        UserError: The shape does not fit, or the format is another one.
+        UserError: The shape does not fit.
     """
-    if data_format not in ("channels_first", "channels_last"):
-        raise UserError(
-            f'data_format={data_format!r} is neither "channels_last" nor "channels_first".'
-        )
-    first = data_format == "channels_first"
-    order = "(channels, height, width)" if first else "(height, width, channels)"
+    order = "(height, width, channels)"
     wrong = f"input_shape={shape!r} is not {order} of one image, without the batch axis"
     if not isinstance(shape, Sequence) or isinstance(shape, str) or len(shape) != IMAGE_RANK:
         raise UserError(f"{wrong}: pass three numbers, for example (28, 28, 1).")
-    channels, *sides = shape if first else (shape[2], *shape[:2])
-    if channels is None or not is_int(channels) or channels < 1:
+    *sides, channels = shape
+    if not _is_at_least(1, channels):
         raise UserError(f"{wrong}: channels is {channels!r}, but has to be an integer ≥ 1.")
     smallest = 2**halved
-    allowed = [None] if not known else []
-    if any(side not in allowed and (not is_int(side) or side < smallest) for side in sides):
+    if any((known or side is not None) and not _is_at_least(smallest, side) for side in sides):
         why = f", as they are halved {_TIMES[halved]}" if halved else ""
         raise UserError(
             f"{wrong}: height and width have to be integers ≥ {smallest}{why}"
@@ -66,6 +48,6 @@ def check_shape(
         )
 
 
-def is_int(value: object) -> bool:
-    """Whether a value is an integer; NumPy's are, `True` is not."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
+def _is_at_least(least: int, value: object) -> bool:
+    number = as_integer(value)
+    return number is not None and number >= least

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import keras
 from keras import layers
 
-from ..errors import UserError
+from ..arguments import positive_integer
 from ..layers import LocalResponseNormalization
-from .arguments import check_range, check_shape, check_weight_decay
-from .wide_resnet import default_batch_norm
-
-Normalization = Literal["lrn", "batch"]
-_NORMALIZATIONS = ("lrn", "batch", None)
-_CHANNELS_LAST = "channels_last"
+from .arguments import CHANNELS_LAST, check_shape, check_weight_decay
 
 
 def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.applications are
     *,
     input_shape: Sequence[int] = (24, 24, 3),
     classes: int = 10,
-    normalization: Normalization | None = "lrn",
     weight_decay: float = 0.002,
     classifier_activation: str | Callable[..., Any] | None = None,
     name: str = "cifar10_net",
@@ -43,8 +37,6 @@ def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.appl
         input_shape: Shape of one image, `(height, width, channels)`. The tutorial crops 24x24 of
             CIFAR-10's 32x32 pixels.
         classes: Number of classes ≥ 1.
-        normalization: "lrn" is `kdist.layers.LocalResponseNormalization`, with radius 4, as in the
-            tutorial; "batch" uses batch norms in its place, with momentum 0.9; `None` uses nothing.
         weight_decay: L2 penalty ≥ 0 of the kernels of the two dense layers: `weight_decay *
             sum(square(kernel))` is added to the loss. The tutorial writes 0.002 as 0.004 times
             `tf.nn.l2_loss`, half of the sum.
@@ -65,19 +57,15 @@ def Cifar10Net(  # noqa: N802 - named as a class, as the functions of keras.appl
     Source: "Advanced Convolutional Neural Networks" of TensorFlow 1's tutorials (models/tutorials/
     image/cifar10), after Krizhevsky's cuda-convnet.
     """
-    check_range("classes", classes, 1)
-    check_shape(input_shape, _CHANNELS_LAST, halved=0, known=True)
-    if normalization not in _NORMALIZATIONS:
-        raise UserError(
-            f'normalization={normalization!r} is none of "lrn", "batch" and None: pass one.'
-        )
+    positive_integer("classes", classes, hint="pass the number of classes")
+    check_shape(input_shape, halved=0, known=True)
     check_weight_decay(weight_decay)
 
     images = keras.Input(tuple(input_shape), name="images")
     x = _pool(_conv(images, "conv1", bias=0.0), "pool1")
-    x = _normalize(x, normalization, "norm1")
-    x = _normalize(_conv(x, "conv2", bias=0.1), normalization, "norm2")
-    x = layers.Flatten(data_format=_CHANNELS_LAST, name="flatten")(_pool(x, "pool2"))
+    x = _normalize(x, "norm1")
+    x = _normalize(_conv(x, "conv2", bias=0.1), "norm2")
+    x = layers.Flatten(data_format=CHANNELS_LAST, name="flatten")(_pool(x, "pool2"))
     for layer, units in (("local3", 384), ("local4", 192)):
         x = layers.Dense(
             units,
@@ -103,7 +91,7 @@ def _conv(x: Any, name: str, *, bias: float) -> Any:
         5,
         padding="same",
         activation="relu",
-        data_format=_CHANNELS_LAST,
+        data_format=CHANNELS_LAST,
         kernel_initializer=keras.initializers.TruncatedNormal(stddev=0.05),
         bias_initializer=keras.initializers.Constant(bias),
         name=name,
@@ -111,11 +99,9 @@ def _conv(x: Any, name: str, *, bias: float) -> Any:
 
 
 def _pool(x: Any, name: str) -> Any:
-    pool = layers.MaxPooling2D(3, strides=2, padding="same", data_format=_CHANNELS_LAST, name=name)
+    pool = layers.MaxPooling2D(3, strides=2, padding="same", data_format=CHANNELS_LAST, name=name)
     return pool(x)
 
 
-def _normalize(x: Any, normalization: Normalization | None, name: str) -> Any:
-    if normalization == "lrn":
-        return LocalResponseNormalization(4, bias=1.0, alpha=0.001 / 9, beta=0.75, name=name)(x)
-    return default_batch_norm(name=name, axis=-1)(x) if normalization == "batch" else x
+def _normalize(x: Any, name: str) -> Any:
+    return LocalResponseNormalization(4, bias=1.0, alpha=0.001 / 9, beta=0.75, name=name)(x)

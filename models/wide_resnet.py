@@ -9,9 +9,9 @@ from typing import Any
 import keras
 from keras import layers
 
-from ..arguments import is_real_within
+from ..arguments import as_integer, is_real_within, positive_integer
 from ..errors import UserError
-from .arguments import check_range, check_shape, check_weight_decay, is_int
+from .arguments import CHANNELS_LAST, check_shape, check_weight_decay
 
 STEM_FILTERS = 16
 STAGES = 3
@@ -38,7 +38,6 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
     dropout: float = 0.01,
     weight_decay: float = 0.0,
     classifier_activation: str | Callable[..., Any] | None = "softmax",
-    data_format: str | None = None,
     batch_norm: Callable[..., Any] = default_batch_norm,
     name: str | None = None,
 ) -> Any:
@@ -58,9 +57,8 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
     Args:
         depth: Number of weight layers, 6n + 4 with n ≥ 1 blocks per stage: 10, 16, 22, 28, …
         width: Widening factor k ≥ 1 of the stages' channels.
-        input_shape: Shape of one image, `(height, width, channels)`, or
-            `(channels, height, width)` with `data_format="channels_first"`. Height and width are
-            at least 4 (8 with `stem_pool`), or `None` if they vary.
+        input_shape: Shape of one image, `(height, width, channels)`. Height and width are at least
+            4 (8 with `stem_pool`), or `None` if they vary.
         classes: Number of classes ≥ 1.
         stem_pool: Also halve height and width after the first convolution, by 2x2 max pooling. The
             model then needs a quarter of the computation, and the resolution is still enough for
@@ -70,8 +68,6 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
         weight_decay: L2 penalty ≥ 0: `weight_decay * sum(square(kernel))` of every kernel (not of
             biases or batch norms) is added to the loss.
         classifier_activation: Activation of the last layer; `None` gives logits.
-        data_format: "channels_last" or "channels_first"; `None` uses Keras's own setting.
-            TensorFlow runs convolutions with channels first on GPUs only.
         batch_norm: A function that makes a normalization layer, called with the keywords `name` and
             `axis` (the channel axis), for example
             `functools.partial(keras.layers.BatchNormalization, momentum=0.99)`. The default makes
@@ -92,15 +88,14 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
     Source: Zagoruyko & Komodakis 2016, "Wide Residual Networks" (arXiv:1605.07146), with the
     convolution before batch norm and max pooling between the stages, as in keras-contrib.
     """
-    data_format = data_format or keras.config.image_data_format()
-    check_range("width", width, 1)
-    check_range("classes", classes, 1)
+    positive_integer("width", width, hint="pass the widening factor of the stages' channels")
+    positive_integer("classes", classes, hint="pass the number of classes")
     _check_depth(depth)
-    check_shape(input_shape, data_format, halved=STAGES - 1 + stem_pool)
+    check_shape(input_shape, halved=STAGES - 1 + stem_pool)
     if not is_real_within(dropout, least=0, below=1):
         raise UserError(f"dropout={dropout!r} is not in [0, 1): pass the fraction to drop.")
     check_weight_decay(weight_decay)
-    parts = _Parts(data_format, batch_norm, dropout, weight_decay)
+    parts = _Parts(batch_norm, dropout, weight_decay)
 
     images = keras.Input(tuple(input_shape), name="images")
     x = parts.norm_relu(parts.conv(images, STEM_FILTERS, 3, "stem_conv"), "stem")
@@ -120,33 +115,27 @@ def WideResNet(  # noqa: N802 - named as a class, as the functions of keras.appl
 class _Parts:
     """Parts of one network: each method adds layers to a tensor and returns their output."""
 
-    data_format: str
     batch_norm: Callable[..., Any]
     dropout: float
     weight_decay: float
-
-    @property
-    def axis(self) -> int:
-        """The channel axis."""
-        return 1 if self.data_format == "channels_first" else -1
 
     def conv(self, x: Any, filters: int, size: int, name: str) -> Any:
         return layers.Conv2D(
             filters,
             size,
             padding="same",
-            data_format=self.data_format,
+            data_format=CHANNELS_LAST,
             kernel_initializer="he_normal",
             kernel_regularizer=self.regularizer(),
             name=name,
         )(x)
 
     def norm_relu(self, x: Any, prefix: str, number: str = "") -> Any:
-        x = self.batch_norm(name=f"{prefix}_bn{number}", axis=self.axis)(x)
+        x = self.batch_norm(name=f"{prefix}_bn{number}", axis=-1)(x)
         return layers.ReLU(name=f"{prefix}_relu{number}")(x)
 
     def block(self, x: Any, filters: int, prefix: str) -> Any:
-        same = x.shape[self.axis] == filters
+        same = x.shape[-1] == filters
         skip = x if same else self.conv(x, filters, 1, f"{prefix}_shortcut")
         x = self.norm_relu(self.conv(x, filters, 3, f"{prefix}_conv1"), prefix, "1")
         if self.dropout:
@@ -155,10 +144,10 @@ class _Parts:
         return layers.Add(name=f"{prefix}_add")([skip, x])
 
     def halve(self, x: Any, name: str) -> Any:
-        return layers.MaxPooling2D(2, data_format=self.data_format, name=name)(x)
+        return layers.MaxPooling2D(2, data_format=CHANNELS_LAST, name=name)(x)
 
     def classify(self, x: Any, classes: int, activation: str | Callable[..., Any] | None) -> Any:
-        x = layers.GlobalAveragePooling2D(data_format=self.data_format, name="global_pool")(x)
+        x = layers.GlobalAveragePooling2D(data_format=CHANNELS_LAST, name="global_pool")(x)
         return layers.Dense(
             classes,
             activation=activation,
@@ -173,7 +162,7 @@ class _Parts:
 
 
 def _check_depth(depth: int) -> None:
-    if not is_int(depth) or depth < SMALLEST_DEPTH or (depth - 4) % 6:
+    if as_integer(depth) is None or depth < SMALLEST_DEPTH or (depth - 4) % 6:
         raise UserError(
             f"depth={depth!r} is not 6n + 4 with n ≥ 1 blocks per stage: pass 10, 16, 22, 28, …"
         )
