@@ -15,7 +15,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, BinaryIO, Self
 
 import numpy as np
@@ -364,7 +363,7 @@ class CheckpointStore:
     """Writes and reads the checkpoints of one run.
 
     A checkpoint is committed by a rename once its content is on disk. Older ones are removed only
-    after that. As a context manager, the store locks the folder until the block ends.
+    after that. The folder is locked until the store is closed.
 
     Args:
         folder: The folder; created if it does not exist.
@@ -373,13 +372,6 @@ class CheckpointStore:
 
     Raises:
         UserError: Another process uses the folder, or it is not writable.
-
-    Example:
-        ```python
-        with CheckpointStore(Path("checkpoints")) as store:
-            store.commit(epoch=3, batch=0, arrays={"weight": weight}, state={"seed": 1})
-            checkpoint, arrays, state = store.newest()
-        ```
     """
 
     def __init__(
@@ -405,17 +397,6 @@ class CheckpointStore:
                 f"The file system of {folder} has no locks, so nothing keeps a second process"
                 " from writing there: start one run at a time."
             )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let other processes use the folder."""

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,7 @@ def lines():
 
 @pytest.fixture
 def store(tmp_path, lines):
-    with CheckpointStore(tmp_path / "checkpoints", announce=lines.append) as made:
+    with closing(CheckpointStore(tmp_path / "checkpoints", announce=lines.append)) as made:
         yield made
 
 
@@ -106,7 +107,7 @@ def test_older_ones_are_removed_after_the_commit(store, monkeypatch):
 
 
 def test_keep_one(tmp_path):
-    with CheckpointStore(tmp_path, keep=1) as store:
+    with closing(CheckpointStore(tmp_path, keep=1)) as store:
         for epoch in range(3):
             commit(store, epoch)
         assert places(tmp_path) == [(2, 0)]
@@ -290,7 +291,7 @@ def test_a_file_system_without_locks_is_said_at_the_start(tmp_path, lines, monke
         raise OSError(errno.ENOSYS, "Function not implemented")
 
     monkeypatch.setattr("fcntl.flock", unsupported)
-    with CheckpointStore(tmp_path, announce=lines.append) as store:
+    with closing(CheckpointStore(tmp_path, announce=lines.append)) as store:
         commit(store, 1)
     assert "has no locks" in lines[0]
 
@@ -317,7 +318,7 @@ def test_a_process_that_is_killed_leaves_the_newest_whole(tmp_path, point):
     done = subprocess.run([sys.executable, WRITER, tmp_path, point], capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     expected = 3 if point == "after the rename" else 2
-    with CheckpointStore(tmp_path) as store:
+    with closing(CheckpointStore(tmp_path)) as store:
         found, arrays, state = store.newest()
         assert (found.epoch, state) == (expected, {"epoch": expected})
         assert (arrays["weight"] == expected).all()
@@ -334,7 +335,7 @@ def test_twenty_kills_at_any_instant(tmp_path):
             committed = [int(process.stdout.readline()) for _ in range(rng.integers(2, 30))]
             process.kill()
             committed += [int(line) for line in process.stdout.read().splitlines()]
-        with CheckpointStore(tmp_path) as store:
+        with closing(CheckpointStore(tmp_path)) as store:
             found, arrays, _ = store.newest()
             assert found.epoch in (committed[-1], committed[-1] + 1)
             assert (arrays["weight"] == found.epoch).all()

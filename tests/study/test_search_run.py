@@ -1,6 +1,7 @@
 import csv
 import json
 import signal
+from contextlib import closing
 
 import pytest
 from interrupting_model import interrupting_model
@@ -215,7 +216,7 @@ def test_a_search_with_nothing_to_resume_leaves_nothing(
         (checkpoints / "best.weights.h5").touch()  # of an epoch, without what its trial needs
         folder.write("trials/oracle.json", {"start_order": [], "end_order": ended})
         if saved:
-            with CheckpointStore(checkpoints) as store:
+            with closing(CheckpointStore(checkpoints)) as store:
                 store.commit(epoch=1, batch=2, arrays={}, state={})
         raise error
 

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import types
+from contextlib import closing
 
 import pytest
 from kdist.charts.statistics import row_to_target
@@ -195,7 +196,7 @@ def cut_short(folder, **config):
     """A point whose process was killed behind its first checkpoint."""
     order = {"config": {**SAVED.config, "run_dir": str(folder / "run"), **config}}
     (folder / "order.json").write_text(json.dumps(order))
-    with CheckpointStore(folder / "run" / "checkpoints") as store:
+    with closing(CheckpointStore(folder / "run" / "checkpoints")) as store:
         store.commit(epoch=1, batch=2, arrays={}, state={})
 
 

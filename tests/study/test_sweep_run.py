@@ -347,7 +347,7 @@ def test_a_point_with_checkpoints_is_not_cleared(here):
     def cut_short(point, folder, experiment):
         config = {**point.config, "run_dir": str(folder / "run")}
         (folder / "order.json").write_text(json.dumps({"config": config}))
-        with CheckpointStore(folder / "run" / "checkpoints") as store:
+        with contextlib.closing(CheckpointStore(folder / "run" / "checkpoints")) as store:
             store.commit(epoch=1, batch=2, arrays={}, state={})
         raise KeyboardInterrupt
 

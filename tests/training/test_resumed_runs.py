@@ -6,6 +6,7 @@ All in one process but one real `kdist train`, which is killed.
 import csv
 import json
 import signal
+from contextlib import closing
 from pathlib import Path
 
 import keras
@@ -360,7 +361,7 @@ def test_what_cannot_be_resumed_is_said_and_nothing_touched(run, tmp_path):
     with pytest.raises(UserError, match="cannot resume .*: File name too long$"):
         run.resume("x" * 300)
     assert not (tmp_path / "no").exists()
-    with CheckpointStore(folder / "checkpoints"):
+    with closing(CheckpointStore(folder / "checkpoints")):
         held = files_of(folder)
         with pytest.raises(UserError, match=r"is in use by process \d+ on "):
             run.resume("run")
