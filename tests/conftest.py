@@ -106,7 +106,6 @@ SLOW = (
     "study/test_search_processes.py::test_a_real_worker",
     "study/test_search_processes.py::test_real_processes",
     "study/test_sweep_process.py::test_a_real_run",
-    "study/test_sweep_workers.py::test_workers_train",
     "training/test_killed_process.py",
     "training/test_networks.py",
     "training/test_resumed_runs.py",

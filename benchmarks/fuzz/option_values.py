@@ -26,7 +26,6 @@ SWEEP = {
     "--fresh": None,
     "--retry-failed": None,
     "--rounds": ODD_NUMBERS,
-    "--workers": LISTS,
 }
 SWEEPS: dict[str, Mapping[str, Any]] = {
     "throughput": {"--batch-sizes": LISTS, "--replicas": LISTS, "--epochs": ODD_NUMBERS},

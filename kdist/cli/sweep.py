@@ -108,7 +108,7 @@ def scaling(
     *,
     replicas: Annotated[
         str | None,
-        Parameter(help="Numbers of replicas per worker; by default 1, 2, 4, ... up to every GPU."),
+        Parameter(help="Numbers of replicas; by default 1, 2, 4, ... up to every GPU."),
     ] = None,
     own: Any = None,
     folder: Any = None,
@@ -128,7 +128,7 @@ def scaling(
     return _sweep(
         lambda machine: dataclasses.replace(
             one,
-            replicas=replica_counts(machine, one.workers),
+            replicas=replica_counts(machine),
             global_batch=options.get("global_batch"),
         ),
         folder,

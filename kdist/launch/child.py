@@ -381,7 +381,7 @@ def judge(code: int, said: str, answers: Mapping[str, Any] | None = None) -> Ver
             return Verdict(cause="memory", how=how, line=_with_memory(line))
         return Verdict(cause="user", how=how, line=line)
     is_killed = shell_code(code) == 128 + signal.SIGKILL
-    error = answers["error"] if "error" in answers else last_error(said)
+    error = last_error(said)
     # A process that froze is killed, too, and another one may have said so.
     told = _OWN_ERROR.findall(error) or (_OWN_ERROR.findall(said) if is_killed else [])
     is_crash = -code in _CRASHES

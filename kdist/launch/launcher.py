@@ -6,7 +6,7 @@ import queue
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -62,18 +62,12 @@ def print_outcome(outcome: WorkersOutcome, then: str) -> None:
     print("\n".join(lines), file=sys.stderr, flush=True)
 
 
-def launch(
-    command: Sequence[str],
-    options: LaunchOptions,
-    *,
-    report: Callable[[WorkersOutcome, str], None] = print_outcome,
-) -> int:
+def launch(command: Sequence[str], options: LaunchOptions) -> int:
     """Run a Python program on several workers until it has ended on all.
 
     Args:
         command: A script, or `-m` and a module, and its arguments.
         options: How many workers, and where.
-        report: Called when all workers have ended, as `print_outcome`.
 
     Returns:
         The exit code of the worker that failed first, 0 if none did.
@@ -95,7 +89,7 @@ def launch(
         job = _Job(program, machines, options, shares, logs, shared, events)
         code = 1
         try:
-            code = job.run(report)
+            code = job.run()
         finally:
             job.rendezvous.close(code)
     return code
@@ -144,7 +138,7 @@ class _Job:
         else:
             self.rendezvous = FirstMachine(names, port, events, **limits)
 
-    def run(self, report: Callable[[WorkersOutcome, str], None]) -> int:
+    def run(self) -> int:
         """Run the program until it has ended well, or is not to be started again."""
         ready, code = Ready(workers=len(self._gpus)), 0
         while (start := self.rendezvous.agree(ready, self._choose)) is not None:
@@ -159,7 +153,7 @@ class _Job:
             starts = self._starts(counts, start.attempt)
             outcome = run_workers(starts, grace=self._options.grace, events=self._events)
             code = outcome.code
-            report(outcome, self._then(outcome))
+            print_outcome(outcome, self._then(outcome))
             if outcome.signal is not None:
                 break
             ready = self._left(outcome)

@@ -11,7 +11,7 @@ from ..charts.statistics import Row, TimeToTarget, row_to_target, time_to_target
 from ..charts.tables import accuracy, rate, seconds
 from ..performance.hardware import on_cpu
 from ..runs.record import RunRecord, finite
-from ..runs.text import count, of_workers
+from ..runs.text import count
 from ..training.settings import FOLDERS
 from .inputs import Sources
 from .studies import SweepRecord
@@ -106,15 +106,15 @@ def _of_run(run: RunRecord) -> Result:
 def _of_row(sweep: SweepRecord, row: Row) -> Result:
     run = sweep.runs.get(row["name"])
     settings = run.settings if run else sweep.train_settings
-    replicas, workers = row["replicas"], row["workers"] or 1
+    replicas = row["replicas"]
     duration, reached = row_to_target(row, "seconds")
     return Result(
         name=run.name if run else f"{sweep.name}, {row['name']}",
         facts=_facts(
             replicas,
-            of_workers(workers),
+            "",
             row["global_batch"] or row["batch_size"] * replicas,
-            shared=shares_cores(sweep, replicas / workers),
+            shared=shares_cores(sweep, replicas),
         ),
         group=f"{sweep.path} {sweep.experiment.group(row)}",
         accuracy=row["best_val_accuracy"],

@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from annotated_types import Ge, Gt, Le, MaxLen
+from annotated_types import Gt, MaxLen
 
 from ..charts.statistics import Row
 from ..charts.tables import ResultsTable
 from ..errors import UserError
 from ..fields import Field, fields_of
 from ..files import parse_json, read_text
-from ..launch.launch_options import MOST_WORKERS
 from ..performance.hardware import on_cpu
 from ..runs.text import count, sanitize_text
 from ..user_model.functions import files_of
@@ -28,59 +27,13 @@ if TYPE_CHECKING:
 # Points ---------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Placement:
-    """So many workers, processes that train a point together, with so many replicas each."""
-
-    workers: int
-    replicas: int
-
-    @property
-    def total(self) -> int:
-        """The replicas of all workers."""
-        return self.workers * self.replicas
-
-    def __str__(self) -> str:
-        return f"{count(self.workers, 'worker')} with {count(self.replicas, 'replica')}"
-
-
-def placements(workers: Sequence[int], replicas: Sequence[int]) -> list[Placement]:
-    """Combine numbers of workers with numbers of replicas of each.
-
-    Raises:
-        UserError: Two combinations have as many replicas in all, by which results are told apart.
-
-    Example:
-        >>> [one.total for one in placements([1, 2], [4])]
-        [4, 8]
-    """
-    found: dict[int, Placement] = {}
-    for number in workers:
-        for each in replicas:
-            one = Placement(workers=number, replicas=each)
-            if one.total in found:
-                raise UserError(
-                    f"{found[one.total]} and {one} each have {one.total} replicas in all, by which"
-                    " a sweep tells its points apart: pass one number of --workers or --replicas,"
-                    " and run a sweep for each of the others"
-                )
-            found[one.total] = one
-    return list(found.values())
-
-
-def replica_counts(about: dict[str, Any], workers: Sequence[int] = (1,)) -> list[int]:
+def replica_counts(about: dict[str, Any]) -> list[int]:
     """Powers of two up to all GPUs, and all of them; on a CPU, one and two.
-
-    Of several workers, each has its share of these; several numbers of workers are compared with
-    as many replicas each.
 
     Args:
         about: What `kdist.performance.hardware.machine` found.
-        workers: Numbers of workers.
     """
-    most = max((2 if on_cpu(about) else len(about["devices"])) // max(workers), 1)
-    if len(workers) > 1:
-        return [most]
+    most = 2 if on_cpu(about) else len(about["devices"])
     return sorted({most, *(2**power for power in range(most.bit_length()) if 2**power <= most)})
 
 
@@ -99,11 +52,6 @@ class Point:
     config: Mapping[str, Any]
     axes: Mapping[str, Any]
     group: str
-
-    @property
-    def workers(self) -> int:
-        """How many processes train it together."""
-        return int(self.axes.get("workers", 1))
 
 
 # Kinds ----------------------------------------------------------------------------------------
@@ -130,7 +78,6 @@ class Experiment(abc.ABC):
 
     Args:
         train: Settings of every run, as `TrainConfig` takes them.
-        workers: Numbers of workers, processes of this machine that train each point together.
     """
 
     kind: ClassVar[str]
@@ -140,7 +87,6 @@ class Experiment(abc.ABC):
     trains: ClassVar[bool] = False
 
     train: Mapping[str, Any]
-    workers: Annotated[Sequence[Annotated[int, Ge(1), Le(MOST_WORKERS)]], MOST_VALUES] = (1,)
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
@@ -156,9 +102,9 @@ class Experiment(abc.ABC):
 
     def describe(self) -> str:
         """Describe in one line what is about to be run, such as `Sweep throughput: 8 runs (…)`."""
-        hidden = {"train", "files"} if max(self.workers) > 1 else {"train", "files", "workers"}
-        values = {name: value for name, value in self.settings.items() if name not in hidden}
-        words = [f"{name} {as_list(value)}" for name, value in values.items()]
+        hidden = ("train", "files")
+        shown = {name: value for name, value in self.settings.items() if name not in hidden}
+        words = [f"{name} {as_list(value)}" for name, value in shown.items()]
         return f"Sweep {self.kind}: {count(len(self.points()), 'run')} ({'; '.join(words)})"
 
     @classmethod
@@ -196,36 +142,35 @@ class Experiment(abc.ABC):
         return ", ".join(f"{words.get(name, '')}{axes[name]}" for name in cls.setting)
 
     def point(
-        self, name: str, place: Placement, batch: int, config: Mapping[str, Any], **axes: Any
+        self, name: str, replicas: int, batch: int, config: Mapping[str, Any], **axes: Any
     ) -> Point:
         """Make a point.
 
         Args:
             name: Its folder's.
-            place: Its workers and replicas.
+            replicas: Their number.
             batch: Training images per batch and replica.
             config: The other settings of its run.
             **axes: The values of further columns.
         """
         axes = {
             "batch_size": batch,
-            "replicas": place.total,
-            "workers": place.workers,
-            "global_batch": batch * place.total,
+            "replicas": replicas,
+            "global_batch": batch * replicas,
             **axes,
         }
-        config = {**config, "batch_size": batch, "replicas": place.replicas}
+        config = {**config, "batch_size": batch, "replicas": replicas}
         return Point(name=name, config=config, axes=axes, group=self.group(axes))
 
-    def common_settings(self, places: Sequence[Placement]) -> dict[str, Any]:
-        """`train`, with which runs at several places differ in nothing but the replicas.
+    def common_settings(self, replicas: Sequence[int]) -> dict[str, Any]:
+        """`train`, with which runs on so many replicas each differ in nothing else.
 
         By default a run compiles its step with XLA on one GPU and on several does not.
         """
         given = {
             name: value for name, value in self.train.items() if (name, value) != ("xla", None)
         }
-        return {"xla": False, **given} if len(places) > 1 else given
+        return {"xla": False, **given} if len(replicas) > 1 else given
 
     @classmethod
     @abc.abstractmethod
@@ -262,11 +207,9 @@ def shared_cores_warning(about: dict[str, Any], rows: Sequence[Row]) -> str | No
     most = max((row["replicas"] for row in rows), default=1)
     if most == 1 or not on_cpu(about):
         return None
-    alone = all(row["replicas"] == (row["workers"] or 1) for row in rows)
-    several = "Workers are processes" if alone else "Replicas are logical CPUs"
     return (
-        f"{several} that share this machine's cores: these figures do not measure a speed-up, only"
-        f" the overhead of a step on several {'workers' if alone else 'replicas'}."
+        "Replicas are logical CPUs that share this machine's cores: these figures do not measure a"
+        " speed-up, only the overhead of a step on several replicas."
     )
 
 
@@ -286,7 +229,6 @@ class PointRow:
     error: str
     batch_size: Positive
     replicas: Positive
-    workers: Positive
     global_batch: Positive
     # What else tells the points of a kind apart.
     round: Positive

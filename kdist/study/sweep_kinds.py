@@ -23,9 +23,9 @@ from ..errors import UserError
 from ..fields import check_fields
 from ..optimizers.scaling import Rule, scale_learning_rate
 from ..runs.record import finite
-from ..runs.text import count, of_workers
+from ..runs.text import count
 from ..training.config import TrainConfig
-from .sweep_experiment import MOST_VALUES, Experiment, Placement, Point, placements
+from .sweep_experiment import MOST_VALUES, Experiment, Point
 
 if TYPE_CHECKING:
     from ..charts.figures import Figure
@@ -52,9 +52,8 @@ class ThroughputSweep(Experiment):
 
     Args:
         train: Settings of every run, as `TrainConfig` takes them.
-        workers: Numbers of workers that train a point together.
         batch_sizes: Training images per batch and replica.
-        replicas: Numbers of replicas of each worker.
+        replicas: Numbers of replicas.
         epochs: Epochs of each run; the first, which includes tracing, is not timed.
         rounds: How often to run each point.
     """
@@ -75,23 +74,19 @@ class ThroughputSweep(Experiment):
 
     @property
     def timed_batch(self) -> int:
-        return max(self.batch_sizes) * max(one.total for one in self._placements)
+        return max(self.batch_sizes) * max(self.replicas)
 
     @property
     def repetitions(self) -> int:
         return self.rounds
 
-    @property
-    def _placements(self) -> list[Placement]:
-        return placements(self.workers, self.replicas)
-
     def round(self, turn: int) -> list[Point]:
-        config = {**self.common_settings(self._placements), **TIMED_RUN, "epochs": self.epochs}
+        config = {**self.common_settings(self.replicas), **TIMED_RUN, "epochs": self.epochs}
         return [
             self.point(
-                f"b{batch}-r{place.total}-round{turn + 1}", place, batch, config, round=turn + 1
+                f"b{batch}-r{replicas}-round{turn + 1}", replicas, batch, config, round=turn + 1
             )
-            for place in self._placements
+            for replicas in self.replicas
             for batch in self.batch_sizes
         ]
 
@@ -102,7 +97,6 @@ class ThroughputSweep(Experiment):
             "points": [
                 {
                     "replicas": replicas,
-                    "workers": group[0]["workers"],
                     "batch_size": batch,
                     "rounds": len(group),
                     "images_per_sec": (speed := _over_epochs(group)),
@@ -119,7 +113,7 @@ class ThroughputSweep(Experiment):
             "Speed",
             summary["points"],
             {
-                "replicas": _replicas,
+                "replicas": lambda one: f"{one['replicas']:.0f}",
                 "batch per replica": lambda one: f"{one['batch_size']:.0f}",
                 "images/s (min to max epoch)": _spread("images_per_sec", ",.0f"),
                 "rounds": lambda one: str(one["rounds"]),
@@ -167,10 +161,6 @@ def _table(
     """A table of rows by what each column shows of one; none without rows."""
     cells = [[text(row) for text in columns.values()] for row in rows]
     return [ResultsTable(title=title, columns=list(columns), rows=cells, note=note)] if rows else []
-
-
-def _replicas(one: Mapping[str, Any]) -> str:
-    return f"{one['replicas']:.0f}{of_workers(one.get('workers'))}"
 
 
 def _spread(
@@ -238,11 +228,10 @@ class AccuracySweep(Experiment):
     Args:
         train: Settings of every run, as `TrainConfig` takes them; the target, patience, time budget
             and maximum of epochs are among them.
-        workers: Numbers of workers that train a point together.
         batch_sizes: Training images per batch and replica.
         lr_rules: Rules that scale the learning rate with the global batch: linear, sqrt, none or
             auto.
-        replicas: Numbers of replicas of each worker.
+        replicas: Numbers of replicas.
         base_lr: The learning rate for a global batch of `base_batch`.
         base_batch: Global batch for which the learning rate was chosen.
         seeds: Runs per setting; with fewer than 7, the interval has no upper end.
@@ -276,20 +265,17 @@ class AccuracySweep(Experiment):
         return self.seeds
 
     def round(self, turn: int) -> list[Point]:
-        places = placements(self.workers, self.replicas)
         return [
-            self._point_of_rule(batch, rule, place, places, turn)
-            for place in places
+            self._point_of_rule(batch, rule, replicas, turn)
+            for replicas in self.replicas
             for rule in self.lr_rules
             for batch in self.batch_sizes
         ]
 
-    def _point_of_rule(
-        self, batch: int, rule: str, place: Placement, places: Sequence[Placement], seed: int
-    ) -> Point:
+    def _point_of_rule(self, batch: int, rule: str, replicas: int, seed: int) -> Point:
         rate = scale_learning_rate(
             self.base_lr,
-            global_batch=batch * place.total,
+            global_batch=batch * replicas,
             reference_batch=self.base_batch,
             rule=rule,
             optimizer=self.train.get("optimizer", "sgd"),
@@ -297,13 +283,14 @@ class AccuracySweep(Experiment):
         config = {
             "noise_scale": True,
             "save_model": False,
-            **self.common_settings(places),
+            **self.common_settings(self.replicas),
             "seed": seed,
             "base_lr": rate,
             "lr_rule": "none",  # the rate is that of the global batch already
         }
-        name = f"b{batch}-r{place.total}-{rule}-seed{seed}"
-        return self.point(name, place, batch, config, seed=seed, lr_rule=rule, learning_rate=rate)
+        name = f"b{batch}-r{replicas}-{rule}-seed{seed}"
+        axes = {"seed": seed, "lr_rule": rule, "learning_rate": rate}
+        return self.point(name, replicas, batch, config, **axes)
 
     @classmethod
     def summarize(cls, rows: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -314,7 +301,6 @@ class AccuracySweep(Experiment):
             "groups": [
                 {
                     **dict(zip(cls.setting, key, strict=True)),
-                    "workers": group[0]["workers"],
                     "global_batch": group[0]["global_batch"],
                     "runs": len(group),
                     "reached": sum(bool(row["reached_target"]) for row in group),
@@ -347,7 +333,7 @@ class AccuracySweep(Experiment):
             summary["groups"],
             {
                 "batch per replica": lambda one: f"{one['batch_size']:.0f}",
-                "replicas": _replicas,
+                "replicas": lambda one: f"{one['replicas']:.0f}",
                 "rule": lambda one: str(one["lr_rule"]),
                 "reached": lambda one: (
                     f"{one['reached']} of {one['runs']}"
@@ -382,11 +368,10 @@ class ScalingSweep(Experiment):
 
     Args:
         train: Settings of every run, as `TrainConfig` takes them.
-        workers: Numbers of workers that train a point together.
         batch_size: Weak scaling: training images per batch and replica.
         global_batch: Strong scaling: training images per global batch; by default the batch size
             times the largest number of replicas.
-        replicas: Numbers of replicas of each worker; the others are compared with the smallest.
+        replicas: Numbers of replicas; the others are compared with the smallest.
         modes: weak: same batch per replica; strong: same global batch.
         epochs: Epochs of each run; the first, which includes tracing, is not timed.
         rounds: How often to run each point.
@@ -411,15 +396,14 @@ class ScalingSweep(Experiment):
                 f"global_batch={self.global_batch} does nothing without strong scaling: add strong"
                 " to modes, or remove it"
             )
-        totals = [place.total for place in self._placements]
         if self.global_batch is None:
-            object.__setattr__(self, "global_batch", self.batch_size * max(totals))
-        uneven = [total for total in totals if self._strong % total]
+            object.__setattr__(self, "global_batch", self.batch_size * max(self.replicas))
+        uneven = [number for number in self.replicas if self._strong % number]
         if "strong" in self.modes and uneven:
             raise UserError(
                 f"a global batch of {self.global_batch} cannot be divided evenly among"
                 f" {uneven[0]} replicas: pass a global_batch that is a multiple of"
-                f" {math.lcm(*totals)}, or other replicas"
+                f" {math.lcm(*self.replicas)}, or other replicas"
             )
         _check_subset(self.train, self.timed_batch)
 
@@ -429,31 +413,26 @@ class ScalingSweep(Experiment):
 
     @property
     def timed_batch(self) -> int:
-        most = max(place.total for place in self._placements)
-        weak = self.batch_size * most if "weak" in self.modes else 0
+        weak = self.batch_size * max(self.replicas) if "weak" in self.modes else 0
         return max(weak, self._strong if "strong" in self.modes else 0)
 
     @property
     def repetitions(self) -> int:
         return self.rounds
 
-    @property
-    def _placements(self) -> list[Placement]:
-        return placements(self.workers, self.replicas)
-
     def round(self, turn: int) -> list[Point]:
-        config = {**self.common_settings(self._placements), **TIMED_RUN, "epochs": self.epochs}
+        config = {**self.common_settings(self.replicas), **TIMED_RUN, "epochs": self.epochs}
         return [
             self.point(
-                f"{mode}-r{place.total}-round{turn + 1}",
-                place,
-                self.batch_size if mode == "weak" else self._strong // place.total,
+                f"{mode}-r{replicas}-round{turn + 1}",
+                replicas,
+                self.batch_size if mode == "weak" else self._strong // replicas,
                 config,
                 round=turn + 1,
                 mode=mode,
             )
             for mode in self.modes
-            for place in self._placements
+            for replicas in self.replicas
         ]
 
     @classmethod
@@ -476,7 +455,7 @@ class ScalingSweep(Experiment):
             summary["points"],
             {
                 "mode": lambda one: str(one["mode"]),
-                "replicas": _replicas,
+                "replicas": lambda one: f"{one['replicas']:.0f}",
                 "batch": lambda one: f"{one['batch_size']:.0f}",
                 "images/s": _spread("images_per_sec", ",.0f"),
                 "efficiency": _spread("efficiency", ".2f"),
@@ -507,7 +486,6 @@ def _point_summary(
     return {
         "mode": mode,
         "replicas": replicas,
-        "workers": rows[0]["workers"],
         "batch_size": rows[0]["batch_size"],
         "global_batch": rows[0]["global_batch"],
         "images_per_sec": spread(row["images_per_sec"] for row in rows),

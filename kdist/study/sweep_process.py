@@ -16,9 +16,6 @@ from ..checkpoint.store import checkpoint_files
 from ..errors import RefusedCheckpointsError, TrainingError, UserError
 from ..files import atomic_write, parse_json, read_text
 from ..launch.child import Child, Verdict, answer
-from ..launch.launch_options import LaunchOptions
-from ..launch.launcher import launch, print_outcome
-from ..launch.workers import WorkersOutcome
 from ..runs.record import RunRecord, read_run
 from ..training.config import TrainConfig
 from .folder import as_json
@@ -98,15 +95,13 @@ def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
     return row | {"status": "failed", "error": f"its run folder cannot be read: {invalid}"}
 
 
-_PROGRAM = ("-m", "kdist.study.sweep_process")
-_IS_ONE = "worker"  # behind the file, for one of several workers
 # On a full disk the run's process cannot write that it is full.
 _LEAST_FREE_BYTES = 2**16
 
 
 def command(folder: Path) -> list[str]:
     """The process of the point in `folder`."""
-    return [sys.executable, *_PROGRAM, str(folder / "order.json")]
+    return [sys.executable, "-m", "kdist.study.sweep_process", str(folder / "order.json")]
 
 
 def _run_process(point: Point, folder: Path, *, resume: bool) -> tuple[Verdict, bool]:
@@ -119,8 +114,7 @@ def _run_process(point: Point, folder: Path, *, resume: bool) -> tuple[Verdict, 
         OSError: It failed as the disk is full, or this process cannot write.
     """
     config = _run_config(folder, point.config)
-    order = {"config": config, "resume": resume, "workers": point.workers}
-    atomic_write(folder / "order.json", as_json(order))
+    atomic_write(folder / "order.json", as_json({"config": config, "resume": resume}))
     log = folder / "errors.log"
     with open(folder / "output.log", "ab") as output, open(log, "ab") as errors:
         begin = errors.tell()
@@ -166,16 +160,10 @@ def measure(run: RunRecord) -> Row:
 
 
 def main() -> None:
-    """In a process of a point: train as the file says, with `config`, `resume` and `workers`.
-
-    Several workers are started as `kdist launch` does, each as this program.
-    """
+    """In a process of a point: train as the file says, with `config` and `resume`."""
     file = Path(sys.argv[1])
     order: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     try:
-        if order["workers"] > 1 and _IS_ONE not in sys.argv[2:]:
-            options = LaunchOptions(workers=order["workers"])
-            sys.exit(launch([*_PROGRAM, str(file), _IS_ONE], options, report=_tell_first_error))
         _train(file, order)
     except (UserError, TrainingError) as error:
         print(error, file=sys.stderr)
@@ -210,19 +198,6 @@ def _summary_of_an_earlier(points: Path) -> Mapping[str, Any]:
             if parse_json(read_text(file))["status"] == "done":
                 return dict(parse_json(read_text(file.parent / "run" / "summary.json")))
     return {}
-
-
-def _tell_first_error(outcome: WorkersOutcome, then: str) -> None:
-    """Print how the workers ended, and answer with the error of the first that failed."""
-    print_outcome(outcome, then)
-    worker = outcome.failed
-    if worker is None:
-        return
-    error = worker.last_error()
-    if worker.is_stopped:
-        stood = f"worker {worker.rank} stood still, stopped by a signal, and was killed"
-        error = f"{error}\nkdist: error: {stood}"
-    answer(**worker.answers, error=error)
 
 
 if __name__ == "__main__":

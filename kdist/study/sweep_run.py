@@ -19,7 +19,6 @@ from ..data.datasets import needs_no_download
 from ..errors import UserError, error_text
 from ..files import atomic_write
 from ..launch.child import OUT_OF_MEMORY
-from ..launch.shares import divide, visible_cores, visible_gpus
 from ..performance.hardware import machine as describe_machine
 from ..runs.folder import unused_path
 from ..runs.text import count
@@ -73,8 +72,8 @@ def sweep(
     refuse_workers(
         os.environ,
         "kdist sweep",
-        instead="run it on one machine, without a launcher; --workers N trains each point on N"
-        " workers of that machine",
+        instead="run it on one machine, without a launcher; --replicas 1,2 compares numbers of"
+        " replicas",
     )
     # A file has no width of its own: what the tables want.
     console = console or Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
@@ -95,7 +94,6 @@ def sweep(
     if not isinstance(experiment, Experiment):
         experiment = experiment(here)
         _check_and_describe(experiment, console)
-    check_shares(experiment.workers)
     about = About(kind=experiment.kind, settings=experiment.settings, machine=here)
     is_new = output is None
     if output is None:
@@ -144,17 +142,6 @@ def check_experiment(experiment: Experiment) -> None:
                     f" {experiment.timed_batch:,}, so that its speed cannot be measured: drop the"
                     " largest batch or number of replicas"
                 )
-
-
-def check_shares(workers: Sequence[int]) -> None:
-    """Check that this machine's GPUs can be divided evenly among each number of workers.
-
-    Raises:
-        UserError: They cannot.
-    """
-    for number in workers:
-        if number > 1:
-            divide(workers=number, gpus=visible_gpus(os.environ), cores=visible_cores())
 
 
 def _unfinished(about: About, experiment: Experiment, retry_failed: bool) -> StudyFolder | None:

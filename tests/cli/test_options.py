@@ -104,7 +104,6 @@ def test_without_options_the_labs_batches(asked):
     assert isinstance(experiment, ThroughputSweep)
     assert experiment.settings == {
         "train": {},
-        "workers": [1],
         "batch_sizes": [8, 16, 32, 64, 128, 256, 512, 700],
         "replicas": [1],
         "epochs": 3,
@@ -159,14 +158,6 @@ def test_scaling(asked):
     )
 
 
-def test_workers(asked):
-    for kind in ("throughput", "accuracy", "scaling"):
-        assert asked(f"{kind} --workers 2,1 --replicas 1")[0].workers == [1, 2]
-    # Of two GPUs each of two workers has one.
-    experiment, _ = asked("scaling --workers 1,2")
-    assert (experiment.replicas, experiment.global_batch) == ([1], 128)
-
-
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -200,8 +191,7 @@ def test_workers(asked):
             "lr_rules has to be one of linear, sqrt, none, auto",
         ),
         ("accuracy --seeds 0", "seeds has to be from 1 to 1000, received 0"),
-        ("accuracy --workers 1,x", "workers takes integers separated by commas, such as 1,"),
-        ("throughput --workers 2,4 --replicas 1,2", "4 replicas in all, by which a sweep tells"),
+        ("accuracy --workers 2", "Unknown option: --workers"),
         ("scaling --modes strong,odd", "modes has to be one of weak, strong; received odd"),
     ],
 )

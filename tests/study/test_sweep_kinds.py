@@ -257,12 +257,10 @@ def test_the_same_batch_a_replica_or_the_same_global_batch():
     ("settings", "xla"),
     [
         ({"replicas": [1, 2]}, False),  # by default one GPU has it and several do not
-        ({"replicas": [1], "workers": [1, 2]}, False),
         ({"replicas": [1, 2], "train": {"xla": None}}, False),
         ({"replicas": [1, 2], "train": {"xla": True}}, True),
         ({"replicas": [2]}, None),
         ({"replicas": [1], "train": {"xla": None}}, None),
-        ({"replicas": [1], "workers": [2]}, None),
     ],
 )
 def test_all_points_are_compiled_alike(settings, xla):
@@ -333,14 +331,9 @@ def test_one_round_of_scaling_has_no_spread(here):
 
 
 def test_one_replica_alone_warrants_no_warning():
-    assert shared_cores_warning(MACHINE, [{"replicas": 1, "workers": 1}]) is None
-    for replicas, workers, words in (
-        (2, 1, "Replicas are logical CPUs that share this machine's cores: these figures do not"),
-        (4, 2, "the overhead of a step on several replicas"),
-        (2, 2, "Workers are processes that share this machine's cores"),
-    ):
-        row = {"replicas": replicas, "workers": workers}
-        assert words in shared_cores_warning(MACHINE, [row])
+    assert shared_cores_warning(MACHINE, [{"replicas": 1}]) is None
+    words = "Replicas are logical CPUs that share this machine's cores: these figures do not"
+    assert words in shared_cores_warning(MACHINE, [{"replicas": 1}, {"replicas": 2}])
 
 
 @pytest.mark.parametrize(
@@ -356,13 +349,10 @@ def test_a_scaling_that_would_mislead_is_refused(values, words):
         scaling(**values)
 
 
-def test_counts_of_replicas_up_to_every_gpu_or_a_workers_share():
+def test_counts_of_replicas_up_to_every_gpu():
     def gpus(number):
         return {"devices": [f"GPU:{index} x" for index in range(number)]}
 
     for number, expected in ((1, [1]), (4, [1, 2, 4]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])):
         assert replica_counts(gpus(number)) == expected
-    assert replica_counts(gpus(8), [2]) == [1, 2, 4]
-    assert replica_counts(gpus(8), [1, 4]) == [2]  # alike, so that workers are compared
     assert replica_counts(MACHINE) == [1, 2]
-    assert replica_counts(MACHINE, [2]) == replica_counts(MACHINE, [1, 3]) == [1]

@@ -149,7 +149,7 @@ def test_a_run_that_a_signal_cut_short_is_not_measured(tmp_path, monkeypatch, ca
     result = types.SimpleNamespace(interrupted=number is not None, signal=number)
     monkeypatch.setattr("kdist.training.train_run.train", lambda *_, **__: result)
     order = tmp_path / "order.json"
-    order.write_text('{"config": {}, "resume": false, "workers": 1}')
+    order.write_text('{"config": {}, "resume": false}')
     monkeypatch.setattr("sys.argv", ["worker", str(order)])
     if number is None:
         assert worker.main() is None
@@ -269,7 +269,7 @@ def test_the_worker_tells_a_refusal_to_resume_from_other_mistakes(tmp_path, monk
         return told
 
     order = tmp_path / "order.json"
-    order.write_text('{"config": {}, "resume": true, "workers": 1}')
+    order.write_text('{"config": {}, "resume": true}')
     monkeypatch.setattr("sys.argv", ["worker", str(order)])
     assert answers_to(RefusedCheckpointsError("why")) == {"mistake": "why", "refused": True}
     assert answers_to(UserError("why")) == {"mistake": "why", "refused": False}

@@ -231,7 +231,6 @@ def test_a_folder_that_is_removed_meanwhile_is_told(here, runs):
         (throughput(epochs=5), MACHINE, "contains another study: its epochs is 3, not 5"),
         (throughput(batch_sizes=[8]), MACHINE, "its batch_sizes is 8,16, not 8"),
         (throughput(train={}), MACHINE, "its train.depth is 10, not None"),
-        (throughput(workers=[2]), MACHINE, "its workers is 1, not 2"),
         (None, MACHINE | {"cores": 4}, "its cores is 2, not 4"),
     ],
 )

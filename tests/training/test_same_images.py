@@ -63,7 +63,7 @@ def point(folder, status, data):
 
 
 def test_a_point_has_the_images_of_those_that_are_done(finds, tmp_path, monkeypatch, capsys):
-    order = {"config": {}, "parent": 0, "resume": False, "workers": 1}
+    order = {"config": {}, "parent": 0, "resume": False}
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "order.json").write_text(json.dumps(order))
     monkeypatch.setattr(sys, "argv", ["worker", str(tmp_path / "c" / "order.json")])
