@@ -83,8 +83,3 @@ def check_data_dir(dataset: str, data_dir: Folder | None) -> None:
             f"received dataset={dataset} and data_dir={os.fspath(data_dir)}: the {dataset} is"
             f" embedded; remove data_dir, or choose dataset={' or '.join(others)}"
         )
-
-
-def needs_no_download(dataset: str, data_dir: Folder | None) -> bool:
-    """Whether the data set is on this machine for certain, or an error of the user."""
-    return data_dir is not None or DATASETS[dataset].is_embedded

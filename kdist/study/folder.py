@@ -199,12 +199,14 @@ class StudyFolder:
         Raises:
             UserError: One does already.
         """
-        with locked(self.path / ".lock", wait=False) as is_locked:
-            if not is_locked:
+        with (self.path / ".lock").open("a", encoding="utf-8") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with this process
+            except BlockingIOError as error:
                 raise UserError(
                     f"another process works on the study in {self.path}: wait until it ends, or"
                     " pass another --output"
-                )
+                ) from error
             yield
 
     def has_begun(self) -> bool:
@@ -278,26 +280,6 @@ def same_studies(about: About) -> Iterator[StudyFolder]:
             found = folder.about()
             if found is not None and not found.differences(about):
                 yield folder
-
-
-@contextlib.contextmanager
-def locked(file: Path, *, wait: bool) -> Iterator[bool]:
-    """Hold the lock of a file, which ends with this process.
-
-    Args:
-        file: Is created.
-        wait: Whether to wait while another process has it.
-
-    Yields:
-        Whether this process has it.
-    """
-    with file.open("a", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-            return
-        yield True
 
 
 def as_json(value: Any) -> str:

@@ -23,9 +23,10 @@ from ..signals import signal_of
 from ..tracking.factory import tracking
 from ..tracking.wandb_account import asked_mode
 from ..training.config import TrainConfig, make_plan
+from ..training.images import load_data
 from ..training.worker_place import refuse_workers
 from ..user_model.functions import explain_errors_of, files_of
-from .folder import StudyFolder, locked
+from .folder import StudyFolder
 from .search_processes import (
     ORACLE_IP,
     Role,
@@ -219,7 +220,7 @@ def load_tuner(
         role: The role of this process.
         announce: Called with lines about the progress.
         console: A terminal for progress bars.
-        trains: Whether it will run trials, whose images have to be those of the trials so far.
+        trains: Whether it will run trials, all of which need the same images.
 
     Raises:
         UserError: Data or model are invalid, the user's code raises an exception, or the folder
@@ -227,29 +228,11 @@ def load_tuner(
     """
     if search.model is None:
         # Before TensorFlow is imported: it takes seconds, and the data may be missing.
-        data = _load_images(search.config, folder, announce, trains=trains and not role.is_chief)
+        trains = trains and not role.is_chief
+        data = load_data(search.config, announce=announce, or_sample=not trains)
         return _tuner(search, folder, role, announce, console, data)
     with explain_errors_of(*files_of(search.model, search.data)):
         return _tuner(search, folder, role, announce, console, None)
-
-
-def _load_images(
-    config: TrainConfig, folder: StudyFolder, announce: Callable[[str], None], *, trains: bool
-) -> "ImageData":
-    """Load the images of the trials so far; a file says which the first process has found."""
-    from ..training.images import describe_images, load_data, load_same_images
-
-    if not trains:
-        return load_data(config, announce=announce)
-    name = f"{folder.trials.name}/data.json"
-    folder.trials.mkdir(parents=True, exist_ok=True)
-    # Processes that begin at one time load one after the other.
-    with locked(folder.trials / "data.lock", wait=True):
-        earlier = folder.read(name)
-        data = load_same_images(config, earlier or {}, announce=announce)
-        if earlier is None:
-            folder.write(name, describe_images(data))
-    return data
 
 
 def _tuner(

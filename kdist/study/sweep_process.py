@@ -1,8 +1,6 @@
 """Runs one point of a sweep in processes of its own, which are this program, and makes its row."""
 
-import contextlib
 import errno
-import functools
 import json
 import os
 import shutil
@@ -161,10 +159,9 @@ def measure(run: RunRecord) -> Row:
 
 def main() -> None:
     """In a process of a point: train as the file says, with `config` and `resume`."""
-    file = Path(sys.argv[1])
-    order: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    order: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     try:
-        _train(file, order)
+        _train(order)
     except (UserError, TrainingError) as error:
         print(error, file=sys.stderr)
         if isinstance(error, UserError):
@@ -172,32 +169,14 @@ def main() -> None:
         sys.exit(2 if isinstance(error, UserError) else 1)
 
 
-def _train(file: Path, order: Mapping[str, Any]) -> None:
-    from ..training.images import load_same_images
+def _train(order: Mapping[str, Any]) -> None:
     from ..training.train_run import train
 
-    earlier = _summary_of_an_earlier(file.parent.parent)
-    result = train(
-        TrainConfig.from_dict(order["config"]),
-        verbose=2,
-        resume=order["resume"],
-        load=functools.partial(load_same_images, earlier=earlier),
-    )
+    config = TrainConfig.from_dict(order["config"])
+    result = train(config, verbose=2, resume=order["resume"])
     if result.interrupted and result.signal is not None:  # too few epochs to measure
         print(f"interrupted by {result.signal.name}", file=sys.stderr)
         sys.exit(128 + result.signal)
-
-
-def _summary_of_an_earlier(points: Path) -> Mapping[str, Any]:
-    """The summary of the run of a point that is done; empty before there is one.
-
-    All points train on the images that it says.
-    """
-    for file in sorted(points.glob("*/point.json")):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # damaged
-            if parse_json(read_text(file))["status"] == "done":
-                return dict(parse_json(read_text(file.parent / "run" / "summary.json")))
-    return {}
 
 
 if __name__ == "__main__":

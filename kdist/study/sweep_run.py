@@ -15,7 +15,6 @@ from rich.text import Text
 
 from ..arguments import path_text
 from ..charts.statistics import Row, done, failures
-from ..data.datasets import needs_no_download
 from ..errors import UserError, error_text
 from ..files import atomic_write
 from ..launch.child import OUT_OF_MEMORY
@@ -116,13 +115,13 @@ def _check_and_describe(experiment: Experiment, console: Console) -> None:
 
 
 def check_experiment(experiment: Experiment) -> None:
-    """Check the settings of all runs, and their data where it need not be downloaded.
+    """Check the settings of all runs, and their data, which are downloaded if they have to be.
 
     Data of the user's are read by the runs alone, as their files import TensorFlow.
 
     Raises:
-        UserError: There are too many runs, one of them would be refused, or its speed could not be
-            measured.
+        UserError: There are too many runs, one of them would be refused, its data cannot be found,
+            or its speed could not be measured.
     """
     runs = len(experiment.round(0)) * experiment.repetitions
     if runs > _MOST_RUNS:
@@ -134,8 +133,9 @@ def check_experiment(experiment: Experiment) -> None:
     last = experiment.round(experiment.repetitions - 1)
     configs = [TrainConfig.from_dict({**point.config}) for point in last]
     for config in configs[:1]:  # they have the same data
-        if config.model is None and needs_no_download(config.dataset, config.data_dir):
-            images = len(load_data(config, announce=lambda _: None).train_images)
+        if config.model is None:
+            data = load_data(config, announce=lambda _: None, or_sample=False)
+            images = len(data.train_images)
             if images < experiment.timed_batch:
                 raise UserError(
                     f"{images:,} training images do not fill a global batch of"

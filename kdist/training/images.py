@@ -1,7 +1,7 @@
 """The images of a run or a tuner's trial: how they are loaded, prepared and put into batches."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -107,17 +107,27 @@ def _standardization(config: TrainConfig, data: ImageData) -> Callable[[Any], An
     return Standardization.of(data.train_images)
 
 
-def load_data(config: TrainConfig, *, announce: Callable[[str], None] = print) -> ImageData:
+def load_data(
+    config: TrainConfig, *, announce: Callable[[str], None] = print, or_sample: bool = True
+) -> ImageData:
     """Load the images that `config` selects.
 
     Args:
         config: The settings.
         announce: Called with a line that names their source.
+        or_sample: Whether the embedded sample may take the place of what cannot be downloaded.
+            Runs that are compared must not differ in that.
 
     Raises:
         UserError: They cannot be found, or `subset` is more than the number of training images.
     """
-    data = DATASETS[config.dataset].load(config.data_dir, announce)
+    dataset = DATASETS[config.dataset]
+    data = dataset.load(config.data_dir, announce)
+    if data.source == SAMPLE and not (or_sample or dataset.is_embedded):
+        raise UserError(
+            f"{config.dataset} was not found and could not be downloaded: pass --dataset sample to"
+            " have all runs train on the embedded sample, or --data-dir"
+        )
     return data if config.subset is None else data.subset(config.subset)
 
 
@@ -155,41 +165,3 @@ def make_pipelines(config: TrainConfig, data: ImageData, plan: TrainPlan) -> tup
         standardization=prepared.standardization,
     )
     return training, validation
-
-
-def describe_images(data: ImageData) -> dict[str, Any]:
-    """Say where images are from and how many there are, as a run's `summary.json` does."""
-    return {
-        "data": data.source,
-        "training_images": len(data.train_images),
-        "validation_images": len(data.test_images),
-    }
-
-
-def load_same_images(
-    config: TrainConfig, earlier: Mapping[str, Any], *, announce: Callable[[str], None] = print
-) -> ImageData:
-    """Load the images that earlier runs have trained on.
-
-    If the earlier runs fell back to the embedded sample, it is used again.
-
-    Args:
-        config: The settings, those of the earlier runs.
-        earlier: The earlier runs' images, as `describe_images` has them; values may be missing.
-        announce: Called with a line that names their source.
-
-    Raises:
-        UserError: There are other numbers of images, or none can be found.
-    """
-    if earlier.get("data") == SAMPLE and config.data_dir is None:
-        config = dataclasses.replace(config, dataset="sample")
-    data = load_data(config, announce=announce)
-    found = describe_images(data)
-    if any(earlier.get(name) not in (None, found[name]) for name in found if name != "data"):
-        raise UserError(
-            f"found {found['training_images']} training and {found['validation_images']} validation"
-            f" images ({data.source}), but earlier runs had {earlier.get('training_images')} and"
-            f" {earlier.get('validation_images')} ({earlier.get('data')}): make these available, or"
-            " begin anew in another --output with --dataset sample or --data-dir"
-        )
-    return data

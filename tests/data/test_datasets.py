@@ -3,7 +3,7 @@
 import typing
 
 import pytest
-from kdist.data.datasets import DATASETS, DatasetName, check_data_dir, needs_no_download
+from kdist.data.datasets import DATASETS, DatasetName, check_data_dir
 from kdist.errors import UserError
 from kdist.training.config import TrainConfig
 
@@ -18,7 +18,6 @@ def test_an_embedded_set_has_its_images_and_no_folder(name):
     data = DATASETS[name].load(None, lines.append)
     assert len(data.train_images) == DATASETS[name].training_images
     assert len(lines) == 1
-    assert needs_no_download(name, None)
     check_data_dir(name, None)
     with pytest.raises(UserError, match=f"received dataset={name} and data_dir=here"):
         TrainConfig(dataset=name, data_dir="here")
@@ -27,7 +26,5 @@ def test_an_embedded_set_has_its_images_and_no_folder(name):
 @pytest.mark.parametrize("name", [name for name, one in DATASETS.items() if not one.is_embedded])
 def test_another_set_is_read_from_a_folder_or_found(name):
     check_data_dir(name, "here")
-    assert needs_no_download(name, "here")
-    assert not needs_no_download(name, None)
     with pytest.raises(UserError, match="data_dir 'here' .*; expected the . files of"):
         DATASETS[name].load("here", print)

@@ -8,6 +8,8 @@ from rich.console import Console
 
 MACHINE = {"cpu": "some CPU", "cores": 2, "devices": ["CPU:0 some CPU"], "date": "2026-11-21"}
 
+SMALL = {"dataset": "sample", "depth": 10}
+
 
 def done_row(point, experiment, /, **values):
     """The row of a point whose steps take 0.1 seconds and 1 ms an image."""
@@ -40,7 +42,7 @@ class FakeRuns:
 
 
 def throughput(**values):
-    settings = {"train": {"depth": 10}, "batch_sizes": [8, 16], "replicas": [1, 2], "epochs": 3}
+    settings = {"train": SMALL, "batch_sizes": [8, 16], "replicas": [1, 2], "epochs": 3}
     return ThroughputSweep(**{**settings, "rounds": 2, **values})
 
 

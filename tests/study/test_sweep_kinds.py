@@ -15,7 +15,7 @@ from report_folders import write_run
 
 def accuracy(**values):
     settings = {
-        "train": {"target_accuracy": 0.8, "optimizer": "adam"},
+        "train": {"dataset": "sample", "target_accuracy": 0.8, "optimizer": "adam"},
         "batch_sizes": [32, 128],
         "lr_rules": ["linear", "sqrt", "auto"],
         "replicas": [2],
@@ -27,7 +27,8 @@ def accuracy(**values):
 
 
 def scaling(**values):
-    settings = {"train": {}, "batch_size": 64, "global_batch": 128, "replicas": [1, 2]}
+    train = {"dataset": "sample"}
+    settings = {"train": train, "batch_size": 64, "global_batch": 128, "replicas": [1, 2]}
     settings |= {"modes": ["weak", "strong"], "epochs": 3, "rounds": 3}
     return ScalingSweep(**{**settings, **values})
 

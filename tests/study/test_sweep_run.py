@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 import pytest
-from fake_runs import MACHINE, FakeRuns, done_row, run, throughput
+from fake_runs import MACHINE, SMALL, FakeRuns, done_row, run, throughput
 from kdist.checkpoint.store import CheckpointStore
 from kdist.errors import UserError
 from kdist.report.studies import read_study
@@ -230,7 +230,7 @@ def test_a_folder_that_is_removed_meanwhile_is_told(here, runs):
     [
         (throughput(epochs=5), MACHINE, "contains another study: its epochs is 3, not 5"),
         (throughput(batch_sizes=[8]), MACHINE, "its batch_sizes is 8,16, not 8"),
-        (throughput(train={}), MACHINE, "its train.depth is 10, not None"),
+        (throughput(train={"dataset": "sample"}), MACHINE, "its train.depth is 10, not None"),
         (None, MACHINE | {"cores": 4}, "its cores is 2, not 4"),
     ],
 )
@@ -318,7 +318,7 @@ def test_charts_say_which_model_and_how_many_points_failed(here, runs, monkeypat
         lambda figure, of, note: drawn.append((of, note)) or b"png",
     )
     runs.at = {NAMES[0]: {"status": "failed", "error": "out of memory"}}
-    run(runs, throughput(train={"depth": 10, "width": 2}))
+    run(runs, throughput(train=SMALL | {"width": 2}))
     ((model, note),) = drawn
     assert model == "WRN-10-2"
     assert note.startswith("2 points failed and are not drawn. Replicas are logical CPUs")
@@ -340,7 +340,8 @@ def test_one_measurement_has_no_spread(here, runs):
 
 
 def test_a_point_with_checkpoints_is_not_cleared(here):
-    experiment = throughput(train={"checkpoint_every": 9}, rounds=1, batch_sizes=[8], replicas=[1])
+    train = {"dataset": "sample", "checkpoint_every": 9}
+    experiment = throughput(train=train, rounds=1, batch_sizes=[8], replicas=[1])
     (point,) = experiment.points()
 
     def cut_short(point, folder, experiment):

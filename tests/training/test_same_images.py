@@ -1,107 +1,81 @@
-"""What a sweep or a search trains on, where its data set is found at one time only."""
+"""A sweep or search whose data set cannot be found: its runs need the same images."""
 
 import dataclasses
-import functools
-import json
-import sys
+import io
 
 import pytest
 from kdist.data import fashion_mnist
 from kdist.data.datasets import DATASETS
 from kdist.errors import UserError
-from kdist.study import Search
-from kdist.study import sweep_process as worker
+from kdist.study import Search, tune
 from kdist.study.folder import StudyFolder
 from kdist.study.search_processes import Role
 from kdist.study.search_run import load_tuner
+from kdist.study.sweep_kinds import ThroughputSweep
+from kdist.study.sweep_run import sweep
 from kdist.training.config import TrainConfig
-from kdist.training.images import describe_images, load_same_images
+from kdist.training.images import load_data
+from rich.console import Console
 
-CONFIG = TrainConfig()
 SAMPLE = fashion_mnist(sample=True, announce=lambda _: None)
 FULL = dataclasses.replace(SAMPLE.subset(6_000), source="the cache")  # fewer will do here
-FOUND = {"sample": SAMPLE, "full": FULL}
-OTHERS = (
-    r"found 10000 training and 2000 validation images \(the embedded sample\), but earlier runs had"
-    r" 6000 and 2000 \(the cache\): .*--dataset sample or --data-dir"
-)
+MISSING = "fashion_mnist was not found and could not be downloaded: pass --dataset sample"
 
 
 @pytest.fixture
 def finds(monkeypatch):
-    """Has the data set found, or the sample instead of it."""
+    """Has Fashion-MNIST found, or the sample instead of it."""
 
-    def found(name):
-        load = dataclasses.replace(DATASETS["fashion_mnist"], load=lambda *_: FOUND[name])
-        monkeypatch.setitem(DATASETS, "fashion_mnist", load)
+    def found(data):
+        entry = dataclasses.replace(DATASETS["fashion_mnist"], load=lambda *_: data)
+        monkeypatch.setitem(DATASETS, "fashion_mnist", entry)
 
     return found
 
 
-load = functools.partial(load_same_images, announce=lambda _: None)
+def load(**settings):
+    return load_data(TrainConfig(**settings), announce=lambda _: None, or_sample=False)
 
 
-def test_earlier_runs_decide(finds):
-    finds("full")
-    assert load(CONFIG, {}) is FULL
-    assert load(CONFIG, {"data": "unknown", "training_images": None}) is FULL
-    assert load(CONFIG, {**describe_images(FULL), "data": "elsewhere"}) is FULL
-    again = load(CONFIG, describe_images(SAMPLE))
-    assert (again.source, len(again.train_images)) == (SAMPLE.source, 10_000)
-    finds("sample")
-    with pytest.raises(UserError, match=OTHERS):
-        load(CONFIG, describe_images(FULL))
-    small = TrainConfig(subset=100)  # the same images of both
-    assert len(load(small, describe_images(FULL.subset(100))).test_images) == 100
+def test_the_sample_takes_no_other_sets_place(finds):
+    finds(FULL)
+    assert load() is FULL
+    finds(SAMPLE)
+    assert load_data(TrainConfig(), announce=lambda _: None) is SAMPLE
+    for settings in ({}, {"subset": 100}):
+        with pytest.raises(UserError, match=MISSING):
+            load(**settings)
+    assert load(dataset="sample").source == SAMPLE.source
 
 
-def point(folder, status, data):
-    """The folder of a point that has ended."""
-    (folder / "run").mkdir(parents=True)
-    (folder / "point.json").write_text(json.dumps({"status": status}))
-    (folder / "run" / "summary.json").write_text(json.dumps(describe_images(data)))
+def test_a_sweep_ends_before_its_first_point(finds, tmp_path):
+    def run(*_):
+        raise AssertionError("nothing is to be run, and no device to be listed")
+
+    finds(SAMPLE)
+    with pytest.raises(UserError, match=MISSING):
+        sweep(
+            ThroughputSweep(train={"depth": 10}),
+            output=str(tmp_path / "out"),
+            run_point=run,
+            machine=run,
+            console=Console(file=io.StringIO()),
+        )
+    assert not (tmp_path / "out").exists()
 
 
-def test_a_point_has_the_images_of_those_that_are_done(finds, tmp_path, monkeypatch, capsys):
-    order = {"config": {}, "parent": 0, "resume": False}
-    (tmp_path / "c").mkdir()
-    (tmp_path / "c" / "order.json").write_text(json.dumps(order))
-    monkeypatch.setattr(sys, "argv", ["worker", str(tmp_path / "c" / "order.json")])
+def test_a_search_ends_before_its_first_trial(finds, tmp_path):
+    finds(SAMPLE)
+    search = Search(output=str(tmp_path / "tune"))
+    with pytest.raises(UserError, match=MISSING):
+        tune(search, announce=lambda _: None)
+    assert not (tmp_path / "tune").exists()
+    folder = StudyFolder(search.output)
 
-    class LoadedError(Exception):
-        pass
+    def images(role, **options):
+        return load_tuner(search, folder, role, announce=lambda _: None, **options).hypermodel.data
 
-    def train(config, *, load, **_):
-        raise LoadedError(load(config).source)
-
-    monkeypatch.setattr("kdist.training.train_run.train", train)
-    point(tmp_path / "a", "failed", FULL)
-    finds("sample")
-    with pytest.raises(LoadedError, match="the embedded sample"):  # as nothing was measured
-        worker.main()
-    point(tmp_path / "b", "done", FULL)
-    with pytest.raises(SystemExit):
-        worker.main()
-    assert "earlier runs had 6000 and 2000 (the cache)" in capsys.readouterr().err
-
-
-def test_all_trials_have_the_images_of_the_first(finds, tmp_path):
-    folder = StudyFolder(str(tmp_path / "tune"))
-    search = Search(output=str(folder.path))
-
-    def images(role=None, **options):
-        silent = {"announce": lambda _: None}
-        tuner = load_tuner(search, folder, role or Role(), **silent, **options)
-        return tuner.hypermodel.data
-
-    finds("sample")
-    assert images() is SAMPLE
-    finds("full")
-    assert len(images().train_images) == 10_000
-    assert images(trains=False) is FULL  # as for `tuner_of`
-    assert images(Role("chief")) is FULL  # which trains nothing
-    (folder.trials / "data.json").unlink()  # of an earlier version
-    assert images() is FULL
-    finds("sample")
-    with pytest.raises(UserError, match=OTHERS):
-        images()
+    assert images(Role(), trains=False) is SAMPLE  # as for `tuner_of`
+    assert images(Role("chief")) is SAMPLE  # which trains nothing
+    finds(FULL)
+    assert images(Role()) is FULL
