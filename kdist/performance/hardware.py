@@ -4,7 +4,6 @@ import datetime
 import os
 import platform
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +15,15 @@ _ONEDNN_FLAGS = {"avx2", "fma"}
 _INSTRUCTION_SETS = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
 
 
-def machine(devices: Sequence[str] | None = None) -> dict[str, Any]:
+def machine() -> dict[str, Any]:
     """The machine as plain data; `devices` has a line for every GPU, or one for the CPU.
 
-    Args:
-        devices: What an earlier call found; by default a process of its own asks TensorFlow, which
-            takes seconds, so that this one holds no memory of a GPU.
+    A process of its own asks TensorFlow, which takes seconds, so that this one holds no memory of a
+    GPU.
 
     Raises:
         UserError: TensorFlow cannot list its devices.
     """
-    return {**host(), "devices": _listed() if devices is None else list(devices)}
-
-
-def _listed() -> list[str]:
     from ..launch import child  # `import kdist` does not need it
 
     done = child.run([sys.executable, "-m", "kdist", "devices"])
@@ -37,7 +31,7 @@ def _listed() -> list[str]:
     if done.code or not devices:
         last = (done.errors.strip().splitlines() or ["it printed no error"])[-1]
         raise UserError(f"`kdist devices` fails, and so would every run: {last}")
-    return devices
+    return {**host(), "devices": devices}
 
 
 def on_cpu(about: dict[str, Any]) -> bool:

@@ -168,8 +168,11 @@ class StudyFolder:
         """
         before = self.about() if self.check_place() else None
         changed = [] if before is None else before.differences(about, may_change)
-        if self.has_begun():
-            self.refuse(changed)
+        if changed and self.has_begun():
+            raise UserError(
+                f"{self.path} contains another study: {'; '.join(changed)}; pass the same settings,"
+                " or another --output"
+            )
         with contextlib.ExitStack() as stack:
             with explain_write_errors(self.path, hint="pass another --output"):
                 self._made = missing_folders(self.path)
@@ -179,18 +182,6 @@ class StudyFolder:
                     self._clear()
                 self.write_about(about)
             yield before is not None and not changed
-
-    def refuse(self, changed: Sequence[str]) -> None:
-        """Refuse a study that differs from that of the folder.
-
-        Raises:
-            UserError: There are differences.
-        """
-        if changed:
-            raise UserError(
-                f"{self.path} contains another study: {'; '.join(changed)}; pass the same settings,"
-                " or another --output"
-            )
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:

@@ -46,7 +46,7 @@ def sweep(
     fresh: bool = False,
     retry_failed: bool = False,
     run_point: RunPoint = run_in_process,
-    machine: Callable[..., dict[str, Any]] = describe_machine,
+    machine: Callable[[], dict[str, Any]] = describe_machine,
     console: Console | None = None,
 ) -> int:
     """Run a sweep, resume one, or show the results of a finished one.
@@ -80,30 +80,23 @@ def sweep(
         _check_and_describe(experiment, console)
     if output is not None:
         folder = StudyFolder(path_text("--output", output))
-        if folder.check_place():
-            if fresh:
-                raise UserError(
-                    f"{folder.path} is not empty: with --fresh, pass a new or empty --output"
-                )
-            code = _show_finished(experiment, folder, machine, retry_failed, console)
-            if code is not None:
-                return code
+        if folder.check_place() and fresh:
+            raise UserError(
+                f"{folder.path} is not empty: with --fresh, pass a new or empty --output"
+            )
     print_line(console, "Listing this machine's devices")
     here = machine()
     if not isinstance(experiment, Experiment):
         experiment = experiment(here)
         _check_and_describe(experiment, console)
     about = About(kind=experiment.kind, settings=experiment.settings, machine=here)
-    is_new = output is None
     if output is None:
         found = None if fresh else _unfinished(about, experiment, retry_failed)
-        folder, is_new = found or StudyFolder(unused_path("sweep-")), found is None
+        folder = found or StudyFolder(unused_path("sweep-"))
     with folder.open(about) as resumed:
-        said = "Resuming the sweep in" if resumed else "Sweep folder:"
-        print_line(console, f"{said} {folder.path}")
-        if is_new and not fresh:
-            _say_where_it_is_finished(about, folder, console)
         run = _SweepRun(experiment, folder, console)
+        resuming = f"Resuming the sweep in {folder.path}, {count(run.left, 'point')} left"
+        print_line(console, resuming if resumed else f"Sweep folder: {folder.path}")
         run.run_points(run_point, retry_failed=retry_failed)
         run.show(here)
     return run.end()
@@ -152,54 +145,6 @@ def _unfinished(about: About, experiment: Experiment, retry_failed: bool) -> Stu
         if left or (retry_failed and any(row["status"] == "failed" for row in rows)):
             return folder
     return None
-
-
-def _say_where_it_is_finished(about: About, folder: StudyFolder, console: Console) -> None:
-    for one in same_studies(about):
-        if one.path != folder.path and one.read_summary() is not None:
-            print_line(
-                console,
-                f"A sweep with the same settings is finished; --output {one.path} shows its"
-                " results",
-            )
-            return
-
-
-def _show_finished(
-    experiment: ExperimentOrMaker,
-    folder: StudyFolder,
-    machine: Callable[..., dict[str, Any]],
-    retry_failed: bool,
-    console: Console,
-) -> int | None:
-    """Show the results of a sweep, if all its points have ended, without TensorFlow.
-
-    Returns:
-        The exit code; `None` if points are left.
-
-    Raises:
-        UserError: The folder contains another sweep, or one of another machine.
-    """
-    found = folder.about()
-    if found is None or not folder.has_begun():
-        return None
-    # The devices are those that the sweep ran on, as TensorFlow takes seconds to list them.
-    here = machine(devices=found.machine.get("devices") or [])
-    asked = experiment if isinstance(experiment, Experiment) else experiment(dict(found.machine))
-    folder.refuse(found.differences(About(kind=asked.kind, settings=asked.settings, machine=here)))
-    summary, run = folder.read_summary(), _SweepRun(asked, folder, console)
-    if summary is None or run.skipped or run.left or (retry_failed and run.failed):
-        return None
-    try:
-        _print_results(console, type(asked), summary)
-    except (KeyError, TypeError, ValueError):  # of another version: it is summed up again
-        return None
-    for path in sorted(folder.path.glob("*.png")):
-        print_line(console, f"Chart: {path}")
-    print_line(
-        console, f"The sweep in {folder.path} is finished: to run it again, pass another --output"
-    )
-    return run.end()
 
 
 class _SweepRun:
@@ -326,7 +271,14 @@ class _SweepRun:
             "failed": self.failed,
         }
         self.folder.write_rows(self.rows, experiment.columns())
-        _print_results(self.console, type(experiment), summary)
+        for table in experiment.tables(summary):
+            self.console.print(rich_table(table), highlight=False)
+            for line in table.note.splitlines():
+                self.console.print(Text(line))
+        for one in self.failed:
+            self.console.print(Text(f"Failed: {one['name']}: {one['error']}"))
+        if warning:
+            self.console.print(Text(f"Warning: {warning}"))
         hidden = f"{count(failed, 'point')} failed and {'is' if failed == 1 else 'are'} not drawn."
         note = " ".join(filter(None, [hidden if failed else "", warning]))
         for figure in experiment.figures(ended, summary):
@@ -361,20 +313,6 @@ def _why_another(row: Row, point: Point | None) -> str:
         if row[name] != value:
             return f"point.json has {name} {row[name]!r}, not {value!r}"
     return ""
-
-
-def _print_results(
-    console: Console, experiment: type[Experiment], summary: Mapping[str, Any]
-) -> None:
-    """Print the tables of a summary, the points that failed, and the warning."""
-    for table in experiment.tables(summary):
-        console.print(rich_table(table), highlight=False)
-        for line in table.note.splitlines():
-            console.print(Text(line))
-    for one in summary["failed"]:
-        console.print(Text(f"Failed: {one['name']}: {one['error']}"))
-    if summary["warning"]:
-        console.print(Text(f"Warning: {summary['warning']}"))
 
 
 def _table_of_groups(points: Sequence[Point], rows: Mapping[str, Row], current: str) -> Table:

@@ -47,11 +47,9 @@ def test_devices_are_lines_of_another_process(monkeypatch):
     assert not on_cpu(about)
 
 
-def test_known_devices_are_not_listed_again(monkeypatch):
-    listing(monkeypatch, code=1)
-    about = machine(["CPU:0 Xeon"])
-    assert about["devices"] == ["CPU:0 Xeon"]
-    assert on_cpu(about)
+def test_a_machine_without_gpus_is_a_cpu(monkeypatch):
+    listing(monkeypatch, stdout="CPU:0  Xeon\n")
+    assert on_cpu(machine())
 
 
 @pytest.mark.parametrize(

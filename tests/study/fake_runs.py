@@ -53,7 +53,7 @@ def run(runs, experiment=None, *, machine=MACHINE, terminal=False, **options):
     code = sweep(
         experiment or throughput(),
         run_point=runs,
-        machine=lambda devices=None: machine,
+        machine=lambda: machine,
         console=console,
         **options,
     )

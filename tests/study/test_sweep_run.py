@@ -106,17 +106,27 @@ def test_the_same_command_resumes_without_repeating_points(here, runs, end):
 
 
 def test_what_is_finished_or_differs_is_not_resumed(here, runs, ended):
-    line = "A sweep with the same settings is finished; --output"
     shutil.copytree(ended / "finished", here / "runs" / "sweep-finished")
     runs.at[FIRST] = KeyboardInterrupt()
-    # A second folder, and where the results of the first are is said.
-    assert f"{line} runs/sweep-finished shows its results\n" in run(runs)[1]
-    for options in ({"machine": MACHINE | {"cores": 4}}, {"fresh": True}):
-        assert line not in run(runs, **options)[1]
-    assert line not in run(runs, throughput(epochs=4))[1]
+    for options in ({}, {"machine": MACHINE | {"cores": 4}}, {"fresh": True}):
+        run(runs, **options)
+    run(runs, throughput(epochs=4))
     assert len(list((here / "runs").iterdir())) == 5
     unfinished = [p for p in (here / "runs").iterdir() if not read_study(p).rows]
     assert len(unfinished) == 4
+
+
+def test_a_finished_sweep_shows_its_results_again(here, runs):
+    runs.at[SECOND] = {"status": "failed", "error": "ValueError: no"}
+    _, first = run(runs, output="out")
+    assert runs.names == NAMES
+    code, again = run(runs, output="out")
+    assert code == 0
+    assert runs.names == NAMES
+    assert "Resuming the sweep in out, 0 points left\n" in again
+    begin, end = "┏", "Chart: out/throughput.png\n"
+    assert again[again.index(begin) :] == first[first.index(begin) :]
+    assert again.endswith(end)
 
 
 def test_a_point_that_fails_is_recorded_and_retried_on_demand(here, runs):
@@ -360,40 +370,14 @@ def test_a_point_with_checkpoints_is_not_cleared(here):
     assert run(resumed, experiment)[0] == 0
 
 
-# Before the devices are listed, and of a sweep that is finished
+# Before the devices are listed
 
 
 def explode(*args, **options):
     raise AssertionError("nothing is to be run, and no device to be listed")
 
 
-def test_a_finished_sweep_is_shown_without_tensorflow(here, runs):
-    """Its devices are not listed, no scipy imported, its rows not summed up, no chart drawn."""
-    runs.at[SECOND] = {"status": "failed", "error": "ValueError: no"}
-    _, first = run(runs, output="out")
-    before = {path: path.stat().st_mtime_ns for path in (here / "out").rglob("*")}
-
-    def listed(devices=None):
-        return MACHINE if devices == MACHINE["devices"] else explode()
-
-    out = io.StringIO()
-    console = Console(file=out, width=200)
-    options = {"run_point": explode, "machine": listed, "console": console}
-    assert sweep(lambda about: throughput(), output="out", **options) == 0
-    shown = out.getvalue()
-    begin, end = "┏", "Chart: out/throughput.png\n"
-    assert (
-        shown[shown.index(begin) : shown.index(end)]
-        == (first[first.index(begin) : first.index(end)])
-    )
-    assert shown.endswith("The sweep in out is finished: to run it again, pass another --output\n")
-    after = {path: path.stat().st_mtime_ns for path in (here / "out").rglob("*")}
-    assert after == before
-    with pytest.raises(AssertionError, match="nothing is to be run"):
-        sweep(throughput(), output="out", retry_failed=True, **options)
-
-
-def test_the_results_of_a_sweep_are_shown_without_its_libraries():
+def test_a_sweep_begins_without_its_libraries():
     heavy = {"tensorflow", "keras", "scipy", "altair"}
     code = f"import kdist.study.sweep_run, sys; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -405,7 +389,7 @@ def test_a_sweep_says_what_it_does_before_it_lists_the_devices(here, made):
     out = io.StringIO()
     console = Console(file=out, width=200)
 
-    def listed(devices=None):
+    def listed():
         assert made == ("Sweep" not in out.getvalue())
         return MACHINE
 
