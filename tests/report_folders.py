@@ -77,18 +77,17 @@ def write_sweep(folder, kind, rows, **about):
         "machine": {"cpu": "Old Processor", "cores": 2, "devices": ["CPU:0 Old Processor"]},
     }
     (folder / "study.json").write_text(json.dumps(whole | about))
+    written = []
     for number, given in enumerate(rows):
         row = dict.fromkeys(EXPERIMENTS[kind].columns())
         row |= {"name": f"p{number}", "kind": kind, "status": "done"}
         row |= {name: value for name, value in given.items() if name != "run"}
-        point = folder / "points" / row["name"]
-        point.mkdir(parents=True)
         if "run" in given:
-            run = write_run(
-                point / "run", given["run"], batch_size=row["batch_size"], seed=row["seed"] or 0
-            )
+            run = folder / "points" / row["name"] / "run"
+            write_run(run, given["run"], batch_size=row["batch_size"], seed=row["seed"] or 0)
             row["run_dir"] = str(run.relative_to(folder))
-        (point / "point.json").write_text(json.dumps(row))
+        written.append(row)
+    (folder / "points.json").write_text(json.dumps(written))
     return folder
 
 

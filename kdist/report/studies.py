@@ -26,9 +26,9 @@ class SweepRecord:
         kind: A key of `EXPERIMENTS`.
         settings: Its settings.
         machine: Where it ran.
-        rows: A row for each point that ended, with the columns of the kind, by name.
+        rows: A row for each point that ended, with the columns of the kind.
         runs: The run folders of points whose training is whole, by the points' names.
-        skipped: Points that cannot be shown, with the reason.
+        skipped: Run folders that cannot be shown, with the reason.
     """
 
     name: str
@@ -107,8 +107,8 @@ def read_study(path: Path) -> SweepRecord | SearchRecord:
         raise UserError(f"{path} is not the folder of a study: it has no {STUDY_FILE}")
     name = sanitize_text(path.resolve().name)
     if about.kind in EXPERIMENTS:
-        rows, skipped = read_rows(folder, EXPERIMENTS[about.kind])
-        runs, more = _read_runs(path, rows) if EXPERIMENTS[about.kind].trains else ({}, [])
+        rows = read_rows(folder, EXPERIMENTS[about.kind])
+        runs, skipped = _read_runs(path, rows) if EXPERIMENTS[about.kind].trains else ({}, [])
         return SweepRecord(
             name=name,
             path=path,
@@ -117,7 +117,7 @@ def read_study(path: Path) -> SweepRecord | SearchRecord:
             machine=sanitize_text(about.machine),
             rows=rows,
             runs=runs,
-            skipped=[*skipped.items(), *more],
+            skipped=skipped,
         )
     if about.kind != KIND:
         raise UserError(f"{path} is a study of the kind {about.kind!r}, which is unknown")

@@ -13,7 +13,7 @@ from typing import Any
 from ..arguments import as_real
 from ..errors import UserError
 from ..files import parse_json, read_text
-from .text import of_workers, sanitize_text
+from .text import sanitize_text
 
 
 def warm_rates(rates: Sequence[float | None]) -> list[float]:
@@ -156,7 +156,8 @@ class RunRecord:
     @property
     def of_workers(self) -> str:
         """Whose the replicas are, such as ` of 2 workers`; nothing for a single one."""
-        return of_workers(self.fact("workers"))
+        workers = self.fact("workers") or 1
+        return f" of {workers:.0f} workers" if workers > 1 else ""
 
     def fact(self, name: str) -> float | None:
         """Return a number of the summary if it is finite, otherwise `None`."""

@@ -15,15 +15,6 @@ def count(number: float, noun: str) -> str:
     return f"{rounded} {noun}{'' if rounded == '1' else 's'}"
 
 
-def of_workers(workers: float | None) -> str:
-    """Return whose replicas they are, such as ` of 2 workers`; nothing for a single worker.
-
-    Args:
-        workers: `None` where they are not known, as there was one.
-    """
-    return f" of {workers:.0f} workers" if (workers or 1) > 1 else ""
-
-
 def time_left(seconds: float) -> str:
     """Describe how long work still takes.
 

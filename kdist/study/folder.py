@@ -26,7 +26,7 @@ from ..runs.folder import RUNS
 
 STUDY_FILE = "study.json"
 FORMAT = 3
-_EARLIER = ("sweep.json", "search.json")
+_ROWS = "points.json"
 _PARTS = ("points", "trials")
 _RESULTS = ("summary.json", "space.json", "best.json", "trials.csv")
 # Of a machine, what makes speeds comparable.
@@ -112,12 +112,6 @@ class StudyFolder:
         """
         found = self.read(STUDY_FILE)
         if found is None:
-            earlier = [name for name in _EARLIER if (self.path / name).exists()]
-            if earlier:
-                raise UserError(
-                    f"{self.path} was written by an earlier kdist, which had {earlier[0]}: read it"
-                    " with that one, or pass another --output"
-                )
             return None
         if found.get("format") != FORMAT:
             raise UserError(
@@ -202,8 +196,7 @@ class StudyFolder:
 
     def has_begun(self) -> bool:
         """Whether a point has ended, or a trial has begun; even if they cannot be read."""
-        ended = self.path.glob("points/*/point.json")
-        return any(ended) or any(self.trials.glob("trial_*"))
+        return (self.path / _ROWS).exists() or any(self.trials.glob("trial_*"))
 
     def discard(self) -> None:
         """Remove what a study has made that has nothing to resume."""
@@ -224,18 +217,32 @@ class StudyFolder:
         Raises:
             UserError: It cannot be read, or is not valid JSON.
         """
-        path = self.path / name
+        found = self._parse(name)
+        if not isinstance(found, dict | None):
+            raise self._damaged(name, "it has no settings")
+        return found
+
+    def read_rows(self) -> list[Any]:
+        """Read the rows of the points of a sweep that ended, as they are in their file.
+
+        Raises:
+            UserError: It cannot be read, or is not a list in JSON.
+        """
+        found = self._parse(_ROWS)
+        if not isinstance(found, list | None):
+            raise self._damaged(_ROWS, "it has no rows")
+        return found or []
+
+    def _parse(self, name: str) -> Any:
         try:
-            found = parse_json(read_text(path))
+            return parse_json(read_text(self.path / name))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
-            raise UserError(
-                f"{path} is damaged ({error_text(error)}): pass another --output"
-            ) from error
-        if not isinstance(found, dict):
-            raise UserError(f"{path} is damaged (it has no settings): pass another --output")
-        return found
+            raise self._damaged(name, error_text(error)) from error
+
+    def _damaged(self, name: str, why: str) -> UserError:
+        return UserError(f"{self.path / name} is damaged ({why}): pass another --output")
 
     def write(self, name: str, values: Any) -> None:
         """Write a JSON file, completely or not at all."""
@@ -246,13 +253,13 @@ class StudyFolder:
         self.write(STUDY_FILE, {"format": FORMAT, **dataclasses.asdict(about)})
 
     def write_rows(self, rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> None:
-        """Write the rows of a sweep: their columns as CSV, and the rows as JSON."""
+        """Write the rows of the points of a sweep that ended, and their columns as CSV."""
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, list(columns), extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
         atomic_write(self.path / "points.csv", text.getvalue())
-        self.write("points.json", rows)
+        self.write(_ROWS, rows)
 
     def read_summary(self) -> dict[str, Any] | None:
         """Read the summary of a finished study; `None` if there is none, or points are left."""

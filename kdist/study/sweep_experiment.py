@@ -6,7 +6,7 @@ import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Gt, MaxLen
 
@@ -14,7 +14,6 @@ from ..charts.statistics import Row
 from ..charts.tables import ResultsTable
 from ..errors import UserError
 from ..fields import Field, fields_of
-from ..files import parse_json, read_text
 from ..performance.hardware import on_cpu
 from ..runs.text import count, sanitize_text
 from ..user_model.functions import files_of
@@ -225,7 +224,7 @@ class PointRow:
     # How it ended and what it ran on.
     name: str
     kind: str
-    status: str
+    status: Literal["done", "failed"]
     error: str
     batch_size: Positive
     replicas: Positive
@@ -256,54 +255,28 @@ class PointRow:
 _AXES = ("round", "mode", "lr_rule", "seed")
 
 
-def read_rows(
-    folder: StudyFolder, experiment: type[Experiment]
-) -> tuple[list[Row], dict[str, str]]:
-    """Read the rows of the points of a sweep that ended.
+def read_rows(folder: StudyFolder, experiment: type[Experiment]) -> list[Row]:
+    """Read the rows of the points of a sweep that ended; those that are invalid are left out.
 
-    Returns:
-        The rows, by name, and the points that have none, with the reason: they run or were killed,
-        or their file is unreadable or invalid.
+    Raises:
+        UserError: Their file is damaged.
     """
-    rows: list[Row] = []
-    skipped: dict[str, str] = {}
-    for point in sorted(folder.path.glob("points/*")):
-        row = _read_row(point, experiment)
-        if isinstance(row, str):
-            skipped[point.name] = row
-        else:
-            rows.append(sanitize_text(row))
-    return rows, skipped
+    names = experiment.columns()
+    found = [one for one in folder.read_rows() if isinstance(one, dict)]
+    rows = [{name: one.get(name) for name in names} for one in found]
+    return [sanitize_text(row) for row in rows if not why_invalid(row, experiment)]
 
 
-def _read_row(folder: Path, experiment: type[Experiment]) -> Row | str:
-    """The row of a point's folder, or why there is none."""
-    file = folder / "point.json"
-    if not folder.is_dir():
-        return "not a folder"
-    if not file.exists():
-        return "no point.json: it has not ended"
-    try:
-        row = parse_json(read_text(file))
-    except (OSError, ValueError) as error:
-        return f"point.json cannot be read: {error}"
-    if not isinstance(row, dict) or not {"name", "kind", "status"} <= row.keys():
-        return "point.json is not a row of a sweep"
-    if row["name"] != folder.name or row["status"] not in ("done", "failed"):
-        return f"point.json is of {row['name']!r}, status {row['status']!r}"
-    if row["kind"] != experiment.kind:
-        return f"point.json has kind {row['kind']!r}, not {experiment.kind!r}"
-    row = {name: row.get(name) for name in experiment.columns()}
-    return why_invalid(row, experiment, file="point.json") or row
-
-
-def why_invalid(row: Row, experiment: type[Experiment], *, file: str) -> str:
-    """Why a row of a file cannot be used: a value of the wrong type, or one that is missing."""
+def why_invalid(row: Row, experiment: type[Experiment]) -> str:
+    """Why a row cannot be used: a value of the wrong type, or one that is missing."""
     for name, column in experiment.columns().items():
         if row[name] is not None:
             try:
                 column.check(row[name])
             except UserError:
-                return f"{file} has {name} {row[name]!r}"
-    missing = [n for n in (*experiment.setting, *experiment.required) if row[n] is None]
-    return f"{file} has no {missing[0]}" if row["status"] == "done" and missing else ""
+                return f"it has {name} {row[name]!r}"
+    required = ["name", "status"]
+    if row["status"] == "done":
+        required += [*experiment.setting, *experiment.required]
+    missing = [name for name in required if row[name] is None]
+    return f"it has no {missing[0]}" if missing else ""

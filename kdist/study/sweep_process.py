@@ -83,7 +83,7 @@ def run_point(point: Point, folder: Path, experiment: type[Experiment]) -> Row:
             return row | {"status": "failed", "error": error}
         place = f"points/{folder.name}/run"
         finished = row | found | {"status": "done", "run_dir": place}
-        invalid = why_invalid(finished, experiment, file="it")
+        invalid = why_invalid(finished, experiment)
         if not invalid:
             # A sweep has many points.
             shutil.rmtree(folder / "run" / "checkpoints", ignore_errors=True)

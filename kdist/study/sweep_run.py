@@ -1,5 +1,6 @@
 """`sweep`: runs the points of a sweep that are left, and shows the results."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -94,10 +95,10 @@ def sweep(
         found = None if fresh else _unfinished(about, experiment, retry_failed)
         folder = found or StudyFolder(unused_path("sweep-"))
     with folder.open(about) as resumed:
-        run = _SweepRun(experiment, folder, console)
+        run = _SweepRun(experiment, folder, console, retry_failed=retry_failed)
         resuming = f"Resuming the sweep in {folder.path}, {count(run.left, 'point')} left"
         print_line(console, resuming if resumed else f"Sweep folder: {folder.path}")
-        run.run_points(run_point, retry_failed=retry_failed)
+        run.run_points(run_point)
         run.show(here)
     return run.end()
 
@@ -140,10 +141,11 @@ def check_experiment(experiment: Experiment) -> None:
 def _unfinished(about: About, experiment: Experiment, retry_failed: bool) -> StudyFolder | None:
     """The newest sweep below `runs/` that is the same and has points to run, or no summary."""
     for folder in same_studies(about):
-        rows, _ = read_rows(folder, type(experiment))
-        left = len(rows) < len(experiment.points()) or folder.read_summary() is None
-        if left or (retry_failed and any(row["status"] == "failed" for row in rows)):
-            return folder
+        with contextlib.suppress(UserError):  # damaged
+            rows = read_rows(folder, type(experiment))
+            left = len(rows) < len(experiment.points()) or folder.read_summary() is None
+            if left or (retry_failed and any(row["status"] == "failed" for row in rows)):
+                return folder
     return None
 
 
@@ -151,27 +153,28 @@ class _SweepRun:
     """The points of a sweep: those that ended in earlier calls, and those that are left.
 
     Attributes:
-        skipped: A line for each folder of a point without a row.
         interrupted: The signal that ended it; `None` if none did.
         stopped: Why it stopped early; empty where it did not.
     """
 
-    def __init__(self, experiment: Experiment, folder: StudyFolder, console: Console) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        folder: StudyFolder,
+        console: Console,
+        *,
+        retry_failed: bool,
+    ) -> None:
         self.experiment, self.folder, self.console = experiment, folder, console
         self.points = experiment.points()
         self.interrupted: signal.Signals | None = None
         self.stopped = ""
-        points = {point.name: point for point in self.points}
-        rows, why = read_rows(folder, type(experiment))
-        self._rows: dict[str, Row] = {}
-        for row in rows:
-            wrong = _why_another(row, points.get(row["name"]))
-            if wrong:
-                why[row["name"]] = wrong
-            else:
-                self._rows[row["name"]] = row
-        again = {name: "; it is run again" if name in points else "" for name in why}
-        self.skipped = [f"Skipped: {name}: {why[name]}{again[name]}" for name in sorted(why)]
+        names = {point.name for point in self.points}
+        self._rows = {
+            row["name"]: row
+            for row in read_rows(folder, type(experiment))
+            if row["name"] in names and not (retry_failed and row["status"] == "failed")
+        }
 
     @property
     def rows(self) -> list[Row]:
@@ -188,18 +191,13 @@ class _SweepRun:
         """Names and errors of the points that failed."""
         return failures(self.rows)
 
-    def run_points(self, run_point: RunPoint, *, retry_failed: bool) -> None:
+    def run_points(self, run_point: RunPoint) -> None:
         """Run the remaining points, one after the other.
 
         A point that fails gets a row with its error, and the next one is run. A full disk ends the
         sweep, as every further point would fail; so do Ctrl-C, SIGTERM and SIGHUP. None leaves a
         row for the point that it hits, which is run when the sweep is started again.
         """
-        for line in self.skipped:
-            print_line(self.console, line)
-        if retry_failed:
-            for one in self.failed:
-                del self._rows[one["name"]]
         progress = Progress(
             lambda line: print_line(self.console, line),
             noun="point",
@@ -227,9 +225,8 @@ class _SweepRun:
                 shutil.rmtree(path)
             path.mkdir(parents=True)
         row = self._without_memory(point) or run_point(point, path, type(self.experiment))
-        self.folder.write(f"points/{point.name}/point.json", row)
+        self.folder.write_rows([*self._rows.values(), row], self.experiment.columns())
         self._rows[point.name] = row
-        self.folder.write_rows(self.rows, self.experiment.columns())
         return row
 
     def _without_memory(self, point: Point) -> Row | None:
@@ -303,16 +300,6 @@ class _SweepRun:
         which, them = ("The only point", "it") if every == 1 else (f"All {every} points", "them")
         print_line(self.console, f"{which} failed: --retry-failed runs {them} again")
         return 1
-
-
-def _why_another(row: Row, point: Point | None) -> str:
-    """Why a row is not one of `point`; empty if it is."""
-    if point is None:
-        return "not a point of this sweep"
-    for name, value in point.axes.items():
-        if row[name] != value:
-            return f"point.json has {name} {row[name]!r}, not {value!r}"
-    return ""
 
 
 def _table_of_groups(points: Sequence[Point], rows: Mapping[str, Row], current: str) -> Table:

@@ -115,7 +115,7 @@ def test_what_a_kill_leaves_before_the_settings_is_no_hindrance(tmp_path):
         assert not resumed
 
 
-@pytest.mark.parametrize("name", ["file", "study.json", "search.json", "sweep.json"])
+@pytest.mark.parametrize("name", ["file", "study.json"])
 def test_a_folder_of_something_else_is_left_alone(tmp_path, name):
     (tmp_path / name).write_text("mine")
     with pytest.raises(UserError, match="pass another --output"):

@@ -5,7 +5,6 @@ import csv
 import errno
 import io
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -101,7 +100,7 @@ def test_the_same_command_resumes_without_repeating_points(here, runs, end):
     assert code == 0
     assert again.names == NAMES[3:]
     assert "Resuming the sweep in runs/sweep-" in out
-    assert f"Skipped: {NAMES[3]}: no point.json: it has not ended; it is run again" in out
+    assert ", 5 points left\n" in out
     assert len(read_study(only_folder(here)).rows) == len(NAMES)
 
 
@@ -207,7 +206,7 @@ def test_out_of_memory_ends_a_point_and_its_repetitions(here, runs):
 
 def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_written(here, runs, monkeypatch):
     def full(self, name, values):
-        if name == f"points/{SECOND}/point.json":
+        if name == "points.json" and len(values) == 2:
             raise OSError(errno.ENOSPC, "No space left on device")
         write(self, name, values)
 
@@ -269,25 +268,25 @@ def test_broken_and_foreign_folders_among_the_runs_are_passed_over(killed, here,
     assert runs.names == NAMES[1:]
 
 
-def test_points_of_another_sweep_are_skipped(finished, here, runs):
-    os.rename(here / "out" / "points" / FIRST, here / "out" / "points" / "stray")
-    _, out = run(runs, output="out")
-    assert f"Skipped: stray: point.json is of '{FIRST}'" in out
-    assert runs.names == [FIRST]
-
-
-def test_rows_that_were_changed_are_skipped(finished, here, runs):
-    row = json.loads((here / "out" / "points" / FIRST / "point.json").read_text())
-    for name, values in ((FIRST, {"batch_size": 9}), (SECOND, {"images_per_sec": None})):
-        file = here / "out" / "points" / name / "point.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | values))
-    (here / "out/points/stray").mkdir()
-    (here / "out/points/stray/point.json").write_text(json.dumps(row | {"name": "stray"}))
+def test_points_whose_rows_are_invalid_or_gone_are_run_again(finished, here, runs):
+    file = here / "out" / "points.json"
+    stray, first, *rest = json.loads(file.read_text())
+    stray["name"] = "stray"
+    first["images_per_sec"] = None
+    file.write_text(json.dumps([stray, first, *rest]))
     _, out = run(runs, output="out")
     assert runs.names == [FIRST, SECOND]
-    assert f"Skipped: {FIRST}: point.json has batch_size 9, not 8; it is run again" in out
-    assert f"Skipped: {SECOND}: point.json has no images_per_sec; it is run again" in out
-    assert "Skipped: stray: not a point of this sweep" in out
+    assert [row["name"] for row in json.loads(file.read_text())] == NAMES
+
+
+def test_a_sweep_whose_rows_are_damaged_is_told_and_not_resumed(finished, here, runs):
+    (here / "out" / "points.json").write_text("{")
+    shutil.copytree(here / "out", here / "runs" / "sweep-damaged")
+    with pytest.raises(UserError, match="points.json is damaged"):
+        run(runs, output="out")
+    assert runs.names == []
+    run(runs)
+    assert runs.names == NAMES
 
 
 def test_a_sweep_without_a_point_gives_way_to_a_corrected_one(here, runs):
@@ -300,10 +299,8 @@ def test_a_sweep_without_a_point_gives_way_to_a_corrected_one(here, runs):
     code, out = run(again, throughput(rounds=1, epochs=4, batch_sizes=[16]), output="out")
     assert code == 0
     assert again.names == ["b16-r1-round1", "b16-r2-round1"]
-    assert "Skipped" not in out
     assert read_study(here / "out").settings["epochs"] == 4
-    for row in (here / "out").glob("points/*/point.json"):
-        row.write_text("{")  # as of another version
+    (here / "out" / "points.json").write_text("{")  # as of another version
     with pytest.raises(UserError, match="contains another study"):
         run(again, output="out")
     assert len(list((here / "out").glob("points/*/run"))) == 2
