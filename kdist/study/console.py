@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
@@ -64,8 +64,6 @@ class Progress:
         total: How many; `None` if unknown.
         ended: How many ended before.
         console: The terminal; `None` if there is none.
-        table: Makes a table of results so far, with what runs now, which is shown above the bars in
-            place of the lines.
         clock: Returns the time in seconds, from any origin.
     """
 
@@ -77,7 +75,6 @@ class Progress:
         total: int | None = None,
         ended: int = 0,
         console: Console | None = None,
-        table: Callable[[str], RenderableType] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.current = ""
@@ -85,7 +82,6 @@ class Progress:
         self._total, self._ended = total, ended
         self._clock, self._began = clock, clock()
         self._pace, self._current_pace = Pace(done=ended, clock=clock), Pace(clock=clock)
-        self._has_table = table is not None and console is not None
         self._live: Live | None = None
         if console is not None:
             self._bars = Bars(
@@ -95,15 +91,8 @@ class Progress:
                 console=console,
             )
             self._bars.add_task(f"{noun}s", total=total, completed=ended, left="")
-            self._bars.add_task("", total=None if table else 1.0, left="")
-            self._live = Live(
-                console=console,
-                get_renderable=lambda: (
-                    Group(table(self.current), self._bars) if table else self._bars
-                ),
-                refresh_per_second=2,
-                transient=True,
-            )
+            self._bars.add_task("", total=None, left="")  # pulses until something is done
+            self._live = Live(self._bars, console=console, refresh_per_second=2, transient=True)
 
     def __enter__(self) -> "Progress":
         if self._live is not None:
@@ -144,6 +133,7 @@ class Progress:
             current.id,
             description=f"{self.current}, {what}" if what else self.current,
             completed=done,
+            total=1.0 if done else None,
             left=self._current_pace.time_left(done, total=1.0),
         )
 
@@ -154,20 +144,14 @@ class Progress:
             left = self._current_pace.time_left(done, total=1.0)
             self._announce(f"{self.current}: {what}" + (f", {left}" if left else ""))
 
-    def end(self, outcome: str, *, failed: bool = False) -> None:
-        """Announce the outcome of what ran, and how long the rest takes.
-
-        Args:
-            outcome: It, in a few words.
-            failed: Whether it failed: that is a line even if there is a table.
-        """
+    def end(self, outcome: str) -> None:
+        """Announce the outcome of what ran, in a few words, and how long the rest takes."""
         self._ended += 1
-        if failed or not self._has_table:
-            line = f"{self.current}: {outcome} ({self._clock() - self._began:.1f} seconds)"
-            if self._total is not None:
-                left = self._pace.time_left(self._ended, total=self._total)
-                line += f"; {self._ended} of {count(self._total, self._noun)}"
-                line += f", {left}" if left else ""
-            self._announce(line)
+        line = f"{self.current}: {outcome} ({self._clock() - self._began:.1f} seconds)"
+        if self._total is not None:
+            left = self._pace.time_left(self._ended, total=self._total)
+            line += f"; {self._ended} of {count(self._total, self._noun)}"
+            line += f", {left}" if left else ""
+        self._announce(line)
         if self._live is not None:
             self._bars.update(self._bars.tasks[0].id, completed=self._ended)

@@ -4,14 +4,12 @@ import contextlib
 import os
 import shutil
 import signal
-import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from ..arguments import path_text
@@ -204,7 +202,6 @@ class _SweepRun:
             total=len(self.points),
             ended=len(self._rows),
             console=self.console if self.console.is_terminal else None,
-            table=lambda current: _table_of_groups(self.points, self._rows, current),
         )
         with progress:
             try:
@@ -212,7 +209,7 @@ class _SweepRun:
                     if point.name not in self._rows:
                         progress.begin(point.name)
                         row = self._run_point(point, run_point)
-                        progress.end(_in_words(row), failed=row["status"] == "failed")
+                        progress.end(_in_words(row))
             except KeyboardInterrupt as error:
                 self.interrupted = signal_of(error)
             except OSError as error:
@@ -300,31 +297,6 @@ class _SweepRun:
         which, them = ("The only point", "it") if every == 1 else (f"All {every} points", "them")
         print_line(self.console, f"{which} failed: --retry-failed runs {them} again")
         return 1
-
-
-def _table_of_groups(points: Sequence[Point], rows: Mapping[str, Row], current: str) -> Table:
-    """A row for each group of points: how many ended, and medians of what they measured."""
-    table = Table("", "done", "images/s", "accuracy", "seconds")
-    groups: dict[str, list[Point]] = {}
-    for point in points:
-        groups.setdefault(point.group, []).append(point)
-    for name, group in groups.items():
-        ended = [rows[point.name] for point in group if point.name in rows]
-        good = done(ended)
-        failed = f", {len(ended) - len(good)} failed" if len(good) < len(ended) else ""
-        table.add_row(
-            f"{'>' if current in [point.name for point in group] else ' '} {name}",
-            f"{len(ended)} of {len(group)}{failed}",
-            _median(good, "images_per_sec", ",.0f"),
-            _median(good, "best_val_accuracy", ".3f"),
-            _median(good, "seconds", ",.1f"),
-        )
-    return table
-
-
-def _median(rows: Sequence[Row], name: str, form: str) -> str:
-    values = [row[name] for row in rows if row[name] is not None]
-    return format(statistics.median(values), form) if values else ""
 
 
 def _in_words(row: Row) -> str:

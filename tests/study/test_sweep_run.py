@@ -311,10 +311,10 @@ def test_two_sweeps_do_not_work_on_one_folder(killed, runs):
         run(runs, output=str(killed))
 
 
-def test_on_a_terminal_a_table_with_the_time_left(here, runs):
+def test_on_a_terminal_bars_and_a_line_for_each_point(here, runs):
     _, out = run(runs, terminal=True)
-    assert "batch 16, replicas 2" in out
-    assert "2 of 2" in out
+    assert "━" in out
+    assert f"{FIRST}: 74 images/s (0.0 seconds); 1 of 8 points, about" in out
     assert "seconds left" in out
 
 
