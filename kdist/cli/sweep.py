@@ -1,13 +1,13 @@
 """`kdist sweep`: a command for each kind of sweep."""
 
 import dataclasses
-from collections.abc import Collection, Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Collection
+from typing import Any
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from ..fields import NotTimed, field_names, marked
-from ..study.sweep_experiment import Experiment, ExperimentOrMaker, replica_counts
+from ..study.sweep_experiment import Experiment
 from ..study.sweep_kinds import AccuracySweep, ScalingSweep, ThroughputSweep
 from ..training.config import TrainConfig
 from ..training.settings import FOLDERS, Batches, Checkpoints, Output, OwnModel, Stopping
@@ -66,20 +66,24 @@ _TIMED = options_of(TrainConfig, without=_NOT_TIMED)
 _TRAINED = options_of(TrainConfig, without=_DECIDED)
 
 
-@takes(own=_own(ThroughputSweep), folder=_FOLDER, settings=_TIMED)
-def throughput(
-    model: OwnModelName = None,
-    /,
-    *,
-    own: Any = None,
-    folder: Any = None,
-    config: ConfigFile = None,
-    recipe: Recipe = None,
-    settings: Any = None,
-) -> int:
-    """Measure images per second by batch size, and find the batch size that is large enough."""
-    train = _train_settings(recipe, config, settings, decided=_NOT_TIMED, model=model)
-    return _sweep(ThroughputSweep(train=train, **given(own)), folder)
+def _timed(experiment: type[Experiment]) -> Callable[..., int]:
+    """The command of a sweep that measures speed."""
+
+    @takes(own=_own(experiment), folder=_FOLDER, settings=_TIMED)
+    def command(
+        model: OwnModelName = None,
+        /,
+        *,
+        own: Any = None,
+        folder: Any = None,
+        config: ConfigFile = None,
+        recipe: Recipe = None,
+        settings: Any = None,
+    ) -> int:
+        train = _train_settings(recipe, config, settings, decided=_NOT_TIMED, model=model)
+        return _sweep(experiment(train=train, **given(own)), folder)
+
+    return command
 
 
 @takes(own=_own(AccuracySweep, "base_lr"), folder=_FOLDER, settings=_TRAINED)
@@ -99,40 +103,6 @@ def accuracy(
         del train["time_budget"]
     base_lr = train.pop("base_lr")
     return _sweep(AccuracySweep(train=train, base_lr=base_lr, **given(own)), folder)
-
-
-@takes(own=_own(ScalingSweep, "replicas"), folder=_FOLDER, settings=_TIMED)
-def scaling(
-    model: OwnModelName = None,
-    /,
-    *,
-    replicas: Annotated[
-        str | None,
-        Parameter(help="Numbers of replicas; by default 1, 2, 4, ... up to every GPU."),
-    ] = None,
-    own: Any = None,
-    folder: Any = None,
-    config: ConfigFile = None,
-    recipe: Recipe = None,
-    settings: Any = None,
-) -> int:
-    """Measure the efficiency of 1 to N replicas."""
-    train = _train_settings(recipe, config, settings, decided=_NOT_TIMED, model=model)
-    options: Mapping[str, Any] = {"train": train, **given(own)}
-    if replicas is not None:
-        return _sweep(ScalingSweep(replicas=replicas, **options), folder)  # type: ignore[arg-type]
-    from ..study.sweep_run import check_experiment
-
-    one = ScalingSweep(**options)
-    check_experiment(one)  # here: how many GPUs there are takes seconds to ask
-    return _sweep(
-        lambda machine: dataclasses.replace(
-            one,
-            replicas=replica_counts(machine),
-            global_batch=options.get("global_batch"),
-        ),
-        folder,
-    )
 
 
 def _train_settings(
@@ -157,7 +127,7 @@ def _train_settings(
     return settings | {n: checked[n] for n in ("model", "data") if n in settings}
 
 
-def _sweep(experiment: ExperimentOrMaker, folder: Any) -> int:
+def _sweep(experiment: Experiment, folder: Any) -> int:
     require("report")
     from ..study.sweep_run import sweep
 
@@ -170,5 +140,10 @@ app = App(
     " Options of `kdist train` are passed to every run. Run the same command again to resume an"
     " interrupted sweep.",
 )
-for command in (throughput, accuracy, scaling):
-    app.command(command)
+app.command(
+    _timed(ThroughputSweep),
+    name="throughput",
+    help="Measure images per second by batch size, and find the batch size that is large enough.",
+)
+app.command(accuracy)
+app.command(_timed(ScalingSweep), name="scaling", help="Measure the efficiency of 1 to N replicas.")

@@ -48,7 +48,7 @@ DATASETS: Mapping[str, Dataset] = {
     "fashion_mnist": Dataset(
         training_images=60_000,
         load=lambda folder, announce: _files().fashion_mnist(data_dir=folder, announce=announce),
-        note="falls back to the embedded sample if unavailable",
+        note="falls back to the embedded sample if unavailable, except in sweeps and searches",
         files_note="has four files",
     ),
     "cifar10": Dataset(

@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -24,16 +24,6 @@ if TYPE_CHECKING:
 
 
 # Points ---------------------------------------------------------------------------------------
-
-
-def replica_counts(about: dict[str, Any]) -> list[int]:
-    """Powers of two up to all GPUs, and all of them; on a CPU, one and two.
-
-    Args:
-        about: What `kdist.performance.hardware.machine` found.
-    """
-    most = 2 if on_cpu(about) else len(about["devices"])
-    return sorted({most, *(2**power for power in range(most.bit_length()) if 2**power <= most)})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -190,10 +180,6 @@ class Experiment(abc.ABC):
     @abc.abstractmethod
     def figures(cls, rows: Sequence[Row], summary: Mapping[str, Any]) -> list["Figure"]:
         """The charts of the rows of points that are done, and their summary."""
-
-
-ExperimentOrMaker = Experiment | Callable[[dict[str, Any]], Experiment]
-"""An experiment, or a function that makes it from the description of the machine."""
 
 
 def shared_cores_warning(about: dict[str, Any], rows: Sequence[Row]) -> str | None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -21,6 +22,7 @@ from ..charts.tables import ResultsTable
 from ..data.datasets import MOST_IMAGES
 from ..errors import UserError
 from ..fields import check_fields
+from ..launch.shares import visible_gpus
 from ..optimizers.scaling import Rule, scale_learning_rate
 from ..runs.record import finite
 from ..runs.text import count
@@ -358,6 +360,12 @@ def _interval(found: TimeToTarget) -> dict[str, float | None]:
     return {"median": found.median, "low": found.low, "high": found.high}
 
 
+def replica_counts() -> list[int]:
+    """Powers of two up to all GPUs, and all of them; without GPUs, one and two."""
+    most = len(visible_gpus(os.environ)) or 2
+    return sorted({most, *(2**power for power in range(most.bit_length()))})
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScalingSweep(Experiment):
     """Numbers of replicas, weak and strong, in rounds of alternating order.
@@ -371,7 +379,8 @@ class ScalingSweep(Experiment):
         batch_size: Weak scaling: training images per batch and replica.
         global_batch: Strong scaling: training images per global batch; by default the batch size
             times the largest number of replicas.
-        replicas: Numbers of replicas; the others are compared with the smallest.
+        replicas: Numbers of replicas; the others are compared with the smallest. By default 1, 2,
+            4, ... up to every GPU.
         modes: weak: same batch per replica; strong: same global batch.
         epochs: Epochs of each run; the first, which includes tracing, is not timed.
         rounds: How often to run each point.
@@ -384,7 +393,7 @@ class ScalingSweep(Experiment):
 
     batch_size: Images = 64
     global_batch: Images | None = None
-    replicas: Counts = (1,)
+    replicas: Counts = dataclasses.field(default_factory=replica_counts)
     modes: Sequence[Literal["weak", "strong"]] = ("weak", "strong")
     epochs: Epochs = 3
     rounds: Rounds = 3

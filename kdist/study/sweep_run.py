@@ -27,7 +27,7 @@ from ..training.settings import model_name
 from ..training.worker_place import refuse_workers
 from .console import Progress, print_line, rich_table
 from .folder import About, StudyFolder, same_studies
-from .sweep_experiment import Experiment, ExperimentOrMaker, Point, read_rows, shared_cores_warning
+from .sweep_experiment import Experiment, Point, read_rows, shared_cores_warning
 from .sweep_process import can_be_resumed
 from .sweep_process import run_point as run_in_process
 
@@ -39,7 +39,7 @@ RunPoint = Callable[[Point, Path, type[Experiment]], Row]
 
 
 def sweep(
-    experiment: ExperimentOrMaker,
+    experiment: Experiment,
     *,
     output: str | None = None,
     fresh: bool = False,
@@ -51,7 +51,7 @@ def sweep(
     """Run a sweep, resume one, or show the results of a finished one.
 
     Args:
-        experiment: The experiment, or a function that makes it.
+        experiment: The experiment.
         output: Its folder; `None` for an unfinished one with the same settings below `runs/`, or
             else a new one.
         fresh: Make a new one, even if an unfinished one could be resumed.
@@ -75,8 +75,8 @@ def sweep(
     )
     # A file has no width of its own: what the tables want.
     console = console or Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
-    if isinstance(experiment, Experiment):
-        _check_and_describe(experiment, console)
+    check_experiment(experiment)
+    print_line(console, experiment.describe())
     if output is not None:
         folder = StudyFolder(path_text("--output", output))
         if folder.check_place() and fresh:
@@ -85,9 +85,6 @@ def sweep(
             )
     print_line(console, "Listing this machine's devices")
     here = machine()
-    if not isinstance(experiment, Experiment):
-        experiment = experiment(here)
-        _check_and_describe(experiment, console)
     about = About(kind=experiment.kind, settings=experiment.settings, machine=here)
     if output is None:
         found = None if fresh else _unfinished(about, experiment, retry_failed)
@@ -99,11 +96,6 @@ def sweep(
         run.run_points(run_point)
         run.show(here)
     return run.end()
-
-
-def _check_and_describe(experiment: Experiment, console: Console) -> None:
-    check_experiment(experiment)
-    print_line(console, experiment.describe())
 
 
 def check_experiment(experiment: Experiment) -> None:

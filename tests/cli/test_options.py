@@ -14,7 +14,6 @@ from kdist.cli.app import app
 from kdist.cli.options import parse_integer
 from kdist.errors import UserError
 from kdist.fields import check_fields
-from kdist.study.sweep_experiment import Experiment
 from kdist.study.sweep_kinds import ThroughputSweep
 
 
@@ -83,8 +82,6 @@ def asked(monkeypatch, capsys):
     seen = []
 
     def sweep(experiment, **options):
-        if not isinstance(experiment, Experiment):
-            experiment = experiment({"devices": ["GPU:0 x", "GPU:1 x"]})
         seen.append((experiment, options))
         return 0
 
@@ -146,10 +143,13 @@ def test_a_files_target_gives_way_to_an_option_only(asked, tmp_path):
     assert experiment.base_lr == 0.3
 
 
-def test_scaling(asked):
+def test_scaling(asked, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    experiment, _ = asked("scaling --global-batch 192")
+    assert experiment.replicas == [1, 2, 3]  # every GPU
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
     experiment, _ = asked("scaling")
-    assert experiment.replicas == [1, 2]  # every GPU
-    assert (experiment.batch_size, experiment.global_batch) == (64, 128)
+    assert (experiment.batch_size, experiment.global_batch) == (64, 256)
     experiment, _ = asked("scaling --replicas 2,1 --global-batch 256 --modes strong --batch-size 8")
     assert (experiment.batch_size, experiment.global_batch, experiment.modes) == (
         8,

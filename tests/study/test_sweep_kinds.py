@@ -8,7 +8,7 @@ from kdist.errors import UserError
 from kdist.report.inputs import find_sources
 from kdist.report.sections import make_report
 from kdist.study.folder import About, StudyFolder
-from kdist.study.sweep_experiment import replica_counts, shared_cores_warning
+from kdist.study.sweep_experiment import shared_cores_warning
 from kdist.study.sweep_kinds import AccuracySweep, ScalingSweep, ThroughputSweep
 from report_folders import write_run
 
@@ -346,10 +346,10 @@ def test_a_scaling_that_would_mislead_is_refused(values, words):
         scaling(**values)
 
 
-def test_counts_of_replicas_up_to_every_gpu():
-    def gpus(number):
-        return {"devices": [f"GPU:{index} x" for index in range(number)]}
-
-    for number, expected in ((1, [1]), (4, [1, 2, 4]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])):
-        assert replica_counts(gpus(number)) == expected
-    assert replica_counts(MACHINE) == [1, 2]
+@pytest.mark.parametrize(
+    ("gpus", "expected"),
+    [("0", [1]), ("0,1,2,3", [1, 2, 4]), ("0,1,2,3,4,5", [1, 2, 4, 6]), ("", [1, 2])],
+)
+def test_by_default_counts_of_replicas_up_to_every_gpu(monkeypatch, gpus, expected):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
+    assert ScalingSweep(train={}, modes=["weak"]).replicas == expected

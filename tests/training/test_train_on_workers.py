@@ -14,6 +14,7 @@ import pytest
 from kdist.errors import UserError
 from kdist.runs.folder import RunFolder
 from kdist.study import Search, tune
+from kdist.study.sweep_kinds import ThroughputSweep
 from kdist.study.sweep_run import sweep
 from kdist.training import TrainConfig, resume_run, train
 from kdist.training import model as training_model
@@ -190,7 +191,7 @@ def test_an_invalid_cluster_is_left_to_the_strategy(text):
 def test_what_is_for_one_worker_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", tf_config("worker", 1, worker=["a:1", "b:1"]))
     with pytest.raises(UserError, match="kdist sweep starts its own trainings.* TF_CONFIG has 2"):
-        sweep(lambda _: None)
+        sweep(ThroughputSweep(train={}))
     with pytest.raises(UserError, match="kdist tune starts its own .* --workers N trains N trials"):
         tune(Search(output=str(tmp_path / "tune")))
     assert os.listdir(tmp_path) == []
