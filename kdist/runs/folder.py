@@ -6,23 +6,19 @@ import json
 import platform
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import UserError, error_text
 from ..files import (
     atomic_path,
-    atomic_write,
     explain_write_errors,
     parse_json,
     read_text,
     remove_empty,
     writable_folder,
 )
-
-if TYPE_CHECKING:
-    import keras
 
 _PACKAGES = ("kdist", "tensorflow", "keras", "numpy")
 
@@ -147,26 +143,17 @@ class RunFolder:
         Raises:
             UserError: It cannot be written.
         """
-        with explain_write_errors(self.path / name, hint=_HINT):
-            atomic_write(self.path / name, json.dumps(values, indent=2) + "\n")
+        text = json.dumps(values, indent=2) + "\n"
+        self.write(self.path / name, lambda part: part.write_text(text, encoding="utf-8"))
 
-    def save_model(self, model: "keras.Model") -> None:
-        """Save the model, completely or not at all.
+    def write(self, path: Path, save: Callable[[Path], object]) -> None:
+        """Have `save` write a file of the run, such as `model.save`, completely or not at all.
 
         Raises:
             UserError: It cannot be written.
         """
-        with explain_write_errors(self.model, hint=_HINT), atomic_path(self.model) as part:
-            model.save(part)
-
-    def save_weights(self, model: "keras.Model") -> None:
-        """Save the weights alone, completely or not at all.
-
-        Raises:
-            UserError: They cannot be written.
-        """
-        with explain_write_errors(self.weights, hint=_HINT), atomic_path(self.weights) as part:
-            model.save_weights(part)
+        with explain_write_errors(path, hint=_HINT), atomic_path(path) as part:
+            save(part)
 
 
 def clear_run(path: Path) -> bool:

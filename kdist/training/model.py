@@ -97,9 +97,9 @@ def save_stock_model(model: "keras.Model", folder: RunFolder) -> str | None:
     with stock_batch_norms(model):
         fault = _fault_of_configuration(model)
         if fault is None:
-            folder.save_model(model)
+            folder.write(folder.model, model.save)
             return None
-        folder.save_weights(model)
+        folder.write(folder.weights, model.save_weights)
     return (
         f"{type(model).__name__} cannot be saved as a whole, as its get_config {fault}:"
         f" {folder.weights} has its weights, for load_weights"

@@ -4,15 +4,12 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import UserError
 from ..launch.cluster import NOTES, RESTART_COUNT
 from ..runs.folder import RunFolder, clear_run, saved_model
 from ..runs.record import read_run
-
-if TYPE_CHECKING:
-    import keras
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,13 +82,7 @@ class OtherWorkersFolder(RunFolder):
     def remove_summary(self) -> None:
         """Leave the run to the chief."""
 
-    def write_json(self, name: str, values: Mapping[str, Any]) -> None:
-        """Leave the run to the chief."""
-
-    def save_model(self, model: "keras.Model") -> None:
-        """Leave the run to the chief."""
-
-    def save_weights(self, model: "keras.Model") -> None:
+    def write(self, path: Path, save: Callable[[Path], object]) -> None:
         """Leave the run to the chief."""
 
 

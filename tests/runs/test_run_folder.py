@@ -75,12 +75,10 @@ def test_discard_leaves_epochs_a_summary_and_what_others_added(tmp_path):
     assert left == kept
 
 
-class Full:
-    """Stands in for a model, on a disk that is full half-way through its file."""
-
-    def save(self, path):
-        path.write_bytes(b"half")
-        raise OSError(errno.ENOSPC, "No space left on device")
+def save_half(path):
+    """Stands in for a model's `save`, on a disk that is full half-way through its file."""
+    path.write_bytes(b"half")
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_a_full_disk_is_a_line_and_leaves_no_part(tmp_path):
@@ -88,7 +86,7 @@ def test_a_full_disk_is_a_line_and_leaves_no_part(tmp_path):
     folder.write_json("summary.json", {})
     words = "cannot write .*model.keras: No space left on device; free some space"
     with pytest.raises(UserError, match=words):
-        folder.save_model(Full())
+        folder.write(folder.model, save_half)
     assert [path.name for path in folder.path.iterdir()] == ["summary.json"]
 
 
