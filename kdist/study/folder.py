@@ -25,7 +25,7 @@ from ..files import (
 from ..runs.folder import RUNS
 
 STUDY_FILE = "study.json"
-FORMAT = 3
+FORMAT = 4
 _ROWS = "points.json"
 _PARTS = ("points", "trials")
 _RESULTS = ("summary.json", "space.json", "best.json", "trials.csv")
