@@ -1,11 +1,17 @@
-"""Ctrl-C, SIGTERM and SIGHUP: raised as one exception, or held until the work at hand is whole."""
+"""Signals: Ctrl-C, SIGTERM and SIGHUP, raised or held until the work at hand is whole; preemption.
+
+What saves a checkpoint after one is `checkpoint/fit_checkpoints.py`.
+"""
 
 import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from types import FrameType
 from typing import Any
+
+from .errors import UserError
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that ask a program to end: Ctrl-C, a batch system or `kill`, a closed terminal."""
@@ -121,3 +127,64 @@ def _is_default(handler: Any) -> bool:
 def _received_by(handler: Any) -> Received | None:
     of = getattr(handler, "__self__", None)
     return of if isinstance(of, Received) else None
+
+
+class PreemptionSignals:
+    """Notes the first signal, and lets a second one end the process at once.
+
+    Only a process's main thread gets signals; in another thread nothing is changed. A program that
+    holds signals itself has `Received` instead, with the same `first` and `check`.
+
+    Args:
+        names: Such as `["SIGTERM", "SIGUSR1"]`.
+
+    Attributes:
+        first: The signal that came, or None.
+
+    Raises:
+        UserError: There is no signal of such a name.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.first: signal.Signals | None = None
+        self._signals = [_signal(name) for name in names]
+        self._before: dict[signal.Signals, Any] = {}
+        self._process = os.getpid()
+
+    def check(self) -> None:
+        """Raise `SystemExit` if a signal has come, with the exit code that a shell has for it."""
+        if self.first is not None:
+            raise SystemExit(128 + self.first)
+
+    def install(self) -> None:
+        """Handle the signals from now on."""
+        self.first, self._process = None, os.getpid()
+        if threading.current_thread() is threading.main_thread():
+            for one in self._signals:
+                self._before[one] = signal.signal(one, self._note)
+
+    def uninstall(self) -> None:
+        """Handle the signals as before `install`; a second call does nothing."""
+        for one, before in self._before.items():
+            signal.signal(one, signal.SIG_DFL if before is None else before)
+        self._before = {}
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if os.getpid() != self._process:
+            # A worker forked for the data has inherited the handler, and is ended by SIGTERM.
+            self.uninstall()
+            os.kill(os.getpid(), number)
+        elif self.first is None:
+            self.first = signal.Signals(number)
+        else:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+
+def _signal(name: str) -> signal.Signals:
+    if name not in signal.Signals.__members__:
+        raise UserError(
+            f'preemption has {name!r}, which is no signal: pass names such as "SIGTERM", "SIGUSR1"'
+        )
+    return signal.Signals[name]

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from kdist.checkpoint.checkpoint_options import PreemptionSignals
 from kdist.cli.launch import keep_program
 from kdist.distribute.cluster import check_tf_config
 from kdist.distribute.worker_watch import EXIT_CODE
 from kdist.errors import LOST_CODE
 from kdist.launch.launch_options import WorkerSettings, worker_settings
+from kdist.signals import PreemptionSignals
 from kdist.training.config import TrainConfig
 from kdist.training.worker_place import WorkerPlace, worker_place
 

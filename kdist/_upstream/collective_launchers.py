@@ -25,7 +25,7 @@ _steps = 0  # that are being traced with fixed keys
 _TOKENS = 8  # of buckets that may be under way together
 
 # From this size a sum is one of gradients: nothing waits for it but the optimizer.
-_BUCKET_BYTES = 16 * 1024
+_GRADIENT_BYTES = 16 * 1024
 # What an all-reduce of the ring may take longer for a message of this size to be sent twice.
 _SMALL_BYTES = 64 * 1024
 
@@ -98,7 +98,7 @@ class Launcher(CollectiveReplicaLauncher):
             rows = self._all_gather(value[None], options)
             rows = tf.ensure_shape(rows, [self._group_size, *value.shape])
             return tf.add_n(tf.unstack(rows))
-        with self._made(is_static, is_bucket=size >= _BUCKET_BYTES):
+        with self._made(is_static, is_bucket=size >= _GRADIENT_BYTES):
             return super().all_reduce(value, control_input, options)
 
     def _all_gather(self, input_tensor: Any, options: Any) -> Any:

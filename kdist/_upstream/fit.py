@@ -232,7 +232,7 @@ OBSERVER_PATCHES = (
 
 
 def _fit(original: Callable[..., Any], model: Any, *args: Any, **options: Any) -> Any:
-    """Gives data that know their epochs a data set of the fit's own."""
+    """Gives data that know their epochs a data set of the fit's own; see also `worker_steps.py`."""
     try:
         call = inspect.signature(original).bind(model, *args, **options)
     except TypeError:  # Keras says what is wrong

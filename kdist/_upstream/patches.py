@@ -1,4 +1,7 @@
-"""The patches: all functions of Keras and TensorFlow that kdist replaces."""
+"""The patches: in which modules the functions are that kdist replaces in Keras and TensorFlow.
+
+By name they are in `docs/design/keras-patches.md`, which `docs/keras_patches_page.py` writes.
+"""
 
 import functools
 

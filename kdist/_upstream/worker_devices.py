@@ -1,7 +1,5 @@
-"""The cluster of several workers: devices, failures, sums, Slurm."""
+"""The cluster of several workers: devices, sums, Slurm."""
 
-import atexit
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +14,6 @@ from tensorflow.python.eager import context
 
 from .collective_launchers import set_key_base, set_launchers
 from .hooks import StrategyHooks
-from .worker_store import call, chief_answers, chief_is_lost, chief_is_silent
 
 
 class MultiWorkerExtended(collective_all_reduce_strategy.CollectiveAllReduceExtended):
@@ -112,70 +109,6 @@ def worker_addresses(resolver: Any) -> tuple[list[str], int]:
 def is_started() -> bool:
     """Whether TensorFlow has started, so that it can no longer be one of several workers."""
     return bool(context.context()._context_handle)
-
-
-_LONGEST = 500
-_SILENT = "it does not answer"
-_UNREACHED = "it cannot be reached"
-_ENDED = "it has ended, or cannot be reached"
-_LOST = (
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.DeadlineExceededError,
-    tf.errors.UnavailableError,
-)
-
-
-def failures(strategy: tf.distribute.Strategy) -> list[str | None]:
-    """Return for each worker why it has failed, `None` for those that have not.
-
-    Nothing is returned while the chief, who keeps the states, does not answer, until it is lost.
-    """
-    if not chief_answers():  # TensorFlow would wait, and Python with it
-        return [_SILENT] if chief_is_lost() else []
-    spec = strategy.extended._cluster_spec
-    jobs = [(job, spec.num_tasks(job)) for job in ("chief", "worker") if job in spec.jobs]
-    try:
-        states = context.context().get_task_states(jobs)
-    except tf.errors.OpError:
-        return [_UNREACHED]  # the chief, who keeps the states
-    return [None if state is None else _reason(state) for state in states]
-
-
-def _reason(state: tf.errors.OpError) -> str:
-    if isinstance(state, tf.errors.UnavailableError):
-        return _ENDED
-    return str(state.message)
-
-
-def is_lost(reason: str) -> bool:
-    """Whether a worker has failed without saying why, according to `failures`."""
-    return reason in (_SILENT, _UNREACHED, _ENDED)
-
-
-def report_failure(message: str) -> None:
-    """Have all workers fail with a message."""
-    # They may know of a failure already, or nobody may be there.
-    with contextlib.suppress(tf.errors.OpError, ValueError):
-        if chief_is_silent() or not chief_answers():
-            return
-        call("TFE_ReportErrorToCluster", tf.errors.UNKNOWN, message[:_LONGEST].encode())
-
-
-def abort_collectives() -> None:
-    """Have the collectives of this worker that wait for others fail, and all that follow."""
-    with contextlib.suppress(tf.errors.OpError, ValueError):
-        context.context().abort_collective_ops(tf.errors.ABORTED, "no step has ended for long")
-
-
-def is_lost_connection(error: BaseException) -> bool:
-    """Whether an error is what TensorFlow raises on a worker that has lost another one."""
-    return isinstance(error, _LOST)
-
-
-def run_exit_functions() -> None:
-    """Do what the program has asked `atexit` for."""
-    atexit._run_exitfuncs()
 
 
 def sum_over_workers(strategy: tf.distribute.Strategy, values: np.ndarray) -> np.ndarray:

@@ -11,7 +11,8 @@ import numpy as np
 from .._upstream.callback_attributes import defer_average, finish_average
 from .._upstream.fit import build_for_fit, pass_over_data, start_fit_at
 from ..errors import NonFiniteWeightsError
-from .checkpoint_options import CheckpointOptions, PreemptionSignals
+from ..signals import PreemptionSignals
+from .checkpoint_options import CheckpointOptions
 from .state import (
     CallbackStates,
     EpochPart,

@@ -14,8 +14,8 @@ import numpy as np
 from .._upstream.hooks import hooks_of
 from .._upstream.worker_devices import sum_over_workers
 from ..errors import NonFiniteWeightsError, UserError
-from ..signals import Received
-from .checkpoint_options import PreemptionSignals, Resume
+from ..signals import PreemptionSignals, Received
+from .checkpoint_options import Resume
 from .store import CheckpointFile, CheckpointStore, Found, checkpoint_files
 
 _Value = TypeVar("_Value")

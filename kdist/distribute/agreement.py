@@ -18,7 +18,7 @@ from .._upstream.internals import (
     optimizers_of,
     schedule_name,
 )
-from .._upstream.worker_devices import is_lost
+from .._upstream.worker_failures import is_lost
 from ..errors import LostWorkerError, TrainingError, UserError
 
 MISSING = "missing"

@@ -1,7 +1,9 @@
 """Workers that never start, hang or fail: all of them end, and say why.
 
-Every worker ends itself: by `limit_start` if others do not come, by `HangWatch` if a step takes too
-long, by `end_together` once another has failed. `kdist launch` ends those that are left.
+Every worker ends itself: by `limit_start` if others do not come; by `HangWatch` if a step takes
+longer than `hang_seconds`; by `end_together` once another has failed, been killed or frozen, which
+TensorFlow's heartbeats tell (`_upstream/worker_failures.py`). `kdist launch` ends those that are
+left (`launch/workers.py`).
 """
 
 import contextlib
@@ -19,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from .._upstream.worker_devices import (
+from .._upstream.worker_failures import (
     is_lost,
     is_lost_connection,
     report_failure,

@@ -15,7 +15,7 @@ from typing import IO
 from ..errors import UserError
 from ..launch import child
 from .finding import Finding
-from .gpus import check_driver, check_gpus
+from .gpu_driver import check_driver, check_gpus
 from .machine import (
     check_cores,
     check_disk,

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..launch.shares import visible_gpus
 from .finding import Finding
-from .gpus import count_gpus, is_there_a_gpu
+from .gpu_driver import count_gpus, is_there_a_gpu
 from .machine import NOT_INSTALLED, requirements
 
 _INSTALL = "in a checkout of kdist, pip install '.[cuda]'"

@@ -1,4 +1,4 @@
-"""What `kdist report` is given: runs, sweeps and searches, read and named."""
+"""What `kdist report` is given: runs (read by `runs/record.py`), sweeps, searches; their names."""
 
 import dataclasses
 import os

@@ -203,7 +203,7 @@ class WorkerCollectives(Collectives):
         worker: The number of this worker.
         workers: How many there are.
         bucket_bytes: Large tensors are summed in buckets of this size, about in the order in which
-            they are computed; 0 for one of all.
+            they are computed; 0 for one of all. `MultiWorkerMirroredStrategy` chooses it.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ from .stage import Stage, end_function, live_items, local_shape, reference
 _SMALL = 16384  # elements: smaller tensors are reduced together
 
 
-class Bucket(NamedTuple):
+class SmallTensors(NamedTuple):
     """Small tensors that are reduced together: when, their type, and whether they are added up."""
 
     time: int
@@ -83,8 +83,8 @@ class Program:
         self.collectives, self.jit_compile = collectives, jit_compile
         self.draws_by_xla = jit_compile or draws_by_xla
         self.stages: dict[int, ProgramStage] = {}
-        self.bucket_of: dict[int, tuple[Bucket, int]] = {}  # tensor id -> bucket, place there
-        self.buckets: dict[Bucket, list[Any]] = {}
+        self.bucket_of: dict[int, tuple[SmallTensors, int]] = {}  # tensor id -> bucket, place there
+        self.buckets: dict[SmallTensors, list[Any]] = {}
         self.used: set[Any] = set()  # what is exchanged: buckets, and ids of tensors
         self.counts = counts
         self.rounds = 0
@@ -139,7 +139,7 @@ class Program:
                 continue
             elements = tensor.shape.num_elements()
             if elements is not None and elements <= _SMALL and tensor.dtype != tf.string:
-                groups[Bucket(time, tensor.dtype, placement.op == "add")].append(tensor)
+                groups[SmallTensors(time, tensor.dtype, placement.op == "add")].append(tensor)
         for bucket, members in groups.items():
             if len(members) > 1:
                 self.buckets[bucket] = members
@@ -506,7 +506,7 @@ class ProgramStage(Stage):
         shape = local_shape(tensor, self.planner.scattered[id(tensor)])
         return self.add_input(("exchange", id(tensor)), tensor.dtype, shape)
 
-    def _unpacked(self, bucket: Bucket) -> Any:
+    def _unpacked(self, bucket: SmallTensors) -> Any:
         """Return the members of a bucket, each as a vector."""
         members = self.program.buckets[bucket]
         self.program.used.add(bucket)

@@ -129,7 +129,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
         return self._compiled[fn]
 
     def collectives(self) -> Collectives:
-        """Return how the replicas exchange values."""
+        """Return how the replicas exchange values, on GPUs by launchers of `GlobalViewExtended`."""
         devices = self.extended.shard_devices
         if self.extended.in_fixed_order:
             return FixedOrder(devices)

@@ -241,7 +241,7 @@ class WandbTracker(Tracker):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._checkpoint = WandbModelCheckpoint(path)
             self._checkpoint.set_model(self.model)
-        return [WandbMetricsLogger("epoch")]
+        return [WandbMetricsLogger("epoch")]  # sends the metrics that `Tracker` forwards
 
     def is_new_epoch(self, epoch: int) -> bool:
         """Whether the epoch was not sent yet."""

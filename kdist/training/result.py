@@ -28,8 +28,8 @@ class TrainResult:
         seconds: Duration of `fit`, validation included.
         epochs: Complete epochs trained.
         reached_target: Whether training stopped because the target accuracy was reached.
-        met_epoch: The first of the epochs in a row that beat the target; `None` if it was not
-            reached.
+        met_epoch: The first of the epochs in a row that beat the target, as `StopAtAccuracy`
+            counts them; `None` if it was not reached.
         met_seconds: Seconds of training to the end of that epoch, or `None`.
         interrupted: Whether Ctrl-C, SIGTERM or SIGHUP ended the training.
         signal: The signal that arrived, perhaps only when the training was over; `None` if there

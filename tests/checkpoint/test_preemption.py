@@ -5,8 +5,8 @@ import sys
 import threading
 
 import pytest
-from kdist.checkpoint.checkpoint_options import PreemptionSignals
 from kdist.errors import UserError
+from kdist.signals import PreemptionSignals
 
 
 def test_a_signal_is_noted_and_the_handler_from_before_put_back():
@@ -38,7 +38,7 @@ def test_the_status_of_sigterm_is_143():
 def test_a_second_signal_ends_the_process_at_once():
     code = (
         "import os, signal, time\n"
-        "from kdist.checkpoint.checkpoint_options import PreemptionSignals\n"
+        "from kdist.signals import PreemptionSignals\n"
         "PreemptionSignals(['SIGTERM']).install()\n"
         "os.kill(os.getpid(), signal.SIGTERM)\n"
         "print('alive', flush=True)\n"
@@ -69,7 +69,7 @@ def test_a_worker_that_is_forked_meanwhile_ends_by_sigterm(hold):
     """As those of a data set, which a pool ends so and then waits for."""
     code = (
         "import os, signal, sys\n"
-        "from kdist.checkpoint.checkpoint_options import PreemptionSignals\n"
+        "from kdist.signals import PreemptionSignals\n"
         "from kdist.signals import hold_signals\n"
         "held = hold_signals()\n"
         f"{hold}\n"

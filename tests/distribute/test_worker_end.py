@@ -7,8 +7,8 @@ import sys
 
 import pytest
 import tensorflow as tf
-from kdist._upstream import worker_devices, worker_store
-from kdist._upstream.worker_devices import failures, report_failure
+from kdist._upstream import worker_failures, worker_store
+from kdist._upstream.worker_failures import failures, report_failure
 from kdist.distribute import worker_watch
 from kdist.distribute.agreement import Agreement
 from kdist.errors import (
@@ -66,8 +66,8 @@ def test_the_error_of_another_worker_is_no_loss(ends, capsys):
 
 
 def test_a_worker_that_learns_of_a_lost_one_as_it_waits_may_be_started_again(ends, monkeypatch):
-    monkeypatch.setattr(worker_devices, "chief_answers", lambda: False)
-    monkeypatch.setattr(worker_devices, "chief_is_lost", lambda: True)
+    monkeypatch.setattr(worker_failures, "chief_answers", lambda: False)
+    monkeypatch.setattr(worker_failures, "chief_is_lost", lambda: True)
 
     class Nobody:
         def set_key(self, key, value):

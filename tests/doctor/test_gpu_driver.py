@@ -5,7 +5,7 @@ import types
 import pynvml
 import pytest
 from kdist.doctor import gpus
-from kdist.doctor.gpus import check_driver, check_gpus, count_gpus, is_there_a_gpu
+from kdist.doctor.gpu_driver import check_driver, check_gpus, count_gpus, is_there_a_gpu
 
 MIB = 2**20
 H100 = {"name": "NVIDIA H100 80GB HBM3", "memory": (81559 * MIB, 512 * MIB), "capability": (9, 0)}

@@ -1,4 +1,4 @@
-"""Checks of NVIDIA's GPUs and their driver, by NVML."""
+"""Checks of NVIDIA's GPUs and their driver, by NVML; of TensorFlow's, in `tensorflow_checks.py`."""
 
 import contextlib
 import re
