@@ -15,12 +15,11 @@ from .._upstream import patches, worker_store
 from .._upstream.internals import random_seed
 from .._upstream.worker_devices import (
     MultiWorkerExtended,
-    abort_collectives,
-    failures,
     is_started,
     worker_addresses,
     worker_counts,
 )
+from .._upstream.worker_failures import abort_collectives, failures
 from ..arguments import check_sharding
 from ..errors import LostWorkerError, UserError
 from ..launch.child import answer
