@@ -42,7 +42,7 @@ def test_replicas_give_what_one_gives(name, replicas, monkeypatch):
 
 
 def test_what_no_gpu_has_stays_in_the_hosts_memory(monkeypatch):
-    monkeypatch.setattr(exact_strategy, "device_type", lambda name: "GPU")
+    monkeypatch.setattr(exact_strategy, "are_gpus", lambda devices: True)
     case = CASES["generator_of_sparse_rows"]
     got = harness.train(case, kdist.MirroredStrategy(replicas=3))
     gaps = harness.differences(on_one_replica("generator_of_sparse_rows"), got)
