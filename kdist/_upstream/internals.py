@@ -227,18 +227,6 @@ def optimizers_of(model: keras.Model) -> list[keras.optimizers.Optimizer]:
     return list(optimizers.values())
 
 
-def schedule_name(optimizer: keras.optimizers.Optimizer) -> str | None:
-    """Return the class of an optimizer's learning rate schedule; `None` if it has none."""
-    rate = getattr(optimizer, "_learning_rate", None)
-    is_schedule = isinstance(rate, keras.optimizers.schedules.LearningRateSchedule)
-    return type(rate).__name__ if is_schedule else None
-
-
-def function_arguments(loss_or_metric: Any) -> dict[str, Any]:
-    """Return the arguments with which one of Keras's losses or metrics calls its function."""
-    return dict(getattr(loss_or_metric, "_fn_kwargs", {}))
-
-
 def custom_gradients() -> list[str]:
     """Return the names under which TensorFlow keeps them."""
     return [name for name in gradient_registry.list() if name.startswith("CustomGradient-")]

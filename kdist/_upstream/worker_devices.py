@@ -78,10 +78,10 @@ class MultiWorkerExtended(collective_all_reduce_strategy.CollectiveAllReduceExte
 
         def checked_value() -> Any:
             value = initial() if callable(initial) else initial
-            self._before_variable(value)
-            return value
+            self._before_variable(value)  # before TensorFlow counts one more broadcast
+            return make(replica_id, device, primary_var, **{**options, "initial_value": value})()
 
-        return make(replica_id, device, primary_var, **{**options, "initial_value": checked_value})
+        return checked_value
 
 
 def worker_counts(strategy: tf.distribute.Strategy) -> tuple[int, int]:

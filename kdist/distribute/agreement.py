@@ -5,19 +5,10 @@ import json
 import math
 import sys
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-import keras
-
-from .._upstream.internals import (
-    compile_arguments,
-    function_arguments,
-    optimizers_of,
-    schedule_name,
-)
 from .._upstream.worker_failures import is_lost
 from ..errors import LostWorkerError, TrainingError, UserError
 
@@ -68,176 +59,10 @@ def _is_same(one: Any, other: Any) -> bool:
     return bool(one == other) or ANY in (one, other)
 
 
-# Names and identities that depend on what a process has made before; seeds and first values of
-# weights, which are the chief's on all workers; what is in the weights anyway.
-_LEFT_OUT = ("name", "seed", "shared_object_id", "build_config", "compile_config")
-_POLICY = "DTypePolicy"  # its name is all that it is
-_GRAPH = ("input_layers", "output_layers", "keras_history")
-_LONGEST_LIST = 32
-PATH, LAMBDA = "a path", "lambda"
-
-
-def plain_config(value: Any, layers: Mapping[str, str] | None = None) -> Any:
-    """Return what Keras's `serialize_keras_object` or `get_config` gives, for comparison.
-
-    Left out are names, seeds, initializers, paths of files, and the code of lambdas. Layers of a
-    model's graph are named by their place; long lists are described by their length and a digest,
-    or by the sum of their absolute values, which rounding does not change.
-
-    Args:
-        value: What Keras has serialized, or a part of it.
-        layers: Of the names of the model's layers, those by their places.
-    """
-    if isinstance(value, Mapping):
-        return _plain_object(value, layers or {})
-    if isinstance(value, list | tuple):
-        return _plain_list(value, layers or {})
-    if isinstance(value, str):
-        return PATH if "/" in value or "\\" in value else value
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if hasattr(value, "tolist"):  # NumPy's
-        return plain_config(value.tolist(), layers)
-    return type(value).__name__
-
-
-def _plain_object(value: Mapping[Any, Any], layers: Mapping[str, str]) -> Any:
-    if "class_name" not in value or "config" not in value:
-        return _plain_settings(value, layers)
-    kind, config = value["class_name"], value["config"]
-    if kind == "__lambda__":
-        return LAMBDA
-    if not isinstance(config, Mapping):  # a function, which has a name
-        return plain_config(config, layers)
-    if str(kind).endswith(_POLICY) and "name" in config:
-        return str(config["name"])
-    others = {name: value[name] for name in ("inbound_nodes",) if name in value}
-    return {"class": kind, **_plain_settings(config, layers), **_plain_settings(others, layers)}
-
-
-def _plain_settings(value: Mapping[Any, Any], layers: Mapping[str, str]) -> dict[str, Any]:
-    if isinstance(value.get("layers"), list):
-        layers = {name: f"layer {at}" for at, name in enumerate(map(_name, value["layers"]))}
-    return {
-        str(name): _renamed(one, layers) if name in _GRAPH else plain_config(one, layers)
-        for name, one in value.items()
-        if name not in _LEFT_OUT and not str(name).endswith("initializer")
-    }
-
-
-def _name(layer: Any) -> str:
-    config = layer.get("config") if isinstance(layer, Mapping) else None
-    return str(config.get("name") if isinstance(config, Mapping) else None)
-
-
-def _renamed(value: Any, layers: Mapping[str, str]) -> Any:
-    if isinstance(value, Mapping):
-        return {str(name): _renamed(one, layers) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_renamed(one, layers) for one in value]
-    return layers.get(value, value) if isinstance(value, str) else value
-
-
-def _plain_list(value: Sequence[Any], layers: Mapping[str, str]) -> Any:
-    numbers = _numbers(value)
-    if len(numbers) > _LONGEST_LIST and any(isinstance(one, float) for one in numbers):
-        return {"numbers": len(numbers), "sum of absolute values": sum(map(abs, numbers))}
-    plain = [plain_config(one, layers) for one in value]
-    if len(plain) > _LONGEST_LIST and not any(isinstance(one, dict | list) for one in plain):
-        return {"length": len(plain), "digest": digest(plain)}
-    return plain
-
-
-def _numbers(value: Any) -> list[float]:
-    """Return the numbers of nested lists; none if there is anything else in them."""
-    if isinstance(value, int | float):
-        return [value]
-    found: list[float] = []
-    for one in value if isinstance(value, list | tuple) else [None]:
-        inner = _numbers(one) if one is not None else []
-        if not inner:
-            return []
-        found += inner
-    return found
-
-
 def digest(value: Any) -> str:
     """Return a short text that differs where two values do that JSON can hold."""
     text = json.dumps(value, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-_COMPILED = ("loss", "loss_weights", "metrics", "weighted_metrics")
-
-
-def fingerprint(model: keras.Model) -> dict[str, Any]:
-    """Describe a model that is about to be trained or evaluated, by name, for comparison."""
-    return {
-        "the model's class": type(model).__name__,
-        "the number of weights": len(model.variables),
-        "the dtype policy": model.dtype_policy.name,
-        "run_eagerly": bool(model.run_eagerly),
-    }
-
-
-def settings(model: keras.Model) -> dict[str, Any]:
-    """Describe how a model computes and is trained, in as much detail as Keras can save."""
-    optimizers = [_described(optimizer) for optimizer in optimizers_of(model)]
-    compiled = compile_arguments(model)
-    trained = {id(variable) for variable in model.trainable_variables}
-    return {
-        # By their place: their names count the layers that a worker has made before.
-        "weights": [
-            f"{tuple(v.shape)} {v.dtype}{', trained' * (id(v) in trained)}" for v in model.variables
-        ],
-        **{"optimizer" if not at else f"optimizer {at}": one for at, one in enumerate(optimizers)},
-        **{name: _serialized(compiled.get(name)) for name in _COMPILED},
-        **(_plain(model.get_config) or {}),
-    }
-
-
-def _described(optimizer: keras.optimizers.Optimizer) -> dict[str, Any]:
-    config = _plain(optimizer.get_config)
-    if config is None:  # as of a schedule of the user's that cannot be saved
-        config = {name: one for name, one in vars(optimizer).items() if _is_setting(name, one)}
-        config["learning_rate"] = schedule_name(optimizer)
-    for one in (config, config.get("inner_optimizer")):
-        # A plain rate is the chief's on all workers; a schedule is each worker's own.
-        if isinstance(one, dict) and isinstance(one.get("learning_rate"), int | float):
-            del one["learning_rate"]
-    return {"class": type(optimizer).__name__, **config}
-
-
-def _is_setting(name: str, value: Any) -> bool:
-    return isinstance(value, int | float) and not name.startswith("_") and name != "built"
-
-
-def _plain(serialize: Callable[[], Any]) -> Any:
-    """Return a configuration for comparison; `None` if the object cannot be saved."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return plain_config(serialize())
-    except Exception:  # Keras's or the user's own: what it does not save is not compared
-        return None
-
-
-def _serialized(value: Any) -> Any:
-    """Describe a loss or metrics, by their names where Keras cannot save them."""
-    if isinstance(value, dict):
-        return {str(name): _serialized(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_serialized(one) for one in value]
-    name = getattr(value, "__name__", type(value).__name__)
-    if name == "<lambda>":
-        return LAMBDA
-    found = _plain(lambda: keras.saving.serialize_keras_object(value))
-    if not isinstance(value, keras.losses.Loss | keras.metrics.Metric):
-        return name if found is None and value is not None else found
-    # Not all of Keras's own losses save their arguments, and few of the user's.
-    own = {name: one for name, one in vars(value).items() if _is_setting(name, one)}
-    arguments = _plain(lambda: function_arguments(value))
-    return {"class": name, **own, **(arguments or {}), **(found or {})}
 
 
 DEFAULT_SECONDS = 600.0
@@ -309,27 +134,17 @@ class Agreement:
             )
         return [value for _, value in everyone]
 
-    def compare(
-        self, event: str, values: Mapping[str, Any], details: Mapping[str, Any] | None = None
-    ) -> None:
+    def compare(self, event: str, values: Mapping[str, Any]) -> None:
         """Compare values that have to be the same on all workers.
 
         Args:
             event: What this worker is doing, such as `fit`.
             values: By name, anything that JSON can hold.
-            details: The same for values that may be long: only where their digests differ do the
-                workers send them. Names that one of the workers lacks are not compared.
 
         Raises:
             UserError: They differ, or the workers are doing different things.
         """
-        own = digest(details)
-        everyone = self.exchange(event, [dict(values), own])
-        _check_same(event, [one for one, _ in everyone])
-        if any(other != own for _, other in everyone):
-            each = self.exchange(event, details)
-            names = set(each[0]).intersection(*each[1:])
-            _check_same(event, [{n: v for n, v in one.items() if n in names} for one in each])
+        _check_same(event, self.exchange(event, dict(values)))
 
     def compare_lists(
         self, event: str, values: Sequence[str], describe: Callable[[int], str]

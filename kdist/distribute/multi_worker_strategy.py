@@ -28,7 +28,7 @@ from ..spmd.collectives import Collectives, WorkerCollectives, WorkerFixedOrder
 from ..spmd.explanation import described, place_of
 from ..spmd.plan import Planner
 from ..spmd.variables import GlobalVariables
-from .agreement import DEFAULT_SECONDS, Agreement, fingerprint, settings
+from .agreement import DEFAULT_SECONDS, Agreement
 from .cluster import deal_out, find_cluster
 from .devices import device_type, first_devices, use_one_core_each
 from .exact_strategy import ExactStrategy
@@ -191,8 +191,15 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         state = self.model_state(model)
         if self.workers > 1 and not state.is_compared:
             event = "the start of training or evaluation"
-            with self._waiting(event):
-                self._agreement.compare(event, fingerprint(model), settings(model))
+            self.compare_workers(
+                event,
+                {
+                    "the model's class": type(model).__name__,
+                    "the number of weights": len(model.variables),
+                    "the dtype policy": model.dtype_policy.name,
+                    "run_eagerly": bool(model.run_eagerly),
+                },
+            )
             state.is_compared = True
         super().prepare(model)
 
@@ -249,7 +256,8 @@ class MultiWorkerMirroredStrategy(ExactStrategy, tf.distribute.MultiWorkerMirror
         def describe(at: int) -> str:
             if at == len(operations):
                 return "nothing more"
-            return f"{operations[at]} in {place_of(planner.items[at].op)}"
+            operation, _, division = operations[at].rpartition(" at ")
+            return f"{operation} in {place_of(planner.items[at].op)} (at {division})"
 
         event = "the first call of a step"
         with self._waiting(event):

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
+import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
+import tensorflow as tf
+
 from ..errors import user_line
 from .costs import Costs, Work
+from .functions import called_graphs
 from .placements import Partial, Shard
 from .plan import Planner
 
@@ -16,6 +21,8 @@ NOMINAL_ROWS = 64
 _FELT = 0.01  # a smaller share of the work is not worth a message
 _TRACE = "/kdist/spmd/trace.py"
 _OPTIMIZER = "/keras/src/optimizers/base_optimizer.py"
+_DIGITS = re.compile(rb"\d")
+_MOST_VALUES = 16  # of a constant that are compared between workers
 
 _logger = logging.getLogger("kdist")
 
@@ -138,10 +145,48 @@ def _is_update(op: Any) -> bool:
 def described(planner: Planner) -> list[str]:
     """Describe the operations of a step, the same on all workers that have planned the same."""
     return [
-        f"{item.op.type}{[f'{o.dtype.name}{o.shape}' for o in item.op.outputs]} at {item.time} as"
-        f" {', '.join(map(_kind, item.decision.out))}"
+        f"{_described(item.op)} at {item.time} as {', '.join(map(_kind, item.decision.out))}"
         for item in planner.items
     ]
+
+
+def _described(op: Any) -> str:
+    """An operation, its numbers, and a checksum of the functions that it calls.
+
+    Of texts, only those without digits are compared (`SAME`, `NHWC`): processes number names.
+    """
+    parts = [f"{output.dtype.name}{output.shape}" for output in op.outputs]
+    for name, attribute in sorted(op.node_def.attr.items()):
+        kind = attribute.WhichOneof("value")
+        if name.startswith("_") or name in ("seed", "seed2", "dtype", "T"):
+            continue
+        if kind == "tensor":
+            parts += _numbers(attribute.tensor)
+        elif kind in ("i", "f", "b"):
+            parts.append(f"{name} {_rounded(getattr(attribute, kind))}")
+        elif kind == "list" and (numbers := [*attribute.list.i, *attribute.list.f]):
+            parts.append(f"{name} {' '.join(map(_rounded, numbers))}")
+        elif kind == "s" and not _DIGITS.search(attribute.s):
+            parts.append(f"{name} {attribute.s.decode()}")
+    for graph in called_graphs(op):
+        inside = "\n".join(map(_described, graph.get_operations()))
+        parts.append(f"of {zlib.crc32(inside.encode()):x}")
+    return f"{op.type}({', '.join(parts)})"
+
+
+def _numbers(tensor: Any) -> list[str]:
+    """The values of a constant; none of a long one, or one of texts."""
+    values = tf.make_ndarray(tensor).ravel()
+    if values.size > _MOST_VALUES or tf.as_dtype(tensor.dtype) == tf.string:
+        return []
+    if values.dtype.kind not in "biufc":  # bfloat16 and the like
+        values = values.astype("float64")
+    return [*map(_rounded, values.tolist())]
+
+
+def _rounded(number: complex) -> str:
+    """A number as far as all machines compute it alike."""
+    return f"{number:.6g}" if isinstance(number, float | complex) else str(int(number))
 
 
 def _kind(placement: Any) -> str:
