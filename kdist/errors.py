@@ -44,8 +44,8 @@ class NonFiniteWeightsError(FloatingPointError):
     def __init__(self, variable: str, *, epoch: int, step: int) -> None:
         super().__init__(
             f"{variable} is not finite after step {step} of epoch {epoch}, so training stopped;"
-            " the newest checkpoint is from before: lower the learning rate or clip the gradients"
-            " (clipnorm=1.0)"
+            " the newest checkpoint is from before: train in another folder with a lower learning"
+            " rate or clipped gradients (clipnorm=1.0)"
         )
         self.variable = variable
         self.epoch = epoch
@@ -145,7 +145,8 @@ def is_of_user(path: str) -> bool:
     if not _INSTALLED.isdisjoint(Path(path).parts):
         return False
     # A folder of kdist may be a link to one beside it.
-    return not any(str(one).startswith(_LIBRARIES) for one in (path, Path(path).resolve()))
+    both = (Path(path), Path(path).resolve())
+    return not any(one.is_relative_to(library) for one in both for library in _LIBRARIES)
 
 
 def _relative(path: str) -> str:

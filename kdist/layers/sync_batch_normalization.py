@@ -29,14 +29,16 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
     is on: with uneven or empty replicas and masks, the statistics are those that one replica would
     compute. There is one collective in the forward and one in the backward pass. On one replica
     there is none, and the layer equals `keras.layers.BatchNormalization` up to rounding. If a
-    channel has no values, its moving statistics do not change. On several replicas of a strategy
-    that is not kdist's, it is `keras.layers.BatchNormalization(synchronized=True)`.
+    channel has no values, its moving statistics do not change.
 
     Statistics are computed in float32 (float64 for float64 inputs) about the mean, so they are
     accurate even if the mean is much larger than the standard deviation.
 
     With several replicas, or if XLA computes the layer (large fixed shapes on CPUs), second
     derivatives are not supported and raise an error.
+
+    All this holds under kdist's strategies. On several replicas of another one, the layer is
+    `keras.layers.BatchNormalization(synchronized=True)`, without masks.
 
     Before a program opens a `.keras` file with this layer, it has to access
     `kdist.layers.SyncBatchNormalization`. Layers that `strategy.build` synchronized are saved as
@@ -58,7 +60,8 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
             the statistics.
 
     Raises:
-        UserError: `renorm=True` or `synchronized=False` was passed, or a mask of the wrong rank.
+        UserError: `renorm=True` or `synchronized=False` was passed, or a mask of the wrong rank,
+            or on several replicas of another strategy.
 
     Example:
         >>> layer = SyncBatchNormalization(momentum=0.9)
@@ -91,7 +94,13 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
         context = tf.distribute.get_replica_context()
         if context is not None and context.num_replicas_in_sync > 1:
             # A step of another strategy, which TensorFlow runs on each replica.
-            return super().call(inputs, training=True, mask=mask)
+            if mask is not None:
+                raise UserError(
+                    "received a mask on several replicas of a strategy that is not kdist's, where"
+                    " Keras's batch norm counts each replica's values alone: use"
+                    " kdist.MirroredStrategy"
+                )
+            return super().call(inputs, training=True)
         x = tf.convert_to_tensor(inputs)
         dtype = keras.backend.result_type(x.dtype.name, "float32")
         if not x.dtype.is_floating:

@@ -98,7 +98,7 @@ def _of_run(run: RunRecord) -> Result:
         slowest=min(run.rates, default=None),
         fastest=max(run.rates, default=None),
         target=run.accuracy_target,
-        reached=met is not None,
+        reached=met is not None or bool(run.summary.get("reached_target")),
         duration=ended if met is None else met,
     )
 

@@ -257,7 +257,8 @@ def _time_to_target(run: RunRecord) -> str:
     met = run.fact("met_seconds")
     if met is not None:
         return seconds(met)
-    return "not reached" if run.logged("val_accuracy") else MISSING
+    reached = run.summary.get("reached_target")  # a run of an earlier kdist does not say when
+    return "not reached" if run.logged("val_accuracy") and not reached else MISSING
 
 
 def _replicas(run: RunRecord) -> str:

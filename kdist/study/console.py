@@ -91,7 +91,7 @@ class Progress:
                 console=console,
             )
             self._bars.add_task(f"{noun}s", total=total, completed=ended, left="")
-            self._bars.add_task("", total=None, left="")  # pulses until something is done
+            self._bars.add_task("", total=1.0, left="")
             self._live = Live(self._bars, console=console, refresh_per_second=2, transient=True)
 
     def __enter__(self) -> "Progress":
@@ -133,7 +133,6 @@ class Progress:
             current.id,
             description=f"{self.current}, {what}" if what else self.current,
             completed=done,
-            total=1.0 if done else None,
             left=self._current_pace.time_left(done, total=1.0),
         )
 

@@ -173,7 +173,7 @@ def _train(order: Mapping[str, Any]) -> None:
     from ..training.train_run import train
 
     config = TrainConfig.from_dict(order["config"])
-    result = train(config, verbose=2, resume=order["resume"])
+    result = train(config, verbose=2, resume=order["resume"], or_sample=False)
     if result.interrupted and result.signal is not None:  # too few epochs to measure
         print(f"interrupted by {result.signal.name}", file=sys.stderr)
         sys.exit(128 + result.signal)

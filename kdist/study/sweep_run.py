@@ -75,8 +75,8 @@ def sweep(
     )
     # A file has no width of its own: what the tables want.
     console = console or Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
-    check_experiment(experiment)
     print_line(console, experiment.describe())
+    check_experiment(experiment, announce=lambda line: print_line(console, line))
     if output is not None:
         folder = StudyFolder(path_text("--output", output))
         if folder.check_place() and fresh:
@@ -98,10 +98,16 @@ def sweep(
     return run.end()
 
 
-def check_experiment(experiment: Experiment) -> None:
+def check_experiment(
+    experiment: Experiment, announce: Callable[[str], None] = lambda _: None
+) -> None:
     """Check the settings of all runs, and their data, which are downloaded if they have to be.
 
     Data of the user's are read by the runs alone, as their files import TensorFlow.
+
+    Args:
+        experiment: The experiment.
+        announce: Called with lines about a download.
 
     Raises:
         UserError: There are too many runs, one of them would be refused, its data cannot be found,
@@ -118,7 +124,7 @@ def check_experiment(experiment: Experiment) -> None:
     configs = [TrainConfig.from_dict({**point.config}) for point in last]
     for config in configs[:1]:  # they have the same data
         if config.model is None:
-            data = load_data(config, announce=lambda _: None, or_sample=False)
+            data = load_data(config, announce=announce, or_sample=False)
             images = len(data.train_images)
             if images < experiment.timed_batch:
                 raise UserError(

@@ -71,6 +71,7 @@ def train(
     announce: Callable[[str], None] = print,
     verbose: int = 1,
     resume: bool = False,
+    or_sample: bool = True,
 ) -> TrainResult:
     """Train a network, or your own model, with the settings in `config`.
 
@@ -83,6 +84,7 @@ def train(
             2 for the line only, as without a terminal.
         resume: Continue the run in `config.run_dir`, from its newest checkpoint. `resume_run` also
             compares the settings.
+        or_sample: Train on the embedded sample if Fashion-MNIST cannot be downloaded, and say so.
 
     Ctrl-C, SIGTERM and SIGHUP stop training at the end of a batch, and wait while files are
     written; a second signal ends at once. If the caller handles or ignores a signal, that is not
@@ -120,7 +122,7 @@ def train(
             check_writable_folder(Path(config.log_dir), option="--log-dir")
         own = config.model is not None
         # The user's file may make tensors, before which a strategy has to be.
-        data = None if own else load_data(config, announce=announce)
+        data = None if own else load_data(config, announce=announce, or_sample=or_sample)
         strategy = _make_strategy(config, place)
         with (
             explain_errors_of(*_own_files(config)),

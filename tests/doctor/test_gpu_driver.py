@@ -4,7 +4,6 @@ import types
 
 import pynvml
 import pytest
-from kdist.doctor import gpus
 from kdist.doctor.gpu_driver import check_driver, check_gpus, count_gpus, is_there_a_gpu
 
 MIB = 2**20
@@ -166,4 +165,4 @@ def test_gpus_that_tensorflow_is_not_compiled_for(capability, state, nvml):
     nvml([H100 | {"capability": capability}])
     (finding,) = check_gpus(["sm_60", "sm_80", "sm_90a", "compute_90"])
     assert finding.state == state
-    assert gpus.check_gpus()[0].state == "good"  # not known what it is compiled for
+    assert check_gpus()[0].state == "good"  # not known what it is compiled for

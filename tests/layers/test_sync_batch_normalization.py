@@ -438,6 +438,20 @@ def test_under_another_strategy_it_is_keras_layer():
         np.testing.assert_array_equal(one, other)
 
 
+def test_under_another_strategy_a_mask_is_refused():
+    """Keras would take the statistics of each replica alone."""
+    distributed = tf.distribute.MirroredStrategy(
+        ["CPU:0", "CPU:1"], tf.distribute.ReductionToOneDevice()
+    )
+    with distributed.scope():
+        layer = SyncBatchNormalization()
+        layer.build((None, 3))
+    x = np.ones((4, 3), "float32")
+    run = tf.function(lambda: distributed.run(lambda: layer(x, training=True, mask=x[:, 0] > 0)))
+    with pytest.raises(UserError, match=r"received a mask .* use kdist\.MirroredStrategy"):
+        run()
+
+
 def test_functional_model_under_a_strategy(tmp_path):
     distributed = strategy(2)
     with distributed.scope():

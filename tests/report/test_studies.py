@@ -73,7 +73,7 @@ def test_rows_that_are_damaged_are_told(tmp_path, content):
 @pytest.mark.parametrize(
     ("about", "words"),
     [
-        ({"format": 99}, "has format 99, this kdist reads 3"),
+        ({"format": 99}, "has format 99, this kdist reads 4"),
         ({"kind": "speed"}, "kind 'speed', which is unknown"),
         ({"kind": []}, "lacks a study's kind"),
         ({"settings": None}, "lacks a study's kind, settings or machine"),
