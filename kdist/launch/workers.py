@@ -164,14 +164,20 @@ class _Group:
 
     def _has_failed(self, worker: "Worker") -> bool:
         """Whether a worker did not end only because it was told to."""
-        was_told = self._ended_at is not None and worker.ended_at > self._ended_at
-        return not was_told or worker.is_stopped or worker.failed_at is not None
+        return not self._was_told(worker) or worker.is_stopped or worker.failed_at is not None
+
+    def _was_told(self, worker: "Worker") -> bool:
+        """Whether a worker may have ended because this process had it end, as others had failed.
+
+        One that somebody else has killed may be seen after one that ends because it was lost.
+        """
+        is_killed_by_others = worker.code == -signal.SIGKILL and not worker.was_killed
+        is_later = self._ended_at is not None and worker.ended_at > self._ended_at
+        return is_later and not is_killed_by_others
 
     def _was_lost(self, worker: "Worker") -> bool:
         """Whether somebody else has ended a worker, or made it stand still."""
-        was_told = self.signal is not None or (
-            self._ended_at is not None and worker.ended_at > self._ended_at
-        )
+        was_told = self.signal is not None or self._was_told(worker)
         return worker.is_stopped or (not was_told and (worker.code or 0) < 0)
 
     def has_lost(self, worker: "Worker") -> bool:
@@ -238,6 +244,7 @@ class Worker:
         ended_at: When it ended, by `time.monotonic`.
         output: What it prints.
         is_stopped: Whether a signal had stopped it, such as SIGSTOP, before it was killed.
+        was_killed: Whether `kill` was called while it ran.
     """
 
     def __init__(
@@ -252,7 +259,7 @@ class Worker:
     ) -> None:
         self.rank = rank
         self.code: int | None = None
-        self.is_stopped = False
+        self.is_stopped = self.was_killed = False
         self.ended_at = 0.0
         # A variable that the user has set counts.
         own = {name: value for name, value in _VARIABLES.items() if name not in os.environ}
@@ -294,6 +301,7 @@ class Worker:
 
     def kill(self) -> None:
         """Kill the process and all that it has started; pass on its last lines."""
+        self.was_killed = self.was_killed or self.code is None
         self._child.kill()
         self.output.join(_READ_SECONDS)
 

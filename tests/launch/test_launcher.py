@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -157,19 +158,41 @@ def test_restarts_have_other_ports_and_count(launch):
     assert "restart 3 of 3" not in errors
 
 
-def test_the_end_of_a_worker_of_the_attempt_before_ends_nobody(tmp_path):
-    def start(code):
-        command = [sys.executable, "-c", code]
-        share = Share(gpus=None, cores=tuple(visible_cores()))
-        return Worker(command, rank=0, environment={}, share=share, prefix="", log=None)
+def started(code, kind=Worker):
+    command = [sys.executable, "-c", code]
+    share = Share(gpus=None, cores=tuple(visible_cores()))
+    return kind(command, rank=0, environment={}, share=share, prefix="", log=None)
 
-    before = start("raise SystemExit(3)")
+
+def test_a_worker_that_was_killed_is_lost_also_if_that_is_seen_after_the_end_of_another(
+    monkeypatch,
+):
+    others_end = threading.Event()
+
+    class Late(Worker):
+        def wait(self):
+            self._child.wait()
+            others_end.wait(SECONDS)
+            super().wait()
+
+    end_others = workers._Group._end_others
+    monkeypatch.setattr(
+        workers._Group, "_end_others", lambda *args: end_others(*args) or others_end.set()
+    )
+    killed = "import os; os.kill(os.getpid(), 9)"
+    starts = [lambda: started(killed, Late), lambda: started("raise SystemExit(75)")]
+    outcome = run_workers(starts, grace=SECONDS, events=queue.SimpleQueue())
+    assert (outcome.code, outcome.lost) == (137, (0,))
+
+
+def test_the_end_of_a_worker_of_the_attempt_before_ends_nobody(tmp_path):
+    before = started("raise SystemExit(3)")
     before.wait()
     before.kill()
     events = queue.SimpleQueue()
     events.put(before)
     file = tmp_path / "ended"
-    starts = [lambda: start(f"open({str(file)!r}, 'w').close()")]
+    starts = [lambda: started(f"open({str(file)!r}, 'w').close()")]
     assert run_workers(starts, grace=SECONDS, events=events).code == 0
     assert file.exists()
 
