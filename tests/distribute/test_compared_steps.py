@@ -24,6 +24,13 @@ class Own(keras.layers.Layer):
         return self.factor * y
 
 
+def recorded():
+    """A strategy, and the texts that its workers would compare, as it plans steps."""
+    strategy, texts = kdist.MirroredStrategy(replicas=2), []
+    strategy.compare_plan = lambda planner: texts.extend(described(planner))
+    return strategy, texts
+
+
 def step_of(
     *,
     others=0,
@@ -44,9 +51,7 @@ def step_of(
     for _ in range(others):  # which take the next names
         keras.Sequential([keras.Input((2,)), keras.layers.Dense(3), keras.layers.Dropout(0.1)])
     keras.utils.set_random_seed(1)
-    strategy = kdist.MirroredStrategy(replicas=2)
-    steps = []
-    strategy.compare_plan = lambda planner: steps.append(described(planner))
+    strategy, texts = recorded()
 
     def make():
         layers = keras.layers
@@ -73,7 +78,7 @@ def step_of(
             loss_weights=[loss_weights],
         )
     model.fit(ROWS, np.zeros(4), verbose=0)
-    return [text for step in steps for text in step]
+    return texts
 
 
 @pytest.fixture(scope="module")
@@ -119,10 +124,8 @@ def test_names_that_processes_number_and_long_constants_are_not_compared():
             tf.debugging.assert_positive(x, message=token)
             return tf.py_function(lambda one: one, [x], tf.float32) + tf.reduce_sum(long)
 
-        strategy = kdist.MirroredStrategy(replicas=2)
-        steps = []
-        strategy.compare_plan = lambda planner: steps.append(described(planner))
+        strategy, found = recorded()
         strategy.run(run, (tf.ones(4),))
-        return steps
+        return found
 
     assert texts("one 1", 1.0) == texts("two 2", 2.0)
