@@ -376,8 +376,8 @@ def test_other_images_are_refused(run, monkeypatch):
     folder = run.killed("run", At(2, 2, kill))
     load = train_run.load_data
 
-    def other(config, *, announce):
-        data = load(config, announce=announce)
+    def other(config, **options):
+        data = load(config, **options)
         data.train_images[0, 0, 0] += 1
         return data
 
