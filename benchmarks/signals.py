@@ -103,8 +103,9 @@ def sending(phase: str, number: int) -> Iterator[None]:
             send()
         return opening(archive, name, *arguments, **options)
 
-    def train(config: Any) -> Any:
-        return training(config, callbacks=[Send(phase, send)], verbose=0, announce=lambda _: None)
+    def train(config: Any, **options: Any) -> Any:
+        quiet = {"verbose": 0, "announce": lambda _: None}
+        return training(config, callbacks=[Send(phase, send)], **quiet, **options)
 
     opening, training = zipfile.ZipFile.open, training_run.train
     with (

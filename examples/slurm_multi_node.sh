@@ -34,7 +34,8 @@ status=0
 srun --kill-on-bad-exit=0 kdist launch --slurm --start-timeout 300 --hang-seconds 600 "$@" || status=$?
 
 # 138 = 128 + SIGUSR1: it was saved because the time is over. 75: another worker was lost, 124: no step has
-# ended for long, 137: a worker was killed. Any other status is an error, which would come again.
+# ended for long, 137: a worker was killed. Any other status is an error, which would
+# come again; add yours here if it would not.
 case $status in
 75 | 124 | 137 | 138)
     if (( ${SLURM_RESTART_COUNT:-0} < most_restarts )); then

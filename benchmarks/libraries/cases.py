@@ -1,4 +1,4 @@
-"""Small models of libraries: how each is made, with its data, and what is compared of it."""
+"""`Case`: a small model of a library, and how it is compared. The models are in `models/`."""
 
 import contextlib
 import gc

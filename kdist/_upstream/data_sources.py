@@ -1,4 +1,4 @@
-"""The data of a fit by their kinds: how each is brought to a batch of an epoch."""
+"""The data of a fit by their kinds: how each passes over the batches already trained."""
 
 import copy
 import itertools

@@ -1,4 +1,7 @@
-"""Fits that are told their epoch and where to begin, and what sees them."""
+"""Fits that are told their epoch, where to begin, and how many steps run at a time.
+
+A fit that continues passes over the batches already trained: `data_sources.py`.
+"""
 
 import inspect
 import itertools

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -16,7 +15,7 @@ from .._upstream.internals import call_model
 from ..arguments import positive_integer
 from ..errors import UserError
 from ..layers.batch_norm_kernels import input_moments, merge
-from ..spmd.strategy import GlobalViewStrategy
+from ..spmd.strategy import GlobalViewStrategy, Step
 from .convert import batch_norms
 
 
@@ -132,14 +131,18 @@ def _observed(norm: Any, totals: _Totals) -> Iterator[None]:
 
 def _pass(model: keras.Model, batches: Iterable[Any], strategy: tf.distribute.Strategy) -> None:
     """Run the model on the batches; kdist's strategies divide each over their replicas."""
-    is_divided = isinstance(strategy, GlobalViewStrategy)
-    run = functools.partial(strategy.run_step, splits=True) if is_divided else strategy.run
 
     @tf.autograph.experimental.do_not_convert
     def replica_fn(x: Any) -> None:
         call_model(model, x, training=False)
 
-    step = tf.function(lambda x: run(replica_fn, (x,)), reduce_retracing=True)
+    def run(x: Any) -> None:
+        if isinstance(strategy, GlobalViewStrategy):
+            strategy.run_step(Step(replica_fn, splits=True), (x,))
+        else:
+            strategy.run(replica_fn, (x,))
+
+    step = tf.function(run, autograph=False, reduce_retracing=True)
     count = 0
     for count, batch in enumerate(batches, 1):  # noqa: B007 - counted
         x, _, _ = keras.utils.unpack_x_y_sample_weight(batch)

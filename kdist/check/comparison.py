@@ -21,6 +21,8 @@ _BY_NAME = ("loss", "metric", "evaluate")
 _MOST_VALUES = 2**16
 # What a change of the last digits of the initial weights may grow to is no difference, times this.
 _GROWTH = 20.0
+# Metrics add up in float32 at times, whatever the model computes in.
+_METRIC_TOLERANCE = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Precision:
         if self.level == "bits":
             return "equal is to the last bit"
         if self.level == "float64":
-            return "float64: equal is within 1e-09, metrics 1e-06"
+            return f"float64: equal is within {self.tolerance:g}, metrics {_METRIC_TOLERANCE:g}"
         return (
             f"{self.level} ({self.reason}): equal is within {self.tolerance:g}, weights within"
             f" {self.movement:g} of how far they moved, or what rounding grows to on one replica"
@@ -183,7 +185,7 @@ def _limit(step: int, kind: Kind, value: Any, moved: Any, precision: Precision) 
         return 0.0
     size = _largest(value)
     is_metric = kind in _BY_NAME  # Keras rounds constants to float32
-    limit = max(size, 1.0) * max(precision.tolerance, 1e-6 if is_metric else 0.0)
+    limit = max(size, 1.0) * max(precision.tolerance, _METRIC_TOLERANCE if is_metric else 0.0)
     if kind == "weights" and precision.level != "float64":
         rounding = precision.rounding * size * step
         limit = min(limit, precision.movement * _largest(moved) + rounding)

@@ -1,4 +1,4 @@
-"""`CheckpointStore`: the checkpoint files of one training, in a folder that one process uses."""
+"""`CheckpointStore`: the checkpoint files of a training: written, verified, old ones removed."""
 
 import contextlib
 import dataclasses

@@ -47,9 +47,9 @@ def train(
             return 0
     else:
         run_config = TrainConfig.from_dict(own)
-    from ..training.train_run import train as run
+    from ..training import train_run
 
-    result = run(run_config) if resume is None else run(run_config, resume=True)
+    result = train_run.train(run_config, resume=resume is not None)
     if result.diverged is not None:
         lower = (
             f"lower --base-lr, which is {run_config.base_lr:g}, or raise --warmup-epochs, which is"

@@ -1,4 +1,7 @@
-"""`Agreement`: compare what the workers are about to do, and do what the chief says."""
+"""`Agreement`: compare what workers are about to do, and do what the chief says.
+
+Workers that hang, and who of them is behind: `worker_watch.py`.
+"""
 
 import hashlib
 import json

@@ -20,12 +20,11 @@ from .._upstream.internals import (
     strategy_of,
 )
 from .._upstream.iterators import copy_batches
-from .._upstream.steps import unconverted
 from ..arguments import check_backend
 from ..batch_norm.convert import batch_norms, convert_batch_norm
 from ..errors import UserError
-from ..performance.flops import steps_per_execution
-from ..spmd.strategy import GlobalViewStrategy
+from ..performance.steps_per_execution import steps_per_execution
+from ..spmd.strategy import GlobalViewStrategy, Step
 from .devices import DRAWS_ALONE, Draws, are_gpus, short_name
 from .made_outside import remake
 from .telemetry import ModelState, measure_halves, measure_parts, observed_step
@@ -94,26 +93,12 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
             convert_batch_norm(model, to="synchronized")
         return model
 
-    @unconverted
-    def run(
-        self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
-    ) -> Any:
-        """Run `fn` for the global batch, divided over the replicas.
-
-        In `fn` there is one device: it sees the rows of all replicas, and `num_replicas_in_sync` is
-        1. Its results are those of the global batch; one that has the batch's rows stays divided.
-
-        Args:
-            fn: The step.
-            args: Its arguments; parts of batches are `PerReplica` values.
-            kwargs: The same, by name.
-            options: Accepted for compatibility with `tf.distribute.Strategy.run`.
-        """
-        del options
-        step = stock_step(fn) or custom_step(fn)
-        if step is None:
-            return self.run_step(fn, args, kwargs)
-        model, name = step
+    def as_step(self, fn: Callable[..., Any]) -> Step:
+        """Return how `run` divides a function; a model's step as its model was compiled."""
+        own = stock_step(fn) or custom_step(fn)
+        if own is None:
+            return Step(fn)
+        model, name = own
         state = self.model_state(model)
         is_training = fn.__name__ == "train_step"
         if is_training and state.telemetry is not None:
@@ -123,13 +108,10 @@ class ExactStrategy(StrategyHooks, GlobalViewStrategy):
             measure = measure_parts if is_divided else measure_halves
             fn = measure(state.gradient_norms, model, fn)
         global_seed(self)  # this thread's, which traces the step
-        keeps_rows = name == "predict_step"
-        return self.run_step(
+        return Step(
             fn,
-            args,
-            kwargs,
             splits=True,
-            keeps_rows=keeps_rows,
+            keeps_rows=name == "predict_step",
             jit_compile=state.is_jitted,
             draws_by_xla=model.jit_compile is DRAWS_ALONE,
         )

@@ -1,4 +1,4 @@
-"""Workers that never start, hang or fail: all of them end, and say why.
+"""Workers that never start, hang or fail: all of them end, and say why, and who is behind.
 
 Every worker ends itself: by `limit_start` if others do not come; by `HangWatch` if a step takes
 longer than `hang_seconds`; by `end_together` once another has failed, been killed or frozen, which

@@ -29,7 +29,7 @@ class Evaluation:
         weights: `"averaged"`, `"trained"`, or `"saved"` if it is unknown which of these the file
             contains.
         file: Name of the file.
-        metrics: The other metrics of your own model, by name.
+        metrics: Other metrics, by name.
     """
 
     epoch: int | None

@@ -1,4 +1,4 @@
-"""`run_workers`: this machine's workers, from their start until none of them is left."""
+"""`run_workers`: this machine's workers, from start to end, and what they print, line by line."""
 
 import collections
 import contextlib

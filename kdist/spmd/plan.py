@@ -466,9 +466,9 @@ class Planner:
             return time
         if isinstance(placement, Replicate):
             return time
-        return max(time, self._exchange(tensor, placement))
+        return max(time, self._plan_exchange(tensor, placement))
 
-    def _exchange(self, tensor: Any, placement: Placement) -> int:
+    def _plan_exchange(self, tensor: Any, placement: Placement) -> int:
         """Reduce or gather a tensor; return the stage from which on every replica has it."""
         item = self.item_of.get(id(tensor))
         if item is not None and item.decision.alias and isinstance(placement, Partial):
@@ -480,9 +480,9 @@ class Planner:
         if isinstance(placement, Shard) and len(placement.rows.segments) > 1:
             at = max(at, self.need_counts(placement.rows))
         self.scattered.pop(id(tensor), None)  # all of it is wanted
-        return self._exchange_at(tensor, at)
+        return self._plan_exchange_at(tensor, at)
 
-    def _exchange_at(self, tensor: Any, at: int) -> int:
+    def _plan_exchange_at(self, tensor: Any, at: int) -> int:
         """Exchange a tensor, unless it was before; return when."""
         for earlier, tensors in self.exchanges.items():
             if id(tensor) in tensors:
@@ -506,7 +506,7 @@ class Planner:
             raise NeedsCollectiveError(tensor.name)
         if not any(id(tensor) in tensors for tensors in self.exchanges.values()):
             self.scattered[id(tensor)] = shard
-        return self._exchange_at(tensor, _next_exchange(self.time(tensor)))
+        return self._plan_exchange_at(tensor, _next_exchange(self.time(tensor)))
 
     def _inline(self, op: Any, base: int) -> None:
         graph = self.bodies.of(op, op.get_attr("f").name, op.inputs)

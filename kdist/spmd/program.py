@@ -176,7 +176,7 @@ class Program:
         times = sorted({*self.stages, *sources})
         for time in times:
             if time in sources:
-                self._exchange(sources[time], called, exchanged)
+                self._write_exchange(sources[time], called, exchanged)
             stage = self.stages.get(time)
             if stage is not None and (stage.outputs or stage.has_effects):
                 called[time] = self._call_stage(stage, called, exchanged, outer)
@@ -311,7 +311,7 @@ class Program:
             found.append(Exchange(("counts", space), "stack", 0, maker.time, place))
         return found
 
-    def _exchange(
+    def _write_exchange(
         self,
         sources: Sequence[Exchange],
         called: dict[int, list[Any]],

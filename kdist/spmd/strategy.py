@@ -1,10 +1,12 @@
 """`GlobalViewStrategy`: runs a step as the program of one device, divided over the replicas.
 
-`run_step` traces the step, plans it, and writes its program (`partition`).
+`run` has the step traced (`trace.py`), planned (`plan.py`) and written (`program.py`): `partition`.
+`collectives` says how its program exchanges values (`collectives.py`).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import threading
 import weakref
@@ -49,6 +51,25 @@ class GlobalRowsSpec(values.PerReplicaSpec):
         return GlobalRows(parts)
 
 
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A function of the global batch, and how it is divided.
+
+    Attributes:
+        fn: The function, for one device that sees the global batch.
+        splits: Whether whole tensors among its arguments are batches, to be divided here.
+        keeps_rows: Whether results divided along their first axis stay so.
+        jit_compile: Whether XLA compiles what lies between two exchanges.
+        draws_by_xla: Whether it compiles the draws in any case.
+    """
+
+    fn: Callable[..., Any]
+    splits: bool = False
+    keeps_rows: bool = True
+    jit_compile: bool = False
+    draws_by_xla: bool = False
+
+
 class GlobalViewStrategy(tf.distribute.Strategy):
     """Base class of strategies whose steps see the global batch.
 
@@ -75,40 +96,43 @@ class GlobalViewStrategy(tf.distribute.Strategy):
         return len(self.extended.worker_devices) * self.workers
 
     @unconverted
-    def run_step(
-        self,
-        fn: Callable[..., Any],
-        args: Any,
-        kwargs: Any = None,
-        *,
-        splits: bool = False,
-        keeps_rows: bool = True,
-        jit_compile: bool = False,
-        draws_by_xla: bool = False,
+    def run(
+        self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
     ) -> Any:
-        """Run a step for the global batch; see `partition`."""
+        """Run `fn` for the global batch, divided over the replicas.
+
+        In `fn` there is one device: it sees the rows of all replicas, and `num_replicas_in_sync` is
+        1. Its results are those of the global batch; one that has the batch's rows stays divided.
+
+        Args:
+            fn: The step.
+            args: Its arguments; parts of batches are `PerReplica` values.
+            kwargs: The same, by name.
+            options: Accepted for compatibility with `tf.distribute.Strategy.run`.
+        """
+        del options
+        return self.run_step(self.as_step(fn), args, kwargs)
+
+    def as_step(self, fn: Callable[..., Any]) -> Step:
+        """Return how a function is divided."""
+        return Step(fn)
+
+    @unconverted
+    def run_step(self, step: Step, args: Any, kwargs: Any = None) -> Any:
+        """Run a step, as `run` does."""
         kwargs = kwargs or {}
         if traced_strategy() is self:  # a step within a step
-            return fn(*args, **kwargs)
+            return step.fn(*args, **kwargs)
         if tf.executing_eagerly():
-            if isinstance(fn, def_function.Function):
+            if isinstance(step.fn, def_function.Function):
                 with self._one_at_a_time:  # as those of two threads would meet
-                    return self._compiled_step(fn)(args, kwargs)
-            return run_whole(self, fn, args, kwargs)
+                    return self._compiled_step(step.fn)(args, kwargs)
+            return run_whole(self, step.fn, args, kwargs)
         if self.extended._num_replicas_in_sync == 1:
             args, kwargs = tf.nest.map_structure(self._only_part, (args, kwargs))
             with one_device(self):
-                return converted(fn)(*args, **kwargs)
-        result, explanation = partition(
-            self,
-            fn,
-            args,
-            kwargs,
-            splits=splits,
-            keeps_rows=keeps_rows,
-            jit_compile=jit_compile,
-            draws_by_xla=draws_by_xla,
-        )
+                return converted(step.fn)(*args, **kwargs)
+        result, explanation = partition(self, step, args, kwargs)
         if self.explained_rows is None:
             say(explanation, self._said)
         else:
@@ -123,7 +147,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
             weak = weakref.ref(fn)
 
             def step(args: Any, kwargs: Any) -> Any:
-                return self.run_step(cast(Any, weak()), args, kwargs)
+                return self.run_step(Step(cast(Any, weak())), args, kwargs)
 
             self._compiled[fn] = tf.function(step, autograph=False, reduce_retracing=True)
         return self._compiled[fn]
@@ -182,28 +206,14 @@ def _reduced(strategy: Any, reduce_op: Any, axis: Any, value: Any) -> Any:
     return (tf.reduce_sum if by_sum else tf.reduce_mean)(whole, axis)
 
 
-def partition(
-    strategy: Any,
-    fn: Callable[..., Any],
-    args: Any,
-    kwargs: Any,
-    *,
-    splits: bool,
-    keeps_rows: bool,
-    jit_compile: bool,
-    draws_by_xla: bool,
-) -> tuple[Any, Explanation]:
+def partition(strategy: Any, step: Step, args: Any, kwargs: Any) -> tuple[Any, Explanation]:
     """Write a step into the current graph, divided over the replicas.
 
     Args:
         strategy: The strategy.
-        fn: The step, for one device that sees the global batch.
+        step: The step.
         args: Arguments of the step; parts of batches are `PerReplica` values.
         kwargs: The same, by name.
-        splits: Whether whole tensors among the arguments are batches, to be divided here.
-        keeps_rows: Whether results divided along their first axis stay so.
-        jit_compile: Whether XLA compiles what lies between two exchanges.
-        draws_by_xla: Whether it compiles the draws in any case.
 
     Returns:
         What the step returned, and how it was divided.
@@ -214,16 +224,16 @@ def partition(
     args, kwargs = tf.nest.map_structure(
         lambda value: _composite(strategy, value, collectives), (args, kwargs)
     )
-    step = converted(fn)
+    fn = converted(step.fn)
 
     def compilable(*args: Any, **kwargs: Any) -> Any:
-        with OptionalXlaContext(jit_compile):  # makes loops and conditions that XLA compiles
-            return step(*args, **kwargs)
+        with OptionalXlaContext(step.jit_compile):  # makes loops and conditions that XLA compiles
+            return fn(*args, **kwargs)
 
-    leaf_of = functools.partial(_leaf_of, strategy, collectives, splits, is_alike)
+    leaf_of = functools.partial(_leaf_of, strategy, collectives, step.splits, is_alike)
     traced = trace(strategy, compilable, args, kwargs, leaf_of)
     results = [
-        (tensor, keeps_rows and may_keep)
+        (tensor, step.keeps_rows and may_keep)
         for tensor, may_keep in zip(traced.outputs, _may_keep_rows(traced.structure), strict=True)
         if tensor is not None
     ]
@@ -248,8 +258,8 @@ def partition(
         inputs,
         collectives,
         counts,
-        jit_compile=jit_compile,
-        draws_by_xla=draws_by_xla,
+        jit_compile=step.jit_compile,
+        draws_by_xla=step.draws_by_xla,
     )
     made = iter(program.write(results))
     flat: list[Any] = []

@@ -17,9 +17,9 @@ from ..training.model import make_model
 from ..training.settings import precision_scope
 from ..user_model.compiled_model import checked_model, scale_compiled_rate
 from ..user_model.data import checked_data
+from .search_scores import SearchError
 from .search_space import SearchSpace
 from .search_trials import trial_config
-from .search_tuner import SearchError
 
 
 class WideResNetHyperModel(keras_tuner.HyperModel):

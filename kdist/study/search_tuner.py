@@ -1,4 +1,4 @@
-"""`ReplicaTuner`: a KerasTuner tuner whose trials train on a strategy's replicas."""
+"""`ReplicaTuner`: a KerasTuner tuner that trains trials on replicas; scores: `search_scores.py`."""
 
 import contextlib
 import json
@@ -6,8 +6,7 @@ import math
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from numbers import Real
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from ..callbacks import PrintThroughput, PrintTotalTime, StopAtNonFinite
 from ..callbacks.resumable import ResumableCallback
 from ..callbacks.stop_at_accuracy import StopAtAccuracy
 from ..distribute.mirrored_strategy import MirroredStrategy
-from ..errors import UserError
 from ..files import atomic_write, full_disk_error
 from ..signals import hold_signals
 from ..tracking.tracker import ended
@@ -30,6 +28,13 @@ from .console import Progress
 from .search_checkpoints import BestWeights, TrialCheckpoint, checkpoint_folder
 from .search_oracles import total_trials
 from .search_processes import ENDED_BY, running_marker
+from .search_scores import (
+    SearchError,
+    best_epoch,
+    fail_unless_finite,
+    missing_metric,
+    target_metrics,
+)
 from .search_settings import check_time_budget
 from .search_trials import describe, in_order
 
@@ -196,7 +201,7 @@ class ReplicaTuner(HookedTuner):
             # A search makes hundreds of models.
             with _end_at_full_disk(self.project_dir), temporary_custom_gradients():
                 results = super().run_trial(trial, *args, **kwargs)
-            _fail_unless_finite(results, self.oracle.objective.name)
+            fail_unless_finite(results, self.oracle.objective.name)
             return results
         except keras_tuner.errors.FatalError:
             raise
@@ -288,10 +293,6 @@ class ReplicaTuner(HookedTuner):
         return model
 
 
-class SearchError(UserError, keras_tuner.errors.FatalError):
-    """A mistake that every trial would repeat: it ends the search."""
-
-
 @contextlib.contextmanager
 def _end_at_full_disk(folder: str) -> Iterator[None]:
     """End the search if the block finds its disk full, as every further trial would fail.
@@ -312,14 +313,6 @@ def _end_at_full_disk(folder: str) -> Iterator[None]:
             f"cannot write {path}, as the disk is full: free some space, and run the same command"
             " again"
         ) from error
-
-
-def _fail_unless_finite(results: Any, objective: str) -> None:
-    """Fail a trial whose objective, in what KerasTuner's `run_trial` returned, is not finite."""
-    for result in results if isinstance(results, list) else [results]:
-        value = result.get(objective) if isinstance(result, Mapping) else result
-        if isinstance(value, Real) and not math.isfinite(value):
-            raise keras_tuner.errors.FailedTrialError(f"{objective} was {value:g}")
 
 
 class CheckTrial(ResumableCallback):
@@ -351,15 +344,6 @@ class CheckTrial(ResumableCallback):
         validated = any(name.startswith("val_") for name in logs)
         if validated and self.metric in ("val_accuracy", "val_loss") and self.metric not in logs:
             raise SearchError(missing_metric(self.metric, logs))
-
-
-def missing_metric(name: str, reported: Iterable[str]) -> str:
-    """What to do where training does not report the metric that trials are compared by."""
-    return (
-        f"trials are compared by {name}, but training reported {', '.join(reported) or 'nothing'}:"
-        f' compile the model with it, as in metrics=["{name.removeprefix("val_")}"], pass'
-        " validation data, or choose another --objective"
-    )
 
 
 class ReportProgress(ResumableCallback):
@@ -426,48 +410,3 @@ class ReportProgress(ResumableCallback):
         if self.executions == 1:
             return epoch
         return f"execution {self.execution + 1}/{self.executions}, {epoch}"
-
-
-def best_epoch(
-    history: Mapping[str, Sequence[float]], objective: keras_tuner.Objective
-) -> dict[str, float]:
-    """Return the metrics of the best epoch by `objective`.
-
-    Raises:
-        SearchError: The metric is not in the history.
-    """
-    if not history.get(objective.name):
-        raise SearchError(missing_metric(objective.name, history))
-    values = history[objective.name]
-    sign = 1 if objective.direction == "max" else -1
-    epoch = max(
-        range(len(values)), key=lambda i: -math.inf if math.isnan(values[i]) else sign * values[i]
-    )
-    return {name: float(column[epoch]) for name, column in history.items() if len(column) > epoch}
-
-
-#: Factor on the time budget of a trial that never reached the target: the penalized average runtime
-#: (PAR10) of algorithm configuration, Hutter et al. 2009, "ParamILS", section 3.
-PENALTY = 10
-
-
-def target_metrics(
-    stop: StopAtAccuracy, target: float, *, time_budget: float | None
-) -> dict[str, float]:
-    """Return what a trial scores that has a target: the seconds to it, and its best accuracy.
-
-    A trial that missed it scores at least ten times the budget, the same for all trials: otherwise
-    one that fails fast would score better than one that comes close. Of two, the one that came
-    closer has the smaller score.
-
-    Args:
-        stop: The callback that has ended the trial.
-        target: The accuracy to beat.
-        time_budget: Maximum seconds per trial; `None` for as long as this one took.
-    """
-    best = stop.best.get("val_accuracy", 0.0)
-    seconds = stop.met_seconds if stop.reached else None
-    if seconds is None:
-        budget = stop.seconds if time_budget is None else time_budget
-        seconds = PENALTY * budget * (1 + max(0.0, target - best))
-    return {"reached": float(stop.reached), "seconds_to_target": seconds, "val_accuracy": best}

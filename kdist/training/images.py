@@ -1,4 +1,4 @@
-"""The images of a run or a tuner's trial: how they are loaded, prepared and put into batches."""
+"""The images of a run or a trial: loaded, augmented (`data/augmentation.py`), and in batches."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,17 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..data import ImageData
+from ..data.augmentation import AUGMENTATIONS
 from ..data.datasets import DATASETS
 from ..data.image_files import SAMPLE
 from ..errors import UserError
 from .config import TrainConfig, TrainPlan
-
-# Of height and width: 24 of CIFAR-10's 32 pixels.
-_TOWERS_CROP = 3 / 4
-_CROP_PADDING = 4
-# Of height and width, as Jordan 2024 (arXiv:2404.00498) has it: 12 of CIFAR-10's 32 pixels.
-_CUTOUT = 3 / 8
-_COLORED = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,19 +38,6 @@ class Preprocessing:
         )
 
 
-def seen_shape(config: TrainConfig, image_shape: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Return the shape of what the network sees of images of a shape.
-
-    Example:
-        >>> seen_shape(TrainConfig(augmentation="towers"), (32, 32, 3))
-        (24, 24, 3)
-    """
-    height, width, channels = image_shape
-    if config.augmentation == "towers":
-        height, width = (max(1, round(side * _TOWERS_CROP)) for side in (height, width))
-    return height, width, channels
-
-
 def preprocessing(config: TrainConfig, data: ImageData) -> Preprocessing:
     """Return how a run prepares its images.
 
@@ -64,47 +45,12 @@ def preprocessing(config: TrainConfig, data: ImageData) -> Preprocessing:
         config: The settings.
         data: The images; mean and deviation are those of the training images.
     """
-    shape = seen_shape(config, data.image_shape)
+    augmentation = AUGMENTATIONS[config.augmentation]
     return Preprocessing(
-        image_shape=shape,
-        augment=_augment(config, shape, data),
-        standardization=_standardization(config, data),
+        image_shape=augmentation.seen_shape(data.image_shape),
+        augment=config.augment and augmentation.transforms(data),
+        standardization=augmentation.standardization(data),
     )
-
-
-def _augment(config: TrainConfig, shape: tuple[int, int, int], images: ImageData) -> Any:
-    from .. import data
-
-    size, flip = shape[:2], data.RandomHorizontalFlip()
-    crop = data.RandomCrop(size, padding=_CROP_PADDING, padding_mode="reflect")
-    match config.augmentation:
-        case "crop":
-            return [crop, flip]
-        case "cutout":
-            square = [max(1, round(side * _CUTOUT)) for side in size]
-            mean = data.Standardization.of(images.train_images).mean
-            return [crop, flip, data.RandomCutout(square, fill=mean)]
-        case "towers":
-            # Without the tutorial's brightness, which the standardization takes out again.
-            return [data.RandomCrop(size), flip, data.RandomContrast(0.2, 1.8)]
-        case "course":
-            affine = data.RandomAffine(degrees=10, scale=(0.8, 1.2), shear=10)
-            if shape[2] != _COLORED:
-                return [flip, affine, data.RandomContrast(0.8, 1.2)]
-            amounts = dict.fromkeys(("brightness", "contrast", "saturation", "hue"), 0.2)
-            return [flip, affine, data.ColorJitter(**amounts)]
-    return config.augment
-
-
-def _standardization(config: TrainConfig, data: ImageData) -> Callable[[Any], Any]:
-    if config.augmentation == "towers":
-        import tensorflow as tf
-
-        each: Callable[[Any], Any] = tf.image.per_image_standardization
-        return each
-    from ..data import Standardization
-
-    return Standardization.of(data.train_images)
 
 
 def load_data(

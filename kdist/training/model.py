@@ -13,6 +13,7 @@ import numpy as np
 
 from ..callbacks.print_throughput import counts_images
 from ..data import ImageData
+from ..data.augmentation import AUGMENTATIONS
 from ..errors import UserError
 from ..optimizers.schedules import make_schedule
 from ..optimizers.table import l2_factor, make_optimizer
@@ -27,7 +28,7 @@ from ..user_model.compiled_model import (
 from ..user_model.data import UserData
 from ..user_model.functions import UserFunctions, load_functions, reason_of
 from .config import TrainConfig, TrainPlan, make_plan, resumed_plan
-from .images import make_pipelines, seen_shape
+from .images import make_pipelines
 from .settings import NETWORKS, Batches
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def make_model(
     model = strategy.build(
         lambda: NETWORKS[config.network].build(
             config.to_dict(),
-            input_shape=seen_shape(config, data.image_shape),
+            input_shape=AUGMENTATIONS[config.augmentation].seen_shape(data.image_shape),
             classes=data.classes,
             weight_decay=l2_factor(config.optimizer, config.wd),
             classifier_activation="softmax",

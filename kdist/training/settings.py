@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
+from ..data.augmentation import AUGMENTATIONS, AugmentationName
 from ..data.datasets import DATASETS, MOST_IMAGES, DatasetName
 from ..errors import UserError
 from ..fields import (
@@ -169,7 +170,6 @@ BatchSize = Annotated[int, Ge(1), Le(MOST_IMAGES)]
 Depth = Annotated[int, Ge(10), Le(1000)]
 Width = Annotated[int, Ge(1), Le(200)]
 Share = Annotated[float, Ge(0), Lt(1)]
-Augmentation = Literal["shift", "crop", "cutout", "towers", "course"]
 # Why a search does not vary a setting.
 _SAME_DATA = NotTuned("all trials use the same data")
 _ONE_NETWORK = NotTuned("each network has settings of its own: search one after the other")
@@ -189,12 +189,7 @@ class Data:
         data_dir: Folder with the files of the data set.
         subset: Train on this many images only (the first ones), and test on at most as many.
         augment: Randomly change the training images.
-        augmentation: How `augment` changes the training images, besides flips: `shift` shifts them
-            by a fraction of their size; `crop` crops them at random, after 4 pixels are reflected
-            beyond each edge; `cutout` also covers a square of 3/8 of height and width with the mean
-            color; `towers`, as in TensorFlow's CIFAR-10 tutorial, crops them to 3/4 of
-            height and width, changes the contrast and standardizes each image; `course`, as in the
-            course's second lab, rotates, shears and scales them and changes their colors.
+        augmentation: How `augment` changes the training images, besides flips.
         shift: Largest shift with `augmentation=shift`, as a fraction of height and width.
         whole_pixels: Shift by whole pixels (the largest shift is rounded), which does not blur.
     """
@@ -203,7 +198,7 @@ class Data:
     data_dir: Annotated[Folder | None, HelpEnd(notes(DATASETS, "files_note")), _SAME_DATA] = None
     subset: Annotated[Count | None, _SAME_DATA] = None
     augment: bool = True
-    augmentation: Augmentation = "shift"
+    augmentation: Annotated[AugmentationName, HelpEnd(notes(AUGMENTATIONS))] = "shift"
     shift: Share = 0.2
     whole_pixels: bool = False
 
@@ -325,7 +320,7 @@ class Stopping:
     Attributes:
         epochs: Maximum number of epochs.
         target_accuracy: Stop once the validation accuracy is above this.
-        patience: Number of epochs in a row that have to meet the target.
+        patience: Number of epochs in a row whose accuracy has to be above the target.
         time_budget: Stop at the end of the epoch in which training time exceeds this many seconds.
     """
 

@@ -1,4 +1,4 @@
-"""`train`: one training run, from a `TrainConfig` to a `TrainResult` and a run folder."""
+"""`train`: one run, from settings to result and folder; what to lower if memory runs out."""
 
 import contextlib
 import dataclasses
@@ -206,7 +206,8 @@ def _train(
     import keras
 
     from ..distribute.devices import describe_xla
-    from .fit import fit
+    from ..tracking.tracker import ended
+    from .early_end import EarlyEnd
     from .run_callbacks import make_callbacks, make_checkpoint, write_settings
 
     keras.utils.set_random_seed(config.seed)
@@ -219,20 +220,25 @@ def _train(
         if checkpoint is None:
             write_settings(config, parts.plan, folder)
         start = time.perf_counter()
-        interrupted = fit(
-            config,
-            parts,
+        early_end = EarlyEnd(
+            parts.model,
             made,
             received=received,
             checkpoint=checkpoint,
             workers=strategy.workers,
-            verbose=verbose,
         )
+        given = dict(parts.fit)
+        if not config.validate:
+            given.pop("validation_data", None)
+        with early_end, ended(made.ordered):
+            parts.model.fit(
+                callbacks=early_end.callbacks, epochs=config.epochs, verbose=verbose, **given
+            )
         seconds = time.perf_counter() - start
         if folder.is_resumed:
             seconds = made.total_time.seconds  # with those before
         # A signal may have reached one worker only.
-        interrupted = any(strategy.exchange("the end of the training", interrupted))
+        interrupted = any(strategy.exchange("the end of the training", early_end.interrupted))
         result = make_result(made, folder, parts.model, seconds, interrupted, received.first)
         # Before the model, whose file is large: a disk may be full, a batch system may not wait.
         folder.write_json("summary.json", summary(result, strategy, parts))

@@ -190,7 +190,7 @@ def trained(monkeypatch):
         diverged = signal = None
 
     monkeypatch.setattr(
-        "kdist.training.train_run.train", lambda config: seen.append(config) or Done
+        "kdist.training.train_run.train", lambda config, **_: seen.append(config) or Done
     )
 
     def train(*arguments):
@@ -300,17 +300,17 @@ def end_of(monkeypatch, capsys, run):
 @pytest.mark.parametrize("number", ENDING)
 def test_a_signal_that_a_run_has_heeded_is_its_exit_code(monkeypatch, capsys, number):
     result = Result(signal=signal.Signals(number))
-    assert end_of(monkeypatch, capsys, lambda config: result) == (128 + number, "")
+    assert end_of(monkeypatch, capsys, lambda config, **_: result) == (128 + number, "")
 
 
 @pytest.mark.parametrize("number", ENDING)
 def test_a_signal_outside_of_training_is_a_line(monkeypatch, capsys, number):
     name = signal.Signals(number).name
 
-    def interrupted(_):
+    def interrupted(*_, **__):
         os.kill(os.getpid(), number)
 
-    def swallowed(_):
+    def swallowed(*_, **__):
         with contextlib.suppress(KeyboardInterrupt):
             os.kill(os.getpid(), number)
         raise ImportError("numpy was interrupted")
@@ -321,7 +321,7 @@ def test_a_signal_outside_of_training_is_a_line(monkeypatch, capsys, number):
 
 
 def test_an_error_without_a_signal_is_none(monkeypatch, capsys):
-    def fail(_):
+    def fail(*_, **__):
         raise ImportError("numpy is missing")
 
     code, line = end_of(monkeypatch, capsys, fail)
@@ -330,13 +330,13 @@ def test_an_error_without_a_signal_is_none(monkeypatch, capsys):
 
 
 def test_failed_training_is_a_line_and_exit_1(monkeypatch, capsys):
-    def fail(_):
+    def fail(*_, **__):
         raise TrainingError("out of memory: lower --width")
 
     diverged = NonFinite(epoch=3, step=7, first_step=7)
     assert end_of(monkeypatch, capsys, fail) == (1, "kdist: error: out of memory: lower --width\n")
 
-    assert end_of(monkeypatch, capsys, lambda config: Result(diverged=diverged)) == (
+    assert end_of(monkeypatch, capsys, lambda config, **_: Result(diverged=diverged)) == (
         1,
         "kdist: error: loss was nan in epoch 3, step 7: lower --base-lr, which is 3, or raise"
         " --warmup-epochs, which is 2; no model is saved in runs/1\n",

@@ -1,4 +1,4 @@
-"""What layers of Keras are given: expressions of a batch of inputs; most are in a file."""
+"""What layers of Keras are given: expressions of a batch of inputs; most in `layer_calls.txt`."""
 
 import inspect
 import re

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from kdist.errors import UserError
 from kdist.spmd.collectives import Collectives
+from kdist.spmd.strategy import Step
 from tensorflow.python.framework import kernels
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
@@ -180,7 +181,7 @@ def test_a_gpu_is_asked_only_for_what_it_has_a_kernel_for(step, batch, monkeypat
 
     @tf.function(autograph=False)
     def run(words, rows):
-        results = strategy.run_step(step, (words, rows), splits=True)
+        results = strategy.run_step(Step(step, splits=True), (words, rows))
         return [strategy.gather(one, 0) for one in results]
 
     definition = run.get_concrete_function(*arguments).graph.as_graph_def()

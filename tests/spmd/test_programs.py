@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import UserError
+from kdist.spmd.strategy import Step
 
 X = np.random.default_rng(0).normal(size=(7, 6))
 WEIGHTS = np.random.default_rng(1).normal(size=(6, 3))
@@ -256,7 +257,8 @@ def test_xla_draws_for_each_row_what_it_draws_on_one_device():
     for x, first in ((X, 4), (X[:6], 1)):
         batch = per_replica(strategy, [tf.constant(x[:first]), tf.constant(x[first:])])
         run = tf.function(
-            lambda batch: strategy.run_step(draws, (batch,), jit_compile=True), autograph=False
+            lambda batch: strategy.run_step(Step(draws, jit_compile=True), (batch,)),
+            autograph=False,
         )
         compiled = tf.function(draws, jit_compile=True, autograph=False)
         for one, several in zip(compiled(tf.constant(x)), run(batch), strict=True):

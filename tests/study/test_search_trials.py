@@ -10,6 +10,7 @@ from kdist.charts.tables import MISSING
 from kdist.errors import UserError
 from kdist.study.folder import StudyFolder
 from kdist.study.search_run import tune
+from kdist.study.search_scores import best_epoch, target_metrics
 from kdist.study.search_settings import Search
 from kdist.study.search_trials import (
     TrialResult,
@@ -20,7 +21,6 @@ from kdist.study.search_trials import (
     report,
     trials_table,
 )
-from kdist.study.search_tuner import best_epoch, target_metrics
 from kdist.training.config import TrainConfig
 
 

@@ -3,7 +3,7 @@ import signal
 
 import pytest
 from kdist.signals import ENDING, hold_signals
-from kdist.training.fit import RaiseAtBatchEnd
+from kdist.training.early_end import RaiseAtBatchEnd
 
 
 @pytest.mark.parametrize("number", ENDING)

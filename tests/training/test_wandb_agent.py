@@ -17,7 +17,7 @@ def trained(monkeypatch):
     """A function from the parameters that an agent has got to the settings of the example's run."""
     seen = []
 
-    def train(config):
+    def train(config, **_):
         seen.append(config)
         return SimpleNamespace(diverged=None, signal=None)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.models import WideResNet
-from kdist.performance import flops
-from kdist.performance.flops import steps_per_execution, training_flops
+from kdist.performance import steps_per_execution as chosen
+from kdist.performance.steps_per_execution import steps_per_execution, training_flops
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 
@@ -195,7 +195,7 @@ def test_a_callback_may_evaluate_and_predict():
 def test_the_arithmetic_is_counted_once(monkeypatch):
     counted = []
     count = lambda model: counted.append(model) or 1e9  # noqa: E731
-    monkeypatch.setattr(flops, "training_flops", count)
+    monkeypatch.setattr(chosen, "training_flops", count)
     model = compiled(kdist.MirroredStrategy(replicas=1), "auto")
     for _ in range(3):
         model.fit(np.zeros((16, 4)), np.zeros((16, 4)), batch_size=4, verbose=0)
@@ -207,7 +207,7 @@ def test_one_step_where_counting_fails(monkeypatch):
     def fails(model):
         raise ValueError("a fixed batch")
 
-    monkeypatch.setattr(flops, "training_flops", fails)
+    monkeypatch.setattr(chosen, "training_flops", fails)
     assert steps_per_execution(dense(4), 32, on_gpus=False) == 1
 
 

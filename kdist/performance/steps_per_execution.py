@@ -1,4 +1,8 @@
-"""Operations of a model, and how many steps an execution has."""
+"""How many steps run between two calls of the callbacks (`steps_per_execution="auto"`).
+
+They follow from the operations of the model: an execution takes about a tenth of a second.
+`_upstream/fit.py` lowers the number to one that divides the steps of an epoch.
+"""
 
 import math
 
@@ -13,25 +17,6 @@ MOST_STEPS = 128
 # Rates that small layers reach, not the peak of the devices.
 CPU_FLOPS_PER_SECOND = 2e10
 GPU_FLOPS_PER_SECOND = 2e12
-
-
-def training_flops(model: keras.Model) -> float:
-    """Count the floating-point operations of training on one sample.
-
-    A multiplication and an addition are two operations. The result is three times the forward pass,
-    as the backward pass computes each product twice: for the gradients of the weights and of the
-    inputs (Kaplan et al. 2020, "Scaling Laws for Neural Language Models", section 2.1).
-    TensorFlow's profiler counts the forward pass: convolutions and dense layers completely, but
-    only the smaller part of attention, as it does not support all of its products.
-
-    Args:
-        model: A built model.
-
-    Returns:
-        The operations; NaN if they cannot be counted: the model is neither Functional nor
-        Sequential, has inputs of unknown shape, or has loops, as in a recurrent layer.
-    """
-    return 3 * _forward_flops(model)
 
 
 def steps_per_execution(model: keras.Model, global_batch: int | None, *, on_gpus: bool) -> int:
@@ -59,6 +44,25 @@ def steps_per_execution(model: keras.Model, global_batch: int | None, *, on_gpus
         return 1
     rate = GPU_FLOPS_PER_SECOND if on_gpus else CPU_FLOPS_PER_SECOND
     return round(min(max(EXECUTION_SECONDS * rate / max(work, 1.0), 1), MOST_STEPS))
+
+
+def training_flops(model: keras.Model) -> float:
+    """Count the floating-point operations of training on one sample.
+
+    A multiplication and an addition are two operations. The result is three times the forward pass,
+    as the backward pass computes each product twice: for the gradients of the weights and of the
+    inputs (Kaplan et al. 2020, "Scaling Laws for Neural Language Models", section 2.1).
+    TensorFlow's profiler counts the forward pass: convolutions and dense layers completely, but
+    only the smaller part of attention, as it does not support all of its products.
+
+    Args:
+        model: A built model.
+
+    Returns:
+        The operations; NaN if they cannot be counted: the model is neither Functional nor
+        Sequential, has inputs of unknown shape, or has loops, as in a recurrent layer.
+    """
+    return 3 * _forward_flops(model)
 
 
 def _forward_flops(model: keras.Model) -> float:

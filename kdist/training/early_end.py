@@ -1,6 +1,7 @@
-"""`fit`: train a run's model, until its end, a signal, or a loss that is not finite."""
+"""`EarlyEnd`: at a signal, or a loss that is not finite, a run ends as after its last epoch."""
 
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any
 
 import keras
@@ -11,58 +12,61 @@ from .._upstream.worker_callbacks import is_of_the_chief
 from ..callbacks import StopAtNonFinite
 from ..callbacks.resumable import ResumableCallback
 from ..signals import Received
-from ..tracking.tracker import ended
-from .config import TrainConfig
-from .model import RunParts
 from .progress import FittedBar
 from .run_callbacks import RunCallbacks
 
 
-def fit(
-    config: TrainConfig,
-    parts: RunParts,
-    made: RunCallbacks,
-    *,
-    received: Received,
-    checkpoint: keras.callbacks.Callback | None,
-    workers: int,
-    verbose: int,
-) -> bool:
-    """Train a model; after a signal or a loss that is not finite, end as after the last epoch.
+class EarlyEnd:
+    """What surrounds the `fit` of a run, so that it may end early.
+
+    A second signal raises `KeyboardInterrupt`, any other error is raised as it is.
 
     Args:
-        config: The settings.
-        parts: The compiled model and its data.
-        made: The callbacks.
+        model: The compiled model.
+        made: The run's callbacks.
         received: What `hold_signals` yielded.
         checkpoint: Saves the training, and raises `Interrupted` when a signal has arrived.
         workers: Number of workers that train together. Of several, a signal ends the epoch first.
-        verbose: As of `fit`.
 
-    Returns:
-        Whether a signal to this worker ended the training.
-
-    Raises:
-        KeyboardInterrupt: A second signal arrived.
+    Attributes:
+        callbacks: Those of `fit`, in order.
+        interrupted: Whether a signal to this worker ended the training; known after it.
     """
-    model, callbacks, options = parts.model, made.ordered, dict(parts.fit)
-    if not config.validate:
-        options.pop("validation_data", None)
-    ender = StopAfterEpoch(received) if workers > 1 else RaiseAtBatchEnd(received)
-    enders = [_RaiseWhenDiverged(made.finite), checkpoint or ender]
-    try:
-        with ended(callbacks):
-            model.fit(
-                callbacks=[*callbacks, *enders], epochs=config.epochs, verbose=verbose, **options
-            )
-    except (KeyboardInterrupt, _Diverged) as error:
-        if received.insists:
-            raise
-        if any(isinstance(callback, FittedBar) for callback in callbacks):
+
+    def __init__(
+        self,
+        model: keras.Model,
+        made: RunCallbacks,
+        *,
+        received: Received,
+        checkpoint: keras.callbacks.Callback | None,
+        workers: int,
+    ) -> None:
+        ender = StopAfterEpoch(received) if workers > 1 else RaiseAtBatchEnd(received)
+        self.callbacks = [*made.ordered, _RaiseWhenDiverged(made.finite), checkpoint or ender]
+        self.interrupted = False
+        self._model, self._ordered = model, made.ordered
+        self._received, self._workers = received, workers
+
+    def __enter__(self) -> "EarlyEnd":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if error is None:
+            self.interrupted = self._workers > 1 and self._received.first is not None
+            return False
+        if not isinstance(error, KeyboardInterrupt | _Diverged) or self._received.insists:
+            return False
+        if any(isinstance(callback, FittedBar) for callback in self._ordered):
             print()  # Keras's bar has not ended its line
-        _end_training(model, callbacks)
-        return isinstance(error, KeyboardInterrupt)
-    return workers > 1 and received.first is not None
+        _end_training(self._model, self._ordered)
+        self.interrupted = isinstance(error, KeyboardInterrupt)
+        return True
 
 
 def _end_training(model: keras.Model, callbacks: Sequence[keras.callbacks.Callback]) -> None:
