@@ -27,14 +27,14 @@ args = parser.parse_args()
 if args.stock:
     import tensorflow as tf  # before kdist, to use TensorFlow's defaults
 
-import turns
+import keras_candidates
 
 if not args.stock:
     import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-turn, _ = turns.keras_turn(
-    turns.network("wide_resnet", depth=args.depth, width=args.width),
+turn, _ = keras_candidates.keras_turn(
+    keras_candidates.network("wide_resnet", depth=args.depth, width=args.width),
     is_stock=args.stock,
     replicas=args.replicas,
     batch=args.batch,

@@ -155,12 +155,14 @@ def work(name: str, args: argparse.Namespace) -> tuple[Callable[[], float], dict
         ), {"samples": batch * steps}
     if name in (STOCK, MIRRORED):
         import tensorflow  # noqa: F401 - before kdist, which would choose its kernels
-    import turns
+    import keras_candidates
 
     if name == PRODUCT:
-        return turns.matrix_product()
-    return turns.keras_turn(
-        turns.network(args.network, depth=args.depth, width=args.width, batch_norm=name != NO_NORM),
+        return keras_candidates.matrix_product()
+    return keras_candidates.keras_turn(
+        keras_candidates.network(
+            args.network, depth=args.depth, width=args.width, batch_norm=name != NO_NORM
+        ),
         is_stock=name in (STOCK, MIRRORED),
         replicas=args.replicas if name in (MIRRORED, several(args)) else 1,
         batch=batch,

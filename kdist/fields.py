@@ -35,7 +35,7 @@ class NotTuned:
 
 
 @dataclasses.dataclass(frozen=True)
-class IdleInTrials(NotTuned):
+class UnusedInTrials(NotTuned):
     """Marks a field that does nothing in a trial of a search, and says why."""
 
 

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from ..fields import field_names
 from ..signals import signal_of
 from ..study.folder import StudyFolder
-from ..study.search_settings import IDLE, Search, check_given
+from ..study.search_settings import UNUSED, Search, check_given
 from ..training.config import TrainConfig
 from ..training.recipes import read_settings
 from ..training.settings import FOLDERS, Checkpoints, Output, OwnModel
@@ -17,7 +17,7 @@ from .options import ConfigFile, given, options_of, read_files, takes
 _PLAIN = {"model", "space", "config"}
 # What a trial does not heed; a search has a folder of its own, and saves its models itself.
 _NOT_TAKEN = (
-    {*IDLE, "save_model"}
+    {*UNUSED, "save_model"}
     | (FOLDERS & field_names(Output))
     | field_names(Checkpoints, OwnModel)  # a search has a model of its own
 )

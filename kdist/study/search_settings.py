@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Le
 
 from ..errors import UserError
-from ..fields import Folder, IdleInTrials, check_fields, field_names, marked
+from ..fields import Folder, UnusedInTrials, check_fields, field_names, marked
 from ..launch.launch_options import MOST_WORKERS
 from ..training.config import TrainConfig
-from ..training.settings import FOLDERS, Count, Output, Stopping, without_idle
+from ..training.settings import FOLDERS, Count, Output, Stopping, without_unused
 from ..versions import require
 from .folder import About, StudyFolder
 from .search_space import DEFAULT_SPACE, SearchSpace
@@ -46,12 +46,12 @@ MAY_CHANGE = {"max_trials", "max_failures", "workers", "output"} | {
 """What may change when a search is resumed; the trials so far stay comparable."""
 
 #: Settings that do nothing in a trial of a built-in network.
-IDLE = {name: f"but {mark.why}" for name, mark in marked(TrainConfig, IdleInTrials).items()}
+UNUSED = {name: f"but {mark.why}" for name, mark in marked(TrainConfig, UnusedInTrials).items()}
 
 #: The settings that a search uses with the user's own `build(hp)`.
 _OF_ANY_MODEL = (
     {"replicas", "batch_size", "lr_rule", "warmup_epochs", "seed"}
-    | (field_names(Stopping) - {*IDLE})
+    | (field_names(Stopping) - {*UNUSED})
     | _MAY_CHANGE_IN_CONFIG
 )
 
@@ -135,10 +135,10 @@ class Search:
             if self.tuner == "hyperband" and "epochs" in (self.space or ()):
                 raise UserError("epochs cannot be tuned by Hyperband, which sets them itself")
             if self.space is None:
-                names = without_idle([*DEFAULT_SPACE], self.config.network)
+                names = without_unused([*DEFAULT_SPACE], self.config.network)
                 object.__setattr__(self, "space", {name: DEFAULT_SPACE[name] for name in names})
             self.search_space()
-            self._check_idle(IDLE)
+            self._check_unused(UNUSED)
         elif self.space is not None:
             raise UserError(
                 f"received a search space and {self.model}, whose function declares its own: remove"
@@ -146,15 +146,15 @@ class Search:
             )
         else:
             ignored = self.config.to_dict().keys() - _OF_ANY_MODEL
-            self._check_idle(dict.fromkeys(ignored, f"which {self.model} decides itself"))
+            self._check_unused(dict.fromkeys(ignored, f"which {self.model} decides itself"))
 
-    def _check_idle(self, reasons: Mapping[str, str]) -> None:
+    def _check_unused(self, reasons: Mapping[str, str]) -> None:
         given, default = self.config.to_dict(), TrainConfig().to_dict()
-        idle = [name for name in given if name in reasons and given[name] != default[name]]
-        if idle:
+        unused = [name for name in given if name in reasons and given[name] != default[name]]
+        if unused:
             raise UserError(
-                f"received {', '.join(idle)}, {reasons[idle[0]]}: remove"
-                f" {'it' if len(idle) == 1 else 'them'}"
+                f"received {', '.join(unused)}, {reasons[unused[0]]}: remove"
+                f" {'it' if len(unused) == 1 else 'them'}"
             )
 
     @property

@@ -38,7 +38,7 @@ from .search_scores import (
 from .search_settings import check_time_budget
 from .search_trials import describe, in_order
 
-_IDLE_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 
 CallbackMaker = Callable[[str, int, Mapping[str, Any]], Sequence[keras.callbacks.Callback]]
 
@@ -117,7 +117,7 @@ class ReplicaTuner(HookedTuner):
         self._console = console
         self._progress = Progress(self._announce)
         self._execution = 0
-        self._idle = False
+        self._waits = False
         super().__init__(
             oracle=oracle, hypermodel=hypermodel, distribution_strategy=strategy, **kwargs
         )
@@ -155,13 +155,13 @@ class ReplicaTuner(HookedTuner):
 
     def pre_create_trial(self) -> None:
         """Wait a second if the oracle had no trial; KerasTuner would ask again immediately."""
-        if self._idle:
-            time.sleep(_IDLE_SECONDS)
-        self._idle = True
+        if self._waits:
+            time.sleep(_POLL_SECONDS)
+        self._waits = True
 
     def on_trial_begin(self, trial: Any) -> None:
         """Announce the trial's hyperparameters."""
-        self._idle = False
+        self._waits = False
         marker = self._running_marker()
         if marker is not None:
             atomic_write(marker, trial.trial_id)

@@ -148,7 +148,7 @@ class TrainConfig(
                 f"warmup_epochs={self.warmup_epochs:g} leaves none of epochs={self.epochs} to train"
                 " at the full learning rate: lower it, or raise epochs"
             )
-        self._check_idle()
+        self._check_unused()
         check_data_dir(self.dataset, self.data_dir)
         if self.preemption_signal is not None and self.checkpoint_every is None:
             raise UserError(
@@ -162,14 +162,14 @@ class TrainConfig(
             profile_batches=self.profile_batches,
         )
 
-    def _check_idle(self) -> None:
+    def _check_unused(self) -> None:
         """Reject settings that do nothing beside others.
 
         Raises:
             UserError: There is one.
         """
-        self._check_idle_of_network()
-        self._check_idle_of_augmentation()
+        self._check_unused_of_network()
+        self._check_unused_by_augmentation()
         if self.ema_warmup and self.ema_momentum is None:
             raise UserError(
                 "ema_warmup=True does nothing without a moving average of the weights: pass"
@@ -190,7 +190,7 @@ class TrainConfig(
                     " schedule=exponential"
                 )
 
-    def _check_idle_of_network(self) -> None:
+    def _check_unused_of_network(self) -> None:
         for name in sorted(SPECIFIC - NETWORKS[self.network].settings):
             if getattr(self, name) != getattr(Model, name):
                 suitable = [key for key, one in NETWORKS.items() if name in one.settings]
@@ -199,7 +199,7 @@ class TrainConfig(
                     f" it, or pass network={' or '.join(suitable)}"
                 )
 
-    def _check_idle_of_augmentation(self) -> None:
+    def _check_unused_by_augmentation(self) -> None:
         if self.augmentation == "shift":
             return
         if not self.augment:

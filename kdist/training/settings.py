@@ -21,9 +21,9 @@ from ..errors import UserError
 from ..fields import (
     Folder,
     HelpEnd,
-    IdleInTrials,
     NotTimed,
     NotTuned,
+    UnusedInTrials,
     field_names,
     folder_names,
     listed,
@@ -147,11 +147,11 @@ SIZES = frozenset({"depth", "width"})
 """Settings that are part of the name of a model."""
 
 
-def without_idle(names: Sequence[str], network: str) -> list[str]:
+def without_unused(names: Sequence[str], network: str) -> list[str]:
     """Return the names of settings without those that a network does not have.
 
     Example:
-        >>> without_idle(["depth", "wd"], "cifar10_net")
+        >>> without_unused(["depth", "wd"], "cifar10_net")
         ['wd']
     """
     idle = SPECIFIC - NETWORKS[network].settings
@@ -176,8 +176,8 @@ _ONE_NETWORK = NotTuned("each network has settings of its own: search one after 
 _ONE_STRATEGY = NotTuned("one strategy trains all trials")
 _LUCK = NotTuned("the best seed is the luckiest, not the best setting")
 _OF_THE_SEARCH = NotTuned("a search saves the models itself")
-_ALWAYS_VALIDATED = IdleInTrials("every trial is validated")
-_NOT_MEASURED = IdleInTrials("no trial measures it")
+_ALWAYS_VALIDATED = UnusedInTrials("every trial is validated")
+_NOT_MEASURED = UnusedInTrials("no trial measures it")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

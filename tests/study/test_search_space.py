@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdist.errors import UserError
 from kdist.fields import field_names
-from kdist.study.search_settings import IDLE, Search
+from kdist.study.search_settings import UNUSED, Search
 from kdist.study.search_space import DEFAULT_SPACE, NOT_TUNED, Choice, Range, SearchSpace
 from kdist.study.search_trials import trial_config
 from kdist.training.config import TrainConfig
@@ -141,7 +141,7 @@ def test_a_network_is_searched_in_the_settings_that_it_has():
 
 
 def test_what_stops_a_run_stops_its_trials_or_is_refused():
-    """A new one is listed here once `stop_of_trial` heeds it, or is marked `IdleInTrials`."""
+    """A new one is listed here once `stop_of_trial` heeds it, or is marked `UnusedInTrials`."""
     heeded = {"epochs", "target_accuracy", "patience", "time_budget"}
-    assert not heeded & IDLE.keys()
-    assert field_names(Stopping) == heeded | (IDLE.keys() & field_names(Stopping))
+    assert not heeded & UNUSED.keys()
+    assert field_names(Stopping) == heeded | (UNUSED.keys() & field_names(Stopping))
