@@ -49,9 +49,9 @@ def _import() -> None:
     """Import what every process needs, once; TensorFlow itself starts in each."""
     import importlib
 
-    for name in ("kdist", "keras", "tensorflow", "orbax.checkpoint"):
-        if name != "orbax.checkpoint" or any(one.module and one.is_installed for one in CANDIDATES):
-            importlib.import_module(name)
+    needed = {one.module for one in CANDIDATES if one.module and one.is_installed}
+    for name in ("kdist", "keras", "tensorflow", *sorted(needed)):
+        importlib.import_module(name)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The only package that uses private names of Keras and TensorFlow, and that patches them.
+"""Private names of Keras and TensorFlow, and the patches of both; only `spmd/` has more of them.
 
 Importing it changes nothing. `patches.install` does, when the first strategy is made.
 """

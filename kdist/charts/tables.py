@@ -1,4 +1,4 @@
-"""`ResultsTable`: a table of results as text, and how its numbers are written."""
+"""`ResultsTable`: a table of results as text; how accuracies, rates and durations are written."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`Batches`: the same samples for every training run, read once from the user's data."""
+"""`Batches`: those that a check trains on, the last one smaller, the same for every training."""
 
 import dataclasses
 import functools

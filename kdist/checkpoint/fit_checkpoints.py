@@ -13,6 +13,7 @@ from .._upstream.fit import build_for_fit, pass_over_data, start_fit_at
 from ..errors import NonFiniteWeightsError
 from ..signals import PreemptionSignals
 from .checkpoint_options import CheckpointOptions
+from .save_times import SaveTimes
 from .state import (
     CallbackStates,
     EpochPart,
@@ -24,7 +25,6 @@ from .state import (
 from .store import newest_checkpoint
 from .values import copy_values, state_variables
 from .worker_exchange import (
-    SaveTimes,
     SharedStore,
     SharedWriter,
     StepExchange,

@@ -4,6 +4,7 @@ import os
 import platform
 import secrets
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -29,7 +30,7 @@ from ..spmd.explanation import described, place_of
 from ..spmd.plan import Planner
 from ..spmd.variables import GlobalVariables
 from .agreement import DEFAULT_SECONDS, Agreement
-from .cluster import deal_out, find_cluster
+from .cluster import find_cluster
 from .devices import device_type, first_devices, use_one_core_each
 from .exact_strategy import ExactStrategy
 from .worker_watch import HangWatch, end_together, limit_start
@@ -309,3 +310,31 @@ def _check_resolver(resolver: Any) -> None:
             "TensorFlow has already started, and cannot become one of several workers any more:"
             f" {where} at the top of the program, above the first tensor, model or dataset"
         )
+
+
+_Policy = tf.data.experimental.AutoShardPolicy
+
+
+def deal_out(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Return the dataset such that each worker gets its part of every batch.
+
+    TensorFlow's own choice, `AUTO`, would give each worker other files where it finds any, and so
+    make other batches than one worker has. A policy that the user has chosen stays.
+    """
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    if policy == _Policy.AUTO:
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = _Policy.DATA
+        return dataset.with_options(options)
+    if policy in (_Policy.OFF, _Policy.FILE):
+        warnings.warn(
+            f"the dataset has auto_shard_policy={policy.name}, so its batches are not those of one"
+            " worker, and the model depends on the number of workers: use AutoShardPolicy.DATA"
+            + (
+                ", or let each worker read other data"
+                if policy == _Policy.OFF
+                else ", with which every worker reads all files"
+            ),
+            stacklevel=2,
+        )
+    return dataset

@@ -19,7 +19,7 @@ from ..errors import UserError, error_line
 from ..training.config import TrainConfig, make_plan
 from ..training.images import load_data, preprocessing
 from ..training.model import make_model, own_data, own_model, stock_batch_norms
-from ..training.settings import precision_scope
+from ..training.precision import precision_scope
 from ..user_model.data import UserData
 from ..user_model.functions import UserFunctions, explain_errors_of, load_functions
 from .saved_model import Evaluation, SavedModel

@@ -14,7 +14,8 @@ from typing import Any
 from ..errors import LOST_CODE, UserError
 from ..files import writable_folder
 from .child import OUT_OF_MEMORY, Share, judge, shell_code
-from .cluster import (
+from .launch_options import LaunchOptions, variables, worker_settings
+from .machines import (
     NOTES,
     Machines,
     check_port_is_free,
@@ -22,7 +23,6 @@ from .cluster import (
     worker_addresses,
     worker_environment,
 )
-from .launch_options import LaunchOptions, variables, worker_settings
 from .rendezvous import FirstMachine, OtherMachine, Ready, say
 from .shares import count_workers, divide, visible_cores, visible_gpus
 from .workers import Worker, WorkersOutcome, passed_signals, run_workers

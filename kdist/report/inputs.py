@@ -13,7 +13,8 @@ from ..fields import field_names
 from ..runs.record import FILES, RunRecord, read_run
 from ..runs.text import sanitize_text
 from ..study.folder import STUDY_FILE
-from ..training.settings import FOLDERS, SIZES, OwnModel, model_name
+from ..training.networks import SIZES
+from ..training.settings import FOLDERS, OwnModel, model_name
 from .studies import SearchRecord, SweepRecord, read_study
 
 _RECORD = {STUDY_FILE, *FILES}

@@ -1,4 +1,6 @@
-"""The variables of a strategy: each replica has a copy, or a part of those that are divided.
+"""The variables of a strategy, and TensorFlow's part of it (`GlobalViewExtended`).
+
+Each replica has a copy of a variable, or a part of those that are divided.
 
 Of a divided variable, such as an optimizer's momentum, each replica has its rows along one axis. In
 a traced step it is a whole one, and the placement of its handle says how it is divided; everywhere

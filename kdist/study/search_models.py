@@ -14,7 +14,7 @@ from ..errors import UserError
 from ..training.config import TrainConfig, make_plan
 from ..training.images import make_pipelines
 from ..training.model import make_model
-from ..training.settings import precision_scope
+from ..training.precision import precision_scope
 from ..user_model.compiled_model import checked_model, scale_compiled_rate
 from ..user_model.data import checked_data
 from .search_scores import SearchError

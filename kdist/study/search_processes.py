@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import UserError
 from ..launch.child import Child, Share, Verdict
-from ..launch.cluster import LOOPBACK, bound_port
+from ..launch.machines import LOOPBACK, bound_port
 from ..launch.shares import divide, visible_cores, visible_gpus
 from ..runs.text import count
 from .console import Pace

@@ -10,7 +10,8 @@ from ..errors import UserError
 from ..fields import Folder, UnusedInTrials, check_fields, field_names, marked
 from ..launch.launch_options import MOST_WORKERS
 from ..training.config import TrainConfig
-from ..training.settings import FOLDERS, Count, Output, Stopping, without_unused
+from ..training.networks import without_unused
+from ..training.settings import FOLDERS, Count, Output, Stopping
 from ..versions import require
 from .folder import About, StudyFolder
 from .search_space import DEFAULT_SPACE, SearchSpace

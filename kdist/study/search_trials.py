@@ -14,7 +14,8 @@ from ..fields import field_names
 from ..files import atomic_write, parse_json, read_text
 from ..optimizers.scaling import scale_learning_rate
 from ..training.config import TrainConfig
-from ..training.settings import NETWORKS, SIZES, Output, model_name
+from ..training.networks import NETWORKS, SIZES
+from ..training.settings import Output, model_name
 from .console import rich_table
 from .folder import StudyFolder
 from .search_settings import Search

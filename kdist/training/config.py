@@ -14,11 +14,10 @@ from ..optimizers.scaling import scale_learning_rate
 from ..optimizers.table import check_momentum
 from ..tracking.factory import check_options, first_and_last_step, tracker_names
 from ..user_model.functions import data_name, split_name
+from .networks import NETWORKS, SPECIFIC
 from .settings import (
-    NETWORKS,
     OF_THE_NETWORK,
     SHAREABLE,
-    SPECIFIC,
     Batches,
     Checkpoints,
     Data,

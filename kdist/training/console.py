@@ -13,7 +13,8 @@ from ..performance.hardware import device_names
 from ..runs.folder import RunFolder, saved_model
 from ..runs.text import count
 from .config import TrainConfig, TrainPlan
-from .settings import SIZES, model_name
+from .networks import SIZES
+from .settings import model_name
 
 if TYPE_CHECKING:
     from .result import TrainResult

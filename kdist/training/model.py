@@ -29,7 +29,8 @@ from ..user_model.data import UserData
 from ..user_model.functions import UserFunctions, load_functions, reason_of
 from .config import TrainConfig, TrainPlan, make_plan, resumed_plan
 from .images import make_pipelines
-from .settings import NETWORKS, Batches
+from .networks import NETWORKS
+from .settings import Batches
 
 if TYPE_CHECKING:
     from ..distribute.exact_strategy import ExactStrategy

@@ -7,17 +7,15 @@ The group of a setting matters: only the groups in `SHAREABLE` are shown on a da
 searches have to know about a setting is a mark on its type, such as `NotTuned`.
 """
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
 from ..data.augmentation import AUGMENTATIONS, AugmentationName
 from ..data.datasets import DATASETS, MOST_IMAGES, DatasetName
-from ..errors import UserError
 from ..fields import (
     Folder,
     HelpEnd,
@@ -33,130 +31,8 @@ from ..optimizers.scaling import Rule
 from ..optimizers.schedules import ScheduleName
 from ..optimizers.table import OPTIMIZERS, WITH_MOMENTUM, WITH_WEIGHT_DECAY, OptimizerName
 from ..tracking.factory import TRACKERS
-
-Precision = Literal["float32", "mixed_bfloat16", "mixed_float16", "tf32"]
-
-
-@contextlib.contextmanager
-def precision_scope(precision: str, devices: Sequence[str]) -> Iterator[None]:
-    """Make and train models in a number format, and restore the previous one at the end.
-
-    Weights and batch norm's statistics are float32 in all formats. `"mixed_bfloat16"` and
-    `"mixed_float16"` are Keras's policies of these names; Keras scales the loss for the latter, so
-    that small gradients do not underflow (Micikevicius et al. 2018, "Mixed Precision Training").
-    With `"tf32"` a GPU's Tensor Cores round the factors of products to 10 bits of mantissa. This is
-    TensorFlow's default; `"float32"` turns it off.
-
-    Args:
-        precision: A value of `Precision`.
-        devices: Names of the devices, e.g. `("GPU:0", "GPU:1")`.
-
-    Raises:
-        UserError: `precision` is `"tf32"` and a device is not a GPU.
-    """
-    import keras
-    import tensorflow as tf
-
-    from ..distribute.devices import are_gpus
-
-    if precision == "tf32" and not are_gpus(devices):
-        raise UserError(
-            f"precision=tf32 needs NVIDIA GPUs, but the run would be on"
-            f" {', '.join(devices)}: choose float32 or mixed_bfloat16"
-        )
-    policy = keras.config.dtype_policy()
-    tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
-    keras.config.set_dtype_policy("float32" if precision == "tf32" else precision)
-    tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(policy)
-        tf.config.experimental.enable_tensor_float_32_execution(tf32)
-
-
-Settings = Mapping[str, Any]
-
-# Keras is imported by the functions: the command line asks for the names alone.
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Network:
-    """A network that can be chosen by its name.
-
-    Attributes:
-        title: What it is called, whatever its size.
-        settings: The settings that it has, of those that not every network has.
-        named: Names the network of some settings, such as `"WRN-16-10"`.
-        note: What the help text adds about its name, if that does not say enough.
-        build: Makes the model, from a run's settings and the keywords `input_shape`, `classes`,
-            `weight_decay` (an L2 factor) and `classifier_activation`.
-    """
-
-    title: str
-    settings: frozenset[str]
-    named: Callable[[Settings], str]
-    build: Callable[..., Any]
-    note: str = ""
-
-
-def _wide_resnet(settings: Settings, **options: Any) -> Any:
-    from ..models import WideResNet
-
-    return WideResNet(
-        settings["depth"],
-        settings["width"],
-        stem_pool=settings["stem_pool"],
-        dropout=settings["dropout"],
-        **options,
-    )
-
-
-def _cifar10_net(_: Settings, **options: Any) -> Any:
-    from ..models import Cifar10Net
-
-    return Cifar10Net(**options)
-
-
-NETWORKS: Mapping[str, Network] = {
-    "wide_resnet": Network(
-        title="WideResNet",
-        settings=frozenset({"depth", "width", "stem_pool", "dropout"}),
-        named=lambda settings: f"WRN-{settings['depth']}-{settings['width']}",
-        build=_wide_resnet,
-    ),
-    "cifar10_net": Network(
-        title="Cifar10Net",
-        settings=frozenset(),
-        named=lambda _: "Cifar10Net",
-        build=_cifar10_net,
-        note="is the network of TensorFlow's CIFAR-10 tutorial",
-    ),
-}
-
-if TYPE_CHECKING:
-    NetworkName = str
-else:
-    NetworkName = Literal[tuple(NETWORKS)]
-
-SPECIFIC = frozenset().union(*(network.settings for network in NETWORKS.values()))
-"""Settings that not every network has."""
-
-
-SIZES = frozenset({"depth", "width"})
-"""Settings that are part of the name of a model."""
-
-
-def without_unused(names: Sequence[str], network: str) -> list[str]:
-    """Return the names of settings without those that a network does not have.
-
-    Example:
-        >>> without_unused(["depth", "wd"], "cifar10_net")
-        ['wd']
-    """
-    idle = SPECIFIC - NETWORKS[network].settings
-    return [name for name in names if name not in idle]
-
+from .networks import NETWORKS, NetworkName
+from .precision import Precision
 
 # No run has a million epochs, steps between two lines, or trials: a mistyped number is refused at
 # once, not after TensorFlow was imported, whose own numbers end at 64 bits.

@@ -19,8 +19,9 @@ from ..user_model.functions import explain_errors_of, files_of
 from .config import TrainConfig, TrainPlan, make_plan, resumed_plan
 from .console import result_lines, settings_lines
 from .images import load_data
+from .precision import precision_scope
 from .result import TrainResult, make_result, summary
-from .settings import model_name, precision_scope
+from .settings import model_name
 from .worker_place import OtherWorkersFolder, WorkerPlace, note_run, worker_place
 
 if TYPE_CHECKING:

@@ -109,6 +109,12 @@ def checked_data(data: Any) -> UserData:
     """
     if isinstance(data, UserData):
         return data
+    for one in data if isinstance(data, tuple | list) else [data]:
+        if hasattr(one, "to_tf_dataset"):  # it has a shape, too
+            raise UserError(
+                "the data function returned a dataset of Hugging Face: return its to_tf_dataset("
+                'columns="x", label_cols="y", batch_size=...), with the names of your columns'
+            )
     training, validation = _parts(data)
     for part, name in ((training, "(x, y)"), (validation, "(x_val, y_val)")):
         if isinstance(part, tuple):

@@ -1,4 +1,4 @@
-"""None"""
+"""Batch norms are found, converted and frozen, and models are computed as before."""
 
 import zipfile
 

@@ -5,7 +5,8 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kdist.checkpoint.worker_exchange import PeriodicExchange, SaveTimes
+from kdist.checkpoint.save_times import SaveTimes
+from kdist.checkpoint.worker_exchange import PeriodicExchange
 
 
 class Clock:

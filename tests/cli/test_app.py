@@ -1,4 +1,4 @@
-"""None"""
+"""The command line: options, errors in a line, exit codes."""
 
 import contextlib
 import dataclasses

@@ -5,9 +5,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kdist.distribute.cluster import check_tf_config, deal_out, find_cluster
+from kdist.distribute.cluster import check_tf_config, find_cluster
+from kdist.distribute.multi_worker_strategy import deal_out
 from kdist.errors import UserError
-from kdist.launch.cluster import slurm_port
+from kdist.launch.machines import slurm_port
 
 CLUSTER = {"worker": ["a:1", "b:2"]}
 

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kdist.cli.launch import keep_program, launch
 from kdist.errors import UserError
-from kdist.launch import cluster
-from kdist.launch.cluster import (
+from kdist.launch import machines
+from kdist.launch.launch_options import LaunchOptions, WorkerSettings, variables, worker_settings
+from kdist.launch.machines import (
     Machines,
     check_port_is_free,
     find_machines,
@@ -18,7 +19,6 @@ from kdist.launch.cluster import (
     worker_addresses,
     worker_environment,
 )
-from kdist.launch.launch_options import LaunchOptions, WorkerSettings, variables, worker_settings
 from kdist.launch.shares import divide, visible_gpus
 
 
@@ -155,7 +155,7 @@ def test_a_port_is_had_again_at_once_when_its_process_was_killed():
 def test_free_ports_are_below_those_of_connections(monkeypatch, tmp_path, text, least, most):
     range_file = tmp_path / "range"
     range_file.write_text(text)
-    monkeypatch.setattr(cluster, "_PORTS_OF_CONNECTIONS", range_file)
+    monkeypatch.setattr(machines, "_PORTS_OF_CONNECTIONS", range_file)
     ports = free_ports(20)
     assert len({*ports}) == 20
     assert all(least <= port <= most for port in ports)
@@ -168,7 +168,7 @@ _JOB = {"SLURM_JOB_NODELIST": "node[1-2]", "SLURM_NODEID": "1", "SLURM_JOB_ID": 
 def host_names(monkeypatch):
     """What `scontrol` makes of lists of nodes."""
     names = {"node[1-2]": ["node1", "node2"], "node[3-4]": ["node3", "node4"], "node3": ["node3"]}
-    monkeypatch.setattr(cluster, "_host_names", names.__getitem__)
+    monkeypatch.setattr(machines, "_host_names", names.__getitem__)
 
 
 @pytest.mark.usefixtures("host_names")

@@ -11,9 +11,9 @@ import keras_tuner
 import numpy as np
 import pytest
 from kdist.checkpoint import checkpoint_files
+from kdist.checkpoint.save_times import SaveTimes
 from kdist.checkpoint.state import CallbackStates
 from kdist.checkpoint.store import CheckpointStore
-from kdist.checkpoint.worker_exchange import SaveTimes
 from kdist.errors import UserError
 from kdist.study import search_checkpoints
 from kdist.study.search_checkpoints import checkpoint_folder

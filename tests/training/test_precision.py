@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import UserError
-from kdist.training.settings import Precision, precision_scope
+from kdist.training.precision import Precision, precision_scope
 
 pytestmark = pytest.mark.usefixtures("without_graph_optimizer")
 

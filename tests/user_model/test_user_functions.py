@@ -244,6 +244,15 @@ def test_a_batch_for_data_that_have_their_own_is_refused(kinds):
     functions.check_batch(checked_data(batches), None)
 
 
+class HuggingFace:
+    """What kdist knows a `datasets.Dataset` by."""
+
+    shape = (6, 2)
+
+    def to_tf_dataset(self):
+        raise NotImplementedError
+
+
 class Squares(keras.utils.PyDataset):
     def __len__(self):
         return 2
@@ -342,6 +351,8 @@ def test_samples_are_counted_where_something_says_how_many_they_are(data, sample
         (BATCHES.repeat(), r"training data repeat without end, .* remove \.repeat\(\)"),
         ((BATCHES, BATCHES.repeat()), "validation data repeat without end"),
         (BATCHES.take(0), "training data without samples"),
+        (HuggingFace(), r"return its to_tf_dataset\("),
+        ((HuggingFace(), HuggingFace()), r"return its to_tf_dataset\("),
         ((row for row in ROWS), "a generator, which is empty after one epoch"),
         ((BATCHES, (row for row in ROWS)), "a generator, which is empty after one epoch"),
         ((None, BATCHES), "returned tuple, expected"),

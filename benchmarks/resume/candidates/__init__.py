@@ -1,4 +1,4 @@
-"""What saves and resumes a training: kdist, and its peers."""
+"""What saves and resumes a training: kdist, and its peers. To add one, add it here."""
 
 from .backup_and_restore import BackupAndRestore
 from .base import Candidate, Values

@@ -59,7 +59,10 @@ class Candidate(abc.ABC):
     @property
     def is_installed(self) -> bool:
         """Whether it can be measured here."""
-        return not self.module or importlib.util.find_spec(self.module) is not None
+        try:
+            return not self.module or importlib.util.find_spec(self.module) is not None
+        except ModuleNotFoundError:  # its package
+            return False
 
     @abc.abstractmethod
     def callback(self, folder: Path, model: Any) -> tuple[Any, int]:

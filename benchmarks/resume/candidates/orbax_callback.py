@@ -54,7 +54,7 @@ class OrbaxCallback(Candidate):
     """Keras's callback over orbax."""
 
     title = "OrbaxCheckpoint"
-    module = "orbax"
+    module = "orbax.checkpoint"
     values = OrbaxCallbackValues
 
     def callback(self, folder: Path, model: Any) -> tuple[Any, int]:  # noqa: ARG002

@@ -61,7 +61,7 @@ class OrbaxManager(Candidate):
     """orbax without Keras."""
 
     title = "orbax CheckpointManager"
-    module = "orbax"
+    module = "orbax.checkpoint"
     values = OrbaxValues
 
     def callback(self, folder: Path, model: Any) -> tuple[Any, int]:

@@ -1,4 +1,4 @@
-"""Operations that compute each sample on its own: convolutions, pooling, images, linear algebra."""
+"""Operations on each sample on its own, with their gradients: convolutions, images, algebra."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which machines train together, at which addresses, and a worker's place among them."""
+"""Which machines train together (`--nodes`, `--slurm`), at which addresses; a worker's place."""
 
 import dataclasses
 import json

@@ -1,0 +1,90 @@
+"""The networks of `kdist train --network`. To add one, add its entry here.
+
+Its name as a setting and the help follow from the entry; the models are in `models/`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+Settings = Mapping[str, Any]
+
+# Keras is imported by the functions: the command line asks for the names alone.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Network:
+    """A network that can be chosen by its name.
+
+    Attributes:
+        title: What it is called, whatever its size.
+        settings: The settings that it has, of those that not every network has.
+        named: Names the network of some settings, such as `"WRN-16-10"`.
+        note: What the help text adds about its name, if that does not say enough.
+        build: Makes the model, from a run's settings and the keywords `input_shape`, `classes`,
+            `weight_decay` (an L2 factor) and `classifier_activation`.
+    """
+
+    title: str
+    settings: frozenset[str]
+    named: Callable[[Settings], str]
+    build: Callable[..., Any]
+    note: str = ""
+
+
+def _wide_resnet(settings: Settings, **options: Any) -> Any:
+    from ..models import WideResNet
+
+    return WideResNet(
+        settings["depth"],
+        settings["width"],
+        stem_pool=settings["stem_pool"],
+        dropout=settings["dropout"],
+        **options,
+    )
+
+
+def _cifar10_net(_: Settings, **options: Any) -> Any:
+    from ..models import Cifar10Net
+
+    return Cifar10Net(**options)
+
+
+NETWORKS: Mapping[str, Network] = {
+    "wide_resnet": Network(
+        title="WideResNet",
+        settings=frozenset({"depth", "width", "stem_pool", "dropout"}),
+        named=lambda settings: f"WRN-{settings['depth']}-{settings['width']}",
+        build=_wide_resnet,
+    ),
+    "cifar10_net": Network(
+        title="Cifar10Net",
+        settings=frozenset(),
+        named=lambda _: "Cifar10Net",
+        build=_cifar10_net,
+        note="is the network of TensorFlow's CIFAR-10 tutorial",
+    ),
+}
+
+if TYPE_CHECKING:
+    NetworkName = str
+else:
+    NetworkName = Literal[tuple(NETWORKS)]
+
+SPECIFIC = frozenset().union(*(network.settings for network in NETWORKS.values()))
+"""Settings that not every network has."""
+
+
+SIZES = frozenset({"depth", "width"})
+"""Settings that are part of the name of a model."""
+
+
+def without_unused(names: Sequence[str], network: str) -> list[str]:
+    """Return the names of settings without those that a network does not have.
+
+    Example:
+        >>> without_unused(["depth", "wd"], "cifar10_net")
+        ['wd']
+    """
+    unused = SPECIFIC - NETWORKS[network].settings
+    return [name for name in names if name not in unused]
