@@ -116,16 +116,34 @@ def test_what_is_computed_is_compared(step, setting):
     assert step_of(**setting) != step
 
 
-def test_names_that_processes_number_and_long_constants_are_not_compared():
-    def texts(token, last):
-        @tf.function
-        def run(x):
-            long = tf.constant([0.0] * 16 + [last])
-            tf.debugging.assert_positive(x, message=token)
-            return tf.py_function(lambda one: one, [x], tf.float32) + tf.reduce_sum(long)
+def texts_of(long, token=""):
+    """The texts of a step that has a long constant."""
 
-        strategy, found = recorded()
-        strategy.run(run, (tf.ones(4),))
-        return found
+    @tf.function
+    def run(x):
+        tf.debugging.assert_positive(x, message=token)
+        one = tf.cast(tf.gather(tf.constant(long), 3), tf.float32)
+        return tf.py_function(lambda x: x, [x], tf.float32) + one
 
-    assert texts("one 1", 1.0) == texts("two 2", 2.0)
+    strategy, found = recorded()
+    strategy.run(run, (tf.ones(4),))
+    return found
+
+
+def test_names_that_processes_number_are_not_compared():
+    numbers = np.linspace(-1, 1, 100, dtype="f4")
+    assert texts_of(numbers, "one 1") == texts_of(numbers, "two 2")
+
+
+@pytest.mark.parametrize("place", [0, 57, 99])
+def test_long_constants_are_compared_but_not_their_last_digits(place):
+    numbers = np.random.default_rng(1).normal(size=100).astype("f4")
+    other = numbers.copy()
+    other[place] += 0.5
+    assert texts_of(other) != texts_of(numbers)
+    assert texts_of(np.nextafter(numbers, 9)) == texts_of(numbers)
+
+    whole = np.arange(100)
+    other = whole.copy()
+    other[place] += 1
+    assert texts_of(other) != texts_of(whole)
