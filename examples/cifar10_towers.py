@@ -1,4 +1,4 @@
-"""TensorFlow 1's trainer for several GPUs, `cifar10_multi_gpu_train.py`, by steps, on kdist.
+"""TensorFlow 1's `cifar10_multi_gpu_train.py`, a trainer for several GPUs, step by step, on kdist.
 
     python examples/cifar10_towers.py --num-gpus 2                    # without GPUs: the CPU in two
     python examples/cifar10_towers.py --max-steps 200 --data-dir cifar-10-batches-py

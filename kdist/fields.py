@@ -198,7 +198,8 @@ def listed(names: Sequence[str]) -> str:
 def notes(table: Mapping[str, Any], attribute: str = "note") -> str:
     """Return what the entries of a table say of their names, such as "`momentum` is SGD with …"."""
     said = {name: getattr(one, attribute) for name, one in table.items()}
-    return ", ".join(f"`{name}` {note}" for name, note in said.items() if note)
+    words = [f"`{name}` {note}" for name, note in said.items() if note]
+    return ("; " if any(", " in one for one in words) else ", ").join(words)
 
 
 def _bound(mark: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Private names of Keras and TensorFlow, and the patches of both; only `spmd/` has more of them.
+"""Private names of Keras, TensorFlow and KerasTuner, and the patches; `spmd/` has those of graphs.
 
 Importing it changes nothing. `patches.install` does, when the first strategy is made.
 """

@@ -26,8 +26,8 @@ class Augmentation:
 
     Attributes:
         note: What the help text says it does to the training images, besides flips.
-        make: Returns its transforms, of the shape that the network sees and the data set; `None`
-            for the flips and shifts that `training_batches` makes itself.
+        make: Returns its transforms for the shape that the network sees and a data set; `None` for
+            the flips and shifts that `training_batches` makes itself.
         crop: The part of height and width that the network sees, in evaluation the middle.
         standardizes_each: Whether each image is standardized by its own mean and deviation, not by
             those of the data set.

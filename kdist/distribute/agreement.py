@@ -1,6 +1,6 @@
 """`Agreement`: compare what workers are about to do, and do what the chief says.
 
-Workers that hang, and who of them is behind: `worker_watch.py`.
+Workers that hang, and which of them is behind: `worker_watch.py`.
 """
 
 import hashlib

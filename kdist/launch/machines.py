@@ -1,4 +1,4 @@
-"""Which machines train together (`--nodes`, `--slurm`), at which addresses; a worker's place."""
+"""Which machines train together (`--machines`, `--slurm`), at which addresses; worker numbers."""
 
 import dataclasses
 import json

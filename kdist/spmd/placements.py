@@ -30,6 +30,14 @@ class Rows:
         return sum(symbolic(space) * unit for space, unit in self.segments)
 
     @property
+    def counts(self) -> dict[Space, AnySize]:
+        """How many rows there are for each row of a space: with equal ones, replicas have as many."""
+        counts: dict[Space, AnySize] = {}
+        for space, unit in self.segments:
+            counts[space.root()] = counts.get(space.root(), 0) + unit
+        return counts
+
+    @property
     def is_batch(self) -> bool:
         """Whether these are rows of a batch, not of a variable."""
         return all(space.is_batch for space, _ in self.segments)
@@ -114,7 +122,7 @@ class Shard(Placement):
         """Whether a tensor with this placement has the other one, too."""
         if not isinstance(other, Shard) or self.axis != other.axis:
             return False
-        return self.rows == other.rows or (self.uniform and self.rows.total == other.rows.total)
+        return self.rows == other.rows or (self.uniform and self.rows.counts == other.rows.counts)
 
     def at(self, axis: int) -> Shard:
         """Return this placement along another axis."""

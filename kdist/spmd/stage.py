@@ -187,7 +187,10 @@ class Stage:
             self.values[id(output)] = made
 
     def _verified(self, made: Any, placement: Placement, op: Any) -> Any:
-        """Let the step fail if this replica has other rows of a result than the plan says."""
+        """Let the step fail if this replica has other rows of a result than the plan says.
+
+        A replica compares its own rows with each other, not with those of others.
+        """
         if not isinstance(placement, Shard) or made.dtype.name in ("resource", "variant"):
             return made
         if any(space.root().source is not None for space, _ in placement.rows.segments):
@@ -196,8 +199,13 @@ class Stage:
         with self.graph.as_default():
             own = tf.shape(made)[placement.axis]
             planned = self.local(placement.rows, tf.int32)
-            check = tf.debugging.Assert(tf.equal(own, planned), [message, own, planned])
-            with tf.control_dependencies([check]):
+            checks = [tf.debugging.Assert(tf.equal(own, planned), [message, own, planned])]
+            if placement.uniform:
+                first = tf.gather(made, tf.range(tf.minimum(own, 1)), axis=placement.axis)
+                message = f"{op.type} {op.name} has rows that differ, unlike {placement}"
+                equal = tf.reduce_all((made == first) | ((made != made) & (first != first)))
+                checks.append(tf.debugging.Assert(equal, [message]))
+            with tf.control_dependencies(checks):
                 return tf.identity(made)
 
     def controls(self, item: Item) -> list[Any]:

@@ -57,7 +57,7 @@ class Step:
 
     Attributes:
         fn: The function, for one device that sees the global batch.
-        splits: Whether whole tensors among its arguments are batches, to be divided here.
+        splits: Whether whole tensors among its arguments are batches, to be divided, too.
         keeps_rows: Whether results divided along their first axis stay so.
         jit_compile: Whether XLA compiles what lies between two exchanges.
         draws_by_xla: Whether it compiles the draws in any case.

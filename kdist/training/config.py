@@ -167,7 +167,7 @@ class TrainConfig(
         Raises:
             UserError: There is one.
         """
-        self._check_unused_of_network()
+        self._check_unused_by_network()
         self._check_unused_by_augmentation()
         if self.ema_warmup and self.ema_momentum is None:
             raise UserError(
@@ -189,7 +189,7 @@ class TrainConfig(
                     " schedule=exponential"
                 )
 
-    def _check_unused_of_network(self) -> None:
+    def _check_unused_by_network(self) -> None:
         for name in sorted(SPECIFIC - NETWORKS[self.network].settings):
             if getattr(self, name) != getattr(Model, name):
                 suitable = [key for key, one in NETWORKS.items() if name in one.settings]

@@ -19,7 +19,7 @@ from .run_callbacks import RunCallbacks
 class EarlyEnd:
     """What surrounds the `fit` of a run, so that it may end early.
 
-    A second signal raises `KeyboardInterrupt`, any other error is raised as it is.
+    A second signal raises `KeyboardInterrupt`; any other error is raised as it is.
 
     Args:
         model: The compiled model.
@@ -123,7 +123,7 @@ class StopAfterEpoch(_OnSignal):
     on_epoch_end = on_train_batch_end
 
 
-class _Diverged(Exception):  # noqa: N818 - never leaves this file
+class _Diverged(Exception):  # noqa: N818 - never leaves `with EarlyEnd`
     """The loss is not finite."""
 
 

@@ -38,8 +38,9 @@ def resume_run(
 
     Args:
         path: The run's folder, trained with `checkpoint_every`.
-        changes: Settings by name. Those of the run may be repeated; only those of `MAY_CHANGE` may
-            differ (`epochs` may increase), and the location of a `model` or `data` whose file has
+        changes: Settings by name. Those of the run may be repeated; only `replicas`,
+            `shard_optimizer`, a larger `epochs`, `data_dir`, `checkpoint_every`, `keep` and
+            `preemption_signal` may differ, and the location of a `model` or `data` whose file has
             moved.
         announce: Called with lines that describe the run.
         **options: `callbacks` and `verbose`, as for `train`.

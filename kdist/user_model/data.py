@@ -107,14 +107,16 @@ def checked_data(data: Any) -> UserData:
     Raises:
         UserError: It is something else.
     """
+    import keras
+
     if isinstance(data, UserData):
         return data
-    for one in data if isinstance(data, tuple | list) else [data]:
-        if hasattr(one, "to_tf_dataset"):  # it has a shape, too
-            raise UserError(
-                "the data function returned a dataset of Hugging Face: return its to_tf_dataset("
-                'columns="x", label_cols="y", batch_size=...), with the names of your columns'
-            )
+    if any(hasattr(one, "to_tf_dataset") for one in keras.tree.flatten(data)):  # with a shape, too
+        raise UserError(
+            "the data function returned datasets of Hugging Face: of those for training and"
+            ' validation, return to_tf_dataset(columns="x", label_cols="y", batch_size=...), with'
+            " the names of your columns"
+        )
     training, validation = _parts(data)
     for part, name in ((training, "(x, y)"), (validation, "(x_val, y_val)")):
         if isinstance(part, tuple):

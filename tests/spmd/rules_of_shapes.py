@@ -1,7 +1,7 @@
 """Operations that change shapes, slices and splits."""
 
 import tensorflow as tf
-from rule_harness import NONE, B, Table, ints, twin
+from rule_harness import NONE, SOME, B, Table, ints, twin
 
 
 def shapes():
@@ -63,6 +63,19 @@ def shapes():
         ],
         [(2, B, 3)],
         gradients=True,
+    )
+    rows.add(  # rows that are equal, merged with other axes, are not: they fit no other division
+        "Reshape",
+        lambda x, w: [
+            tf.reshape(tf.broadcast_to(w, [count(x), 3]), [-1]) - tf.reshape(tf.transpose(x), [-1]),
+            tf.reshape(tf.tile(w[None], [count(x), 1]), [-1, 1]) * tf.concat([x, x, x], 0),
+            tf.reshape(tf.broadcast_to(w[:, None], [3, count(x)]), [-1]) + tf.reshape(x, [-1]),
+            tf.reshape(tf.fill([count(x), 3], w[0]), [-1]) + tf.reshape(tf.transpose(x), [-1]),
+        ],
+        [(B, 3), (3,)],
+        divided=SOME,
+        gradients=True,
+        static=True,
     )
     rows.add("Reshape", lambda x: tf.reshape(x, [4, -1]), [(B, 4)], divided=NONE, empty=False)
     rows.add(

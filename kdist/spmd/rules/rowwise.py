@@ -1,4 +1,4 @@
-"""Operations on each sample on its own, with their gradients: convolutions, images, algebra."""
+"""Operations on each sample on its own, with gradients: convolutions, pooling, images, matrices."""
 
 from __future__ import annotations
 

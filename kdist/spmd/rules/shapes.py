@@ -83,7 +83,9 @@ def reshape(op: Operation) -> Decision | None:
                 rows = kept  # what is behind has as many elements as before, in other axes
             if rows is not None:
                 within = shard.within if kept is shard.rows and after == behind else None
-                out = Shard(axis, rows, shard.uniform, within)
+                # Merged or split rows need not be equal, where the rows were.
+                uniform = shard.uniform and kept is shard.rows and rows == kept
+                out = Shard(axis, rows, uniform, within)
                 if len(rows.segments) > 1:
                     op.planner.layouts.append(rows)
                 if op.outputs[0].shape.rank is not None:

@@ -40,9 +40,9 @@ def read(op: Operation) -> Decision | None:
 def assign(op: Operation) -> Decision | None:
     """Change a replica's own part of a divided variable, or its copy by what all replicas have.
 
-    Without a rule its input is wanted whole. So a gradient, which is a partial sum by the rules of
-    products and reductions, is added up over the replicas here, or at the first operation of the
-    optimizer that is not linear.
+    Where this returns `None`, the value is wanted whole. So a gradient, which is a partial sum by
+    the rules of products and reductions, is added up over the replicas here, or at the first
+    operation of the optimizer that is not linear.
     """
     handle, value = op.shard(0), op.shard(1)
     if handle is not None:
