@@ -31,7 +31,7 @@ class Rows:
 
     @property
     def counts(self) -> dict[Space, AnySize]:
-        """How many rows there are for each row of a space: with equal ones, replicas have as many."""
+        """Rows of the axis for each row of a space: if they are the same, so is the division."""
         counts: dict[Space, AnySize] = {}
         for space, unit in self.segments:
             counts[space.root()] = counts.get(space.root(), 0) + unit

@@ -414,7 +414,7 @@ def _composite(strategy: Any, value: Any, collectives: Collectives) -> Any:
 def _joined(parts: Sequence[Any], collectives: Collectives) -> Any:
     """Join ragged parts, level by level; those whose rows are all of one length stay so."""
     if not isinstance(parts[0], tf.RaggedTensor):
-        return collectives.gather(list(parts), 0)[0]
+        return collectives.gather(_with_all_axes(parts, collectives), 0)[0]
     inner = _joined([part.values for part in parts], collectives)
     length = parts[0].uniform_row_length
     if length is not None:
@@ -422,6 +422,18 @@ def _joined(parts: Sequence[Any], collectives: Collectives) -> Any:
         return tf.RaggedTensor.from_uniform_row_length(inner, length, rows, validate=False)
     lengths = collectives.gather([part.row_lengths() for part in parts], 0)[0]
     return tf.RaggedTensor.from_row_lengths(inner, lengths, validate=False)
+
+
+def _with_all_axes(parts: Sequence[Any], collectives: Collectives) -> list[Any]:
+    """Return parts of flat values, of which TensorFlow makes a vector where a replica has none."""
+    inner, sizes = parts[0].shape[1:], None
+    if not inner.rank:
+        return list(parts)
+    if not inner.is_fully_defined():
+        shapes = [tf.pad(tf.shape(part), [[0, inner.rank]])[1 : inner.rank + 1] for part in parts]
+        sizes = tf.reduce_max(collectives.stack(shapes)[0], 0)
+    known = inner.as_list() if sizes is None else sizes
+    return [tf.reshape(part, tf.concat([tf.shape(part)[:1], known], 0)) for part in parts]
 
 
 def _may_keep_rows(structure: Any) -> list[bool]:
@@ -485,8 +497,8 @@ def _counts(
         message = (
             f"{root.name} and {space.name} of the step meet in {place_of(merge.op)} "
             f"({merge.op.type}), so that each replica needs equally many rows of both. If one is a "
-            "single row for all samples, give it a known first size of 1, as by "
-            "`drop_remainder=True`. The replicas have these numbers of rows"
+            "single row for all samples, repeat it for each of them in the data, or give it to the "
+            "step otherwise than in a dataset. The replicas have these numbers of rows"
         )
         equal = tf.reduce_all(tf.equal(own[root], own[space]))
         checks.append(tf.debugging.Assert(equal, [message, own[root], own[space]]))

@@ -187,6 +187,24 @@ def test_ragged_rows_of_one_length_stay_so():
     np.testing.assert_allclose(strategy.run(step, (batch,)), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("width", [2, None])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_ragged_rows_of_vectors_where_a_replica_has_none(count, width):
+    strategy = kdist.MirroredStrategy(replicas=3)
+    rows = [[[i + 1.0, j] for j in range(1 + i % 3)] for i in range(count)]
+    whole = tf.ragged.constant(rows, ragged_rank=1)
+    spec = tf.RaggedTensorSpec((None, None, width), tf.float32, ragged_rank=1)
+    data = tf.data.Dataset.from_generator(lambda: iter([whole]), output_signature=spec)
+    batches = iter(strategy.experimental_distribute_dataset(data))
+
+    @tf.function
+    def run():
+        return strategy.run(lambda x: (x.to_tensor(), x.row_lengths()), (next(batches),))
+
+    for got, expected in zip(run(), (whole.to_tensor(), whole.row_lengths()), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
 def test_a_variable_made_in_the_step_starts_with_what_is_computed_there():
     strategy = kdist.MirroredStrategy(replicas=2)
     made = []
