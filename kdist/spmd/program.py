@@ -238,12 +238,13 @@ class Program:
                     stage.calls.append(call[0].op)
                 if "_XlaMustCompile" in attributes:
                     stage.calls[-1]._set_attr("_XlaMustCompile", _true())
-            for made, inner in zip(call, stage.outputs, strict=True):
-                if inner.dtype.name not in ("resource", "variant"):
-                    made.set_shape(inner.shape)
             outputs.append(call)
         if writes:
             self._share_written(stage, writes, outputs)
+        for call in outputs:
+            for made, inner in zip(call, stage.outputs, strict=True):
+                if inner.dtype.name not in ("resource", "variant"):
+                    made.set_shape(inner.shape)
         return outputs if not stage.runs_once else outputs * len(self.devices)
 
     def _share_written(self, stage: ProgramStage, writes: set[Any], outputs: list[Any]) -> None:

@@ -1,5 +1,6 @@
 """With a fixed number of shards, all results have the same bits on any number of devices."""
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -133,6 +134,29 @@ def test_what_runs_once_is_in_order_with_what_shards_read():
     results = [float(step(one)) for one in strategy.experimental_distribute_dataset(rows)]
     assert (results, seen) == ([10.0, 55.0, 153.0], [3.0, 19.0, 57.0])
     assert [copy.numpy() for copy in copied.values] == [57.0, 57.0]
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_generator_of_tensorflow_draws_once_for_all_shards(replicas):
+    def drawn(strategy):
+        with strategy.scope() if strategy else contextlib.nullcontext():
+            generator = tf.random.Generator.from_seed(3)
+
+        def step(x):
+            noise = generator.normal(tf.shape(x), dtype=x.dtype)
+            return x + noise + tf.cast(generator.uniform([3], 0, 9, tf.int32), x.dtype)
+
+        if strategy is None:
+            return [step(tf.constant(rows)) for _ in range(2)]
+        run = tf.function(lambda batch: strategy.gather(strategy.run(step, (batch,)), 0))
+        data = tf.data.Dataset.from_tensors(rows)
+        (batch,) = strategy.experimental_distribute_dataset(data)
+        return [run(batch) for _ in range(2)]
+
+    rows = np.arange(21.0).reshape(7, 3)
+    strategy = kdist.MirroredStrategy(replicas=replicas, shards=4)
+    for one, other in zip(drawn(strategy), drawn(None), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
