@@ -149,6 +149,20 @@ def _from_tensors(original: Callable[..., Any], spec: Any, tensors: Any) -> Any:
     return original(spec, [tf.cond(tf.size(serialized) > 0, lambda: serialized, no_rows)])
 
 
+def _from_ragged(original: Callable[..., Any], spec: Any, tensors: Any) -> Any:
+    """Let ragged rows of tensors have all axes where there are no rows."""
+    inner = spec.shape[1 + spec.ragged_rank :]
+    if not _divided.get() or not inner.rank:
+        return original(spec, tensors)
+    any_shape = tf.RaggedTensorSpec(None, spec.dtype, spec.ragged_rank, spec.row_splits_dtype)
+    found = original(any_shape, tensors)
+    sizes = tf.pad(tf.shape(found.flat_values), [[0, inner.rank]])  # a vector without elements
+    known = [sizes[at] if size is None else size for at, size in enumerate(inner, 1)]
+    found = found.with_flat_values(tf.reshape(found.flat_values, [sizes[0], *known]))
+    found._set_shape(spec.shape)
+    return found
+
+
 def _part_specs(original: Callable[..., Any], strategy: Any, spec: Any) -> Any:
     """Return the specs of a batch's parts: of shards that share devices there are more."""
     extended = strategy.extended
@@ -179,6 +193,14 @@ PATCHES = (
         replacement=_from_tensors,
         why=_WHY,
         test="test_a_replica_without_sparse_rows_crashes",
+        seen_in=TENSORFLOW,
+    ),
+    Patch(
+        owner=tf.RaggedTensorSpec,
+        name="_from_compatible_tensor_list",
+        replacement=_from_ragged,
+        why="The same for ragged rows of vectors.",
+        test="test_a_replica_without_ragged_rows_of_vectors_crashes",
         seen_in=TENSORFLOW,
     ),
     Patch(

@@ -6,7 +6,9 @@ operations tells which axis of a result counts the rows of a batch.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -53,6 +55,8 @@ def read_sizes(planner: Any, tensor: Any) -> Any:
     if result is None:
         if op.type != "Placeholder":
             value = tensor_util.constant_value(tensor)
+            if value is None:  # such as the axes of `tf.vectorized_map`, which are compared with 0
+                value = tensor_util.try_evaluate_constant(tensor)
             if value is not None:
                 return _array(value)
         indices = range(shape[0]) if shape.rank else [0]
@@ -194,13 +198,13 @@ def _stitch(op: Any, tensor: Any, inputs: list[Any]) -> Any:
     return [found[index] for index in range(len(found))]
 
 
-@_reads("Prod", "Sum")
+@_reads("Prod", "Sum", "Max", "Min")
 def _reduced(op: Any, tensor: Any, inputs: list[Any]) -> Any:
     vector, axes = inputs
-    if vector is None or axes is None or vector.ndim != 1 or axes.size == 0:
+    if vector is None or axes is None or vector.ndim != 1 or axes.size == 0 or not vector.size:
         return None
-    result = (math.prod if op.type == "Prod" else sum)(vector.tolist())
-    return [result] if op.get_attr("keep_dims") else result
+    result = functools.reduce(_REDUCTIONS[op.type], vector.tolist())
+    return [result] if op.get_attr("keep_dims") and result is not None else result
 
 
 def _of_two(compute: Callable[[AnySize, AnySize], AnySize | None]) -> Any:
@@ -231,7 +235,7 @@ def _remainder(a: AnySize, b: AnySize) -> AnySize | None:
 
 
 def _extreme(choose: Callable[[int, int], int]) -> Any:
-    def compute(a: AnySize, b: AnySize) -> AnySize | None:
+    def compute(a: AnySize | None, b: AnySize | None) -> AnySize | None:
         if isinstance(a, int) and isinstance(b, int):
             return choose(a, b)
         return a if a == b else None
@@ -239,6 +243,12 @@ def _extreme(choose: Callable[[int, int], int]) -> Any:
     return compute
 
 
+_REDUCTIONS: dict[str, Any] = {
+    "Prod": operator.mul,
+    "Sum": operator.add,
+    "Max": _extreme(max),
+    "Min": _extreme(min),
+}
 _reads("Add", "AddV2")(_of_two(lambda a, b: a + b))
 _reads("Sub")(_of_two(lambda a, b: a - b))
 _reads("Mul")(_of_two(lambda a, b: a * b))

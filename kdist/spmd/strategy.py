@@ -414,7 +414,7 @@ def _composite(strategy: Any, value: Any, collectives: Collectives) -> Any:
 def _joined(parts: Sequence[Any], collectives: Collectives) -> Any:
     """Join ragged parts, level by level; those whose rows are all of one length stay so."""
     if not isinstance(parts[0], tf.RaggedTensor):
-        return collectives.gather(_with_all_axes(parts, collectives), 0)[0]
+        return collectives.gather(_of_one_width(parts, collectives), 0)[0]
     inner = _joined([part.values for part in parts], collectives)
     length = parts[0].uniform_row_length
     if length is not None:
@@ -424,16 +424,14 @@ def _joined(parts: Sequence[Any], collectives: Collectives) -> Any:
     return tf.RaggedTensor.from_row_lengths(inner, lengths, validate=False)
 
 
-def _with_all_axes(parts: Sequence[Any], collectives: Collectives) -> list[Any]:
-    """Return parts of flat values, of which TensorFlow makes a vector where a replica has none."""
-    inner, sizes = parts[0].shape[1:], None
-    if not inner.rank:
+def _of_one_width(parts: Sequence[Any], collectives: Collectives) -> list[Any]:
+    """Return parts whose inner axes have the same sizes; without rows, unknown ones are 0."""
+    inner = parts[0].shape[1:]
+    if inner.rank is None or inner.is_fully_defined():
         return list(parts)
-    if not inner.is_fully_defined():
-        shapes = [tf.pad(tf.shape(part), [[0, inner.rank]])[1 : inner.rank + 1] for part in parts]
-        sizes = tf.reduce_max(collectives.stack(shapes)[0], 0)
-    known = inner.as_list() if sizes is None else sizes
-    return [tf.reshape(part, tf.concat([tf.shape(part)[:1], known], 0)) for part in parts]
+    shapes = collectives.stack([tf.shape(part)[1:] for part in parts])[0]
+    sizes = tf.reduce_max(shapes, 0)
+    return [tf.reshape(part, tf.concat([tf.shape(part)[:1], sizes], 0)) for part in parts]
 
 
 def _may_keep_rows(structure: Any) -> list[bool]:

@@ -31,6 +31,15 @@ def reductions():
         rows.add(kind, all_axes(kind, True), [bools(B, 3)], [bools(2, B)], **quick)
     for kind in ("Sum", "Max", "Min", "Prod"):
         rows.add(kind, all_axes(kind, False), [ints(B, 3)], [ints(2, B)], **quick)
+    rows.add(  # the number of rows is a maximum, and the axes are computed; inputs are gathered
+        "Sum Tanh",
+        lambda x: tf.vectorized_map(lambda row: tf.reduce_sum(tf.tanh(row), 0), x),
+        [(B, 3)],
+        [(B, 2, 3)],
+        divided=SOME,
+        gradients=True,
+        batches=False,
+    )
     rows.add("Mean", lambda x: tf.reduce_mean(x, [1]), [ints(B, 3)])
     rows.add("Mean", lambda x: tf.reduce_mean(x), [ints(B, 3)], divided=NONE, empty=False)
     rows.add(
