@@ -370,6 +370,8 @@ class Planner:
         if op not in self.whole:
             found = find_rule(op)
             decision = found(view) if found else None
+            if decision is not None and any(map(_is_one_row, op.outputs, decision.out)):
+                decision = None
         whole = False
         changed: list[Any] = []
         if decision is None:
@@ -581,6 +583,13 @@ def _round_up(time: int, *, even: bool) -> int:
     """Return the first stage from a time on that runs once, or on every replica."""
     time = max(time, 0)
     return time if (time % 2 == 0) == even else time + 1
+
+
+def _is_one_row(tensor: Any, placement: Placement) -> bool:
+    """Whether a batch is known to have a single row: every replica has that, as of an input."""
+    if not isinstance(placement, Shard) or tensor.shape.rank is None:
+        return False
+    return bool(tensor.shape[placement.axis] == 1 and placement.rows.is_batch)
 
 
 def _next_exchange(time: int) -> int:

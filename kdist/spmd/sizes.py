@@ -123,6 +123,10 @@ class Size:
         """The batches whose rows this counts."""
         return {s for monomial in self.terms for s in monomial if isinstance(s, Space)}
 
+    def symbols(self) -> set[Symbol]:
+        """What it is computed from."""
+        return {symbol for monomial in self.terms for symbol in monomial}
+
     def only_symbol(self) -> Symbol | None:
         """Return the symbol that this size is, if it is one."""
         (monomial, count), *others = self.terms.items()

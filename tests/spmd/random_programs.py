@@ -496,12 +496,13 @@ def flatten_either_way(w):
     """Sample by sample or column by column, also what is equal for all samples."""
     a = w.pick(lambda v: v.rank == 2 and not isinstance(v.dims[0], int) and v.dims[1] in (2, 3, 6))
     count = a.dims[1]
+    equal = f"tf.broadcast_to(constant({count}), tf.shape({a.name}))"
     source = w.choose(
         [
             f"tf.reshape({a.name}, [-1])",
             f"tf.reshape(tf.transpose({a.name}), [-1])",
-            f"tf.reshape(tf.broadcast_to(constant({count}), tf.shape({a.name})), [-1])",
-            f"tf.reshape(tf.transpose(tf.broadcast_to(constant({count}), tf.shape({a.name}))), [-1])",
+            f"tf.reshape({equal}, [-1])",
+            f"tf.reshape(tf.transpose({equal}), [-1])",
         ]
     )
     w.add(source, (times(a.dims[0], count),), bound=a.bound)

@@ -205,6 +205,93 @@ def test_ragged_rows_of_vectors_where_a_replica_has_none(count, width):
         np.testing.assert_array_equal(got, expected)
 
 
+def single_rows(x, counts):
+    one = tf.ones([1, 4], x.dtype)
+    labels = tf.constant([2])
+    return [
+        tf.reduce_sum(tf.tanh(tf.concat([x, one], 1))),
+        tf.reduce_sum(tf.tanh(tf.stack([x[:, 0], one[0, :1]], 1)) ** 2),
+        tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, x)),
+        tf.reduce_sum(tf.tanh(tf.add_n([x, one]))),
+        tf.reduce_sum(tf.tanh(tf.raw_ops.Select(condition=x > 0, x=x, y=one))),
+        tf.matmul(*[tf.tanh(tf.ensure_shape(x, [1, 4]))] * 2, transpose_a=True),
+    ]
+
+
+def of_integers(x, counts):
+    unsigned = tf.cast(tf.abs(counts), tf.uint32)
+    one, other = tf.reduce_sum(unsigned[:, 0]), tf.reduce_sum(unsigned[:, 1])
+    return [
+        tf.reduce_mean(tf.reduce_sum(counts, 0)),
+        tf.cast(one - other, tf.float64),
+        tf.cast(other - one, tf.float64),
+    ]
+
+
+def sizes_in_lists(x, counts):
+    rows, written = tf.shape(x)[0], tf.reduce_sum(counts) > 10**6
+    both = tf.TensorArray(tf.int32, 2, element_shape=[], clear_after_read=False)
+    both = tf.cond(written, lambda: both.write(0, 2 * rows), lambda: both.write(0, rows))
+    return [tf.ones([both.read(0)]), tf.ones([both.read(1) + 1])]
+
+
+def single_rows_of_branches(x, counts):
+    row = tf.zeros([1, 4], x.dtype)
+    return [tf.cond(tf.reduce_sum(counts) > n, lambda: x, lambda: row) for n in (-999, 999)]
+
+
+def zeros_divided(x, counts):
+    total, zero = tf.reduce_sum(x, 0), tf.cast(tf.reduce_sum(counts) * 0, x.dtype)
+    return tf.cond(zero < 1, lambda: total / zero, lambda: total)
+
+
+def sizes_to_infer(x, counts):
+    y = tf.reshape(x, tf.stack([tf.shape(x)[0], tf.reduce_sum(counts) * 0 - 1]))
+    return [tf.shape(y), tf.reduce_mean(y)]
+
+
+def shapes_that_differ(x, counts):
+    return x == tf.ones([5, 4], x.dtype)
+
+
+def indices_in_other_types(x, counts):
+    return tf.gather(x, tf.cast(tf.cast(tf.range(tf.shape(x)[0]), "bool"), "int32"))
+
+
+@pytest.mark.parametrize(
+    ("fn", "parts"),
+    [
+        (single_rows, (1, 0)),
+        (of_integers, (4, 3)),
+        (sizes_in_lists, (4, 3)),
+        (single_rows_of_branches, (4, 3)),
+        (single_rows_of_branches, (1, 0)),
+        (zeros_divided, (4, 0)),
+        (sizes_to_infer, (4, 3)),
+        (sizes_to_infer, (1, 0)),
+        (shapes_that_differ, (4, 3)),
+        (indices_in_other_types, (4, 3)),
+    ],
+)
+def test_what_a_rule_must_not_assume(fn, parts):
+    strategy = kdist.MirroredStrategy(replicas=2)
+    rng = np.random.default_rng(1)
+    rows = sum(parts)
+    arrays = [rng.normal(size=(rows, 4)), rng.integers(-5, 6, (rows, 4)).astype("i4")]
+    specs = [tf.TensorSpec((None, 4), array.dtype) for array in arrays]
+    whole = tf.function(fn).get_concrete_function(*specs)(*map(tf.constant, arrays))
+
+    def run(*batches):
+        results = strategy.run(fn, batches)
+        return tf.nest.map_structure(lambda one: strategy.gather(one, 0), results)
+
+    divided = [per_replica(strategy, np.split(array, parts[:1])) for array in arrays]
+    specs = [type(one._type_spec)(spec, spec) for one, spec in zip(divided, specs, strict=True)]
+    step = tf.function(run).get_concrete_function(*specs)
+    for got, expected in zip(tf.nest.flatten(step(*divided)), tf.nest.flatten(whole), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
+
+
 def test_a_variable_made_in_the_step_starts_with_what_is_computed_there():
     strategy = kdist.MirroredStrategy(replicas=2)
     made = []

@@ -20,6 +20,7 @@ from ..plan import (
     live_operations,
 )
 from . import rule
+from .lists import equal_sizes
 
 
 def _plan(
@@ -55,9 +56,11 @@ def _plan(
 def _join(a: Placement, b: Placement) -> Placement:
     """Return the placement of a value that has either of two."""
     if isinstance(a, ListOf) and isinstance(b, ListOf):
-        if a.element is None or b.element is None or a.element == b.element:
+        if a.element is None or b.element is None:
             known = a if a.element is not None else b
             return ListOf(known.element, a.origin, known.sizes)
+        if a.element == b.element and equal_sizes(a.sizes, b.sizes):
+            return a
         raise ComputeWholeError({a.origin})
     if isinstance(a, Shard) and isinstance(b, Shard):
         if a.fits(b) or b.fits(a):
@@ -83,6 +86,10 @@ def _want(placement: Placement) -> Any:
 
 def _plain(placement: Placement) -> Placement:
     return placement.plain() if isinstance(placement, Shard) else placement
+
+
+def _is_single(tensor: Any, axis: int) -> bool:
+    return bool(tensor.shape.rank is not None and tensor.shape[axis] == 1)
 
 
 def _whole(op: Operation) -> Decision | None:
@@ -192,7 +199,10 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
     for at in range(len(op.outputs)):
         made = [(p, p.canonical(g.outputs[at])) for p, g in zip(planners, graphs, strict=True)]
         known = [p.placement(t) for p, t in made if not is_never_used(t)]
-        out.append(_plain(functools.reduce(_join, known) if known else REPLICATE))
+        joined = _plain(functools.reduce(_join, known) if known else REPLICATE)
+        if isinstance(joined, Shard) and any(_is_single(t, joined.axis) for _, t in made):
+            return _whole(op)  # another branch has a single row
+        out.append(joined)
     wants = [_want(p) for p in out]
     for planner, graph in zip(planners, graphs, strict=True):
         for output, want in zip(graph.outputs, wants, strict=True):

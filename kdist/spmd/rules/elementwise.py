@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework import tensor_util
 
 from ..placements import AS_IS, PARTIAL, REPLICATE, ListOf, OwnRows, Partial, Shard
 from ..plan import Decision, Operation
@@ -183,8 +185,11 @@ def elementwise(op: Operation) -> Decision | None:
         return _of_partials(op) or _scattered(op)
     ranks = [t.shape.rank for t in op.inputs]
     if None in ranks:
-        return Decision([AS_IS], [op.placements[0]]) if op.type in UNARY else None
+        (placement, *_) = op.placements
+        return Decision([AS_IS], [placement.plain()]) if op.type in UNARY else None  # type: ignore[attr-defined]
     rank = max(ranks)
+    if op.outputs[0].shape.rank != rank:
+        return None  # `==` of what cannot be equal is a single value
     at, main = _main(op.placements)
     from_end = main.axis - ranks[at]
     wants: list[Any] = []
@@ -202,7 +207,10 @@ def elementwise(op: Operation) -> Decision | None:
             continue
         uniform = False
         wants.append(want.plain() if op.type in SAME_SHAPES else OwnRows(want.plain()))
-    within = main.within if op.type in ("Identity", "Cast", "StopGradient", "EnsureShape") else None
+    keeps = op.type in ("Identity", "StopGradient", "EnsureShape") or (
+        op.type == "Cast" and {op.inputs[0].dtype, op.outputs[0].dtype} <= {tf.int32, tf.int64}
+    )
+    within = main.within if keeps else None
     out = Shard(rank + from_end, main.rows, uniform, within)
     name_axes(op, op.outputs[0], out, broadcasts=op.type in BROADCASTING)
     return Decision(wants, [out], _ensure_shape if op.type == "EnsureShape" else None)
@@ -250,16 +258,18 @@ def _ensure_shape(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
 
 
 def _of_lists(op: Operation) -> Decision | None:
-    first = op.placements[0]
-    if op.type in ("Identity", "ZerosLike"):
-        return Decision([AS_IS], [first])
+    if op.type == "Identity":
+        return Decision([AS_IS], [op.placements[0]])
     lists = [p for p in op.placements if isinstance(p, ListOf)]
+    if op.type == "ZerosLike":
+        return Decision([AS_IS], [ListOf(lists[0].element, lists[0].origin)])
     if op.type != "AddN" or len(lists) < len(op.inputs):
         return None
     known = [p for p in lists if p.element is not None]
     if any(p.element != known[0].element for p in known):
         return None
-    return Decision([AS_IS] * len(op.inputs), [known[0] if known else first])
+    first = known[0] if known else lists[0]
+    return Decision([AS_IS] * len(op.inputs), [ListOf(first.element, first.origin)])
 
 
 def _of_partials(op: Operation) -> Decision | None:
@@ -277,8 +287,9 @@ def _of_partials(op: Operation) -> Decision | None:
         return Decision([PARTIAL], [PARTIAL])
     dtype, result = op.inputs[0].dtype, op.outputs[0].dtype
     if op.type == "Cast":
-        if dtype.is_integer:  # small ones overflow, and small floats do not hold them
+        if dtype.is_integer:  # small and unsigned ones wrap, and small floats do not hold them
             exact = dtype.size >= 4 and result.size >= 4 and not result.is_complex
+            exact = exact and not dtype.is_unsigned
         else:
             exact = dtype.is_floating and result.is_floating and result.size >= dtype.size
         return Decision([PARTIAL], [PARTIAL]) if exact else None
@@ -294,6 +305,8 @@ def _of_partials(op: Operation) -> Decision | None:
         return None  # the result is larger than what is to be reduced
     if op.type in ("Mul", "MulNoNan") and sum(partial) == 1:
         return Decision([PARTIAL if p else REPLICATE for p in partial], [PARTIAL])
+    if op.type == "RealDiv" and not np.all(tensor_util.constant_value(op.inputs[1])):
+        return None  # 0 / 0 on one replica
     if op.type in ("RealDiv", "DivNoNan") and partial == [True, False] and dtype.is_floating:
         return Decision([PARTIAL, REPLICATE], [PARTIAL])
     if op.type == "SelectV2" and not partial[0]:

@@ -76,7 +76,7 @@ def put(op: Operation) -> Decision | None:
         # A replicated element can be divided, but one that is there cannot be gathered.
         if not isinstance(element, Shard):
             raise ComputeWholeError({lst.origin})
-    elif not _equal(sizes, lst.sizes):
+    elif not equal_sizes(sizes, lst.sizes):
         raise ComputeWholeError({lst.origin})
     wants: list[Any] = [AS_IS] + [REPLICATE] * (len(op.inputs) - 1)
     wants[index] = element
@@ -84,7 +84,8 @@ def put(op: Operation) -> Decision | None:
     return Decision(wants, [ListOf(element, lst.origin, sizes)])
 
 
-def _equal(a: Any, b: Any) -> bool:
+def equal_sizes(a: Any, b: Any) -> bool:
+    """Whether the same is known of two elements."""
     if a is None or b is None:
         return a is b
     return a.shape == b.shape and all(x == y for x, y in zip(np.ravel(a), np.ravel(b), strict=True))
@@ -102,7 +103,7 @@ def take(op: Operation) -> Decision | None:
     stack = op.type == "TensorListStack"
     out = element.at(element.axis + stack) if isinstance(element, Shard) else REPLICATE
     output = op.outputs[1] if op.type == "TensorListPopBack" else op.outputs[0]
-    if lst.sizes is not None and not stack:
+    if lst.sizes is not None and op.type == "TensorListPopBack":  # others may be unset: zeros
         op.planner.set_sizes(output, lst.sizes)
     wants: list[Any] = [AS_IS] * len(op.inputs)
     if op.type == "TensorListGetItem":

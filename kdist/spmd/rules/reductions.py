@@ -34,7 +34,9 @@ def reduction(op: Operation) -> Decision | None:
     found = _axes(op, rank)
     shard = op.shard(0)
     if shard is None:
-        linear = op.type in ("Sum", "Mean") and op.is_partial(0, "add") and found is not None
+        # The mean of integers is rounded.
+        kinds = ("Sum",) if op.inputs[0].dtype.is_integer else ("Sum", "Mean")
+        linear = op.type in kinds and op.is_partial(0, "add") and found is not None
         return Decision([PARTIAL, REPLICATE], [PARTIAL]) if linear else None
     if found is None:
         return None

@@ -60,6 +60,10 @@ def reshape(op: Operation) -> Decision | None:
     if target is None:
         return None
     target = target.tolist()
+    if any(
+        isinstance(size, Size) and any(map(_may_be_minus_one, size.symbols())) for size in target
+    ):
+        return None
     before = math.prod(dims[: shard.axis])
     after = math.prod(dims[shard.axis + 1 :])
     inferred = target.index(-1) if -1 in target else None
@@ -99,6 +103,11 @@ def reshape(op: Operation) -> Decision | None:
                 return Decision([AS_IS, Local(())], [out], emit, needs=needs)
         passed = passed * size
     return None
+
+
+def _may_be_minus_one(symbol: Any) -> bool:
+    """Whether a size is a number of the program's, which may ask to infer it."""
+    return isinstance(symbol, Element) and symbol.tensor.op.type not in ("Maximum", "BroadcastArgs")
 
 
 def _blocks(rows: Rows, before: AnySize, passed: AnySize) -> Rows | None:
