@@ -275,9 +275,8 @@ def indices_in_other_types(x, counts):
 )
 def test_what_a_rule_must_not_assume(fn, parts):
     strategy = kdist.MirroredStrategy(replicas=2)
-    rng = np.random.default_rng(1)
-    rows = sum(parts)
-    arrays = [rng.normal(size=(rows, 4)), rng.integers(-5, 6, (rows, 4)).astype("i4")]
+    counts = np.array([[0, 1, 0, 0]] * 3 + [[0] * 4] + [[2, 0, 0, 0]] * 3, "i4")[: sum(parts)]
+    arrays = [np.random.default_rng(1).normal(size=counts.shape), counts]
     specs = [tf.TensorSpec((None, 4), array.dtype) for array in arrays]
     whole = tf.function(fn).get_concrete_function(*specs)(*map(tf.constant, arrays))
 
