@@ -13,6 +13,7 @@ import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from keras.src.utils.rng_utils import get_random_seed
 from tensorflow.python.framework import op_def_registry
 
@@ -164,6 +165,16 @@ class MadeIterator:
     batches: int | None = 0
 
 
+def make_spare(epoch: Any) -> None:
+    """Make the iterator that Keras makes at the end of an epoch, though the next makes its own.
+
+    Data that are shuffled anew for each iterator have another order after it. It is not divided
+    over the replicas, as nobody reads it.
+    """
+    if isinstance(epoch.data_adapter, TFDatasetAdapter):
+        iter(epoch.data_adapter.get_tf_dataset())
+
+
 class IteratorsMade:
     """The iterators of a fit's first epochs.
 
@@ -172,7 +183,6 @@ class IteratorsMade:
         batches: Batches of the data; `None` where that is not known, or without end.
         steps_per_epoch: The argument of `fit`.
         steps_per_execution: Batches that are read at a time.
-        spares: Whether an iterator is made at the end of an epoch, though the next makes its own.
 
     Attributes:
         made: All of them, in order.
@@ -186,12 +196,11 @@ class IteratorsMade:
         batches: int | None,
         steps_per_epoch: int | None,
         steps_per_execution: int,
-        spares: bool,
     ) -> None:
         self.made: list[MadeIterator] = []
         self.current: MadeIterator | None = None
         self._batches, self._steps_per_epoch = batches, steps_per_epoch
-        self._steps_per_execution, self._spares = steps_per_execution, spares
+        self._steps_per_execution = steps_per_execution
         self._steps_seen = 0
         for epoch in range(epochs):
             self._read_epoch(epoch)
@@ -211,7 +220,7 @@ class IteratorsMade:
                 self.current.read_from = epoch
             self.current.batches += read
             self._steps_seen += read
-        if self._is_over() and (self._spares or self._steps_per_epoch):
+        if self._is_over():  # though the next epoch may make its own
             self._make(epoch)
 
     def _executions(self) -> int:
@@ -256,7 +265,9 @@ class DataSource:
             self.fit.begin_epoch(self.fit.initial_epoch + epoch)
             self.adapter.on_epoch_begin()
             for made in history.made:
-                if made.made_in == epoch and made is not history.current:
+                if made.made_in == epoch and made.batches == 0:
+                    make_spare(self.epoch)
+                elif made.made_in == epoch and made is not history.current:
                     _read(iter(self.epoch._get_iterator()), made.batches)
             self.adapter.on_epoch_end()
         self.fit.begin_epoch(self.fit.initial_epoch + epochs)

@@ -14,7 +14,7 @@ from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.src.trainers.trainer import Trainer, model_supports_jit
 
-from .data_sources import DataSource, IteratorsMade, data_source_of
+from .data_sources import DataSource, IteratorsMade, data_source_of, make_spare
 from .fit_data import (
     Fit,
     batch_spec_of,
@@ -159,13 +159,12 @@ def _iterators_before(fit: Fit, epoch: int) -> IteratorsMade:
         batches=keras_iterator._num_batches,
         steps_per_epoch=keras_iterator.steps_per_epoch,
         steps_per_execution=keras_iterator.steps_per_execution,
-        spares=makes_spares(keras_iterator),
     )
 
 
-def makes_spares(keras_iterator: Any) -> bool:
-    """Whether Keras makes an iterator at the end of an epoch that the next one does not use."""
-    return not isinstance(getattr(keras_iterator, "_distribute_strategy", None), StrategyHooks)
+def _is_ours(epoch: Any) -> bool:
+    """Whether an `EpochIterator` divides its data over replicas of kdist."""
+    return isinstance(getattr(epoch, "_distribute_strategy", None), StrategyHooks)
 
 
 def _steps(epoch: Any, source: DataSource, first: int, before: int) -> Iterator[Any]:
@@ -194,7 +193,7 @@ def _steps(epoch: Any, source: DataSource, first: int, before: int) -> Iterator[
         epoch._steps_seen = (epoch._steps_seen if steps else step) + size
         yield step, step + size - 1, iterator
     is_over = epoch._num_batches and epoch._steps_seen >= epoch._num_batches
-    if is_over and (epoch.steps_per_epoch or makes_spares(epoch)):
+    if is_over and (epoch.steps_per_epoch or not _is_ours(epoch)):
         epoch._current_iterator, epoch._steps_seen = iter(epoch._get_iterator()), 0
     epoch.data_adapter.on_epoch_end()
     source.has_ended()
@@ -268,17 +267,17 @@ def _begin_epoch(
 
 
 def _steps_of_epoch(original: Callable[..., Any], epoch: Any) -> Iterator[Any]:
-    """Begins within the data, and keeps Keras from making an iterator that no epoch uses.
+    """Begins within the data, and keeps Keras from dividing an iterator that no epoch uses.
 
-    On several replicas such an iterator takes a tenth of a second, and starts to read ahead. Nor
-    does Keras wait for the end of the one it has used.
+    On several replicas that takes a tenth of a second, and starts to read ahead. Nor does Keras
+    wait for the end of the one it has used.
     """
     fit = innermost_fit()
     if fit is not None and fit.iterator is epoch and fit.start is not None:
         steps = first_epoch_of(fit, *fit.start)
     else:
         steps = original(epoch)
-    ours = not makes_spares(epoch)
+    ours = _is_ours(epoch)
     for step in steps:
         if ours:
             release_in_background(step[-1])
@@ -290,6 +289,7 @@ def _steps_of_epoch(original: Callable[..., Any], epoch: Any) -> Iterator[Any]:
         is_over = epoch._num_batches and epoch._steps_seen >= epoch._num_batches
         if ours and is_over and epoch.steps_per_epoch is None:
             epoch._steps_seen = 0  # as Keras leaves it
+            make_spare(epoch)
 
 
 _NO_EPOCH = "Does not tell the data the epoch: their order depends on earlier iterators."
@@ -320,8 +320,8 @@ DATA_PATCHES = (
         owner=EpochIterator,
         name="_enumerate_iterator",
         replacement=_steps_of_epoch,
-        why="Makes an unused iterator at the end of an epoch, waits while the used one is freed,"
-        " and does not say how many steps of an execution have a batch.",
+        why="Divides an iterator that no epoch uses, waits while the used one is freed, and does"
+        " not say how many steps of an execution have a batch.",
         test="test_an_epoch_ends_with_a_spare_iterator",
     ),
 )

@@ -205,3 +205,30 @@ def test_batches_are_shuffled_and_rows_dropped_as_without_a_strategy(layer):
         found.append((data.order, losses))
     assert found[0][0] == found[1][0]
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_data_that_are_shuffled_anew_have_stocks_order_in_every_epoch(replicas):
+    """Each iterator of them has another order, and Keras makes more of them than it reads."""
+
+    def run(strategy):
+        keras.utils.set_random_seed(2)
+        rows = np.arange(25.0)[:, None]
+        seeded = tf.data.Dataset.from_tensor_slices((rows, rows)).shuffle(25, seed=3).batch(8)
+        unseeded = tf.data.Dataset.from_tensor_slices((rows, rows)).batch(8).shuffle(4)
+
+        def build():
+            return keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+
+        model = build() if strategy is None else strategy.build(build)
+        model.compile(keras.optimizers.SGD(1e-4), "mse")
+        quiet = {"shuffle": False, "verbose": 0}
+        found = [model.fit(seeded, epochs=3, validation_data=unseeded, **quiet).history["loss"]]
+        found.append(model.fit(unseeded, epochs=2, steps_per_epoch=4, **quiet).history["loss"])
+        model.evaluate(seeded, verbose=0)
+        return [*found, model.predict(seeded, verbose=0), model.predict(unseeded, verbose=0)]
+
+    for got, expected in zip(
+        run(kdist.MirroredStrategy(replicas=replicas)), run(None), strict=True
+    ):
+        np.testing.assert_allclose(got, expected, rtol=1e-6)

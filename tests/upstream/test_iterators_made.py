@@ -2,8 +2,6 @@
 
 import warnings
 
-import kdist
-import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,35 +55,26 @@ def made_by_keras(epochs, batches, steps_per_epoch, steps_per_execution, strateg
     return [[made.first, made.batches] for made in data.made], current is not None
 
 
-@pytest.fixture(scope="module")
-def strategies():
-    return {True: tf.distribute.get_strategy(), False: kdist.MirroredStrategy(replicas=2)}
-
-
 @settings(max_examples=300, deadline=None)
 @given(
     epochs=st.integers(0, 6),
     batches=st.one_of(st.none(), st.integers(1, 12)),
     steps_per_epoch=st.one_of(st.none(), st.integers(1, 12)),
     steps_per_execution=st.integers(1, 4),
-    spares=st.booleans(),
 )
-def test_they_are_those_that_keras_makes(
-    strategies, epochs, batches, steps_per_epoch, steps_per_execution, spares
-):
+def test_they_are_those_that_keras_makes(epochs, batches, steps_per_epoch, steps_per_execution):
     if batches is None and steps_per_epoch is None:
         return  # without end
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*ran out of data")
         expected, is_read_on = made_by_keras(
-            epochs, batches, steps_per_epoch, steps_per_execution, strategies[spares]
+            epochs, batches, steps_per_epoch, steps_per_execution, tf.distribute.get_strategy()
         )
     found = IteratorsMade(
         epochs,
         batches=batches,
         steps_per_epoch=steps_per_epoch,
         steps_per_execution=steps_per_execution,
-        spares=spares,
     )
     assert [[made.read_from, made.batches] for made in found.made] == expected
     assert (found.current is not None) == is_read_on
@@ -93,7 +82,7 @@ def test_they_are_those_that_keras_makes(
 
 
 def test_where_the_end_is_not_known_each_epoch_reads_all_of_one():
-    found = IteratorsMade(3, batches=None, steps_per_epoch=None, steps_per_execution=1, spares=True)
+    found = IteratorsMade(3, batches=None, steps_per_epoch=None, steps_per_execution=1)
     assert [(made.made_in, made.batches) for made in found.made] == [
         (0, None),
         (1, None),
