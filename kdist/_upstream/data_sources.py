@@ -265,9 +265,11 @@ class DataSource:
             self.fit.begin_epoch(self.fit.initial_epoch + epoch)
             self.adapter.on_epoch_begin()
             for made in history.made:
-                if made.made_in == epoch and made.batches == 0:
+                if made.made_in != epoch or made is history.current:
+                    continue
+                if made.batches == 0:
                     make_spare(self.epoch)
-                elif made.made_in == epoch and made is not history.current:
+                else:
                     _read(iter(self.epoch._get_iterator()), made.batches)
             self.adapter.on_epoch_end()
         self.fit.begin_epoch(self.fit.initial_epoch + epochs)
