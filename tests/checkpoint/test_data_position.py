@@ -108,6 +108,8 @@ KINDS = {
     "tf.data, read on": (lambda: numbers().batch(4), EVERY_FOUR),
     "tf.data, drawn": (lambda: numbers().map(drawn).batch(4), {}),
     "tf.data, drawn by a generator": (with_generator, {}),
+    "tf.data, in epochs of all batches": (lambda: numbers().batch(4), {"steps_per_epoch": 6}),
+    "tf.data, drawn by a generator, the same": (with_generator, {"steps_per_epoch": 6}),
     "tf.data, cached": (lambda: numbers().batch(4).cache(), {}),
     "tf.data, repeated twice": (lambda: numbers().repeat(2).batch(4), {}),
     "tf.data, repeated": (lambda: numbers().repeat().batch(4), EVERY_FOUR),
