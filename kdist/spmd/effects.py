@@ -1,4 +1,8 @@
-"""Which operations act on a state that exists once: they run once, not on every replica."""
+"""Effects of operations: which types are pure, draw random numbers, or act outside of the program.
+
+TensorFlow calls an operation stateful for many reasons. The sets below say for each type what that
+means for a divided step; a type in none of them acts outside of the program, and runs once.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import Any
 
 from .functions import called_graphs
 
-# Operations that TensorFlow calls stateful, but that only read a state.
+# Operations that only read a state.
 READS = {
     "LookupTableExportV2",
     "LookupTableFindV2",
@@ -18,15 +22,33 @@ READS = {
     "VarIsInitializedOp",
     "VariableShape",
 }
-# Those without a state of the program's, which may be left out where nothing needs their results.
-QUIET = {
-    "Placeholder",
+# Draws from generators that a process has once: they run once, and all replicas get the result. A
+# draw may be left out where no operation needs its result.
+PROCESS_DRAWS = {
+    "AllCandidateSampler",
+    "FixedUnigramCandidateSampler",
+    "LearnedUnigramCandidateSampler",
+    "LogUniformCandidateSampler",
+    "Multinomial",
+    "NonDeterministicInts",
+    "ParameterizedTruncatedNormal",
+    "RandomCrop",
+    "RandomGamma",
+    "RandomPoisson",
+    "RandomPoissonV2",
+    "RandomShuffle",
     "RandomStandardNormal",
     "RandomUniform",
     "RandomUniformInt",
+    "SampleDistortedBoundingBox",
+    "SampleDistortedBoundingBoxV2",
+    "ThreadUnsafeUnigramCandidateSampler",
     "TruncatedNormal",
+    "UniformCandidateSampler",
 }
-# Those that draw, as often as they are told.
+# Operations with no state, which may be left out, too.
+QUIET = {"Placeholder", *PROCESS_DRAWS}
+# Draws of the numbers that a seed says.
 DRAWS = {
     "StatelessRandomNormal",
     "StatelessRandomNormalV2",
@@ -39,21 +61,32 @@ DRAWS = {
     "StatelessTruncatedNormal",
     "StatelessTruncatedNormalV2",
 }
-# Those that XLA draws otherwise.
+# Draws for which XLA has other numbers than TensorFlow.
 DRAWN_BY_XLA = {*DRAWS, "StatelessMultinomial"}
-# Those that have no state, or one that every replica may have.
-_HARMLESS = {
+# Operations that every replica may run on its own: their results follow from their inputs, or they
+# only fail. cuDNN's, stateful for their workspace, draw a dropout of their own if they have one.
+PURE = {
     "Assert",
     "CheckNumerics",
     "CheckNumericsV2",
+    "CudnnRNN",
+    "CudnnRNNBackprop",
+    "CudnnRNNBackpropV2",
+    "CudnnRNNBackpropV3",
+    "CudnnRNNV2",
+    "CudnnRNNV3",
+    "DeepCopy",
     "DeviceIndex",
     "EmptyTensorList",
+    "GuaranteeConst",
+    "IsTensorFloat32Enabled",
     "NoOp",
     "Placeholder",
     "StatelessRandomGetAlg",
     "StatelessRandomGetKeyCounter",
+    "XlaDequantize",
 }
-_CALLS = {"Case", "If", "PartitionedCall", "StatefulPartitionedCall", "While"}
+CALLS = {"Case", "If", "PartitionedCall", "StatefulPartitionedCall", "While"}
 _BEFORE_ARGUMENTS = {"Case": 1, "If": 1}  # inputs that are no arguments of the functions
 
 
@@ -64,27 +97,32 @@ def effects_of(op: Any, shared: Sequence[bool]) -> tuple[bool, set[int]]:
         op: The operation.
         shared: For each input, whether it is a state that exists once.
     """
-    if not op.op_def.is_stateful or op.type in _HARMLESS or op.type in READS:
+    if not op.op_def.is_stateful or op.type in READS or (op.type in PURE and not _drops(op)):
         return False, set()
+    if op.type not in CALLS:
+        resources = {i for i, t in enumerate(op.inputs) if t.dtype.name == "resource"}
+        return not resources or any(shared[i] for i in resources), resources
     once, changed = False, set()
-    called = called_graphs(op) if op.type in _CALLS else []
-    for graph in called:
+    for graph in called_graphs(op):
         offset = _BEFORE_ARGUMENTS.get(op.type, 0)
         place = {id(t): offset + i for i, t in enumerate(graph.inputs)}
         for inner in graph.get_operations():
             if not inner.op_def.is_stateful:
                 continue
-            places = [place.get(id(_source(t)), -1) for t in inner.inputs]
+            places = [place.get(id(handle_source(t)), -1) for t in inner.inputs]
             inner_once, inner_changed = effects_of(inner, [p >= 0 and shared[p] for p in places])
             once |= inner_once
             changed |= {places[i] for i in inner_changed if places[i] >= 0}
-    if called:
-        return once, changed
-    resources = {i for i, t in enumerate(op.inputs) if t.dtype.name == "resource"}
-    return not resources or any(shared[i] for i in resources), resources
+    return once, changed
 
 
-def _source(tensor: Any) -> Any:
+def _drops(op: Any) -> bool:
+    """Whether one of cuDNN's operations draws a dropout, from a generator of its own."""
+    return bool(op.type.startswith("CudnnRNN") and op.get_attr("dropout") > 0)
+
+
+def handle_source(tensor: Any) -> Any:
+    """Return the tensor that a handle is passed on from."""
     while tensor.op.type == "Identity":
         tensor = tensor.op.inputs[0]
     return tensor

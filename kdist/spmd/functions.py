@@ -80,8 +80,8 @@ class Bodies:
     def __init__(self) -> None:
         self._graphs: dict[tuple[Any, str], Any] = {}
         self._taken: set[int] = set()
-        self.lifted: dict[Any, Any] = {}  # what stands for operations, see `lift`
-        self.added: dict[Any, Any] = {}  # the operations of these, and what they stand for
+        self.rewritten: dict[Any, Any] = {}  # operations, and the results, that stand for another
+        self.added: dict[Any, Any] = {}  # the operations of these -> the one they stand for
 
     def of(self, op: Any, name: str, inputs: Sequence[Any]) -> Any:
         """Return the graph of a function that an operation calls with these inputs."""

@@ -1,8 +1,9 @@
 """Lift variables out of an operation: it gets their values, and returns those that it changes.
 
-An optimizer that accumulates gradients updates its state in a condition. Where that state is
-divided, the condition is made one of values: then each of its operations has a rule, and what the
-replicas exchange is exchanged before and after it. XLA does the same with variables.
+Bodies of loops, conditions and compiled functions are pure: the variables that they change become
+their arguments and results, as XLA does with all variables, and only the step itself assigns. So
+each operation of a body has a rule. Divided variables are lifted where they are only read, too:
+values that the replicas exchange are exchanged before and after the body.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from tensorflow.python.framework import ops, tensor_util
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from ..errors import UserError, user_line
-from .effects import DRAWN_BY_XLA, effects_of
-from .functions import called_graphs, copy_of
+from .effects import CALLS, effects_of, handle_source
+from .functions import called_graphs, copy_of, function_of
 from .variables import SCATTERS, with_rows
 
 _VARIABLES = {"AssignAddVariableOp", "AssignSubVariableOp", "AssignVariableOp", "ReadVariableOp"}
@@ -44,7 +45,7 @@ _NEVER_FAIL = {  # of numbers, whatever they are
     ),
     "ZerosLike",
 }
-_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+_FUNCTION_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _CONDITIONS = ("Case", "If", "StatelessCase", "StatelessIf")
 _LOOPS = ("StatelessWhile", "While")
 
@@ -62,41 +63,73 @@ class _State:
 
     Attributes:
         values: The current values of variables, by the id of the handle.
+        is_divided: Whether any of them is divided.
         due: Whether the part is due, where it is computed whether or not; `None` if it is.
     """
 
     values: dict[int, Any]
+    is_divided: bool = False
     due: Any = None
 
     def branch(self, chosen: Any = None) -> _State:
         """Return the same for a branch that is computed whether or not it is chosen."""
-        dues = [one for one in (self.due, chosen) if one is not None]
-        return _State(dict(self.values), functools.reduce(tf.logical_and, dues) if dues else None)
+        dues = [due for due in (self.due, chosen) if due is not None]
+        due = functools.reduce(tf.logical_and, dues) if dues else None
+        return _State(dict(self.values), self.is_divided, due)
 
 
-def lift(op: Any) -> tuple[list[Any], list[Any]]:
-    """Write an operation of the traced step without variables into its graph.
+def lifted_places(op: Any, divided: Sequence[bool]) -> list[int]:
+    """Return the inputs of an operation of the step that are variables to lift out of it.
+
+    Args:
+        op: The operation.
+        divided: For each input, whether it is the handle of a divided variable.
+    """
+    places = {place for place, is_divided in enumerate(divided) if is_divided}
+    if op.type in CALLS or op.type in _READ_AND_CHANGE:
+        _, changed = effects_of(op, [False] * len(op.inputs))
+        variables = (place for place in changed if _is_variable(op.inputs[place]))
+        places |= {place for place in variables if _can_lift(op, place, op.inputs[place])}
+    return sorted(places)
+
+
+def _can_lift(op: Any, place: int, handle: Any) -> bool:
+    """Whether every operation that takes a variable has a counterpart for its value."""
+    if op.type not in (*_FUNCTION_CALLS, *_CONDITIONS, *_LOOPS):
+        return op.type in _CHANGES and _CHANGES[op.type].is_for(op, handle)
+    return all(
+        inner.type == "Identity" or _can_lift(inner, at, handle)
+        for graph in called_graphs(op)
+        for inner in graph.get_operations()
+        for at, tensor in enumerate(inner.inputs)
+        if handle_source(tensor) is graph.inputs[place - (op.type in _CONDITIONS)]
+    )
+
+
+def lift(op: Any, divided: Sequence[bool]) -> list[Any]:
+    """Write an operation of the traced step into its graph again, without variables.
+
+    Args:
+        op: The operation.
+        divided: For each input, whether it is the handle of a divided variable.
 
     Returns:
-        The operations that stand for it, in order, and its results.
+        Its results.
     """
-    graph = op.graph
-    before = len(graph.get_operations())
-    with graph.as_default(), tf.control_dependencies(list(op.control_inputs)):
-        given = [_Variable(t) if _is_variable(t) else t for t in op.inputs]
-        handles = {id(one.handle): one.handle for one in given if isinstance(one, _Variable)}
-        values = {
-            key: gen_resource_variable_ops.read_variable_op(handle, _dtype_of(handle))
-            for key, handle in handles.items()
-        }
-        state = _State(dict(values))
-        results = _run(op, given, state)
-        outputs = [one.handle if isinstance(one, _Variable) else one for one in results]
-        with tf.control_dependencies([value.op for value in values.values()]):
-            for key, value in state.values.items():
-                if value is not values[key]:
-                    gen_resource_variable_ops.assign_variable_op(handles[key], value)
-    return graph.get_operations()[before:], outputs
+    places = lifted_places(op, divided)
+    given = [_Variable(t) if at in places else t for at, t in enumerate(op.inputs)]
+    handles = {id(t.handle): t.handle for t in given if isinstance(t, _Variable)}
+    values = {
+        key: gen_resource_variable_ops.read_variable_op(handle, _dtype_of(handle))
+        for key, handle in handles.items()
+    }
+    state = _State(dict(values), any(divided))
+    results = _run(op, given, state)
+    with tf.control_dependencies([value.op for value in values.values()]):
+        for key, value in state.values.items():
+            if value is not values[key]:
+                gen_resource_variable_ops.assign_variable_op(handles[key], value)
+    return [one.handle if isinstance(one, _Variable) else one for one in results]
 
 
 def _is_variable(tensor: Any) -> bool:
@@ -113,8 +146,8 @@ def _dtype_of(handle: Any) -> Any:
 
 def _run(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
     """Do what an operation does with values in place of variables; returns its results."""
-    if op.type in _CALLS and not any(map(_draws, called_graphs(op))):
-        return _run_graph(called_graphs(op)[0], given, state)
+    if op.type in _FUNCTION_CALLS:
+        return _run_call(op, given, state)
     if op.type in _CONDITIONS:
         return _run_condition(op, given, state)
     if op.type in _LOOPS:
@@ -126,16 +159,39 @@ def _run(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
             " optimizer that is divided over the replicas, which it cannot be for this operation:"
             " leave out shard_optimizer"
         )
-    return change(op, given, state)
+    return change.run(op, given, state)
 
 
 def _frames(op: Any) -> list[tuple[str, int]]:
     return [(frame.filename, frame.lineno) for frame in op.traceback or ()]
 
 
-def _draws(graph: Any) -> bool:
-    """Whether a function that XLA compiles draws, which gives other numbers than TensorFlow."""
-    return any(op.type in DRAWN_BY_XLA for op in graph.get_operations())
+def _run_call(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
+    """Run the operations of a function here, unless XLA compiles it: then call a pure one."""
+    (graph,) = called_graphs(op)
+    if not function_of(op, op.get_attr("f").name).cached_definition.attr["_XlaMustCompile"].b:
+        return _run_graph(graph, given, state)
+    own = dict.fromkeys(id(t.handle) for t in given if isinstance(t, _Variable))
+    changed = _changed_by(op, given)
+    places = [at for at, t in enumerate(given) if not _is_handle(t)]
+
+    def run(tensors: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        inner = list(given)
+        for place, tensor in zip(places, tensors, strict=True):
+            inner[place] = tensor
+        inside = _State(dict(zip(own, values, strict=True)), state.is_divided)
+        outputs = _run_graph(graph, inner, inside)
+        return [*outputs, *(inside.values[key] for key in changed)]
+
+    call = tf.function(run, autograph=False, jit_compile=True)
+    made = call([given[place] for place in places], [state.values[key] for key in own])
+    state.values.update(zip(changed, made[len(op.outputs) :], strict=True))
+    return list(made[: len(op.outputs)])
+
+
+def _is_handle(value: Any) -> bool:
+    """Whether an input is a variable, lifted or not: functions close over these."""
+    return isinstance(value, _Variable) or value.dtype == tf.resource
 
 
 def _run_graph(graph: Any, given: Sequence[Any], state: _State) -> list[Any]:
@@ -179,10 +235,10 @@ def _copy(op: Any, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _changed_by(op: Any, given: Sequence[Any]) -> list[int]:
-    """Return the ids of the handles of the variables that a condition or loop may change."""
+    """Return the ids of the handles of the lifted variables that an operation may change."""
     _, places = effects_of(op, [False] * len(op.inputs))
-    keys = (id(given[place].handle) for place in sorted(places) if place < len(given))
-    return list(dict.fromkeys(keys))
+    changed = [given[place] for place in sorted(places)]
+    return list(dict.fromkeys(id(v.handle) for v in changed if isinstance(v, _Variable)))
 
 
 def _cannot_fail(graph: Any) -> bool:
@@ -193,7 +249,10 @@ def _cannot_fail(graph: Any) -> bool:
         or (op.type in _VARIABLES and all(_is_variable(t) for t in op.inputs[:1]))
         or (op.type in ("FloorDiv", "FloorMod") and _divides_by_constant(op))
         or (op.type == "StridedSlice" and _takes_constant(op))
-        or (op.type in ("If", "StatelessIf", *_CALLS) and all(map(_cannot_fail, called_graphs(op))))
+        or (
+            op.type in ("If", "StatelessIf", *_FUNCTION_CALLS)
+            and all(map(_cannot_fail, called_graphs(op)))
+        )
         for op in graph.get_operations()
     )
 
@@ -211,9 +270,9 @@ def _takes_constant(op: Any) -> bool:
 
 def _run_condition(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
     index, *rest = given
-    keys = [key for key in _changed_by(op, given) if key in state.values]
+    keys = _changed_by(op, given)
     count = len(op.outputs)
-    if index.dtype == tf.bool and all(map(_cannot_fail, called_graphs(op))):
+    if state.is_divided and index.dtype == tf.bool and all(map(_cannot_fail, called_graphs(op))):
         # Both at once: what they exchange is exchanged in the step, of which they are then a part.
         made = []
         for graph, chosen in zip(called_graphs(op), (index, tf.logical_not(index)), strict=True):
@@ -243,8 +302,8 @@ def _run_condition(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
 
 def _run_loop(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
     body, test = called_graphs(op)
-    keys = [key for key in _changed_by(op, given) if key in state.values]
-    places = [place for place, one in enumerate(given) if not isinstance(one, _Variable)]
+    keys = _changed_by(op, given)
+    places = [place for place, one in enumerate(given) if not _is_handle(one)]
 
     def around(graph: Any) -> Callable[..., list[Any]]:
         def run(*variables: Any) -> list[Any]:
@@ -270,18 +329,26 @@ def _run_loop(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
         ],
     )
     state.values.update(zip(keys, made[len(places) :], strict=True))
-    results = list(op.outputs)  # handles stay what they are
+    results = list(given)
     for place, one in zip(places, made, strict=False):
         results[place] = one
-    return [
-        given[place] if isinstance(given[place], _Variable) else one
-        for place, one in enumerate(results)
-    ]
+    return results
 
 
-def _of_value(
-    make: Callable[..., Any], *, changes: bool = False
-) -> Callable[[Any, Sequence[Any], _State], list[Any]]:
+@dataclass(frozen=True)
+class _Change:
+    """A counterpart of an operation that takes a variable, for the variable's value.
+
+    Attributes:
+        run: Called with the operation, its inputs and the state; returns the results.
+        is_for: Whether it has the counterpart, with its attributes and the variable's handle.
+    """
+
+    run: Callable[[Any, Sequence[Any], _State], list[Any]]
+    is_for: Callable[[Any, Any], bool] = lambda op, handle: True
+
+
+def _of_value(make: Callable[..., Any], *, changes: bool = False) -> _Change:
     """Return how to do with a variable's value what an operation does with the variable."""
 
     def run(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
@@ -292,7 +359,7 @@ def _of_value(
         state.values[id(variable.handle)] = result
         return []
 
-    return run
+    return _Change(run)
 
 
 def _slice_assigned(op: Any, value: Any, *rest: Any) -> Any:
@@ -304,7 +371,29 @@ def _slice_assigned(op: Any, value: Any, *rest: Any) -> Any:
     )
 
 
-_CHANGES: dict[str, Callable[[Any, Sequence[Any], _State], list[Any]]] = {
+def _read_and_skip(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
+    """Read the state of a generator, two words of a counter and a key, and skip some counts."""
+    variable, _, delta = given
+    value = state.values[id(variable.handle)]
+    skipped = tf.bitcast(delta * 256, tf.int64)
+    low, high = value[0] + skipped, value[1]
+    carry = tf.less(tf.bitcast(low, tf.uint64), tf.bitcast(skipped, tf.uint64))
+    high += tf.cast(carry, tf.int64)
+    state.values[id(variable.handle)] = tf.concat([[low, high], value[2:]], 0)
+    return [value[:3]]
+
+
+def _is_philox(op: Any, handle: Any) -> bool:
+    (data,) = handle_data_util.get_resource_handle_data(handle).shape_and_type
+    is_philox = tensor_util.constant_value(op.inputs[1]) == _PHILOX
+    return bool(is_philox and tf.TensorShape(data.shape) == [3])
+
+
+_PHILOX = 1  # TensorFlow's number of the algorithm
+
+# Operations that change a variable and have a result.
+_READ_AND_CHANGE = ("RngReadAndSkip",)
+_CHANGES: dict[str, _Change] = {
     "ReadVariableOp": _of_value(lambda op, value: value),
     "VariableShape": _of_value(lambda op, value: tf.shape(value, op.outputs[0].dtype)),
     "VarIsInitializedOp": _of_value(lambda op, value: tf.constant(True)),
@@ -315,6 +404,7 @@ _CHANGES: dict[str, Callable[[Any, Sequence[Any], _State], list[Any]]] = {
     "AssignVariableOp": _of_value(lambda op, value, new: tf.identity(new), changes=True),
     "AssignAddVariableOp": _of_value(lambda op, value, new: value + new, changes=True),
     "AssignSubVariableOp": _of_value(lambda op, value, new: value - new, changes=True),
+    "RngReadAndSkip": _Change(_read_and_skip, _is_philox),
     "ResourceStridedSliceAssign": _of_value(_slice_assigned, changes=True),
     **{
         f"ResourceScatter{kind.title()}": _of_value(

@@ -141,9 +141,8 @@ class Partial(Placement):
     """The value is the reduction over all replicas of what each has.
 
     Args:
-        op: `"add"`, `"max"`, `"min"`, `"prod"`, `"all"`, `"any"`; `"statistics"`, count, mean and
-            sum of squared distances from it, stacked; or `"moments"`, where each replica has the
-            same, but the value is the variance.
+        op: `"add"`, `"max"`, `"min"`, `"prod"`, `"all"`, `"any"`; or `"statistics"`, count, mean
+            and sum of squared distances from it, stacked.
     """
 
     op: str = "add"

@@ -11,7 +11,8 @@ on each of them, such as `tf.print`, runs once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +21,9 @@ import tensorflow as tf
 from tensorflow.python.framework import tensor_util
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
-from .effects import QUIET, READS, effects_of
+from .effects import CALLS, QUIET, READS, effects_of, handle_source
 from .functions import Bodies, function_of
-from .lift import PLAIN, lift
+from .lift import PLAIN, lift, lifted_places
 from .placements import (
     AS_IS,
     REPLICATE,
@@ -85,6 +86,17 @@ class Decision:
     bodies: Sequence[Planner] = ()
 
 
+@dataclass
+class Rewrite:
+    """Operations that stand for one of the traced step.
+
+    Args:
+        make: Writes them into the default graph, and returns the results.
+    """
+
+    make: Callable[[], Sequence[Any]]
+
+
 @dataclass(eq=False)
 class Item:
     """A planned operation."""
@@ -97,6 +109,8 @@ class Item:
     controls: list[Any] = field(default_factory=list)
     whole: bool = False
     """Whether rows were gathered, or a rule was missing: every replica computes all of it."""
+    writes: bool = False
+    """Whether it changes variables of which every replica has its own copy or part."""
 
 
 @dataclass
@@ -171,6 +185,8 @@ class Planner:
 
     Args:
         parent: The planner of the graph that contains the body.
+        is_conditional: Whether it is a body that may not run.
+        can_check: Whether operations that fail the step can be written: XLA leaves them out.
         whole: Operations that have to be computed whole.
         bodies: The graphs of called functions, the same in each attempt to plan a step.
         in_fixed_order: Whether a stage changes variables only after all of its reads, as several
@@ -181,13 +197,17 @@ class Planner:
         self,
         parent: Planner | None = None,
         whole: Iterable[Any] = (),
+        *,
+        is_conditional: bool = False,
+        can_check: bool = True,
         bodies: Bodies | None = None,
         in_fixed_order: bool = False,
     ) -> None:
         self.parent = parent
+        self.is_conditional = is_conditional
+        self.can_check: bool = can_check and (parent is None or parent.can_check)
         self.whole = set(whole)
         self.in_fixed_order = in_fixed_order
-        self.writers: dict[Any, int] = {}  # operations that change variables -> their times
         self._written: dict[int, int] = {}  # variables -> when they were changed last
         self.bodies: Bodies = parent.bodies if parent else bodies or Bodies()
         self.shared: set[int] = parent.shared if parent else set()  # resources that exist once
@@ -200,7 +220,7 @@ class Planner:
         self.counted: dict[int, dict[Space, Any]] = {}  # time -> spaces that a step makes
         self.layouts: list[Rows] = parent.layouts if parent else []  # of several segments
         self.elements: dict[Any, Placement] = parent.elements if parent else {}  # of lists
-        self.merges: list[Merge] = parent.merges if parent else []
+        self.merges: list[Merge] = parent.merges if parent and not is_conditional else []
         self.reduced_axes: dict[int, Any] = {}
         self._placements: dict[int, Placement] = {}
         self._times: dict[int, int] = {}
@@ -302,8 +322,10 @@ class Planner:
     def merge(self, a: Rows, b: Rows, op: Any) -> bool:
         """Assume that two inputs of the step have equally many rows, as an operation demands.
 
-        This is checked at the beginning of each step.
+        This is checked at the beginning of each step; in a branch or loop, each time that it runs.
         """
+        if self.is_conditional and not self.can_check:
+            return False
         if len(a.segments) != 1 or len(b.segments) != 1:
             return False
         (one, unit), (other, others_unit) = a.segments[0], b.segments[0]
@@ -318,6 +340,26 @@ class Planner:
             return False
         self.merges.append(Merge(one, other, op, one.merge(other)))
         return True
+
+    @property
+    def assumptions(self) -> list[Merge]:
+        """The batches that only this body assumes to have equally many rows."""
+        return self.merges if self.is_conditional else []
+
+    @contextlib.contextmanager
+    def assuming(self) -> Iterator[None]:
+        """Let the assumptions of a planned body hold."""
+        for merge in self.assumptions:
+            merge.undo = merge.one.root().merge(merge.other)
+        try:
+            yield
+        finally:
+            self.suspend()
+
+    def suspend(self) -> None:
+        """Let the assumptions of this body hold no longer: they are true only inside of it."""
+        for merge in reversed(self.assumptions):
+            merge.undo()
 
     def undo_merges(self, since: int) -> None:
         """Take back all merges but the first ones: those of a plan that is given up."""
@@ -362,14 +404,22 @@ class Planner:
         if _is_plain_call(op):
             self._inline(op, base)
             return
-        if self.parent is None and op.type not in PLAIN and any(map(self._is_divided, op.inputs)):
-            self._lift(op, base)
+        if op.type == "Identity" and op.inputs[0].dtype == tf.resource:
+            self.set_alias(op.outputs[0], op.inputs[0])
             return
+        if self.parent is None and op.type not in PLAIN:
+            divided = [self._is_divided(t) for t in op.inputs]
+            if op in self.bodies.rewritten or lifted_places(op, divided):
+                self._rewrite(op, lambda: lift(op, divided), base)
+                return
         view = Operation(self, op)
         decision = None
         if op not in self.whole:
             found = find_rule(op)
             decision = found(view) if found else None
+            if isinstance(decision, Rewrite):
+                self._rewrite(op, decision.make, base)
+                return
             if decision is not None and any(map(_is_one_row, op.outputs, decision.out)):
                 decision = None
         whole = False
@@ -391,11 +441,12 @@ class Planner:
             time = max(time, self.need_counts(size))
         once = decision.once
         time = _round_up(time, even=once)
+        writes = self.parent is None and not once and bool(self._effects(op)[1])
         if self.in_fixed_order:
-            time = self._after_writes(op, inputs, time, once)
+            time = self._after_writes(inputs, time, writes)
         if op.type == "Const":
             time = BEFORE
-        item = Item(op, decision, inputs, placements, time, self._controls(op), whole)
+        item = Item(op, decision, inputs, placements, time, self._controls(op), whole, writes)
         self.items.append(item)
         self._op_times[op] = time
         for output, placement in zip(op.outputs, decision.out, strict=True):
@@ -406,25 +457,29 @@ class Planner:
             self.shared.update(id(t) for t in op.outputs if t.dtype.name == "resource")
             self._copy_states(op, changed, time)
 
-    def _after_writes(self, op: Any, inputs: Sequence[Any], time: int, once: bool) -> int:
-        """Return the stage of an operation: after one that changes what it reads."""
+    def _after_writes(self, inputs: Sequence[Any], time: int, writes: bool) -> int:
+        """Return the stage of an operation: after the one that changes what it reads."""
         handles = [id(t) for t in inputs if t.dtype.name == "resource"]
-        changed = effects_of(op, [id(t) in self.shared for t in inputs])[1] if handles else set()
-        if changed and not once:
-            self.writers[op] = time
-            self._written |= {id(inputs[i]): time for i in changed}
+        if writes:
+            self._written.update(dict.fromkeys(handles, time))
             return time
         read = [self._written.get(handle, BEFORE) for handle in handles]
-        read += [self.writers.get(t.op, BEFORE) for t in inputs]
         return time + 2 if time in read else time
+
+    def _effects(self, op: Any) -> tuple[bool, set[int]]:
+        if not op.op_def.is_stateful:
+            return False, set()
+        return effects_of(op, [id(self.canonical(t)) in self.shared for t in op.inputs])
 
     def effects(self, op: Any) -> tuple[bool, list[Any]]:
         """Return whether an operation must run once, and which replicas' states it changes then."""
-        inputs = [self.canonical(t) for t in op.inputs]
-        once, changed = effects_of(op, [id(t) in self.shared for t in inputs])
+        once, changed = self._effects(op)
+        # A state is changed by operations without results: what has a counterpart was lifted.
+        once = once or bool(changed and (op.type in CALLS or op.outputs))
         if once and self.parent is not None:
             raise NeedsCollectiveError(f"to run once {op.name}")
-        return once, [inputs[i] for i in changed if id(inputs[i]) not in self.shared]
+        handles = [self.canonical(op.inputs[place]) for place in sorted(changed)]
+        return once, [handle for handle in handles if id(handle) not in self.shared]
 
     def _copy_states(self, op: Any, handles: Sequence[Any], time: int) -> None:
         """Give the other replicas the variables that an operation changed on the first one."""
@@ -439,10 +494,10 @@ class Planner:
             self._set(value, REPLICATE, time)
             self.item_of[id(value)] = item
             placements: list[Placement] = [REPLICATE, REPLICATE]
-            self.writers[assigned] = self._written[id(handle)] = time + 1
+            self._written[id(handle)] = time + 1
             self.items += [
                 item,
-                Item(assigned, write, [handle, value], placements, time + 1, [op]),
+                Item(assigned, write, [handle, value], placements, time + 1, [op], writes=True),
             ]
             self._copies.setdefault(op, []).append(assigned)
             self._op_times[op] = time + 1
@@ -541,12 +596,20 @@ class Planner:
             return False
         return isinstance(self._placements.get(id(self.canonical(tensor))), Shard)
 
-    def _lift(self, op: Any, base: int) -> None:
-        """Plan an operation with divided variables as one of their values."""
-        if op not in self.bodies.lifted:
-            self.bodies.lifted[op] = lift(op)
-            self.bodies.added |= dict.fromkeys(self.bodies.lifted[op][0], op)
-        operations, outputs = self.bodies.lifted[op]
+    def _rewrite(self, op: Any, make: Callable[[], Sequence[Any]], base: int) -> None:
+        """Plan the operations that stand for one of the traced step, written into its graph."""
+        if op not in self.bodies.rewritten:
+            before = len(op.graph.get_operations())
+            with (
+                op.graph.as_default(),
+                tf.control_dependencies(list(op.control_inputs)),
+                tf.name_scope(f"{op.name}/"),
+            ):
+                outputs = make()
+            operations = op.graph.get_operations()[before:]
+            self.bodies.rewritten[op] = (operations, outputs)
+            self.bodies.added |= dict.fromkeys(operations, op)
+        operations, outputs = self.bodies.rewritten[op]
         base = max([base, *(self._op_times.get(c, BEFORE) for c in op.control_inputs)])
         for one in operations:
             self.visit(one, base)
@@ -573,7 +636,7 @@ class Planner:
 
 def is_never_used(tensor: Any) -> bool:
     """Whether a branch returns a tensor in place of what only the other one makes."""
-    return tensor.op.type == "FakeParam"  # type: ignore[no-any-return]
+    return handle_source(tensor).op.type == "FakeParam"  # type: ignore[no-any-return]
 
 
 # Stages with an odd time run on every replica, the others once; `BEFORE` is what is there already.

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2
-from tensorflow.python.eager.polymorphic_function import atomic_function
+from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.eager.polymorphic_function.attributes import NO_INLINE
 from tensorflow.python.framework.auto_control_deps_utils import READ_ONLY_RESOURCE_INPUTS_ATTR
 from tensorflow.python.ops import gen_functional_ops
 
 from .collectives import Collectives, ExchangedRows
 from .placements import PARTIAL, Partial, Placement, Shard
-from .plan import BEFORE, Planner
+from .plan import BEFORE, Item, Planner
 from .sizes import Space
-from .stage import Stage, end_function, live_items, local_shape, reference
+from .stage import Stage, end_function, live_items, local_shape
 
 _SMALL = 16384  # elements: smaller tensors are reduced together
 
@@ -95,6 +94,15 @@ class Program:
             self.stages[time] = ProgramStage(self, time)
         return self.stages[time]
 
+    def _stage_of(self, item: Item) -> ProgramStage:
+        """Return the function that has an operation."""
+        stage = self.stage(item.time)
+        if not item.writes or not self.collectives.in_fixed_order:
+            return stage
+        if stage.writer is None:
+            stage.writer = ProgramStage(self, item.time, writes=True)
+        return stage.writer
+
     def write(self, results: Sequence[tuple[Any, bool]]) -> list[Any]:
         """Write the step.
 
@@ -110,12 +118,10 @@ class Program:
             self._fill_buckets(time, list(tensors.values()))
         live = live_items(planner, [tensor for tensor, _ in results])
         for item in planner.items:
-            if (
-                item in live
-                and item.time != BEFORE
-                and item.op not in self.stage(item.time).operations
-            ):
-                self.stage(item.time).emit(item)
+            if item in live and item.time != BEFORE:
+                stage = self._stage_of(item)
+                if item.op not in stage.operations:
+                    stage.emit(item)
         last = max([*self.stages, *planner.exchanges, *planner.counted, -1]) + 1
         final = self.stage(last + last % 2)  # runs once
         kept: list[tuple[bool, Any]] = []
@@ -133,7 +139,7 @@ class Program:
         groups = defaultdict(list)
         for tensor in tensors:
             placement = self.planner.placement(tensor)
-            if not isinstance(placement, Partial) or placement.op == "moments":
+            if not isinstance(placement, Partial):
                 continue
             if id(tensor) in self.planner.scattered:
                 continue
@@ -180,6 +186,8 @@ class Program:
             stage = self.stages.get(time)
             if stage is not None and (stage.outputs or stage.has_effects):
                 called[time] = self._call_stage(stage, called, exchanged, outer)
+            if stage is not None and stage.writer is not None:
+                self._call_stage(stage.writer, called, exchanged, outer)
         results: list[Any] = []
         for (is_rows, value), at in zip(kept, results_at, strict=True):
             if not is_rows:
@@ -208,52 +216,28 @@ class Program:
             attributes["_XlaMustCompile"] = True
         stage.graph.inputs = list(stage.inputs.values())
         function = end_function(stage, stage.outputs, outer, **attributes)
-        writes = stage.writes() if self.collectives.in_fixed_order else set()
-        reader = without_writes(function.func.name, writes, outer) if writes else function
-        before = [self.stages[t] for t in stage.after if t in called]
         outputs = []
-        replicas = range(1) if stage.runs_once else range(len(self.devices))
-        for replica in replicas:
-            is_last = self.devices[replica] not in self.devices[replica + 1 :]
+        for replica in stage.replicas:
             args = [self._argument(key, replica, called, exchanged) for key in stage.inputs]
             waits = [
-                op
-                for one in before
-                for op in (one.calls if stage.runs_once or one.runs_once else [one.calls[replica]])
+                call for earlier in stage.after for call in earlier.calls_before(stage, replica)
             ]
             with tf.device(self.devices[replica]), tf.control_dependencies(waits):
                 call = gen_functional_ops.stateful_partitioned_call(
-                    args,
-                    [t.dtype for t in stage.outputs],
-                    f=(function if is_last else reader).func,
+                    args, [t.dtype for t in stage.outputs], f=function.func
                 )
-                only_reads = not stage.runs_once and not (is_last and writes)
-                if self.collectives.in_fixed_order and only_reads:
-                    _read_only(call if isinstance(call, tf.Operation) else call[0].op)
-                if isinstance(call, tf.Operation):
-                    stage.calls.append(call)
-                    call = []
-                else:
-                    call = list(call)
-                    stage.calls.append(call[0].op)
-                if "_XlaMustCompile" in attributes:
-                    stage.calls[-1]._set_attr("_XlaMustCompile", _true())
-            outputs.append(call)
-        if writes:
-            self._share_written(stage, writes, outputs)
-        for call in outputs:
-            for made, inner in zip(call, stage.outputs, strict=True):
+            made = [] if isinstance(call, tf.Operation) else list(call)
+            stage.calls[replica] = made[0].op if made else call
+            if self.collectives.in_fixed_order and not stage.runs_once and not stage.writes:
+                _read_only(stage.calls[replica])
+            if "_XlaMustCompile" in attributes:
+                stage.calls[replica]._set_attr("_XlaMustCompile", _true())
+            outputs.append(made)
+        for made in outputs:
+            for tensor, inner in zip(made, stage.outputs, strict=True):
                 if inner.dtype.name not in ("resource", "variant"):
-                    made.set_shape(inner.shape)
+                    tensor.set_shape(inner.shape)
         return outputs if not stage.runs_once else outputs * len(self.devices)
-
-    def _share_written(self, stage: ProgramStage, writes: set[Any], outputs: list[Any]) -> None:
-        """Give all shards of a device what the last one of them got from changing variables."""
-        last = dict(zip(self.devices, outputs, strict=True))
-        for at, tensor in enumerate(stage.outputs):
-            if tensor.op in writes:
-                for device, made in zip(self.devices, outputs, strict=True):
-                    made[at] = last[device][at]
 
     def _argument(
         self, key: Any, replica: int, called: dict[int, list[Any]], exchanged: dict[Any, list[Any]]
@@ -362,56 +346,53 @@ def _true() -> Any:
     return attr_value_pb2.AttrValue(b=True)
 
 
-def without_writes(name: str, writes: set[Any], outer: Any) -> Any:
-    """Make a function that only reads of one that also changes variables; returns a reference.
-
-    Its results that come from a change are zeros.
-    """
-    definition = function_pb2.FunctionDef()
-    definition.CopyFrom(outer._get_function(name).cached_definition)
-    definition.signature.name = f"{name}.reads"
-    names = {op.name for op in writes}
-    kept = [node for node in definition.node_def if node.name not in names]
-    for node in kept:
-        inputs = [one for one in node.input if one.removeprefix("^") not in names]
-        del node.input[:]
-        node.input.extend(inputs)
-    for output in definition.signature.output_arg:
-        source = definition.ret[output.name]
-        if source.split(":")[0] in names:
-            zero = node_def_pb2.NodeDef(name=f"zero.{output.name}", op="Const")
-            dtype = tf.as_dtype(output.type)
-            zero.attr["dtype"].type = output.type
-            zero.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0, dtype, []))
-            kept.append(zero)
-            definition.ret[output.name] = f"{zero.name}:output:0"
-    del definition.node_def[:]
-    definition.node_def.extend(kept)
-    for control in [key for key, node in definition.control_ret.items() if node in names]:
-        del definition.control_ret[control]
-        definition.signature.control_output.remove(control)
-    function = atomic_function.from_function_def(
-        definition, outer._get_function(name).function_type
-    )
-    outer._add_function(function)
-    return reference(definition.signature.name)
-
-
 class ProgramStage(Stage):
-    """A stage of a program: runs on every replica if its time is odd, otherwise once."""
+    """A stage of a program: runs on every replica if its time is odd, otherwise once.
 
-    def __init__(self, program: Program, time: int) -> None:
-        super().__init__(program.planner, f"stage_{time}")
-        self.program, self.time = program, time
+    Args:
+        program: The program.
+        time: The stage's time.
+        writes: Whether this is the part of a stage that changes variables, where the shards of a
+            device share them: runs once on each device, after the stage has run for all shards.
+
+    Attributes:
+        writer: That part of this stage; `None` if there is none.
+        calls: The calls of the function, by replica.
+        after: Stages that have to run before.
+    """
+
+    def __init__(self, program: Program, time: int, *, writes: bool = False) -> None:
+        super().__init__(program.planner, f"stage_{time}{'_writes' if writes else ''}")
+        self.program, self.time, self.writes = program, time, writes
         if all("CPU" in device for device in program.devices):
             # XLA compiles a kernel once for every device, and these are the same processor.
             self.kernel_device = program.devices[0]
         self.runs_once = time % 2 == 0
         self.draws_by_xla = program.draws_by_xla
+        self.writer: ProgramStage | None = None
         self.outputs: list[Any] = []
-        self.calls: list[Any] = []
-        self.after: set[int] = set()
+        self.calls: dict[int, Any] = {}
+        self.after: dict[ProgramStage, None] = {}
         self._places: dict[int, int] = {}
+
+    @property
+    def replicas(self) -> Sequence[int]:
+        """The replicas that the function is called for."""
+        devices = self.program.devices
+        if self.runs_once:
+            return [0]
+        if self.writes:
+            return [devices.index(device) for device in dict.fromkeys(devices)]
+        return range(len(devices))
+
+    def calls_before(self, stage: ProgramStage, replica: int) -> list[Any]:
+        """Return the calls that a later stage waits for: those on its device, or all."""
+        devices = self.program.devices
+        return [
+            call
+            for own, call in self.calls.items()
+            if self.runs_once or stage.runs_once or devices[own] == devices[replica]
+        ]
 
     @property
     def has_effects(self) -> bool:
@@ -419,14 +400,6 @@ class ProgramStage(Stage):
         return any(
             op.op_def.is_stateful and op.type != "Placeholder" for op in self.graph.get_operations()
         )
-
-    def writes(self) -> set[Any]:
-        """Return the operations that change variables, which shards of a device share."""
-        return {
-            made
-            for op, made in self.operations.items()
-            if self.planner.writers.get(op) == self.time
-        }
 
     def export(self, tensor: Any) -> int:
         """Make a tensor a result of the function; return its place."""
@@ -436,7 +409,7 @@ class ProgramStage(Stage):
         return self._places[id(tensor)]
 
     def has(self, tensor: Any) -> bool:
-        return self.planner.time(tensor) == self.time
+        return self.planner.time(tensor) == self.time and not self.writes
 
     def _from(self, source: ProgramStage, value: Any) -> Any:
         key = ("result", (source.time, source.export(value)))
@@ -468,16 +441,16 @@ class ProgramStage(Stage):
         return self._from(source, source.read_symbol(key))
 
     def controls(self, item: Any) -> list[Any]:
+        if self.writes:  # variables are changed after all reads
+            self.after[self.program.stage(self.time)] = None
+        before = [stage for time, stage in self.program.stages.items() if time < self.time]
+        before += [stage.writer for stage in before if stage.writer is not None]
         found = []
         for op in item.controls:
             if op in self.operations:
                 found.append(self.operations[op])
             else:
-                self.after.update(
-                    t
-                    for t, s in self.program.stages.items()
-                    if t < self.time and op in s.operations
-                )
+                self.after |= dict.fromkeys(stage for stage in before if op in stage.operations)
         return found
 
     def outer_replicated(self, tensor: Any) -> Any:
@@ -498,8 +471,7 @@ class ProgramStage(Stage):
             return self._sorted(whole, placement) if len(placement.rows.segments) > 1 else whole
         if placement.op == "add":
             return self.add_input(key, tensor.dtype, tensor.shape)
-        shape = [count, 3] if placement.op == "moments" else [count]
-        known = None if tensor.shape.rank is None else [*shape, *tensor.shape]
+        known = None if tensor.shape.rank is None else [count, *tensor.shape]
         return _reduce(placement.op, self.add_input(key, tensor.dtype, known))
 
     def outer_scattered(self, tensor: Any) -> Any:
@@ -535,9 +507,6 @@ class ProgramStage(Stage):
 
 
 def _reduce(op: str, stacked: Any) -> Any:
-    if op == "moments":
-        count, _, squares = tf.unstack(_reduce("statistics", stacked))
-        return squares / count
     if op == "statistics":  # as in Chan, Golub & LeVeque 1983
         counts, means, squares = tf.unstack(stacked, axis=1)
         count = tf.reduce_sum(counts, 0)

@@ -60,6 +60,8 @@ class Space(Symbol):
     def merge(self, other: Space) -> Callable[[], None]:
         """Declare that both are divided alike; returns what takes it back."""
         mine, others = self.root(), other.root()
+        if mine is others:
+            return lambda: None
         total, parts = mine.total, mine.parts
 
         def undo() -> None:

@@ -14,6 +14,7 @@ from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.ops import handle_data_util
 
 from .effects import DRAWN_BY_XLA, QUIET, READS
+from .explanation import place_of
 from .functions import copy_of, function_of
 from .placements import (
     AsIs,
@@ -401,7 +402,9 @@ class Stage:
         """Write the body of a loop, condition or call; see `Body`."""
         body = Body(self, planner, graph, like)
         body.draws_by_xla = body.draws_by_xla or is_compiled
-        body.write(wants, sources, is_condition)
+        body.check_assumptions()
+        with planner.assuming():
+            body.write(wants, sources, is_condition)
         return body
 
     def call_loop(self, op: Any, inputs: Sequence[Any], body: Body, test: Body) -> list[Any]:
@@ -415,8 +418,10 @@ class Stage:
         attributes.pop("_num_original_outputs", None)
         attributes["T"] = _types(args)
         shapes = [p.shape for p in list(body.inputs.values())[: len(inputs)]]
-        attributes["output_shapes"] = _shapes([*shapes, *(a.shape for a in args[len(inputs) :])])
-        made = self._create(op, args, [a.dtype for a in args], attributes)
+        attributes["output_shapes"] = shapes_attribute(
+            [*shapes, *(a.shape for a in args[len(inputs) :])]
+        )
+        made = self.create(op, args, [a.dtype for a in args], attributes)
         for output, given in zip(made.outputs, inputs, strict=False):
             handle_data_util.copy_handle_data(given, output)
         return list(made.outputs[: len(inputs)])
@@ -436,8 +441,8 @@ class Stage:
         else:
             attributes.update(zip(("then_branch", "else_branch"), references, strict=True))
         attributes["Tin"] = _types(args)
-        attributes["output_shapes"] = _shapes([tf.TensorShape(None) for _ in op.outputs])
-        made = self._create(op, [predicate, *args], [o.dtype for o in op.outputs], attributes)
+        attributes["output_shapes"] = shapes_attribute([tf.TensorShape(None) for _ in op.outputs])
+        made = self.create(op, [predicate, *args], [o.dtype for o in op.outputs], attributes)
         for output, new in zip(op.outputs, made.outputs, strict=True):
             if output.dtype.name == "resource":
                 handle_data_util.copy_handle_data(output, new)
@@ -450,10 +455,11 @@ class Stage:
         args = [*inputs, *(self.outer_of_body(key) for key in body.extras)]
         attributes = dict(op.node_def.attr)
         attributes.update(f=body.reference, Tin=_types(args), _XlaMustCompile=compiled)
-        made = self._create(op, args, [o.dtype for o in op.outputs], attributes)
+        made = self.create(op, args, [o.dtype for o in op.outputs], attributes)
         return list(made.outputs)
 
-    def _create(self, op: Any, args: Sequence[Any], dtypes: Sequence[Any], attributes: Any) -> Any:
+    def create(self, op: Any, args: Sequence[Any], dtypes: Sequence[Any], attributes: Any) -> Any:
+        """Write an operation of the type of another one, with other attributes."""
         made = self.graph._create_op_internal(
             op.type, list(args), list(dtypes), name=op.type, attrs=attributes, op_def=op.op_def
         )
@@ -488,12 +494,25 @@ class Body(Stage):
         self.extras: dict[Any, Any] = {}
         self.outputs: list[Any] = []
         self.reference: Any = None
+        self._checks: list[Any] = []
         for position, (inner, (whole, own)) in enumerate(zip(graph.inputs, like, strict=True)):
             shape = local_shape(whole, planner.placement(inner))
             self.values[id(inner)] = self.add_input(position, whole.dtype, shape, own)
 
     def has(self, tensor: Any) -> bool:
         return id(self.planner.canonical(tensor)) in self.planner.tensors
+
+    def check_assumptions(self) -> None:
+        """Check that batches have equally many rows, where the plan of this body assumes it."""
+        for merge in self.planner.assumptions:
+            message = f"two batches of different sizes meet in {place_of(merge.op)}"
+            one, other = self.counts(merge.one), self.counts(merge.other)
+            with self.graph.as_default():
+                same = tf.reduce_all(tf.equal(one, other))
+                self._checks.append(tf.debugging.Assert(same, [message, one, other]))
+
+    def controls(self, item: Item) -> list[Any]:
+        return [*self._checks, *super().controls(item)]
 
     def outer_symbol(self, key: Any) -> Any:
         if key not in self.extras:
@@ -577,8 +596,6 @@ def local_shape(tensor: Any, placement: Placement) -> Any:
     """Return what is known of the shape that a replica has of a tensor."""
     if tensor.dtype.name in ("resource", "variant"):
         return tensor.shape
-    if isinstance(placement, Partial) and placement.op == "moments":
-        return None
     if not isinstance(placement, Shard) or tensor.shape.rank is None:
         return tensor.shape
     return [None if axis == placement.axis else size for axis, size in enumerate(tensor.shape)]
@@ -589,6 +606,7 @@ def _types(tensors: Sequence[Any]) -> Any:
     return attr_value_pb2.AttrValue(list=value)
 
 
-def _shapes(shapes: Sequence[Any]) -> Any:
+def shapes_attribute(shapes: Sequence[Any]) -> Any:
+    """Return an attribute that lists shapes."""
     value = attr_value_pb2.AttrValue.ListValue(shape=[tf.TensorShape(s).as_proto() for s in shapes])
     return attr_value_pb2.AttrValue(list=value)

@@ -237,7 +237,9 @@ def partition(strategy: Any, step: Step, args: Any, kwargs: Any) -> tuple[Any, E
         for tensor, may_keep in zip(traced.outputs, _may_keep_rows(traced.structure), strict=True)
         if tensor is not None
     ]
-    planner, spaces, copies = _plan(strategy, traced, results, collectives)
+    planner, spaces, copies = _plan(
+        strategy, traced, results, collectives, can_check=not step.jit_compile
+    )
     inputs = dict(copies)
     for placeholder, leaf in traced.inputs:
         parts = leaf.parts
@@ -314,6 +316,8 @@ def _plan(
     traced: Any,
     results: Sequence[tuple[Any, bool]],
     collectives: Collectives,
+    *,
+    can_check: bool,
 ) -> tuple[Planner, dict[Space, Leaf], dict[int, Sequence[Any]]]:
     """Plan a traced step.
 
@@ -325,7 +329,12 @@ def _plan(
     bodies = Bodies()
     whole: set[Any] = set()
     while True:  # each attempt computes more operations whole, so there is a last one
-        planner = Planner(whole=whole, bodies=bodies, in_fixed_order=collectives.in_fixed_order)
+        planner = Planner(
+            whole=whole,
+            bodies=bodies,
+            in_fixed_order=collectives.in_fixed_order,
+            can_check=can_check,
+        )
         spaces: dict[Space, Leaf] = {}
         for number, (placeholder, leaf) in enumerate(traced.inputs):
             total = placeholder.shape[0] if leaf.is_rows else None

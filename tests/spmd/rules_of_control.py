@@ -192,6 +192,13 @@ def control():
         )
 
     rows.add("TensorListConcatV2", concatenated, [(B, 3)], divided=NONE)
+    rows.add(
+        "OptionalNone OptionalFromValue OptionalGetValue",
+        lambda x: tf.cond(tf.shape(x)[0] > 3, lambda: tf.square(tf.tanh(x)), lambda: 2.0 * x),
+        [(B, 3)],
+        [(2, B)],
+        gradients=True,
+    )
     return rows
 
 

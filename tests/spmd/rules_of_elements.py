@@ -230,7 +230,27 @@ def partials():
         divided=NONE,
         tolerance=1e-5,
     )
-    rows.add("Cast", with_constants("Cast", DstT="float64"), [partial(2, dtype="int32")])
+    for dtype in ("int32", "int64", "float16"):  # what overflows, or wraps, as a whole
+        rows.add(
+            "Cast",
+            with_constants("Cast", DstT="float64"),
+            [partial(2, dtype=dtype)],
+            divided=NONE,
+            tolerance=1e-2,
+        )
+    rows.add(
+        "Cast",
+        with_constants("Cast", DstT="float32"),
+        [partial(2, dtype="bfloat16")],
+        tolerance=0.05,
+    )
+    rows.add(
+        "AddV2",
+        lambda x: x + x,
+        [partial(2, dtype="float16")],
+        divided=NONE,
+        tolerance=1e-2,
+    )
     rows.add("SquaredDifference", tf.math.squared_difference, [(B, 3), partial(3)], divided=NONE)
     rows.add("AddV2 Sub AddN", lambda x, y: (x + y, x - y, tf.add_n([x, y])), [p, p])
     rows.add(

@@ -23,6 +23,19 @@ def reductions():
 
         return make
 
+    def variances(x):
+        _, variance = tf.nn.moments(
+            x[:, : tf.cast(tf.reduce_max(tf.abs(x)), "int32") + 1], [0], keepdims=True
+        )
+        return [
+            tf.identity(variance),
+            tf.shape(variance),
+            variance * x[:1, :1],
+            *tf.nn.moments(x, [0, 2], keepdims=True),
+        ]
+
+    rows.add("kernel:statistics", variances, [(B, 3, 2)], divided=SOME, empty=False)
+
     for kind, keep in (("Sum", False), ("Mean", True), ("Max", False)):
         rows.add(kind, all_axes(kind, keep), *shapes)
     for kind, keep in (("Sum", True), ("Mean", False), ("Min", True), ("Prod", False)):

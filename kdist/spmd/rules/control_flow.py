@@ -29,12 +29,19 @@ def _plan(
     placements: Sequence[Placement],
     sizes: Sequence[Any],
     inputs: Sequence[Any],
+    *,
+    is_compiled: bool = False,
 ) -> Planner:
-    """Plan a body for inputs of these placements."""
+    """Plan a body for inputs of these placements; its assumptions hold `assuming` them only."""
     whole: set[Any] = set()
     merges = len(op.planner.merges)
     while True:
-        planner = Planner(op.planner, whole | op.planner.whole)
+        planner = Planner(
+            op.planner,
+            whole | op.planner.whole,
+            is_conditional=not is_compiled,
+            can_check=not is_compiled,
+        )
         for inner, outer, placement, size in zip(
             graph.inputs, inputs, placements, sizes, strict=True
         ):
@@ -50,7 +57,16 @@ def _plan(
             whole |= mine
             op.planner.undo_merges(merges)
             continue
+        finally:
+            planner.suspend()
         return planner
+
+
+def _demand(planner: Planner, outputs: Sequence[Any], wants: Sequence[Any]) -> None:
+    """Ask for the results of a body as all its bodies, or iterations, return them."""
+    with planner.assuming():
+        for output, want in zip(outputs, wants, strict=True):
+            planner.demand(output, planner.placement(output), want)
 
 
 def _join(a: Placement, b: Placement) -> Placement:
@@ -141,12 +157,13 @@ def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
     sizes = [op.sizes(i) if k else None for i, k in enumerate(kept)]
     for _ in range(10):
         planner = _plan(op, body, placements, sizes, op.inputs)
-        joined = [
-            p if k else _join(p, planner.placement(o))
-            for p, o, k in zip(placements, body.outputs, kept, strict=True)
-        ]
-        if all(map(_same, joined, placements)):
-            break
+        with planner.assuming():
+            joined = [
+                p if k else _join(p, planner.placement(o))
+                for p, o, k in zip(placements, body.outputs, kept, strict=True)
+            ]
+            if all(map(_same, joined, placements)):
+                break
         others = [not isinstance(p, ListOf) for p in placements]
         settled = all(_same(a, b) for a, b, o in zip(joined, placements, others, strict=True) if o)
         # What is put into a list follows from the other variables, so these are settled first.
@@ -157,9 +174,8 @@ def _loop(op: Operation, given: Sequence[Placement]) -> Decision | None:
     else:
         return _whole(op)  # the placements of its variables change
     wants = [_want(p) for p in placements]
-    for output, want, keep in zip(body.outputs, wants, kept, strict=True):
-        if not keep:
-            planner.demand(output, planner.placement(output), want)
+    changed = [(o, w) for o, w, keep in zip(body.outputs, wants, kept, strict=True) if not keep]
+    _demand(planner, [o for o, _ in changed], [w for _, w in changed])
     conditions = _plan(op, condition, placements, sizes, op.inputs)
     if not isinstance(conditions.placement(condition.outputs[0]), Replicate):
         return _whole(op)  # the replicas may end it at different times
@@ -205,8 +221,7 @@ def _condition(op: Operation, given: Sequence[Placement]) -> Decision | None:
         out.append(joined)
     wants = [_want(p) for p in out]
     for planner, graph in zip(planners, graphs, strict=True):
-        for output, want in zip(graph.outputs, wants, strict=True):
-            planner.demand(output, planner.placement(output), want)
+        _demand(planner, graph.outputs, wants)
 
     def emit(stage: Any, op: Any, values: Sequence[Any]) -> Sequence[Any]:
         like = [(t, i) for t, i in zip(op.inputs[1:], values[1:], strict=True)]
@@ -231,11 +246,11 @@ def _call(op: Operation, given: Sequence[Placement]) -> Decision | None:
     if op.planner.effects(op.op)[0]:
         return _whole(op)  # it has effects
     graph = op.planner.bodies.of(op.op, op.attr("f").name, op.inputs)
-    planner = _plan(op, graph, given, [op.sizes(i) for i in range(len(op.inputs))], op.inputs)
+    sizes = [op.sizes(i) for i in range(len(op.inputs))]
+    planner = _plan(op, graph, given, sizes, op.inputs, is_compiled=True)
     out = [_plain(planner.placement(planner.canonical(t))) for t in graph.outputs]
     wants = [_want(p) for p in out]
-    for output, want in zip(graph.outputs, wants, strict=True):
-        planner.demand(output, planner.placement(output), want)
+    _demand(planner, graph.outputs, wants)
 
     def emit(stage: Any, op: Any, values: Sequence[Any]) -> Sequence[Any]:
         like = [(t, v) for t, v in zip(op.inputs, values, strict=True)]

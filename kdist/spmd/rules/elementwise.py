@@ -286,13 +286,11 @@ def _of_partials(op: Operation) -> Decision | None:
     if op.type == "Neg":
         return Decision([PARTIAL], [PARTIAL])
     dtype, result = op.inputs[0].dtype, op.outputs[0].dtype
-    if op.type == "Cast":
-        if dtype.is_integer:  # small and unsigned ones wrap, and small floats do not hold them
-            exact = dtype.size >= 4 and result.size >= 4 and not result.is_complex
-            exact = exact and not dtype.is_unsigned
-        else:
-            exact = dtype.is_floating and result.is_floating and result.size >= dtype.size
+    if op.type == "Cast":  # a sum that overflows, or wraps, may not do so in another type
+        exact = dtype == tf.bfloat16 and result in (tf.float32, tf.float64)  # of about its range
         return Decision([PARTIAL], [PARTIAL]) if exact else None
+    if dtype == tf.float16:
+        return None  # its sums overflow
     if not (dtype.is_floating or dtype.is_integer) and op.type != "SelectV2":
         return None
     if op.planner.parent is None and sum(partial) < 2:

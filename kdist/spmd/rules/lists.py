@@ -1,4 +1,7 @@
-"""TensorFlow's lists of tensors (`TensorList`), which loops and their gradients use."""
+"""TensorFlow's lists of tensors (`TensorList`), which loops and their gradients use; optionals.
+
+An optional, which a condition returns for its gradient, is a list of one tensor, or of none.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ import tensorflow as tf
 
 from ..placements import AS_IS, REPLICATE, ListOf, Replicate, Shard
 from ..plan import ComputeWholeError, Decision, Operation
-from ..sizes import Element, Size, symbolic
+from ..sizes import Element, Size, Space, symbolic
+from ..stage import local_shape, shapes_attribute
 from . import rule
 
 
@@ -158,3 +162,43 @@ def element_shape(op: Operation) -> Decision | None:
 def resize(op: Operation) -> Decision | None:
     """Change the number of elements."""
     return Decision([AS_IS, REPLICATE], [op.placements[0]]) if _list(op) else None
+
+
+@rule("OptionalNone")
+def no_value(op: Operation) -> Decision | None:
+    """Make an optional without a value."""
+    return Decision([], [ListOf(None, op.op)])
+
+
+@rule("OptionalFromValue")
+def from_value(op: Operation) -> Decision | None:
+    """Make an optional of a tensor as each replica has it."""
+    if len(op.inputs) != 1:
+        return None
+    (placement,) = op.placements
+    element = placement.plain() if isinstance(placement, Shard) else placement
+    sizes = op.sizes(0)
+    # Other symbols have no meaning outside of the branch.
+    symbols = [s.symbols() for s in np.ravel(sizes) if isinstance(s, Size)]
+    if any(not isinstance(s, Space) or s.source is not None for one in symbols for s in one):
+        sizes = None
+    return Decision([AS_IS], [ListOf(element, op.op, sizes)])
+
+
+@rule("OptionalGetValue")
+def value_of(op: Operation) -> Decision | None:
+    """Return the tensor in an optional."""
+    found = _list(op)
+    if found is None or found.element is None or len(op.outputs) != 1:
+        return None
+    element = found.element
+    if found.sizes is not None:
+        op.planner.set_sizes(op.outputs[0], found.sizes)
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        (output,) = op.outputs
+        shape = shapes_attribute([local_shape(output, element)])
+        attributes = {**op.node_def.attr, "output_shapes": shape}
+        return stage.create(op, inputs, [output.dtype], attributes).outputs  # type: ignore[no-any-return]
+
+    return Decision([AS_IS], [element], emit)

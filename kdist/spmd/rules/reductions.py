@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..placements import AS_IS, PARTIAL, REPLICATE, Partial, Replicate, Shard
-from ..plan import Decision, Operation
+from ..plan import Decision, Operation, Rewrite
 from ..sizes import AnySize, Size
 from . import rule
 
@@ -26,7 +26,7 @@ PARTS = {
 
 
 @rule(*PARTS)
-def reduction(op: Operation) -> Decision | None:
+def reduction(op: Operation) -> Decision | Rewrite | None:
     """Reduce over axes that are known, or that broadcasting has added."""
     rank, keep = op.rank(0), op.attr("keep_dims")
     if rank is None:
@@ -79,13 +79,13 @@ def _mean(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision |
     return Decision([AS_IS, AS_IS], [PARTIAL], emit, needs=[count])
 
 
-def _variance(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decision | None:
+def _variance(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Rewrite | None:
     """Compute the mean of squared distances from the mean of the same values.
 
     `tf.nn.moments` does this. It does not wait for the mean of all values: each replica sums the
     squared distances from its own mean, and all are merged as in Chan, Golub & LeVeque 1983.
     """
-    squares = op.inputs[0].op
+    squares = op.op.inputs[0].op
     if squares.type != "SquaredDifference" or op.planner.parent is not None or not keep:
         return None
     x, stopped = (op.planner.canonical(t) for t in squares.inputs)
@@ -101,14 +101,37 @@ def _variance(op: Operation, axes: set[int], shard: Shard, keep: bool) -> Decisi
     if op.planner.placement(mean) != PARTIAL:
         return None
 
-    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-        (x,) = inputs
-        count = tf.reduce_prod(tf.cast(tf.gather(tf.shape(x), sorted(axes)), x.dtype))
-        own = tf.reduce_sum(x, sorted(axes), keepdims=True) / tf.maximum(count, 1)
-        squares = tf.reduce_sum(tf.math.squared_difference(x, own), sorted(axes), keepdims=True)
-        return [tf.stack([tf.fill(tf.shape(own), count), own, squares])]
+    def make() -> Sequence[Any]:
+        count, _, distances = tf.unstack(statistics(squares.inputs[0], tf.constant(sorted(axes))))
+        return [distances / count]
 
-    return Decision([AS_IS], [Partial("moments")], emit, inputs=[x])
+    return Rewrite(make)
+
+
+@tf.function(autograph=False, experimental_implements="statistics")
+def statistics(x: Any, axes: Any) -> Any:
+    """Return count, mean, and sum of squared distances from it, stacked.
+
+    Args:
+        x: The values.
+        axes: The axes over which they are taken, which stay with size 1.
+    """
+    count = tf.reduce_prod(tf.cast(tf.gather(tf.raw_ops.Shape(input=x), axes), x.dtype))
+    mean = tf.reduce_sum(x, axes, keepdims=True) / tf.maximum(count, 1)
+    distances = tf.reduce_sum(tf.math.squared_difference(x, mean), axes, keepdims=True)
+    return tf.stack([tf.fill(tf.shape(mean), count), mean, distances])
+
+
+@rule("kernel:statistics")
+def _statistics(op: Operation) -> Decision | None:
+    shard, axes = op.shard(0), op.constant(1)
+    if shard is None or axes is None or shard.axis not in axes:
+        return None
+    return Decision(
+        [AS_IS, REPLICATE],
+        [Partial("statistics")],
+        lambda stage, op, inputs: stage.call_kernel(op, inputs),
+    )
 
 
 def _axes(op: Operation, rank: int) -> tuple[set[int], set[int]] | None:

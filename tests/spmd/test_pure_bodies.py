@@ -1,0 +1,242 @@
+"""Bodies of conditions, loops and compiled functions that change variables: equal to one device."""
+
+import contextlib
+
+import kdist
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+ROWS = np.random.default_rng(5).normal(size=(21, 6))
+OPTIONS = {"two": {"replicas": 2}, "three": {"replicas": 3}, "shards": {"replicas": 2, "shards": 6}}
+
+
+def counter():
+    return tf.Variable(tf.zeros((), tf.float64))
+
+
+def dropout():
+    return keras.layers.Dropout(0.5, seed=4, dtype="float64")
+
+
+def counts_and_returns_rows():
+    v = counter()
+
+    def step(x):
+        def yes():
+            v.assign_add(1.0)
+            return x * 2.0
+
+        y = tf.cond(v < 2.0, yes, lambda: x)
+        return y, tf.reduce_sum(y)
+
+    return step, [v]
+
+
+def counts_and_returns_a_sum():
+    v = counter()
+
+    def step(x):
+        def yes():
+            v.assign_add(1.0)
+            return tf.reduce_sum(x)
+
+        return tf.cond(v < 2.0, yes, lambda: tf.reduce_sum(x * 3.0))
+
+    return step, [v]
+
+
+def drops_a_layer():
+    layer, v = dropout(), counter()
+
+    def step(x):
+        v.assign_add(1.0)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.cond(v % 2.0 > 0.0, lambda: tf.tanh(layer(x, training=True)), lambda: x)
+            loss = tf.reduce_sum(y**2)
+        return y, tape.gradient(loss, x)
+
+    return step, [v, layer.seed_generator.state.value]
+
+
+def drops_in_a_loop():
+    layer, total = dropout(), counter()
+
+    def step(x):
+        def body(i, h):
+            h = layer(h, training=True) + x
+            total.assign_add(tf.reduce_mean(h))
+            return i + 1, h
+
+        return tf.while_loop(lambda i, h: i < 3, body, (tf.constant(0), x))[1]
+
+    return step, [total, layer.seed_generator.state.value]
+
+
+def counts_compiled_calls():
+    v = counter()
+
+    @tf.function(jit_compile=True)
+    def block(x):
+        v.assign_add(1.0)
+        return tf.tanh(x) * v
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = block(x)
+        return y, tape.gradient(y, x)
+
+    return step, [v]
+
+
+def learns_in_a_condition():
+    w, n = tf.Variable(tf.ones((6, 1), tf.float64)), counter()
+
+    def step(x):
+        with tf.GradientTape() as tape:
+
+            def yes():
+                n.assign_add(1.0)
+                return x @ w
+
+            chosen = tf.cond(n < 2.0, yes, lambda: 2.0 * (x @ w))
+            loss = tf.reduce_mean(tf.square(chosen - 1.0))
+        w.assign_sub(0.1 * tape.gradient(loss, w))
+        return loss
+
+    return step, [w, n]
+
+
+def changes_rows_of_a_table():
+    table = tf.Variable(np.arange(12.0).reshape(4, 3))
+
+    def step(x):
+        index = tf.cast(x[:, 0] > 0, tf.int32)
+
+        def body(i):
+            table.scatter_add(tf.IndexedSlices(x[:, :3], index))
+            tf.cond(i > 0, lambda: table[1:2].assign(table[2:3]).op, lambda: tf.no_op())
+            return i + 1
+
+        tf.while_loop(lambda i: i < 2, body, (tf.constant(0),))
+        return tf.gather(table, index)
+
+    return step, [table]
+
+
+def draws_from_a_generator():
+    generator = tf.random.Generator.from_seed(3, alg="philox")
+
+    def step(x):
+        first = generator.normal(tf.shape(x), dtype=x.dtype)
+        chosen = tf.cond(
+            tf.reduce_sum(x) > 0,
+            lambda: x * generator.uniform(tf.shape(x), dtype=x.dtype),
+            lambda: x - generator.uniform(tf.shape(x), dtype=x.dtype),
+        )
+        return first, chosen
+
+    return step, [generator.state]
+
+
+def is_changed_by_an_operation_without_a_counterpart():
+    w = tf.Variable(tf.ones((6,), tf.float64))
+
+    def step(x):
+        def yes():
+            tf.raw_ops.ResourceApplyGradientDescent(
+                var=w.handle, alpha=tf.constant(0.1, w.dtype), delta=tf.reduce_mean(x, 0)
+            )
+            return x * w
+
+        return tf.cond(tf.reduce_sum(w) > 0, yes, lambda: x)
+
+    return step, [w]
+
+
+def nests_calls():
+    v, w = counter(), tf.Variable(tf.ones((6,), tf.float64))
+
+    @tf.function
+    def inner(x):
+        w.assign(w * 0.5 + tf.reduce_mean(x, 0))
+        return x * w
+
+    def step(x):
+        def body(i, h):
+            v.assign_add(tf.reduce_sum(h))
+            return i + 1, tf.cond(v > 0.0, lambda: inner(h), lambda: h + w)
+
+        return tf.while_loop(lambda i, h: (i < 3) & (v < 100.0), body, (tf.constant(0), x))
+
+    return step, [v, w]
+
+
+PROGRAMS = (
+    counts_and_returns_rows,
+    counts_and_returns_a_sum,
+    drops_a_layer,
+    drops_in_a_loop,
+    counts_compiled_calls,
+    learns_in_a_condition,
+    changes_rows_of_a_table,
+    draws_from_a_generator,
+    is_changed_by_an_operation_without_a_counterpart,
+    nests_calls,
+)
+
+
+def results(program, strategy):
+    keras.utils.set_random_seed(3)
+    data = tf.data.Dataset.from_tensor_slices(ROWS).batch(7)
+    with strategy.scope() if strategy else contextlib.nullcontext():
+        step, variables = program()
+    run = tf.function(step)
+    if strategy:
+        run = tf.function(lambda x: strategy.gather(strategy.run(step, args=(x,)), 0))
+        data = strategy.experimental_distribute_dataset(data)
+    made = [[np.asarray(t) for t in tf.nest.flatten(run(x))] for x in data]
+    return [*made, [np.asarray(v) for v in variables]]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_body_changes_variables_as_on_one_device(program):
+    expected = results(program, None)
+    for options in OPTIONS.values():
+        made = results(program, kdist.MirroredStrategy(**options))
+        for one, other in zip(expected, made, strict=True):
+            for value, own in zip(one, other, strict=True):
+                np.testing.assert_allclose(own, value, 1e-9, 1e-9, err_msg=str(options))
+
+
+def meets_in_a_branch(x, y):
+    same = tf.equal(tf.shape(x)[0], tf.shape(y)[0])
+    mixed = tf.cond(same, lambda: 0.8 * x + 0.2 * y, lambda: x)
+    return mixed, tf.reduce_mean(y)
+
+
+def meets_in_a_loop(x, y):
+    count = tf.cast(tf.equal(tf.shape(x)[0], tf.shape(y)[0]), tf.int32)
+    return tf.while_loop(lambda i, h: i < count, lambda i, h: (i + 1, h * y), (0, x))[1]
+
+
+@pytest.mark.parametrize("step", [meets_in_a_branch, meets_in_a_loop])
+def test_batches_that_meet_in_a_branch_need_equal_sizes_there_only(step):
+    data = tf.data.Dataset.zip(
+        tf.data.Dataset.from_tensor_slices(ROWS[:12]).batch(8),
+        tf.data.Dataset.from_tensor_slices(ROWS[5:]).batch(8),
+    )
+    expected = [tf.nest.flatten(step(*batch)) for batch in data]
+    strategy = kdist.MirroredStrategy(replicas=2)
+    data = strategy.experimental_distribute_dataset(data)
+
+    def run(*batch):
+        return strategy.gather(strategy.run(step, args=batch), 0)
+
+    run = tf.function(run, input_signature=data.element_spec)
+    for one, batch in zip(expected, data, strict=True):
+        for value, own in zip(one, tf.nest.flatten(run(*batch)), strict=True):
+            np.testing.assert_allclose(own, value, 1e-12)
