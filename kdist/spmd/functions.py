@@ -19,6 +19,18 @@ def function_of(op: Any, name: str) -> Any:
     return function
 
 
+def is_compiled(op: Any) -> bool:
+    """Whether XLA has to compile the function that an operation calls."""
+    attributes = function_of(op, op.get_attr("f").name).cached_definition.attr
+    return "_XlaMustCompile" in attributes and bool(attributes["_XlaMustCompile"].b)
+
+
+def kernel_of(op: Any) -> str:
+    """Return the name of the kernel that an operation calls; empty for any other function."""
+    attributes = function_of(op, op.get_attr("f").name).cached_definition.attr
+    return attributes["_implements"].s.decode() if "_implements" in attributes else ""
+
+
 def called_names(op: Any) -> list[str]:
     """Return the names of the functions that an operation calls."""
     values = [op.node_def.attr[name] for name in _FUNCTIONS if name in op.node_def.attr]

@@ -19,7 +19,7 @@ from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from ..errors import UserError, user_line
 from .effects import CALLS, effects_of, handle_source
-from .functions import called_graphs, copy_of, function_of
+from .functions import called_graphs, copy_of, is_compiled
 from .variables import SCATTERS, with_rows
 
 _VARIABLES = {"AssignAddVariableOp", "AssignSubVariableOp", "AssignVariableOp", "ReadVariableOp"}
@@ -46,12 +46,12 @@ _NEVER_FAIL = {  # of numbers, whatever they are
     "ZerosLike",
 }
 _FUNCTION_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
-_CONDITIONS = ("Case", "If", "StatelessCase", "StatelessIf")
+CONDITIONS = ("Case", "If", "StatelessCase", "StatelessIf")
 _LOOPS = ("StatelessWhile", "While")
 
 
 @dataclass(frozen=True)
-class _Variable:
+class Variable:
     """A variable, in place of its handle."""
 
     handle: Any
@@ -95,14 +95,14 @@ def lifted_places(op: Any, divided: Sequence[bool]) -> list[int]:
 
 def _can_lift(op: Any, place: int, handle: Any) -> bool:
     """Whether every operation that takes a variable has a counterpart for its value."""
-    if op.type not in (*_FUNCTION_CALLS, *_CONDITIONS, *_LOOPS):
+    if op.type not in (*_FUNCTION_CALLS, *CONDITIONS, *_LOOPS):
         return op.type in _CHANGES and _CHANGES[op.type].is_for(op, handle)
     return all(
         inner.type == "Identity" or _can_lift(inner, at, handle)
         for graph in called_graphs(op)
         for inner in graph.get_operations()
         for at, tensor in enumerate(inner.inputs)
-        if handle_source(tensor) is graph.inputs[place - (op.type in _CONDITIONS)]
+        if handle_source(tensor) is graph.inputs[place - (op.type in CONDITIONS)]
     )
 
 
@@ -117,8 +117,8 @@ def lift(op: Any, divided: Sequence[bool]) -> list[Any]:
         Its results.
     """
     places = lifted_places(op, divided)
-    given = [_Variable(t) if at in places else t for at, t in enumerate(op.inputs)]
-    handles = {id(t.handle): t.handle for t in given if isinstance(t, _Variable)}
+    given = [Variable(t) if at in places else t for at, t in enumerate(op.inputs)]
+    handles = {id(t.handle): t.handle for t in given if isinstance(t, Variable)}
     values = {
         key: gen_resource_variable_ops.read_variable_op(handle, _dtype_of(handle))
         for key, handle in handles.items()
@@ -129,7 +129,40 @@ def lift(op: Any, divided: Sequence[bool]) -> list[Any]:
         for key, value in state.values.items():
             if value is not values[key]:
                 gen_resource_variable_ops.assign_variable_op(handles[key], value)
-    return [one.handle if isinstance(one, _Variable) else one for one in results]
+    return [one.handle if isinstance(one, Variable) else one for one in results]
+
+
+def run_whole(op: Any, given: Sequence[Any], values: dict[int, Any]) -> list[Any]:
+    """Do what an operation does as one device, in the default graph; returns its results.
+
+    Args:
+        op: The operation.
+        given: Its inputs, `Variable` for variables.
+        values: The values of these by the ids of their handles, which it may change.
+
+    Raises:
+        NotImplementedError: It takes a variable, and has no counterpart for its value.
+    """
+    if not any(isinstance(one, Variable) for one in given):
+        return copy_whole(op, given)
+    for place, one in enumerate(given):
+        if isinstance(one, Variable) and not _can_lift(op, place, one.handle):
+            raise NotImplementedError
+    return _run(op, given, _State(values))
+
+
+def read_variable(handle: Any, own: Any) -> Any:
+    """Return the value of a variable on a replica; `None` if it is no variable.
+
+    Args:
+        handle: The variable in a traced step.
+        own: The handle of the replica's copy or part.
+    """
+    return (
+        gen_resource_variable_ops.read_variable_op(own, _dtype_of(handle))
+        if _is_variable(handle)
+        else None
+    )
 
 
 def _is_variable(tensor: Any) -> bool:
@@ -148,7 +181,7 @@ def _run(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
     """Do what an operation does with values in place of variables; returns its results."""
     if op.type in _FUNCTION_CALLS:
         return _run_call(op, given, state)
-    if op.type in _CONDITIONS:
+    if op.type in CONDITIONS:
         return _run_condition(op, given, state)
     if op.type in _LOOPS:
         return _run_loop(op, given, state)
@@ -169,9 +202,9 @@ def _frames(op: Any) -> list[tuple[str, int]]:
 def _run_call(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
     """Run the operations of a function here, unless XLA compiles it: then call a pure one."""
     (graph,) = called_graphs(op)
-    if not function_of(op, op.get_attr("f").name).cached_definition.attr["_XlaMustCompile"].b:
+    if not is_compiled(op):
         return _run_graph(graph, given, state)
-    own = dict.fromkeys(id(t.handle) for t in given if isinstance(t, _Variable))
+    own = dict.fromkeys(id(t.handle) for t in given if isinstance(t, Variable))
     changed = _changed_by(op, given)
     places = [at for at, t in enumerate(given) if not _is_handle(t)]
 
@@ -191,7 +224,7 @@ def _run_call(op: Any, given: Sequence[Any], state: _State) -> list[Any]:
 
 def _is_handle(value: Any) -> bool:
     """Whether an input is a variable, lifted or not: functions close over these."""
-    return isinstance(value, _Variable) or value.dtype == tf.resource
+    return isinstance(value, Variable) or value.dtype == tf.resource
 
 
 def _run_graph(graph: Any, given: Sequence[Any], state: _State) -> list[Any]:
@@ -204,10 +237,10 @@ def _run_graph(graph: Any, given: Sequence[Any], state: _State) -> list[Any]:
         inputs = [made[id(t)] for t in op.inputs]
         waits = [written[one] for one in op.control_inputs if one in written]
         with tf.control_dependencies(waits):
-            if not any(isinstance(one, _Variable) for one in inputs):
+            if not any(isinstance(one, Variable) for one in inputs):
                 if op.type == "UnsortedSegmentSum" and state.due is not None:
                     inputs[1] = _without_wrong(inputs[1], inputs[2], state.due)
-                outputs = _copy(op, inputs)
+                outputs = copy_whole(op, inputs)
                 written[op] = outputs[0].op if outputs else _last_operation()
             elif op.type == "Identity":
                 outputs = inputs
@@ -227,7 +260,8 @@ def _last_operation() -> Any:
     return ops.get_default_graph().get_operations()[-1]
 
 
-def _copy(op: Any, inputs: Sequence[Any]) -> list[Any]:
+def copy_whole(op: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Make an operation in the default graph, with other inputs; returns its results."""
     made = copy_of(ops.get_default_graph(), op, inputs)
     for output, new in zip(op.outputs, made.outputs, strict=True):
         handle_data_util.copy_handle_data(output, new)
@@ -238,7 +272,7 @@ def _changed_by(op: Any, given: Sequence[Any]) -> list[int]:
     """Return the ids of the handles of the lifted variables that an operation may change."""
     _, places = effects_of(op, [False] * len(op.inputs))
     changed = [given[place] for place in sorted(places)]
-    return list(dict.fromkeys(id(v.handle) for v in changed if isinstance(v, _Variable)))
+    return list(dict.fromkeys(id(v.handle) for v in changed if isinstance(v, Variable)))
 
 
 def _cannot_fail(graph: Any) -> bool:

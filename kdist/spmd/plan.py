@@ -22,7 +22,7 @@ from tensorflow.python.framework import tensor_util
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from .effects import CALLS, QUIET, READS, effects_of, handle_source
-from .functions import Bodies, function_of
+from .functions import Bodies, is_compiled, kernel_of
 from .lift import PLAIN, lift, lifted_places
 from .placements import (
     AS_IS,
@@ -673,9 +673,8 @@ def is_gathered(placement: Placement, want: Want) -> bool:
 def _is_plain_call(op: Any) -> bool:
     if op.type not in ("PartitionedCall", "StatefulPartitionedCall"):
         return False
-    attributes = function_of(op, op.get_attr("f").name).cached_definition.attr
     # What only XLA can compute, as grouped convolutions on CPUs, stays a call.
-    return not ("_implements" in attributes or "_XlaMustCompile" in attributes)
+    return not (kernel_of(op) or is_compiled(op))
 
 
 def live_operations(graph: Any, outputs: Sequence[Any]) -> list[Any]:

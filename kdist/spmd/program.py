@@ -87,6 +87,8 @@ class Program:
         self.used: set[Any] = set()  # what is exchanged: buckets, and ids of tensors
         self.counts = counts
         self.rounds = 0
+        self.exports_all = False
+        self._called: dict[int, list[Any]] = {}  # the results of a stage on each replica
 
     def stage(self, time: int) -> ProgramStage:
         """Return the function of a stage."""
@@ -177,8 +179,10 @@ class Program:
         sources = {}
         for time in sorted({*planner.exchanges, *planner.counted}, reverse=True):
             sources[time] = self._sources(time)
+        if self.exports_all:
+            self._export_all()
         outer = tf.compat.v1.get_default_graph()
-        called: dict[int, list[Any]] = {}
+        called = self._called
         times = sorted({*self.stages, *sources})
         for time in times:
             if time in sources:
@@ -253,6 +257,28 @@ class Program:
             time, at = what
             return called[time][replica][at]
         return exchanged[key][replica]
+
+    # Validation
+
+    def all_stages(self) -> list[ProgramStage]:
+        """Return all functions."""
+        writers = [stage.writer for stage in self.stages.values() if stage.writer is not None]
+        return [*self.stages.values(), *writers]
+
+    def _export_all(self) -> None:
+        for item in self.planner.items:
+            if item.time not in self.stages:
+                continue
+            stage = self.stages[item.time]
+            for output in item.op.outputs:
+                if id(output) in stage.values and output.dtype not in (tf.resource, tf.variant):
+                    stage.export(stage.values[id(output)])
+
+    def parts(self, tensor: Any, time: int) -> list[Any] | None:
+        """Return what each replica has of a tensor, once all stages are called."""
+        stage = self.stages.get(time)
+        place = stage and stage.place_of(tensor)
+        return None if place is None else [outputs[place] for outputs in self._called[time]]
 
     # Exchanges
 
@@ -408,6 +434,11 @@ class ProgramStage(Stage):
             self.outputs.append(tensor)
         return self._places[id(tensor)]
 
+    def place_of(self, tensor: Any) -> int | None:
+        """Return the place of a tensor among the results; `None` if it is not there."""
+        tensor = self.planner.canonical(tensor)
+        return self._places.get(id(self.values.get(id(tensor))))
+
     def has(self, tensor: Any) -> bool:
         return self.planner.time(tensor) == self.time and not self.writes
 
@@ -462,7 +493,7 @@ class ProgramStage(Stage):
             whole = self._unpacked(bucket)[place]
             if bucket.is_sum:
                 return tf.reshape(whole, tensor.shape)
-            return _reduce(placement.op, tf.reshape(whole, [count, *tensor.shape]))
+            return reduce_stacked(placement.op, tf.reshape(whole, [count, *tensor.shape]))
         program.used.add(id(tensor))
         key = ("exchange", id(tensor))
         if isinstance(placement, Shard):
@@ -472,7 +503,7 @@ class ProgramStage(Stage):
         if placement.op == "add":
             return self.add_input(key, tensor.dtype, tensor.shape)
         known = None if tensor.shape.rank is None else [count, *tensor.shape]
-        return _reduce(placement.op, self.add_input(key, tensor.dtype, known))
+        return reduce_stacked(placement.op, self.add_input(key, tensor.dtype, known))
 
     def outer_scattered(self, tensor: Any) -> Any:
         self.program.used.add(id(tensor))
@@ -506,7 +537,8 @@ class ProgramStage(Stage):
         return tf.ensure_shape(tf.concat(order, placement.axis), gathered.shape)
 
 
-def _reduce(op: str, stacked: Any) -> Any:
+def reduce_stacked(op: str, stacked: Any) -> Any:
+    """Reduce the stack of the replicas' tensors."""
     if op == "statistics":  # as in Chan, Golub & LeVeque 1983
         counts, means, squares = tf.unstack(stacked, axis=1)
         count = tf.reduce_sum(counts, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from tensorflow.python.ops import handle_data_util
 
 from .effects import DRAWN_BY_XLA, QUIET, READS
 from .explanation import place_of
-from .functions import copy_of, function_of
+from .functions import copy_of, function_of, is_compiled
 from .placements import (
     AsIs,
     ListOf,
@@ -183,31 +182,7 @@ class Stage:
         ):
             if made.shape.rank is None and output.shape.rank is not None:
                 made.set_shape(local_shape(output, placement))
-            if os.environ.get("KDIST_VERIFY") == "1":
-                made = self._verified(made, placement, item.op)
             self.values[id(output)] = made
-
-    def _verified(self, made: Any, placement: Placement, op: Any) -> Any:
-        """Let the step fail if this replica has other rows of a result than the plan says.
-
-        A replica compares its own rows with each other, not with those of others.
-        """
-        if not isinstance(placement, Shard) or made.dtype.name in ("resource", "variant"):
-            return made
-        if any(space.root().source is not None for space, _ in placement.rows.segments):
-            return made  # as many as it has
-        message = f"{op.type} {op.name} has another number of rows on a replica than {placement}"
-        with self.graph.as_default():
-            own = tf.shape(made)[placement.axis]
-            planned = self.local(placement.rows, tf.int32)
-            checks = [tf.debugging.Assert(tf.equal(own, planned), [message, own, planned])]
-            if placement.uniform:
-                first = tf.gather(made, tf.range(tf.minimum(own, 1)), axis=placement.axis)
-                message = f"{op.type} {op.name} has rows that differ, unlike {placement}"
-                equal = tf.reduce_all((made == first) | ((made != made) & (first != first)))
-                checks.append(tf.debugging.Assert(equal, [message]))
-            with tf.control_dependencies(checks):
-                return tf.identity(made)
 
     def controls(self, item: Item) -> list[Any]:
         """Return the operations of this function that have to run before one."""
@@ -235,12 +210,10 @@ class Stage:
 
     def call_kernel(self, op: Any, inputs: Sequence[Any]) -> list[Any]:
         """Call a kernel; if XLA does not compile it, write its operations here."""
-        name = op.get_attr("f").name
-        function = function_of(op, name)
-        if function.cached_definition.attr["_XlaMustCompile"].b:
+        if is_compiled(op):
             with self.graph.as_default(), tf.device(self.kernel_device):
                 return self.copy(op, inputs)
-        graph = function.graph
+        graph = function_of(op, op.get_attr("f").name).graph
         made = {id(inner): value for inner, value in zip(graph.inputs, inputs, strict=True)}
         for one in graph.get_operations():
             if one.type != "Placeholder":

@@ -24,6 +24,7 @@ from tensorflow.python.ops import handle_data_util
 from .._upstream.collective_launchers import is_tracing_step
 from .._upstream.rows import attached_counts
 from .._upstream.steps import converted, one_device, traced_strategy, unconverted
+from . import validation
 from .collectives import Collectives, FixedOrder, device_for
 from .explanation import NOMINAL_ROWS, Explanation, described, explain, place_of, say
 from .functions import Bodies
@@ -263,7 +264,12 @@ def partition(strategy: Any, step: Step, args: Any, kwargs: Any) -> tuple[Any, E
         jit_compile=step.jit_compile,
         draws_by_xla=step.draws_by_xla,
     )
-    made = iter(program.write(results))
+    if validation.is_on() and collectives.replicas == len(collectives.devices):
+        check = validation.Validation(program)
+        program.exports_all = True
+        made = iter(check.check(program.write(results)))
+    else:
+        made = iter(program.write(results))
     flat: list[Any] = []
     for tensor in traced.outputs:
         result = None if tensor is None else next(made)

@@ -12,6 +12,7 @@ import kdist
 import numpy as np
 import tensorflow as tf
 from kdist.spmd import strategy as spmd_strategy
+from kdist.spmd.functions import kernel_of
 from kdist.spmd.placements import REPLICATE, ListOf, Partial, Shard
 from kdist.spmd.plan import Planner
 from tensorflow.python.distribute import values
@@ -415,8 +416,7 @@ def _rule_of(op):
     """Return the name of the rule of an operation."""
     if op.type not in ("PartitionedCall", "StatefulPartitionedCall"):
         return op.type
-    function = op.graph._get_function(op.get_attr("f").name)
-    kernel = function.cached_definition.attr["_implements"].s.decode()
+    kernel = kernel_of(op)
     return f"kernel:{kernel}" if kernel else "XlaCall"
 
 

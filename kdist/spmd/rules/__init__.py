@@ -18,7 +18,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from ..functions import function_of
+from ..functions import kernel_of
 
 RULES: dict[str, Callable[..., Any]] = {}
 
@@ -57,8 +57,7 @@ for _family in (
 def find_rule(op: Any) -> Callable[..., Any] | None:
     """Return the rule of an operation's type, or of the kernel that it calls."""
     if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
-        function = function_of(op, op.get_attr("f").name)
-        kernel = function.cached_definition.attr["_implements"].s.decode()
+        kernel = kernel_of(op)
         return RULES.get(f"kernel:{kernel}" if kernel else "XlaCall")
     return RULES.get(op.type)
 

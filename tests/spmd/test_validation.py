@@ -1,0 +1,115 @@
+"""With `KDIST_VERIFY=1`, a plan that is wrong is found, and the operation and line are named."""
+
+import dataclasses
+
+import kdist
+import numpy as np
+import pytest
+import tensorflow as tf
+from kdist.spmd.placements import AS_IS, PARTIAL, REPLICATE
+from kdist.spmd.plan import Decision
+from kdist.spmd.rules import RULES
+from kdist.spmd.validation import validated
+
+ROWS = np.random.default_rng(0).normal(size=(7, 3))
+
+
+def run(step):
+    strategy = kdist.MirroredStrategy(replicas=2)
+    data = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensors(ROWS))
+    with validated():
+        return [tf.function(lambda x: strategy.run(step, args=(x,)))(x) for x in data]
+
+
+def wrong_rows(op):
+    return Decision([AS_IS, REPLICATE], [op.placements[0].plain()])
+
+
+def wrong_sum(op):
+    return Decision([AS_IS] * len(op.inputs), [PARTIAL])
+
+
+def wrong_copy(op):
+    return Decision([AS_IS] * len(op.inputs), [REPLICATE])
+
+
+def said_to_be_equal(op):
+    shard = dataclasses.replace(op.placements[0], uniform=True)
+    return Decision([AS_IS] * len(op.inputs), [shard])
+
+
+def with_another_size(op):
+    def emit(stage, op, inputs):
+        return [tf.concat([inputs[0], inputs[0]], 0)]
+
+    return Decision([AS_IS], [op.placements[0]], emit)
+
+
+def with_another_inner_size(op):
+    return Decision([AS_IS], [op.placements[0]], lambda stage, op, inputs: [inputs[0][:, :-1]])
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule", "step", "says"),
+    [
+        ("Cumsum", wrong_rows, lambda x: tf.cumsum(x, 0), "not"),
+        ("Max", wrong_sum, lambda x: tf.reduce_max(x), "not"),
+        ("Sum", wrong_copy, lambda x: tf.reduce_sum(x), "other values"),
+        ("Tanh", said_to_be_equal, lambda x: tf.tanh(x), "said to be equal"),
+        ("Relu", with_another_size, lambda x: tf.nn.relu(x), "rows, not"),
+        ("Sinh", with_another_inner_size, lambda x: tf.sinh(x), "shapes"),
+    ],
+)
+def test_a_wrong_rule_is_found(kind, rule, step, says, monkeypatch):
+    monkeypatch.setitem(RULES, kind, rule)
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+        run(lambda x: step(x * 2.0))
+    found = next(line for line in str(raised.value).splitlines() if "kdist has divided" in line)
+    assert f"{kind} of " in found
+    assert "test_validation.py" in found
+    assert says in found
+
+
+def test_a_variable_that_is_read_too_early_is_found(monkeypatch):
+    """The value after the step is that of the assignments in their order, as one device has it."""
+    strategy = kdist.MirroredStrategy(replicas=2)
+    with strategy.scope():
+        variable = tf.Variable(1.0, dtype=tf.float64)
+
+    def step(x):
+        variable.assign(tf.reduce_sum(x))
+        variable.assign_add(1.0)
+        return variable * 2.0
+
+    def run():
+        with validated():
+            return tf.function(
+                lambda: strategy.run(step, args=(tf.constant([1.0, 2.0], "float64"),))
+            )()
+
+    assert run() == 8.0
+    monkeypatch.setitem(RULES, "AssignAddVariableOp", twice)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="kdist has divided ReadVariableOp"):
+        run()
+
+
+def twice(op):
+    def emit(stage, op, inputs):
+        handle, value = inputs
+        tf.raw_ops.AssignAddVariableOp(resource=handle, value=2.0 * value)
+        return []
+
+    return Decision([AS_IS, REPLICATE], [], emit)
+
+
+def test_a_right_step_passes():
+    def step(x):
+        mean, variance = tf.nn.moments(x, 0, keepdims=True)
+        kept = tf.boolean_mask(x, x[:, 0] > 0)
+        looped = tf.while_loop(lambda i, h: i < 3, lambda i, h: (i + 1, tf.sin(h)), (0, x))[1]
+        joined = tf.concat([x, kept], 0) - mean
+        return tf.strings.as_string(x), tf.reduce_sum(joined / variance), looped, tf.sort(x, 0)
+
+    (made,) = run(step)
+    _, expected, *_ = step(tf.constant(ROWS))
+    np.testing.assert_allclose(made[1], expected)
