@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import logging
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from ..distribute.mirrored_strategy import MirroredStrategy
 from ..distribute.multi_worker_strategy import MultiWorkerMirroredStrategy
 from ..distribute.tensorflow_logging import quiet_stderr
 from ..errors import UserError, line_of_error, since_check, user_line
+from ..spmd.validation import WRONG, validated
 from ..user_model.compiled_model import checked_model
 from ..user_model.functions import UserFunctions, reason_of
 from .batches import Batches, read_batches
@@ -143,13 +145,18 @@ def run_check(
             plan, one, precision = _on_one(plan, float64)
         runs = [train(plan, strategy, name=_name_of(strategy)) for strategy in strategies]
         found, again, precision = _compared(plan, one, runs, precision)
+        notes = list(one.notes)
+        for strategy, run in zip(strategies, runs, strict=True):
+            if found[run.name] and not again and not run.error:
+                notes.append(f"{run.name}: {_wrong_operation(plan, strategy)}")
+                break
     return CheckResult(
         differences=found,
         errors={run.name: run.error for run in runs if run.error},
         unrepeatable=again,
         precision=str(precision),
         steps=_steps_text(batches.sizes, options.epochs),
-        notes=one.notes,
+        notes=notes,
         **({"reference": f"one replica of {options.shards} shards"} if options.bits else {}),
     )
 
@@ -200,6 +207,21 @@ def train(
             where = line_of_error(error)
             record.error = f"{where}: " * bool(where) + reason_of(error)
     return record
+
+
+def _wrong_operation(plan: Plan, strategy: ExactStrategy) -> str:
+    """Return which operation is divided wrong, by a training whose steps are validated."""
+    record = Record(name="validated")
+    with _quiet(), _keras_in(plan.floats), validated():
+        keras.utils.set_random_seed(plan.options.seed)
+        try:
+            record.model = _make(plan, strategy)
+            _fit(plan, strategy, record, None)
+        except Exception as error:
+            found = re.search(f"{WRONG}.*", str(error))
+            if found:
+                return found[0]
+    return "each operation of its steps has the values of one device: the inputs differ"
 
 
 def _make(plan: Plan, strategy: ExactStrategy | None) -> keras.Model:

@@ -10,6 +10,9 @@ from kdist.check.batches import read_batches
 from kdist.distribute.exact_strategy import ExactStrategy
 from kdist.errors import UserError
 from kdist.spmd.collectives import Collectives, FixedOrder
+from kdist.spmd.placements import AS_IS, REPLICATE
+from kdist.spmd.plan import Decision
+from kdist.spmd.rules import RULES
 from kdist.user_model.data import checked_data
 from keras import layers, ops
 
@@ -105,6 +108,7 @@ def test_the_first_difference_is_named():
     assert first.gap > 1e-3
     assert not result.unrepeatable
     assert "2 replicas: differs from step 1 on\n    weights sequential" in str(result)
+    assert "each operation of its steps has the values of one device" in str(result)
 
 
 def sums_off_by(monkeypatch, factor):
@@ -124,7 +128,20 @@ def sums_off_by(monkeypatch, factor):
 
 def test_a_sum_that_is_slightly_wrong_is_found(monkeypatch):
     sums_off_by(monkeypatch, 1e-6)
-    assert not check(lambda: sequential(layers.Dense(4))).equal
+    result = check(lambda: sequential(layers.Dense(4)))
+    assert not result.equal
+    (note,) = result.notes
+    assert note.startswith("2 replicas: kdist has divided ")
+
+
+def test_the_operation_that_is_divided_wrong_is_named(monkeypatch):
+    def wrong(op):
+        return Decision([AS_IS, REPLICATE], [op.placements[0].plain()])
+
+    monkeypatch.setitem(RULES, "Cumsum", wrong)
+    result = check(lambda: sequential(layers.Lambda(lambda x: tf.cumsum(x, 0))))
+    (note,) = result.notes
+    assert "kdist has divided Cumsum of tests/check/test_check_model.py" in note
 
 
 def test_bits_are_those_of_one_replica_and_another_order_of_a_sum_is_found(monkeypatch):

@@ -55,6 +55,21 @@ def gradient(fn, value):
     return tape.gradient(result, value, unconnected_gradients="zero")
 
 
+def changes(kind, variable, value, rows):
+    """Change a variable in a body, and return what the body makes of rows."""
+
+    def body(rows):
+        variable.assign(0.5 * variable + tf.tanh(value))
+        return tf.sin(rows + tf.reduce_sum(tf.tanh(variable)))
+
+    if kind == "condition":
+        return tf.cond(tf.reduce_sum(tf.tanh(value)) > 0.1, lambda: body(rows), lambda: -rows)
+    if kind == "loop":
+        start = (0, rows)
+        return tf.while_loop(lambda i, _: i < 3, lambda i, one: (i + 1, body(one)), start)[1]
+    return tf.function(body, autograph=False, jit_compile=kind == "compiled")(rows)
+
+
 def _with_noise(value):
     """Let a value have another rounding error."""
     noise = tf.random.stateless_uniform(tf.shape(value), [1, 2], -1, 1, tf.float64)
@@ -68,6 +83,7 @@ def _function(program, rounded):
         "constant": constant,
         "gradient": gradient,
         "gradients_of": gradients_of,
+        "changes": changes,
     }
     exec(program.source, names)
     return names["program"]

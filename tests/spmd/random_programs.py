@@ -359,6 +359,22 @@ def moments(w):
     )
 
 
+@operation
+def variance(w):
+    a = w.pick(lambda v: v.rank > 1)
+    axis = w.axis(a)
+    source = f"tf.clip_by_value(tf.nn.moments({a.name}, [{axis}], keepdims=True)[1], 0.0, 9.0)"
+    w.add(source, without(a.dims, axis, 1), bound=9.0)
+
+
+@operation
+def wrapped_sum(w):
+    a = w.pick(lambda v: v.rank, "int")
+    axis = w.axis(a)
+    source = f"tf.cast(tf.reduce_sum({a.name} * 2**30, {axis}), tf.float64) / 2**30"
+    w.add(source, without(a.dims, axis), bound=4.0)
+
+
 # Sums of products
 
 
@@ -587,6 +603,14 @@ def slices(w):
         size = dim if at == "::-1" else (1, f"{at} of {dim}")
     source = f"{a.name}[{', '.join([':'] * axis + [at])}]"
     w.add(source, without(a.dims, axis, size), bound=a.bound)
+
+
+@operation
+def unknown_columns(w):
+    a = w.pick(lambda v: v.rank > 1 and isinstance(v.dims[1], int) and v.dims[1] > 2)
+    index = w.pick(lambda v: v.rank == 1, "int")
+    count = f"1 + tf.reduce_max(tf.concat([{index.name} % 3, [0]], 0))"
+    w.add(f"{a.name}[:, : {count}]", without(a.dims, 1, w.new_size()), bound=a.bound)
 
 
 @operation
@@ -829,6 +853,16 @@ def update(w):
     method = w.choose(["assign_add", "assign_sub", "assign"])
     w.lines.append(f"{name}.{method}(tf.tanh({a.name}))")
     w.add(f"{name} + 0.0", dims, bound=3.0)
+
+
+@operation
+def update_in_body(w):
+    name = w.choose(VARIABLES)
+    dims = INPUTS[name][0]
+    a = w.pick(lambda v: v.dims == dims and v.name not in VARIABLES)
+    b = w.pick(lambda v: v.rank)
+    kind = w.choose(["condition", "loop", "call", "compiled"])
+    w.add(f"changes('{kind}', {name}, {a.name}, {b.name})", b.dims, bound=9.0)
 
 
 @dataclass(frozen=True)
