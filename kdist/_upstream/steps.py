@@ -219,7 +219,27 @@ def _gradient(
     return original(tape, target, *args, **options)
 
 
+def _graph_constant(
+    original: Callable[..., Any], value: Any, dtype: Any, shape: Any, *args: Any, **options: Any
+) -> Any:
+    """Show the strategy the numbers of a constant that its step makes, and those of its shape."""
+    constant = original(value, dtype, shape, *args, **options)
+    strategy = traced_strategy()
+    if strategy is not None:
+        strategy.constant_made((value, shape), constant)
+    return constant
+
+
 PATCHES = (
+    Patch(
+        owner=ops,
+        name="_create_graph_constant",
+        replacement=_graph_constant,
+        why="Does not tell which Python number a constant is made of: one that was computed from"
+        " `num_replicas_in_sync` before a step is wrong in it.",
+        test="test_nobody_is_told_of_the_number_of_a_constant",
+        seen_in=TENSORFLOW,
+    ),
     Patch(
         owner=tf.GradientTape,
         name="gradient",

@@ -15,6 +15,7 @@ from .._upstream.internals import (
     optimizers_of,
     trained_variables,
 )
+from ..spmd.replica_count import ReplicaNumber
 from ..spmd.variables import DividedVariable
 
 _OPTIMIZER = "optimizer-"
@@ -200,6 +201,8 @@ def to_json(state: Any, *, name: str, arrays: dict[str, np.ndarray]) -> Any:
     """
     if state is None or type(state) in (bool, int, float, str):
         return state
+    if isinstance(state, ReplicaNumber):
+        return state.real
     if hasattr(state, "numpy"):
         state = state.numpy()
     if isinstance(state, np.ndarray) and state.dtype.kind not in "OSUMm":

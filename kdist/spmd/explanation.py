@@ -202,9 +202,8 @@ def _kind(placement: Any) -> str:
     return placement.op if isinstance(placement, Partial) else type(placement).__name__
 
 
-def say(explanation: Explanation, said: set[str]) -> None:
-    """Log what of a step is computed whole, once for the same lines."""
-    message = explanation.message()
+def say(message: str | None, said: set[str]) -> None:
+    """Log a message about a step, once."""
     if message is not None and message not in said:
         said.add(message)
         _logger.warning(message)

@@ -31,6 +31,7 @@ from .functions import Bodies
 from .placements import REPLICATE, Rows, Shard
 from .plan import ComputeWholeError, Planner, live_operations
 from .program import Program, stays
+from .replica_count import ReplicaCount, is_recognized, warning_in_step
 from .sizes import Space
 from .trace import Leaf, trace
 
@@ -94,7 +95,20 @@ class GlobalViewStrategy(tf.distribute.Strategy):
         """The number of replicas; 1 inside a step, which sees the global batch."""
         if traced_strategy() is self:
             return 1
-        return len(self.extended.worker_devices) * self.workers
+        count = len(self.extended.worker_devices) * self.workers
+        return ReplicaCount(count) if count > 1 else 1
+
+    def constant_made(self, numbers: Any, constant: Any) -> None:
+        """Warn of a number in a step that follows from the number of replicas outside of it.
+
+        Args:
+            numbers: The value and the shape of a constant, as the step has them.
+            constant: The tensor.
+        """
+        if is_recognized(numbers):
+            frames = constant.op.traceback or ()
+            places = [(frame.filename, frame.lineno) for frame in frames]
+            say(warning_in_step(places), self._said)
 
     @unconverted
     def run(
@@ -135,7 +149,7 @@ class GlobalViewStrategy(tf.distribute.Strategy):
                 return converted(step.fn)(*args, **kwargs)
         result, explanation = partition(self, step, args, kwargs)
         if self.explained_rows is None:
-            say(explanation, self._said)
+            say(explanation.message(), self._said)
         else:
             self.explanation = explanation
         return result

@@ -2,6 +2,7 @@
 
 import kdist
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -67,3 +68,23 @@ def test_a_replica_without_ragged_rows_of_vectors_crashes(stock, inner):
 
 def test_nobody_is_told_of_a_gradient():
     assert not [name for name in dir(tf.GradientTape) if "_hook" in name or "callback" in name]
+
+
+def test_nobody_is_told_of_the_number_of_a_constant():
+    asked = []
+
+    class Number(int):
+        def __tf_tensor__(self, dtype=None, name=None):
+            asked.append(self)
+            return tf.constant(2, dtype, name=name)
+
+        def __array__(self, dtype=None, copy=None):
+            asked.append(self)
+            return np.array(2, dtype)
+
+    @tf.function(autograph=False)
+    def step(x):
+        return tf.reshape(x, (Number(2), 3))
+
+    assert step(tf.zeros(6)).shape == (2, 3)
+    assert not asked

@@ -1,0 +1,117 @@
+"""`ReplicaCount`: `num_replicas_in_sync` as it is outside a step, recognized inside one.
+
+A step sees the global batch, in which `num_replicas_in_sync` is 1. Code written for
+`tf.distribute` reads the number before the step, and `loss / n` or `batch_size // n` rows of noise
+in the step make another model. So quotients, remainders, sums and differences of a `ReplicaCount`
+are recognized, too. A product is a plain number: `64 * n` is a global batch size and `0.1 * n` a
+learning rate, both of which are right for the global batch.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from ..errors import is_of_user, line_at
+
+# Functions that use a number where they are called. Other code of libraries uses settings of
+# objects, such as the rate of a schedule, which were made outside the step.
+_FUNCTIONS = re.compile(r"/tensorflow/|/keras/src/(backend|ops|random|utils)/|/_upstream/")
+_OPTIMIZERS = "/keras/src/optimizers/"
+
+
+def _recognized(operate: Callable[[Any, Any], Any]) -> Any:
+    """Return an operator whose result is recognized, too."""
+
+    def method(self: Any, other: Any) -> Any:
+        if not isinstance(other, int | float):
+            return NotImplemented
+        result = operate(self.real, other.real)
+        return _SAME_KIND.get(type(result), type(result))(result)
+
+    return method
+
+
+def _reflected(operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda self, other: operate(other, self)
+
+
+def _product(self: Any, other: Any) -> Any:
+    """A replica's share times the number of replicas is the whole: a plain number."""
+    if isinstance(other, ReplicaCount):
+        return self.real * other.real
+    return _recognized(operator.mul)(self, other)
+
+
+class ReplicaNumber:
+    """A number that follows from a `ReplicaCount`; copies and pickles of it are plain numbers."""
+
+    real: Any
+    __add__ = __radd__ = _recognized(operator.add)
+    __sub__ = _recognized(operator.sub)
+    __rsub__ = _recognized(_reflected(operator.sub))
+    __truediv__ = _recognized(operator.truediv)
+    __rtruediv__ = _recognized(_reflected(operator.truediv))
+    __floordiv__ = _recognized(operator.floordiv)
+    __rfloordiv__ = _recognized(_reflected(operator.floordiv))
+    __mod__ = _recognized(operator.mod)
+    __rmod__ = _recognized(_reflected(operator.mod))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        plain = (value.real if isinstance(value, ReplicaNumber) else value for value in inputs)
+        return getattr(ufunc, method)(*plain, **options)  # by NumPy's rules for Python numbers
+
+    def __reduce__(self) -> Any:
+        return type(self.real), (self.real,)
+
+
+class ReplicaCount(ReplicaNumber, int):
+    """The number of replicas."""
+
+    dtype: Final = int  # Keras promotes dtypes by it as by a plain number's type
+
+
+class _IntShare(ReplicaNumber, int):
+    dtype: Final = int
+    __mul__ = __rmul__ = _product
+
+
+class _FloatShare(ReplicaNumber, float):
+    dtype: Final = float
+    __mul__ = __rmul__ = _product
+
+
+_SAME_KIND: dict[type, type] = {int: _IntShare, float: _FloatShare}
+
+
+def is_recognized(value: Any) -> bool:
+    """Whether a value is a `ReplicaNumber`, or a list that has one, such as a shape."""
+    if isinstance(value, list | tuple):
+        return any(map(is_recognized, value))
+    return isinstance(value, ReplicaNumber)
+
+
+def warning_in_step(places: Iterable[tuple[str, int]]) -> str | None:
+    """Return the warning about a `ReplicaNumber` in a step.
+
+    Args:
+        places: Files and numbers of the lines that made a tensor of it, the outermost first.
+
+    Returns:
+        The warning; `None` if an object that was made with the number uses it, such as a layer or
+        an optimizer, and no line of the user's.
+    """
+    paths = [*places]
+    own = [at for at, (path, _) in enumerate(paths) if is_of_user(path)]
+    if not own or any(_OPTIMIZERS in path for path, _ in paths):
+        return None
+    if not all(_FUNCTIONS.search(path) for path, _ in paths[own[-1] + 1 :]):
+        return None
+    return (
+        "kdist: a number made of strategy.num_replicas_in_sync before the step is used in it. A"
+        " step sees the global batch, where num_replicas_in_sync is 1: read it inside the step, or"
+        " leave it out (if it is meant, int() or float() of it says so):"
+        f" {line_at(*paths[own[-1]])}"
+    )
