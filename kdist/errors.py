@@ -108,6 +108,11 @@ def line_at(path: str, number: int) -> str:
     return f"{place}: {text}" if text else place
 
 
+def cut_line(text: str, columns: int = 80) -> str:
+    """Return a line of at most so many columns; "…" stands for the end that is cut off."""
+    return text if len(text) <= columns else f"{text[: columns - 2]} …"
+
+
 def user_line(places: Iterable[tuple[str, int]]) -> str:
     """Return the last of these lines that is of a user's program; empty if there is none.
 

@@ -11,7 +11,7 @@ from .._upstream.fit import build_for_step
 from .._upstream.internals import optimizers_of, strategy_of
 from .._upstream.seeds import kept_seeds
 from ..distribute.made_outside import first_line
-from ..errors import UserError
+from ..errors import UserError, cut_line
 from ..spmd.explanation import Explanation
 from ..spmd.strategy import GlobalViewStrategy
 from ..spmd.variables import DividedVariable, division_of
@@ -86,7 +86,10 @@ class ModelExplanation:
             share = _percent(place.flops / work.total) if place.flops else "-"
             gathered = _bytes(place.gathered) if place.gathered else "-"
             types = ", ".join(list(place.types)[:3]) + ", …" * (len(place.types) > 3)
-            lines += [f"  {share:>8}  {gathered:>8}  {_cut(place.name)}", f"{'':22}{types}"]
+            lines += [
+                f"  {share:>8}  {gathered:>8}  {cut_line(place.name, _WIDEST)}",
+                f"{'':22}{types}",
+            ]
         more = step.places[_MOST_PLACES:]
         if more:
             share = _percent(sum(one.flops for one in more) / work.total)
@@ -232,7 +235,3 @@ def _scaled(count: float, unit: str) -> str:
             return f"{count:.3g} {prefix}{unit}"
         count /= 1000
     return f"{count:.3g} T{unit}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 2]} …"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..errors import user_line
+from ..errors import cut_line, user_line
 from .costs import Costs, Work
 from .functions import called_graphs
 from .placements import Partial, Shard
@@ -19,7 +19,7 @@ from .plan import Planner
 
 NOMINAL_ROWS = 64
 """The rows of a batch, where a step is explained without one."""
-_FELT = 0.01  # a smaller share of the work is not worth a message
+_FELT = 0.05  # a smaller share of the work is not worth a message
 _TRACE = "/kdist/spmd/trace.py"
 _OPTIMIZER = "/keras/src/optimizers/base_optimizer.py"
 _DIGITS = re.compile(rb"\d")
@@ -83,7 +83,11 @@ class Explanation:
     def message(self) -> str | None:
         """Return a line about what is computed whole; `None` if that is not worth one."""
         whole = 1 - self.divided_share
-        places = [f"{one.name} ({', '.join(one.types)})" for one in self.places if one.flops]
+        places = [
+            cut_line(f"{place.name} ({', '.join(place.types)})")
+            for place in self.places
+            if place.flops
+        ]
         if whole < _FELT or not places:
             return None
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""

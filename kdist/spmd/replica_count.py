@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from ..errors import is_of_user, line_at
+from ..errors import cut_line, is_of_user, line_at
 
 # Functions that use a number where they are called. Other code of libraries uses settings of
 # objects, such as the rate of a schedule, which were made outside the step.
@@ -113,5 +113,5 @@ def warning_in_step(places: Iterable[tuple[str, int]]) -> str | None:
         "kdist: a number made of strategy.num_replicas_in_sync before the step is used in it. A"
         " step sees the global batch, where num_replicas_in_sync is 1: read it inside the step, or"
         " leave it out (if it is meant, int() or float() of it says so):"
-        f" {line_at(*paths[own[-1]])}"
+        f" {cut_line(line_at(*paths[own[-1]]))}"
     )

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kdist.errors import UserError
-from kdist.spmd.costs import Costs
+from kdist.spmd.costs import Costs, Work
+from kdist.spmd.explanation import Explanation, Place
 from kdist.spmd.plan import Planner
 from keras import layers, ops
 from tensorflow.python.framework.ops import get_stats_for_node_def
@@ -138,7 +139,23 @@ def test_the_line_that_needs_all_rows_is_named(strategy, step, line, gathered, d
     if divided[1] < 1:
         assert found.places[0] is place
         assert f"about {1 - found.divided_share:.0%}" in found.message()
-        assert line in found.message()
+        assert place.name[:60] in found.message()
+
+
+@pytest.mark.parametrize(("whole", "is_told"), [(4, False), (6, True)])
+def test_a_message_tells_of_a_felt_share_in_places_that_fit_a_screen(whole, is_told):
+    names = ["model.py:31: x = tf.sort(x)", "model.py:32: y = tf.cumsum(" + "x, " * 90, "c", "d"]
+    places = tuple(Place(name, {"Sort": None}, flops=1.0) for name in names)
+    work = Work(divided=100.0 - whole, whole=float(whole), repeated=0.0)
+    found = Explanation(2, 64, work, places, rounds=1, summed=0.0, gathered=0.0)
+    assert (found.message() is not None) is is_told
+    if is_told:
+        head, told = found.message().split(": ", 2)[1:]
+        assert head.startswith("about 6% of this step cannot be divided")
+        first, second, rest = told.split("; ")
+        assert (first, rest) == ("model.py:31: x = tf.sort(x) (Sort)", "c (Sort) and 1 more")
+        assert second == names[1][:78] + " …"
+    assert found.places[1].name == names[1]
 
 
 def test_it_reads_on_one_screen_and_leaves_the_model_as_it_is(strategy):
