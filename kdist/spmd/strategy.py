@@ -76,8 +76,9 @@ class GlobalViewStrategy(tf.distribute.Strategy):
     """Base class of strategies whose steps see the global batch.
 
     A step is traced once, as the program of one device, and divided over the replicas. Inside it
-    `num_replicas_in_sync` is 1, and a sum over replicas does nothing: code that was written for
-    other strategies comes out the same.
+    `num_replicas_in_sync` is 1, and a sum over replicas is the value itself. So code written for
+    other strategies comes out the same if it reads that number inside the step, and does not tell
+    replicas apart.
     """
 
     workers: int
