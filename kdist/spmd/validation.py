@@ -35,7 +35,7 @@ XLA computes functions such as exponentials less exactly.
 """
 WRONG = "kdist has divided"
 """The beginning of the message that names an operation."""
-_ELEMENTWISE = {*UNARY, *BROADCASTING, *SAME_SHAPES}  # which do not add up rounding errors
+_ELEMENTWISE = {*UNARY, *BROADCASTING, *SAME_SHAPES} - {"AddN"}  # which add up no rounding errors
 _OF_REPLICAS = ("part_norms",)  # kernels whose results are about the replicas themselves
 
 
