@@ -249,6 +249,8 @@ class Validation:
         )
         if unknown or (self.program.draws_by_xla and op.type in DRAWN_BY_XLA):
             return False
+        if op.type == "BroadcastGradientArgs":  # TensorFlow's optimizer may add axes of size 1
+            return False
         if (
             op.type in ("PartitionedCall", "StatefulPartitionedCall")
             and kernel_of(op) in _OF_REPLICAS
