@@ -1,5 +1,6 @@
 """Choose a strategy's devices by name, split the CPU into logical devices, and XLA."""
 
+import contextlib
 import os
 import sys
 import traceback
@@ -93,6 +94,7 @@ def _split_cpu(replicas: int | None) -> None:
             f" logical CPU{'s' * (configured > 1)}, and their number is now fixed: {_remedy()}"
         ) from error
     share_cores(replicas)
+    leave_a_thread(replicas)
 
 
 def use_one_core_each() -> None:
@@ -126,6 +128,20 @@ def share_cores(replicas: int) -> None:
         tf.config.threading.set_intra_op_parallelism_threads(1)
 
 
+def leave_a_thread(replicas: int) -> None:
+    """Give TensorFlow a thread more than replicas, unless it has started, or the user chose.
+
+    With an iterator inside of a `tf.function`, the batch of each replica waits in a thread of its
+    own: as many threads as cores are too few for the operations that these wait for.
+    """
+    threading, cores = tf.config.threading, len(os.sched_getaffinity(0))
+    chosen = "TF_NUM_INTEROP_THREADS" in os.environ or threading.get_inter_op_parallelism_threads()
+    if replicas < cores or chosen:
+        return
+    with contextlib.suppress(RuntimeError):  # it has started
+        threading.set_inter_op_parallelism_threads(replicas + 1)
+
+
 def _remedy() -> str:
     if "ipykernel" in sys.modules:
         return (
@@ -148,6 +164,7 @@ def known_devices(devices: Sequence[str]) -> list[str]:
         raise UserError(
             "received an empty list of devices: name at least one, or pass None for all"
         )
+    leave_a_thread(len(devices))
     with quiet_stderr():
         known = [short_name(device.name) for device in tf.config.list_logical_devices()]
     known = [name for name in known if device_type(name) in ("CPU", "GPU")]

@@ -436,6 +436,12 @@ def _composite(strategy: Any, value: Any, collectives: Collectives) -> Any:
             collectives.gather([part.values for part in parts], 0)[0],
             tf.concat([[tf.reduce_sum(shapes[:, 0])], tf.reduce_max(shapes[:, 1:], 0)], 0),
         )
+    if isinstance(parts[0], tf.IndexedSlices):
+        return tf.IndexedSlices(
+            collectives.gather([part.values for part in parts], 0)[0],
+            collectives.gather([part.indices for part in parts], 0)[0],
+            parts[0].dense_shape,
+        )
     if isinstance(parts[0], tf.RaggedTensor):
         return _joined(parts, collectives)
     return value

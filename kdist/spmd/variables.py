@@ -23,9 +23,10 @@ from tensorflow.python.distribute import (
     input_lib,
     mirrored_strategy,
     values,
+    values_util,
 )
 from tensorflow.python.distribute.cross_device_ops import CollectiveAllReduce
-from tensorflow.python.ops import resource_variable_ops
+from tensorflow.python.ops import resource_variable_ops, variables
 from tensorflow.python.trackable import base as trackable
 
 from .._upstream.collective_launchers import set_key_base, set_launchers
@@ -113,6 +114,86 @@ def _rows_changed(kind: str) -> Any:
         return self.assign(changed)
 
     return change
+
+
+_OUTSIDE = (
+    "a variable of a kdist strategy is trained by a step that does not go through the strategy: in"
+    " the tf.function, call strategy.run(step, args=(...)), and make optimizers and their variables"
+    " inside of `with strategy.scope():`"
+)
+
+
+def _of_copies(name: str) -> Any:
+    """Return a method that changes elements of all copies; in a traced step, of the first one."""
+
+    def change(self: Any, *args: Any, **options: Any) -> Any:
+        if values_util.is_saving_non_distributed():
+            return getattr(self._primary, name)(*args, **options)
+        for copy in self.values:
+            with tf.device(copy.device):
+                getattr(copy, name)(*args, **options)
+        return self
+
+    return change
+
+
+class CopiedVariable(values.MirroredVariable):
+    """A variable of which every replica has a copy; to a traced step it is the first copy."""
+
+    asked: tuple[Any, Any] | None = None
+    """The synchronization and aggregation that it was made with; copies need neither."""
+
+    @property
+    def synchronization(self) -> Any:
+        """The synchronization that it was made with."""
+        return super().synchronization if self.asked is None else self.asked[0]
+
+    @property
+    def aggregation(self) -> Any:
+        """The aggregation that it was made with."""
+        return super().aggregation if self.asked is None else self.asked[1]
+
+    @property
+    def handle(self) -> Any:
+        """The handle of the first copy, in a step."""
+        try:
+            return super().handle
+        except ValueError as error:
+            raise UserError(_OUTSIDE) from error
+
+    def __int__(self) -> int:
+        return int(self._primary)
+
+    def __float__(self) -> float:
+        return float(self._primary)
+
+    def __getitem__(self, key: Any) -> Any:
+        return type(self._primary).__getitem__(self, key)  # whose `assign` changes all copies
+
+    def sparse_read(self, indices: Any, name: str | None = None) -> Any:
+        """Return the rows that are named."""
+        return self._get().sparse_read(indices, name)
+
+    def gather_nd(self, indices: Any, name: str | None = None) -> Any:
+        """Return the elements, or slices, that are named."""
+        return self._get().gather_nd(indices, name)
+
+    (
+        scatter_nd_add,
+        scatter_nd_sub,
+        scatter_nd_update,
+        scatter_nd_min,
+        scatter_nd_max,
+        batch_scatter_update,
+        _strided_slice_assign,
+    ) = (
+        _of_copies(name)
+        for name in (
+            *(f"scatter_nd_{kind}" for kind in ("add", "sub", "update", "min", "max")),
+            "batch_scatter_update",
+            "_strided_slice_assign",
+        )
+    )
 
 
 class DividedVariable(resource_variable_ops.UninitializedVariable):
@@ -360,9 +441,19 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
             division = division_of(value.shape, self.parts)
             if division is not None:
                 return self._make_divided(next_creator, division, value, options)
+        *asked, options["trainable"] = variables.validate_synchronization_aggregation_trainable(
+            options.get("synchronization") or tf.VariableSynchronization.AUTO,
+            options.get("aggregation") or tf.VariableAggregation.NONE,
+            options.get("trainable"),
+            options.get("name"),
+        )
         options["synchronization"] = tf.VariableSynchronization.ON_WRITE
         options["aggregation"] = tf.VariableAggregation.ONLY_FIRST_REPLICA
         made = super()._create_variable(next_creator, **options)
+        if isinstance(made, values.MirroredVariable):
+            made.__class__ = CopiedVariable
+            is_automatic = asked[0] == tf.VariableSynchronization.AUTO
+            made.asked = (options["synchronization"] if is_automatic else asked[0], asked[1])
         if isinstance(made, values.DistributedVariable):
             self._variables[id(made._primary.handle)] = made
             own = weakref.ref(made)
@@ -440,6 +531,8 @@ class GlobalVariables(distribute_lib.StrategyExtendedV2):
         """Make variables beside another one, which in a traced step all are."""
         if traced_strategy() is not None or isinstance(colocate_with_variable, DividedVariable):
             return made_beside(colocate_with_variable)
+        if tf.distribute.get_strategy().extended is not self:
+            raise UserError(_OUTSIDE)
         return super().colocate_vars_with(colocate_with_variable)
 
 

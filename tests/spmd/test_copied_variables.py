@@ -1,0 +1,113 @@
+"""Variables of which every replica has a copy: in a step, outside of it, and as plain ones are."""
+
+import kdist
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from kdist.errors import UserError
+from tensorflow.python.distribute import values
+
+TABLE = np.arange(12.0).reshape(4, 3)
+
+
+def changed_elements(v):
+    v.scatter_nd_update([[0, 1]], [10.0])
+    v.scatter_nd_add([[1, 1]], [10.0])
+    v.scatter_nd_sub([[3, 0], [3, 0]], [1.0, 2.0])
+    v.scatter_nd_min([[3, 1]], [5.0])
+    v.scatter_nd_max([[3, 2]], [50.0])
+    v.batch_scatter_update(
+        tf.IndexedSlices(tf.constant([[7.0], [8.0], [9.0], [9.5]], v.dtype), [[2]] * 4)
+    )
+    v[2:3].assign(v[0:1] * 2.0)
+    return v.sparse_read([0, 1]), v.gather_nd([[0, 1], [1, 2]]), v + 0.0
+
+
+@pytest.fixture(scope="module")
+def strategy():
+    return kdist.MirroredStrategy(replicas=2)
+
+
+@pytest.mark.parametrize("where", ["step", "eager", "function"])
+def test_elements_are_changed_in_all_copies(strategy, where):
+    with strategy.scope():
+        v = tf.Variable(TABLE)
+    if where == "step":
+        made = tf.function(lambda: strategy.run(changed_elements, args=(v,)))()
+    elif where == "eager":
+        made = changed_elements(v)
+    else:
+        made = tf.function(changed_elements)(v)
+    expected = changed_elements(plain := tf.Variable(TABLE))
+    for one, other in zip(made, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    for copy in v.values:
+        np.testing.assert_array_equal(copy, plain)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"aggregation": tf.VariableAggregation.MEAN},
+        {
+            "synchronization": tf.VariableSynchronization.ON_READ,
+            "aggregation": tf.VariableAggregation.SUM,
+        },
+    ],
+)
+def test_attributes_say_what_was_asked(strategy, options):
+    stock = tf.distribute.MirroredStrategy(
+        ["CPU:0", "CPU:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
+    )
+    found = []
+    for scope in (strategy, stock):
+        with scope.scope():
+            v = tf.Variable(2.0, **options)
+        found.append((v.trainable, v.synchronization, v.aggregation))
+    assert found[0] == found[1]
+
+
+def test_a_number_is_a_number(strategy):
+    with strategy.scope():
+        v = tf.Variable(3, dtype=tf.int64)
+    assert (int(v), float(v), bool(v)) == (3, 3.0, True)
+
+
+def test_sparse_gradients_of_replicas_are_joined(strategy):
+    slices = values.PerReplica(
+        (
+            tf.IndexedSlices(tf.ones((1, 3)), tf.constant([0])),
+            tf.IndexedSlices(tf.fill((2, 3), 2.0), tf.constant([1, 0])),
+        )
+    )
+
+    def step(given):
+        return tf.math.unsorted_segment_sum(given.values, given.indices, 2)
+
+    for run in (strategy.run, tf.function(strategy.run)):
+        np.testing.assert_array_equal(run(step, args=(slices,)), [[3.0] * 3, [2.0] * 3])
+
+
+@pytest.mark.parametrize("in_scope", [False, True])
+def test_a_step_outside_of_the_strategy_says_to_call_run(strategy, in_scope):
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
+        if in_scope:
+            optimizer.build(model.trainable_variables)
+
+    @tf.function(autograph=False)
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(model(x))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+
+    with pytest.raises(UserError, match=r"call strategy\.run\(step"):
+        if in_scope:
+            with strategy.scope():
+                step(tf.ones((2, 3)))
+        else:
+            step(tf.ones((2, 3)))
