@@ -194,9 +194,20 @@ def contractions():
             *inputs,
             gradients=True,
         )
-    rows.add(
-        "Einsum", lambda x, w: tf.einsum("...i,ij->...j", x, w), [(B, 3), (3, 4)], divided=NONE
-    )
+    equations = {
+        "...i,ij->...j": [[(B, 3), (3, 4)], [(B, 5, 3), (3, 4)], [(2, B, 3), (3, 4)]],
+        "...ij,...jk->...ik": [[(B, 2, 3), (1, 3, 4)], [(5, B, 2, 3), (B, 3, 4)]],
+        "...i->i...": [[(B, 2, 3)]],
+        "b...i,b...i->b...": [[(B, 2, 3), (B, 3)]],
+    }
+    for equation, inputs in equations.items():
+        rows.add(
+            "Einsum Sum" if "," in equation else "Einsum",
+            lambda *x, e=equation: tf.einsum(e, *x),
+            *inputs,
+            mixed=False,
+            gradients=True,
+        )
     return rows
 
 

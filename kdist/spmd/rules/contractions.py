@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from string import digits
 from typing import Any
 
 from ..placements import PARTIAL, REPLICATE, ListOf, OwnRows, Shard
@@ -35,7 +36,7 @@ def contraction(op: Operation) -> Decision | None:
         else:
             axis = part.index(label)
             want = shard.at(axis).plain()  # type: ignore[attr-defined]
-            may_broadcast = op.type.startswith("Batch") and axis < len(part) - 2
+            may_broadcast = label.isdigit()
             if may_broadcast and op.inputs[index].shape[axis] == 1:
                 wants.append(REPLICATE)
             elif op.align(placement, want):
@@ -48,20 +49,36 @@ def contraction(op: Operation) -> Decision | None:
 
 
 def _labels(op: Operation) -> tuple[list[str], str] | None:
-    """Return a letter for each axis of the inputs, and of the result."""
+    """Return a label for each axis of the inputs and of the result; digits may broadcast."""
     if op.type == "Einsum":
-        equation = op.attr("equation").decode().replace(" ", "")
-        if "..." in equation:
-            return None
-        left, out = equation.split("->")
-        return left.split(","), out
+        return _equation_labels(op)
     known = [2, 2] if op.type == "MatMul" else [op.rank(0), op.rank(1)]
     ranks = [rank for rank in known if rank is not None]
     if len(ranks) < 2:
         return None
     names = ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
     first, second = (op.attr(name) for name in names)
-    batch = "ABCDEFGH"[: max(ranks) - 2]
+    batch = digits[: max(ranks) - 2]
     a = batch[len(batch) - (ranks[0] - 2) :] + ("ki" if first else "ik")
     b = batch[len(batch) - (ranks[1] - 2) :] + ("jk" if second else "kj")
     return [a, b], batch + "ij"
+
+
+def _equation_labels(op: Operation) -> tuple[list[str], str] | None:
+    """Return the labels of an equation, with digits for the axes of `...`."""
+    left, out = op.attr("equation").decode().replace(" ", "").split("->")
+    parts = left.split(",")
+    if "..." not in left:
+        return parts, out
+    ranks = [op.rank(index) for index in range(len(parts))]
+    if None in ranks:
+        return None
+    named = [len(part.replace("...", "")) for part in parts]
+    extra = [rank - count for rank, count in zip(ranks, named, strict=True)]  # type: ignore[operator]
+    batch = digits[: max(extra)]
+    # Axes of `...` are counted from the last one.
+    filled = [
+        part.replace("...", batch[len(batch) - count :])
+        for part, count in zip(parts, extra, strict=True)
+    ]
+    return filled, out.replace("...", batch)

@@ -139,7 +139,20 @@ def _axes(op: Operation, rank: int) -> tuple[set[int], set[int]] | None:
     value = op.constant(1)
     if value is not None:
         return ({int(a) % rank for a in np.atleast_1d(value)} if rank else set()), set()
-    return op.planner.reduced_axes.get(id(op.inputs[1]))
+    broadcast, first = _broadcast_axes(op)
+    found = op.planner.reduced_axes.get(id(broadcast))
+    return None if found is None else tuple({first + a for a in axes} for axes in found)  # type: ignore[return-value]
+
+
+def _broadcast_axes(op: Operation) -> tuple[Any, int]:
+    """Return the axes that broadcasting has added, and how many axes are before their first."""
+    axes = op.inputs[1]
+    if axes.op.type != "AddV2":
+        return axes, 0
+    one, other = (op.planner.canonical(t) for t in axes.op.inputs)
+    first = op.planner.constant(one)  # as in the gradient of an equation with `...`
+    is_count = first is not None and np.shape(first) == () and first >= 0
+    return (other, int(first)) if is_count else (axes, 0)
 
 
 def _over(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> Any:
@@ -148,30 +161,31 @@ def _over(op: Operation, axes: set[int], unknown: set[int], keep: bool) -> Any:
     If a batch has a single row, `BroadcastGradientArgs` names the batch's axis, too: over it, the
     gradient's sum would change nothing on one device, but on a replica it would.
     """
-    source = op.inputs[1].op
+    broadcast, first = _broadcast_axes(op)
+    source = broadcast.op
     if source.type != "BroadcastGradientArgs":
         return None
     reduce = {"Sum": tf.reduce_sum, "Mean": tf.reduce_mean}[op.type]
     if not unknown:
         return lambda stage, op, inputs: [reduce(inputs[0], sorted(axes), keepdims=keep)]
     vectors = [op.planner.sizes(t) for t in source.inputs]
-    index = op.inputs[1].value_index
+    index = broadcast.value_index
 
     def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
         shapes: list[list[Any]] = [[], []]
         for axis in range(-max(map(len, vectors)), 0):
             place = axis + max(map(len, vectors))
-            if place in unknown:
+            if first + place in unknown:
                 pair = [v[axis] if -axis <= len(v) else 1 for v in vectors]
             else:
-                pair = [1 if place in axes else 2] * 2
+                pair = [1 if first + place in axes else 2] * 2
                 pair[1 - index] = 2
             for shape, size in zip(shapes, pair, strict=True):
                 shape.append(stage.size(size, "int32"))
         found = tf.raw_ops.BroadcastGradientArgs(s0=tf.stack(shapes[0]), s1=tf.stack(shapes[1]))[
             index
         ]
-        return [reduce(inputs[0], found, keepdims=keep)]
+        return [reduce(inputs[0], first + found, keepdims=keep)]
 
     return emit
 
