@@ -88,11 +88,17 @@ class AxisSize(Symbol):
 
 
 class Element(Symbol):
-    """An element of an integer tensor of rank 0 or 1, which all replicas have."""
+    """An element of an integer tensor of rank 0 or 1, which all replicas have.
 
-    def __init__(self, tensor: Any, index: int) -> None:
+    Args:
+        tensor: The tensor.
+        index: The element's place in the tensor.
+        is_size: Whether the element is the size of an axis, and never -1.
+    """
+
+    def __init__(self, tensor: Any, index: int, *, is_size: bool = False) -> None:
         super().__init__()
-        self.tensor, self.index = tensor, index
+        self.tensor, self.index, self.is_size = tensor, index, is_size
 
     def __repr__(self) -> str:
         return f"{self.tensor.name}[{self.index}]"

@@ -62,6 +62,39 @@ def control():
         gradients=True,
     )
 
+    def decoder(step_loss):
+        def total_loss(x, w):
+            def body(t, state, total, array):
+                state = tf.tanh(x[:, t] @ w + state)
+                loss = step_loss(t, tf.reduce_mean(tf.square(state - x[:, t, :1]), -1), w)
+                return t + 1, state, total + loss, array.write(t, loss)
+
+            array = tf.TensorArray(x.dtype, 4, element_shape=[])
+            state, total = tf.zeros([tf.shape(x)[0], 3], x.dtype), tf.zeros([], x.dtype)
+            _, _, total, array = tf.while_loop(lambda t, *_: t < 4, body, (0, state, total, array))
+            return total, array.stack()
+
+        return total_loss
+
+    def by_size(t, loss, w):
+        return tf.reduce_sum(loss) / tf.cast(tf.size(loss), loss.dtype)
+
+    losses = {
+        "Mean AddV2": lambda t, loss, w: tf.reduce_mean(loss),
+        "RealDiv": by_size,
+        "RealDiv Mul": lambda t, loss, w: by_size(t, loss, w) * w[t % 2, 0],
+    }
+    types = "StatelessWhile TensorListReserve TensorListSetItem TensorListStack"
+    for kinds, step_loss in losses.items():
+        rows.add(f"{types} {kinds}", decoder(step_loss), [(B, 4, 2), (2, 3)], gradients=True)
+    losses = [
+        lambda t, loss, w: tf.reduce_sum(loss) / tf.reduce_sum(loss**2),
+        lambda t, loss, w: tf.reduce_sum(loss) / tf.cast(t, loss.dtype),
+    ]
+    for step_loss in losses:
+        inputs = [(B, 4, 2), (2, 3)]
+        rows.add("StatelessWhile", decoder(step_loss), inputs, divided=NONE, empty=False)
+
     def sliced_weights(x, w):
         def body(t, state):
             state = tf.tanh(x @ w[:2] + tf.slice(w, [2, 0], [1, 2]) + state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from tensorflow.python.framework import tensor_util
 
 from ..placements import AS_IS, PARTIAL, REPLICATE, ListOf, OwnRows, Partial, Shard
 from ..plan import Decision, Operation
-from ..sizes import AnySize, AxisSize, symbolic
+from ..sizes import AnySize, AxisSize, quotient, symbolic
 from . import rule
 
 UNARY = [
@@ -303,13 +304,29 @@ def _of_partials(op: Operation) -> Decision | None:
         return None  # the result is larger than what is to be reduced
     if op.type in ("Mul", "MulNoNan") and sum(partial) == 1:
         return Decision([PARTIAL if p else REPLICATE for p in partial], [PARTIAL])
-    if op.type == "RealDiv" and not np.all(tensor_util.constant_value(op.inputs[1])):
+    is_safe = op.type != "RealDiv" or np.all(tensor_util.constant_value(op.inputs[1]))
+    if not is_safe and not _is_mean(op):
         return None  # 0 / 0 on one replica
     if op.type in ("RealDiv", "DivNoNan") and partial == [True, False] and dtype.is_floating:
         return Decision([PARTIAL, REPLICATE], [PARTIAL])
     if op.type == "SelectV2" and not partial[0]:
         return Decision([REPLICATE, PARTIAL, PARTIAL], [PARTIAL])
     return None
+
+
+def _is_mean(op: Operation) -> bool:
+    """Whether a sum is divided by how many values it is of: if by 0, every replica has 0 / 0."""
+    total, divisor = op.inputs
+    if total.op.type != "Sum" or divisor.op.type != "Cast":
+        return False
+    values, axes, count = (
+        op.planner.canonical(t) for t in (*total.op.inputs, divisor.op.inputs[0])
+    )
+    summed, dims, size = op.planner.constant(axes), op.planner.dims(values), op.planner.sizes(count)
+    is_divided = isinstance(op.planner.placement(values), Shard)
+    if not is_divided or summed is None or dims is None or size is None or size.ndim:
+        return False
+    return quotient(math.prod(dims[axis] for axis in np.ravel(summed)), size.item()) is not None
 
 
 def _scattered(op: Operation) -> Decision | None:

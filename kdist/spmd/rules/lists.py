@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..placements import AS_IS, REPLICATE, ListOf, Replicate, Shard
+from ..placements import AS_IS, PARTIAL, REPLICATE, ListOf, Replicate, Shard
 from ..plan import ComputeWholeError, Decision, Operation
-from ..sizes import Element, Size, Space, symbolic
+from ..sizes import AxisSize, Element, Size, Space, symbolic
 from ..stage import local_shape, shapes_attribute
 from . import rule
 
@@ -69,10 +69,11 @@ def put(op: Operation) -> Decision | None:
         return None
     if isinstance(item, ListOf):
         raise ComputeWholeError({lst.origin, item.origin})
-    item = item.plain() if isinstance(item, Shard) else REPLICATE
-    sizes = op.sizes(index) if isinstance(item, Replicate) else None
-    if sizes is not None and not any(isinstance(s, Size) and s.spaces() for s in np.ravel(sizes)):
-        sizes = None  # ordinary numbers
+    if isinstance(item, Shard):
+        item = item.plain()
+    elif item != PARTIAL or op.planner.parent is None:
+        item = REPLICATE  # a loop's body cannot sum over replicas, and nothing may need the sum
+    sizes = _sizes_of_batches(op.sizes(index)) if isinstance(item, Replicate) else None
     element = lst.element
     if element is None:
         element = item
@@ -86,6 +87,29 @@ def put(op: Operation) -> Decision | None:
     wants[index] = element
     op.planner.elements[lst.origin] = element
     return Decision(wants, [ListOf(element, lst.origin, sizes)])
+
+
+def _sizes_of_batches(sizes: Any) -> Any:
+    """Return sizes as they are known outside of a loop's body: sizes of its tensors are `None`."""
+    if sizes is None or not any(isinstance(s, Size) and s.spaces() for s in np.ravel(sizes)):
+        return None
+    found = np.empty(sizes.shape, object)
+    for index, size in np.ndenumerate(sizes):
+        symbols = size.symbols() if isinstance(size, Size) else ()
+        if all(isinstance(symbol, Space) for symbol in symbols):
+            found[index] = size
+        elif not isinstance(size.only_symbol(), AxisSize):
+            return None
+    return found
+
+
+def _with_elements(sizes: Any, tensor: Any) -> Any:
+    """Return sizes with the elements of a tensor in place of `None`."""
+    found = np.empty(sizes.shape, object)
+    for place, (index, size) in enumerate(np.ndenumerate(sizes)):
+        element = Element(tensor, place, is_size=True)
+        found[index] = symbolic(element) if size is None else size
+    return found
 
 
 def equal_sizes(a: Any, b: Any) -> bool:
@@ -105,10 +129,10 @@ def take(op: Operation) -> Decision | None:
         raise ComputeWholeError({lst.origin})
     element = lst.element or REPLICATE
     stack = op.type == "TensorListStack"
-    out = element.at(element.axis + stack) if isinstance(element, Shard) else REPLICATE
+    out = element.at(element.axis + stack) if isinstance(element, Shard) else element
     output = op.outputs[1] if op.type == "TensorListPopBack" else op.outputs[0]
     if lst.sizes is not None and op.type == "TensorListPopBack":  # others may be unset: zeros
-        op.planner.set_sizes(output, lst.sizes)
+        op.planner.set_sizes(output, _with_elements(lst.sizes, output))
     wants: list[Any] = [AS_IS] * len(op.inputs)
     if op.type == "TensorListGetItem":
         wants[1] = REPLICATE

@@ -107,7 +107,9 @@ def reshape(op: Operation) -> Decision | None:
 
 def _may_be_minus_one(symbol: Any) -> bool:
     """Whether a size is a number of the program's, which may ask to infer it."""
-    return isinstance(symbol, Element) and symbol.tensor.op.type not in ("Maximum", "BroadcastArgs")
+    if not isinstance(symbol, Element) or symbol.is_size:
+        return False
+    return symbol.tensor.op.type not in ("Maximum", "BroadcastArgs")
 
 
 def _blocks(rows: Rows, before: AnySize, passed: AnySize) -> Rows | None:
