@@ -222,6 +222,8 @@ class Planner:
         self.elements: dict[Any, Placement] = parent.elements if parent else {}  # of lists
         self.merges: list[Merge] = parent.merges if parent and not is_conditional else []
         self.reduced_axes: dict[int, Any] = {}
+        # Of tensors whose first column names rows of the same replica, or counts the batch's.
+        self.places: dict[int, Rows] = {}
         self._placements: dict[int, Placement] = {}
         self._times: dict[int, int] = {}
         self._aliases: dict[int, Any] = {}

@@ -9,6 +9,7 @@ import rules_of_indices
 import rules_of_samples
 import rules_of_shapes
 import rules_of_sums
+import rules_of_texts
 import tensorflow as tf
 from kdist.spmd.rules import RULES
 from kdist.spmd.rules.kernels import part_norms
@@ -26,6 +27,7 @@ FAMILIES = {
     "shapes": rules_of_shapes.shapes,
     "slices": rules_of_shapes.slices,
     "indexing": rules_of_indices.indexing,
+    "ragged": rules_of_texts.ragged,
     "rowwise": rules_of_samples.rowwise,
     "control_flow": rules_of_control.control,
     "state": rules_of_control.state,

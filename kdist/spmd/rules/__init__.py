@@ -8,8 +8,8 @@ To add one, write a function below `@rule("OpType", ...)` in the file of its fam
 to its test. The families are `elementwise`; `reductions` along axes, and what goes along one, as
 `Cumsum` and `Roll`; `contractions`, products of matrices; `rowwise`, each sample on its own, as
 convolutions, pooling and losses of logits; `shapes` and `slices`; `indexing`, gather and scatter;
-`random`; `lists` of loops; `control_flow`, loops, conditions and calls; `state`, variables; and
-`kernels` that kdist has itself.
+`ragged`, texts and rows of different lengths; `random`; `lists` of loops; `control_flow`, loops,
+conditions and calls; `state`, variables; and `kernels` that kdist has itself.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ for _family in (
     "shapes",
     "slices",
     "indexing",
+    "ragged",
     "random",
     "lists",
     "control_flow",

@@ -99,6 +99,10 @@ UNARY = [
     "StringToHashBucketStrong",
     "StringToNumber",
     "StringUpper",
+    "DecodeBase64",
+    "EncodeBase64",
+    "UnicodeScript",
+    "UnicodeTranscode",
     "RegexFullMatch",
     "RegexReplace",
     "StaticRegexFullMatch",
@@ -149,6 +153,7 @@ BROADCASTING = [
     "SelectV2",
     "SquaredDifference",
     "Sub",
+    "Substr",
     "TruncateDiv",
     "TruncateMod",
     "Xdivy",
@@ -173,6 +178,7 @@ SAME_SHAPES = [  # of one that is no scalar
     "SoftplusGrad",
     "SoftsignGrad",
     "SqrtGrad",
+    "StringJoin",
     "TanhGrad",
 ]
 

@@ -68,7 +68,16 @@ def gather_nd(op: Operation) -> Decision | None:
     index, rank = op.shard(1), op.rank(1)
     if index is None or rank is None or index.axis == rank - 1:
         return None
-    return Decision([REPLICATE, AS_IS], [index.plain()])
+    table = op.shard(0)
+    named = op.planner.places.get(id(op.inputs[1]))
+    if table is None or table.axis or named != table.rows:
+        return Decision([REPLICATE, AS_IS], [index.plain()])
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        table, places = inputs
+        return stage.copy(op, [table, move_places(stage, named, places, -1)])  # type: ignore[no-any-return]
+
+    return Decision([AS_IS, AS_IS], [index.plain()], emit, needs=[named])
 
 
 @rule("Where")
@@ -84,11 +93,18 @@ def where(op: Operation) -> Decision | None:
 
     def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
         (places,) = stage.copy(op, inputs)
-        ((_, first),) = stage.blocks(shard.rows, places.dtype)
-        return [places + tf.one_hot(0, rank, first, tf.zeros_like(first), dtype=places.dtype)]
+        return [move_places(stage, shard.rows, places)]
 
+    op.planner.places[id(output)] = shard.rows
     within = shard.rows if rank == 1 else None
     return Decision([AS_IS], [Shard(0, rows, within=within)], emit, needs=[shard.rows])
+
+
+def move_places(stage: Any, rows: Rows, places: Any, sign: int = 1) -> Any:
+    """Return places of a replica's values as they are in the whole batch; for -1, back again."""
+    ((_, first),) = stage.blocks(rows, places.dtype)
+    zero, width = tf.zeros_like(first), places.shape[1]
+    return places + tf.one_hot(0, width, sign * first, zero, dtype=places.dtype)
 
 
 @rule("UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd")

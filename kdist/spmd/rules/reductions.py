@@ -225,6 +225,19 @@ def l2_loss(op: Operation) -> Decision | None:
     return None if op.shard(0) is None else Decision([AS_IS], [PARTIAL])
 
 
+@rule("ReduceJoin")
+def join_texts(op: Operation) -> Decision | None:
+    """Join texts along other axes than that of the rows; without any axis, all are joined."""
+    shard, rank = op.shard(0), op.rank(0)
+    if shard is None or rank is None or op.constant(1) is None:
+        return None
+    axes = {int(a) % rank for a in np.ravel(op.constant(1))}
+    if not axes or shard.axis in axes:
+        return None
+    before = 0 if op.attr("keep_dims") else sum(a < shard.axis for a in axes)
+    return Decision([AS_IS, REPLICATE], [shard.plain().at(shard.axis - before)])
+
+
 @rule("ArgMax", "ArgMin")
 def arg_max(op: Operation) -> Decision | None:
     """Find the largest value along another axis than that of the rows."""

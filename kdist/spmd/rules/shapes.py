@@ -61,7 +61,7 @@ def reshape(op: Operation) -> Decision | None:
         return None
     target = target.tolist()
     if any(
-        isinstance(size, Size) and any(map(_may_be_minus_one, size.symbols())) for size in target
+        isinstance(size, Size) and any(map(may_be_minus_one, size.symbols())) for size in target
     ):
         return None
     before = math.prod(dims[: shard.axis])
@@ -105,7 +105,7 @@ def reshape(op: Operation) -> Decision | None:
     return None
 
 
-def _may_be_minus_one(symbol: Any) -> bool:
+def may_be_minus_one(symbol: Any) -> bool:
     """Whether a size is a number of the program's, which may ask to infer it."""
     if not isinstance(symbol, Element) or symbol.is_size:
         return False

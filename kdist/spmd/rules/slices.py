@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from ..placements import AS_IS, PARTIAL, REPLICATE, Local, Rows, Shard, local
 from ..plan import Decision, Operation
@@ -49,7 +52,7 @@ class _Strided:
             elif has("new_axis", i):
                 out += 1
             elif has("shrink_axis", i):
-                axes[axis] = ("index", None)
+                axes[axis] = (("index", begin[i]), None)
                 axis += 1
             else:
                 start = 0 if has("begin", i) else begin[i]
@@ -60,6 +63,10 @@ class _Strided:
             axes[axis] = (None, out)
             axis, out = axis + 1, out + 1
         self.axes = axes
+
+    def takes_first(self, axis: int) -> bool:
+        """Whether only the first element of an axis is taken, without its axis."""
+        return self.axes is not None and self.axes[axis] == (("index", 0), None)
 
     def rows(self, axis: int, rows: Rows) -> tuple[int, Rows, Any, Any] | None:
         """Return the axis of the rows that remain, these, and the wants of `begin` and `end`."""
@@ -91,14 +98,32 @@ def strided_slice(op: Operation) -> Decision | None:
     if op.is_partial(0, "add"):
         return Decision([PARTIAL, REPLICATE, REPLICATE, REPLICATE], [PARTIAL])
     shard, rank = op.shard(0), op.rank(0)
-    if shard is None or rank is None:
+    if rank is None:
         return None
-    found = _Strided(op, 1, rank).rows(shard.axis, shard.rows)
+    strided = _Strided(op, 1, rank)
+    named = op.planner.places.get(id(op.inputs[0]))
+    if named is not None and not strided.takes_first(rank - 1):
+        named = None
+    if named is not None and rank == 1:
+        return _count(op, named)
+    if shard is None:
+        return None
+    found = strided.rows(shard.axis, shard.rows)
     if found is None:
         return None
     axis, rows, begin, end = found
-    out = Shard(axis, rows, shard.uniform, shard.within)
+    out = Shard(axis, rows, shard.uniform, named or shard.within)
     return Decision([AS_IS, begin, end, REPLICATE], [out])
+
+
+def _count(op: Operation, rows: Rows) -> Decision:
+    """Return the number of rows that a shape begins with."""
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        return [stage.size(rows.total, op.outputs[0].dtype)]
+
+    op.planner.set_sizes(op.outputs[0], np.array(rows.total, object))
+    return Decision([AS_IS, REPLICATE, REPLICATE, REPLICATE], [REPLICATE], emit, needs=[rows])
 
 
 @rule("StridedSliceGrad")

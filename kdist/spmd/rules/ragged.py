@@ -1,0 +1,146 @@
+"""Texts and rows of different lengths: a row's values are on the replica that has the row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ..placements import AS_IS, REPLICATE, Local, Partial, Rows, Shard
+from ..plan import Decision, Operation, Rewrite
+from ..sizes import AnySize, Element, Size, Space, symbolic
+from . import rule
+from .indexing import move_places
+from .shapes import may_be_minus_one
+
+
+@rule("StringSplit", "StringSplitV2")
+def split_texts(op: Operation) -> Decision | None:
+    """Split each text into words, with the places of all words and the shape that holds them."""
+    shard = op.shard(0)
+    if shard is None or len(shard.rows.segments) != 1 or op.planner.parent is not None:
+        return None
+    places, words, shape = op.outputs
+    found = Rows(((Space(f"the words of {words.name}", source=(words, 0)), 1),))
+    op.planner.places |= {id(places): shard.rows, id(shape): shard.rows}
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        places, words, shape = stage.copy(op, inputs)
+        total = stage.size(shard.rows.total, shape.dtype)
+        return [move_places(stage, shard.rows, places), words, tf.stack([total, shape[1]])]
+
+    out = Shard(0, found)
+    rest: list[Any] = [REPLICATE] * (len(op.inputs) - 1)
+    return Decision([AS_IS, *rest], [out, out, Partial("max")], emit, needs=[shard.rows])
+
+
+@rule("SparseCross")
+def cross(op: Operation) -> Decision | None:
+    """Cross the features of each sample, all of which are dense."""
+    if op.attr("N") or not op.any_shard:
+        return None
+    main = next(p for p in op.placements if isinstance(p, Shard))
+    widths = [tensor.shape[1] for tensor in op.inputs]
+    if main.axis or len(main.rows.segments) != 1 or None in widths:
+        return None
+    width = math.prod(widths)
+    places, _, shape = op.outputs
+    op.planner.places[id(places)] = main.rows
+    longest = symbolic(Element(shape, 1, is_size=True))  # without any sample, the width is 0
+    op.planner.set_sizes(shape, np.array([main.rows.total, longest], object))
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        places, values, shape = stage.copy(op, inputs)
+        total = stage.size(main.rows.total, shape.dtype)
+        shape = tf.stack([total, tf.where(total > 0, tf.cast(width, shape.dtype), 0)])
+        return [move_places(stage, main.rows, places), values, shape]
+
+    wants: list[Any] = [p if op.align(p, main) else main.plain() for p in op.placements]
+    out = Shard(0, main.rows.times(width))
+    return Decision(wants, [out, out, REPLICATE], emit, needs=[main.rows])
+
+
+@rule("SparseToDense")
+def to_dense(op: Operation) -> Decision | None:
+    """Put values into a matrix, whose rows are on the replicas that have their values."""
+    places, values, shape = op.shard(0), op.shard(2), op.sizes(1)
+    rows, counted = (op.planner.places.get(id(tensor)) for tensor in op.inputs[:2])
+    if rows is None or places is None or values is None or not values.fits(places):
+        return None
+    if rows != counted and (shape is None or not rows.is_total(shape[0])):
+        return None
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        places, shape, *rest = inputs
+        own = tf.concat([[stage.local(rows, shape.dtype)], shape[1:]], 0)
+        return stage.copy(op, [move_places(stage, rows, places, -1), own, *rest])  # type: ignore[no-any-return]
+
+    return Decision([AS_IS, REPLICATE, AS_IS, REPLICATE], [Shard(0, rows)], emit, needs=[rows])
+
+
+@rule("RaggedTensorToTensor")
+def pad_rows(op: Operation) -> Decision | Rewrite | None:
+    """Pad rows of values that name their rows; to the longest row of all, if no width is given."""
+    if op.attr("row_partition_types") != [b"FIRST_DIM_SIZE", b"VALUE_ROWIDS"]:
+        return None
+    values, ids, shape, rank = op.shard(1), op.shard(4), op.sizes(0), op.rank(1)
+    if values is None or ids is None or shape is None or rank is None or not values.fits(ids):
+        return None
+    rows, count = ids.within, op.sizes(3)
+    if rows is None or len(rows.segments) != 1 or not rows.is_total(count.item()):
+        return None
+    sizes = shape.tolist() if shape.ndim else [-1] * (rank + 1)
+    if not _is_inferred(sizes[0]) and not rows.is_total(sizes[0]):
+        return None
+    if _is_inferred(sizes[1]):
+        return Rewrite(lambda: _with_width(op.op, rank - 1))
+    if isinstance(sizes[1], Size) and any(map(may_be_minus_one, sizes[1].symbols())):
+        return None
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        shape, values, default, _, ids = inputs
+        ((own, first),) = stage.blocks(rows, ids.dtype)
+        shape = tf.concat([tf.cast([own], shape.dtype), shape[1:]], 0)
+        return stage.copy(op, [shape, values, default, own, ids - first])  # type: ignore[no-any-return]
+
+    wants: list[Any] = [REPLICATE, AS_IS, REPLICATE, Local(()), AS_IS]
+    return Decision(wants, [Shard(0, rows)], emit, needs=[rows])
+
+
+def _is_inferred(size: AnySize) -> bool:
+    return isinstance(size, int) and size == -1
+
+
+def _with_width(op: Any, inner: int) -> Sequence[Any]:
+    """Pad rows to the length of the longest one."""
+    shape, values, default, count, ids = op.inputs
+    width = tf.cast(tf.maximum(longest_row(ids), 0), shape.dtype)
+    made = tf.raw_ops.RaggedTensorToTensor(
+        shape=tf.stack([tf.constant(-1, shape.dtype), width] + [-1] * inner),
+        values=values,
+        default_value=default,
+        row_partition_tensors=[count, ids],
+        row_partition_types=["FIRST_DIM_SIZE", "VALUE_ROWIDS"],
+    )
+    made.set_shape(op.outputs[0].shape)
+    return [made]
+
+
+@tf.function(autograph=False, experimental_implements="longest_row")
+def longest_row(ids: Any) -> Any:
+    """Return how many values the longest row has, from the row of each value."""
+    _, _, counts = tf.unique_with_counts(ids)
+    return tf.reduce_max(tf.pad(counts, [[0, 1]]))
+
+
+@rule("kernel:longest_row")
+def _longest_row(op: Operation) -> Decision | None:
+    shard = op.shard(0)
+    if shard is None or shard.within is None:
+        return None
+    return Decision(
+        [AS_IS], [Partial("max")], lambda stage, op, inputs: stage.call_kernel(op, inputs)
+    )
