@@ -215,6 +215,58 @@ def rowwise():
         tolerance=1e-5,
     )
     rows.add(
+        "CropAndResize CropAndResizeGradImage CropAndResizeGradBoxes",
+        lambda x, b, i: tf.image.crop_and_resize(x, half(tf.cast(b, "float32")), i, [2, 3]),
+        [(4, 6, 6, 2), (B, 4), ints(B)],
+        tolerance=1e-5,
+        **twice,
+    )
+    rows.add(
+        "CropAndResize CropAndResizeGradImage CropAndResizeGradBoxes",
+        lambda x, b: tf.image.crop_and_resize(
+            x, half(tf.cast(b, "float32")), tf.range(tf.shape(x)[0]), [2, 3]
+        ),
+        [image, (B, 4)],
+        tolerance=1e-5,
+        mixed=False,
+        **twice,
+    )
+    rows.add(
+        "MaxPoolWithArgmax MaxPoolGradWithArgmax",
+        lambda x: tf.nn.max_pool_with_argmax(x, 2, 2, "VALID"),
+        [image],
+        empty=False,
+        batches=True,
+        **twice,
+    )
+    rows.add(
+        "MaxPoolWithArgmax MaxPoolGradWithArgmax",
+        lambda x: tf.nn.max_pool_with_argmax(x, 2, 2, "SAME", include_batch_in_index=True),
+        [image],
+        empty=False,
+        **twice,
+    )
+    rows.add(
+        "ReverseSequence",
+        lambda x, n: tf.reverse_sequence(x, n, seq_axis=1),
+        [(B, 4, 3), ints(B)],
+        batches=True,
+        **twice,
+    )
+    rows.add(
+        "ReverseSequence",
+        lambda x, n: tf.reverse_sequence(x, n, seq_axis=0, batch_axis=2),
+        [(4, 3, B), ints(B)],
+        [(4, B, 3), ints(3)],
+    )
+    rows.add(
+        "ReverseSequence",
+        lambda x, n: tf.reverse_sequence(x, n % 2, seq_axis=0, batch_axis=1),
+        [(B, 3), ints(3)],
+        divided=NONE,
+        empty=False,
+    )
+    rows.add(
         "CombinedNonMaxSuppression",
         lambda b, s: tf.image.combined_non_max_suppression(
             tf.cast(tf.concat([b, b + 1], -1), "float32"),

@@ -55,6 +55,7 @@ UNARY = [
     "Exp",
     "Expint",
     "Expm1",
+    "FakeQuantWithMinMaxArgs",
     "Floor",
     "FresnelCos",
     "FresnelSin",
@@ -167,6 +168,7 @@ SAME_SHAPES = [  # of one that is no scalar
     "Betainc",
     "ClipByValue",
     "EluGrad",
+    "FakeQuantWithMinMaxArgsGradient",
     "InvGrad",
     "LeakyReluGrad",
     "ReciprocalGrad",
@@ -379,6 +381,30 @@ def quantize(op: Operation) -> Decision | None:
     if op.attr("axis") != -1 or not op.attr("range_given") or op.shard(0) is None:
         return None
     return Decision([AS_IS, REPLICATE, REPLICATE], [op.shard(0).plain()])  # type: ignore[union-attr]
+
+
+@rule("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel")
+def fake_quantize(op: Operation) -> Decision | None:
+    """Round to a range, or of each channel, the last axis, to its own."""
+    shard = op.shard(0)
+    if shard is None or _is_channel(op, shard):
+        return None
+    return Decision([AS_IS, REPLICATE, REPLICATE], [shard.plain()])
+
+
+@rule("FakeQuantWithMinMaxVarsGradient", "FakeQuantWithMinMaxVarsPerChannelGradient")
+def fake_quantize_gradient(op: Operation) -> Decision | None:
+    """The gradients of that: of the range, they are sums over the rows."""
+    main = op.shard(0) or op.shard(1)
+    if main is None or _is_channel(op, main):
+        return None
+    wants = [p if op.align(p, main) else main.plain() for p in op.placements[:2]]
+    return Decision([*wants, REPLICATE, REPLICATE], [main.plain(), PARTIAL, PARTIAL])
+
+
+def _is_channel(op: Operation, shard: Shard) -> bool:
+    """Whether the rows may be channels, of which each has its own range."""
+    return "PerChannel" in op.type and op.rank(0) in (None, shard.axis + 1)
 
 
 @rule("Bitcast")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..placements import AS_IS, PARTIAL, REPLICATE, OwnRows, Rows, local
+from ..placements import AS_IS, PARTIAL, REPLICATE, OwnRows, Rows, Shard, local
 from ..plan import Decision, Operation
 from . import rule
 from .elementwise import name_axes
@@ -308,11 +308,100 @@ def _with_diagonal(stage: Any, rows: Rows, matrix: Any, diagonal: Any) -> Any:
     return tf.where(own[:, None] == tf.range(tf.shape(matrix)[1]), diagonal[:, None], matrix)
 
 
-@rule("CropAndResize")
+@rule("ReverseSequence")
+def reverse_sequences(op: Operation) -> Decision | None:
+    """Reverse the first steps of each sample, as many as its length."""
+    batch = op.attr("batch_dim")
+    lengths = op.shard(1)
+    main = op.shard(0) or (None if lengths is None else lengths.at(batch))
+    if main is None or main.axis == op.attr("seq_dim"):
+        return None
+    wants: list[Any] = [p if op.align(p, main) else main.plain() for p in op.placements[:1]]
+    if main.axis == batch:
+        wants.append(lengths if op.align(op.placements[1], main.at(0)) else main.plain().at(0))
+    else:
+        wants.append(REPLICATE)
+    return Decision(wants, [main.plain()])
+
+
+@rule("MaxPoolWithArgmax", "MaxPoolGradWithArgmax")
+def pool_with_places(op: Operation) -> Decision | None:
+    """Pool a replica's samples, with the places of the largest values; or the gradient of that.
+
+    Such a place may count the values of the samples before, too.
+    """
+    data = range(len(op.inputs))
+    main = next((op.shard(i) for i in data if op.shard(i) is not None), None)
+    of_batch = op.attr("include_batch_in_index")
+    if main is None or main.axis or (of_batch and len(main.rows.segments) != 1):
+        return None
+    shared = main.plain()
+    wants = [p if op.align(p, shared) else shared for p in op.placements]
+
+    def before(stage: Any, sample: Any, dtype: Any) -> Any:
+        ((_, first),) = stage.blocks(shared.rows, dtype)
+        return first * tf.reduce_prod(tf.shape(sample, dtype)[1:])
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        given = list(inputs)
+        if of_batch and len(given) == 3:
+            given[2] = given[2] - before(stage, given[0], given[2].dtype)
+        made = stage.copy(op, _with_some_rows(stage, op, given, list(data)))
+        made = [one[: tf.shape(inputs[0])[0]] for one in made]
+        if of_batch and len(made) == 2:
+            made[1] = made[1] + before(stage, inputs[0], made[1].dtype)
+        return made
+
+    return Decision(wants, [shared] * len(op.outputs), emit, needs=[shared.rows])
+
+
+# Of crops: the input that is, or has the shape of, the images, and the inputs of boxes.
+_CROPS = {
+    "CropAndResize": (0, [1, 2]),
+    "CropAndResizeGradBoxes": (1, [0, 2, 3]),
+    "CropAndResizeGradImage": (3, [0, 1, 2]),
+}
+
+
+@rule(*_CROPS)
 def crops(op: Operation) -> Decision | None:
-    """Crop boxes of any of the images."""
-    main = op.shard(1) or op.shard(2)
+    """Crop boxes of any of the images, or each of an image on the same replica; and gradients."""
+    image, boxes = _CROPS[op.type]
+    main = next((op.shard(i) for i in boxes if op.shard(i) is not None), None)
     if main is None or main.axis:
         return None
-    wants = [p if op.align(p, main) else main.plain() for p in op.placements[1:3]]
-    return Decision([REPLICATE, *wants, REPLICATE], [main.plain()])
+    wants: list[Any] = [REPLICATE] * len(op.inputs)
+    for index in boxes:
+        wants[index] = (
+            op.placements[index] if op.align(op.placements[index], main) else main.plain()
+        )
+    images = _own_images(op, image, boxes[-1])
+    of_images = op.type == "CropAndResizeGradImage"
+    if images is None:
+        return Decision(wants, [PARTIAL if of_images else main.plain()])
+    if not of_images:
+        wants[image] = AS_IS
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        ((count, first),) = stage.blocks(images, tf.int32)
+        given = list(inputs)
+        given[boxes[-1]] = given[boxes[-1]] - first
+        if of_images:
+            given[image] = tf.concat([[count], given[image][1:]], 0)
+        return stage.copy(op, given)  # type: ignore[no-any-return]
+
+    out = Shard(0, images) if of_images else main.plain()
+    return Decision(wants, [out], emit, needs=[images])
+
+
+def _own_images(op: Operation, image: int, index: int) -> Rows | None:
+    """Return the rows of images, if each box is on the replica that has its image."""
+    places = op.shard(index)
+    rows = None if places is None else places.within
+    if rows is None or len(rows.segments) != 1:
+        return None
+    if op.type == "CropAndResizeGradImage":
+        sizes = op.sizes(image)
+        return rows if sizes is not None and rows.is_total(sizes[0]) else None
+    shard = op.shard(image)
+    return rows if shard is not None and not shard.axis and shard.rows == rows else None
