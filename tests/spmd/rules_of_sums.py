@@ -1,5 +1,6 @@
 """Reductions, products and random numbers."""
 
+import numpy as np
 import tensorflow as tf
 from rule_harness import NONE, SOME, B, Table, as_complex, bools, ints, raw
 
@@ -177,6 +178,23 @@ def contractions():
         divided=NONE,
         batches=False,
     )
+
+    def of_unknown_sizes(x):
+        """Multiply by matrices of which only the step knows the sizes."""
+        columns = tf.constant(np.arange(120.0).reshape(40, 3))
+        part = tf.slice(columns, [0, 0], tf.stack([tf.shape(x)[0], -1]))
+        width = tf.shape(part)[1]
+        shape = tf.stack([-1, 1, width])
+        product = x[:, None] * tf.reshape(part, shape)
+        ones = tf.ones(tf.stack([3, width]), x.dtype)
+        scores = tf.matmul(x, tf.reshape(columns, tf.stack([-1, width])), transpose_b=True)
+        return (
+            tf.reshape(product, tf.stack([-1, width])),
+            tf.reshape(x @ ones, shape),
+            tf.reshape(scores, [-1, 5, 8]),
+        )
+
+    rows.add("MatMul Mul Reshape", of_unknown_sizes, [(B, 3)], gradients=True, batches=False)
     equations = {
         "ab,bc->ac": [[(B, 3), (3, 4)], [(2, B), (B, 4)], [(2, 3), (3, B)]],
         "abc,acd->abd": [[(B, 2, 3), (B, 3, 4)], [(5, B, 3), (5, 3, 4)], [(5, 2, B), (5, B, 4)]],
@@ -207,6 +225,30 @@ def contractions():
             *inputs,
             mixed=False,
             gradients=True,
+        )
+    return rows
+
+
+def sampled_losses():
+    """Return rows of losses of sampled classes, whose draws every replica gets from the first."""
+    rows = Table(static=False, batches=False, replicated=False)
+    for loss in (tf.nn.nce_loss, tf.nn.sampled_softmax_loss):
+
+        def of_samples(w, b, x, labels, loss=loss):
+            w, b, x = (tf.cast(one, "float32") for one in (w, b, x))
+            draws = tf.random.log_uniform_candidate_sampler(
+                tf.cast(labels, "int64")[:, None], 1, 3, True, 8, seed=5
+            )
+            return loss(w, b, labels[:, None], x, 3, 8, sampled_values=draws)
+
+        rows.add(
+            "MatMul Reshape Slice",
+            of_samples,
+            [(8, 3), (8,), (B, 3), ints(B)],
+            divided=SOME,
+            gradients=True,
+            empty=False,
+            tolerance=1e-5,
         )
     return rows
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..placements import PARTIAL, REPLICATE, ListOf, OwnRows, Shard
 from ..plan import Decision, Operation
+from ..sizes import AnySize, AxisSize, symbolic
 from . import rule
 
 
@@ -21,6 +22,7 @@ def contraction(op: Operation) -> Decision | None:
     parts, out = found
     if any(len(set(part)) != len(part) for part in (*parts, out)):
         return None
+    _name_axes(op, parts, out)
     labels = {
         index: parts[index][p.axis] for index, p in enumerate(op.placements) if isinstance(p, Shard)
     }
@@ -46,6 +48,25 @@ def contraction(op: Operation) -> Decision | None:
     if label not in out:
         return Decision(wants, [PARTIAL])
     return Decision(wants, [Shard(out.index(label), shard.rows)])  # type: ignore[attr-defined]
+
+
+def _name_axes(op: Operation, parts: list[str], out: str) -> None:
+    """Let unknown sizes of the result be those of the inputs' axes with the same labels."""
+    dims, output = [op.dims(index) for index in range(len(parts))], op.outputs[0]
+    if output.shape.rank != len(out) or output.shape.is_fully_defined() or None in dims:
+        return
+    sizes: list[AnySize] = []
+    for axis, label in enumerate(out):
+        pairs = [
+            (part.index(label), d) for part, d in zip(parts, dims, strict=True) if label in part
+        ]
+        found = [d[place] for place, d in pairs]  # type: ignore[index]
+        if label.isdigit():  # a single row is broadcast
+            found = [size for size in found if size != 1] or [1]
+        known = [size for size in found if isinstance(size, int)]
+        is_certain = known or not label.isdigit() or all(size == found[0] for size in found)
+        sizes.append([*known, *found][0] if is_certain else symbolic(AxisSize(output, axis)))
+    op.planner.set_dims(output, sizes)
 
 
 def _labels(op: Operation) -> tuple[list[str], str] | None:

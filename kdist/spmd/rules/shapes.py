@@ -55,17 +55,13 @@ def reshape(op: Operation) -> Decision | None:
     if op.is_partial(0):
         return Decision([AS_IS, REPLICATE], [op.placements[0]], alias=True) if _fits(op) else None
     shard, dims, target = op.shard(0), op.dims(0), op.sizes(1)
-    if shard is None or dims is None:
-        return None
-    if target is None:
+    if dims is None or target is None:
         return None
     target = target.tolist()
     if any(
         isinstance(size, Size) and any(map(may_be_minus_one, size.symbols())) for size in target
     ):
         return None
-    before = math.prod(dims[: shard.axis])
-    after = math.prod(dims[shard.axis + 1 :])
     inferred = target.index(-1) if -1 in target else None
     if inferred is not None:
         rest = math.prod(size for size in target if not (isinstance(size, int) and size == -1))
@@ -75,6 +71,12 @@ def reshape(op: Operation) -> Decision | None:
         if missing is None:
             return None
         target[inferred] = missing
+    if shard is None:
+        if op.outputs[0].shape.rank == len(target):
+            op.planner.set_dims(op.outputs[0], target)
+        return None
+    before = math.prod(dims[: shard.axis])
+    after = math.prod(dims[shard.axis + 1 :])
     passed: AnySize = 1
     for axis, size in enumerate(target):
         kept = _blocks(shard.rows, before, passed)

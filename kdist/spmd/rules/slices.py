@@ -9,8 +9,9 @@ import numpy as np
 
 from ..placements import AS_IS, PARTIAL, REPLICATE, Local, Rows, Shard, local
 from ..plan import Decision, Operation
-from ..sizes import AnySize, quotient
+from ..sizes import AnySize, Size, quotient
 from . import rule
+from .shapes import may_be_minus_one
 
 
 def _boundary(rows: Rows, size: AnySize) -> int | None:
@@ -170,7 +171,10 @@ def slice_(op: Operation) -> Decision | None:
     if op.is_partial(0, "add"):
         return Decision([PARTIAL, REPLICATE, REPLICATE], [PARTIAL])
     shard, begin, size = op.shard(0), op.sizes(1), op.sizes(2)
-    if shard is None or begin is None or size is None:
+    if begin is None or size is None:
+        return None
+    _set_dims(op, begin, size)
+    if shard is None:
         return None
     axis, rows = shard.axis, shard.rows
     first = _boundary(rows, begin[axis])
@@ -187,6 +191,18 @@ def slice_(op: Operation) -> Decision | None:
     kept = Rows(rest.segments[:last])
     start = local(axis, Rows(rows.segments[:first])) if first else REPLICATE
     return Decision([AS_IS, start, local(axis, kept)], [Shard(axis, kept, shard.uniform)])
+
+
+def _set_dims(op: Operation, begin: Any, size: Any) -> None:
+    """Let sizes that a slice asks for be those of the result; -1 asks for what is left."""
+    dims, output = op.dims(0), op.outputs[0]
+    symbols = {s for one in size if isinstance(one, Size) for s in one.symbols()}
+    if dims is None or output.shape.is_fully_defined() or any(map(may_be_minus_one, symbols)):
+        return
+    left = [a - b for a, b in zip(dims, begin, strict=True)]
+    asked = [isinstance(one, int) and one == -1 for one in size]
+    found = [a if n else b for a, b, n in zip(left, size, asked, strict=True)]
+    op.planner.set_dims(output, found)
 
 
 @rule("Split", "SplitV")
