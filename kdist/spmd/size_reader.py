@@ -158,6 +158,8 @@ def _split_by_sizes(op: Any, tensor: Any, inputs: list[Any]) -> Any:
 @_reads("StridedSlice")
 def _strided_slice(op: Any, tensor: Any, inputs: list[Any]) -> Any:
     vector, begin, end, strides = inputs
+    if vector is not None and not vector.ndim:  # nothing but new axes can be added to a scalar
+        return vector.reshape(tensor.shape.as_list())
     if vector is None or vector.ndim != 1 or not all(map(_is_plain, (begin, end, strides))):
         return None
     if op.get_attr("new_axis_mask") or op.get_attr("ellipsis_mask") or len(begin) != 1:

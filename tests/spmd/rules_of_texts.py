@@ -1,8 +1,10 @@
 """Texts, and rows of different lengths."""
 
+import functools
+
 import keras
 import tensorflow as tf
-from rule_harness import NONE, B, Table, ints, raw
+from rule_harness import NONE, B, Table, bools, ints, raw
 
 
 def ragged():
@@ -96,6 +98,27 @@ def ragged():
         divided=NONE,
     )
 
+    def of_kept_steps(x, mask, kind):
+        """Reduce the steps of each sample that a mask keeps."""
+        steps = tf.where(mask)
+        reduce = getattr(tf.math, f"unsorted_segment_{kind}")
+        return reduce(tf.gather_nd(x, steps), steps[:, 0], tf.shape(x)[0])
+
+    for kind in ("sum", "max", "min", "prod"):
+        rows.add(
+            f"UnsortedSegment{kind.title()} Where",
+            functools.partial(of_kept_steps, kind=kind),
+            [(B, 4, 3), bools(B, 4)],
+            [(B, 4), bools(B, 4)],
+            mixed=False,
+        )
+    rows.add(
+        "UnsortedSegmentSum Where Maximum GatherV2 ScatterNd",
+        functools.partial(of_kept_steps, kind="mean"),
+        [(B, 4, 3), bools(B, 4)],
+        gradients=True,
+        mixed=False,
+    )
     vectorize = keras.layers.TextVectorization(vocabulary=["a", "bb", "d"])
     narrow = keras.layers.TextVectorization(vocabulary=["a", "bb"], output_sequence_length=2)
     rows.add(

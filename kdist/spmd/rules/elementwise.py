@@ -219,10 +219,15 @@ def elementwise(op: Operation) -> Decision | None:
     keeps = op.type in ("Identity", "StopGradient", "EnsureShape") or (
         op.type == "Cast" and {op.inputs[0].dtype, op.outputs[0].dtype} <= {tf.int32, tf.int64}
     )
-    within = main.within if keeps else None
+    within = main.within if keeps or _is_clipped(op, at) else None
     out = Shard(rank + from_end, main.rows, uniform, within)
     name_axes(op, op.outputs[0], out, broadcasts=op.type in BROADCASTING)
     return Decision(wants, [out], _ensure_shape if op.type == "EnsureShape" else None)
+
+
+def _is_clipped(op: Operation, at: int) -> bool:
+    """Whether negative numbers become 0, as in the gradients of segments: rows' numbers stay."""
+    return op.type == "Maximum" and op.inputs[1 - at].op.type == "ZerosLike"
 
 
 def _main(placements: Sequence[Any]) -> tuple[int, Shard]:

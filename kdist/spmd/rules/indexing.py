@@ -7,7 +7,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..placements import AS_IS, PARTIAL, REPLICATE, ListOf, Partial, Replicate, Rows, Shard
+from ..placements import (
+    AS_IS,
+    PARTIAL,
+    REPLICATE,
+    ListOf,
+    Partial,
+    Replicate,
+    Rows,
+    Shard,
+    local,
+)
 from ..plan import Decision, Operation
 from ..sizes import Space
 from . import rule
@@ -121,8 +131,29 @@ def segments(op: Operation) -> Decision | None:
         return Decision([AS_IS, REPLICATE, REPLICATE], [main.plain().at(main.axis - rank + 1)])
     want = main.plain()
     wants: list[Any] = [p if op.align(p, want) else want for p in op.placements[:2]]
+    named = _named_rows(op, count)
+    if named is not None:
+        return _segments_of_rows([*wants, REPLICATE], named)
     kind = op.type.removeprefix("UnsortedSegment")
     return Decision([*wants, REPLICATE], [Partial(PARTS[kind])])
+
+
+def _named_rows(op: Operation, count: Any) -> Rows | None:
+    """Return the rows that are the segments, if the values of each are on its replica."""
+    ids = op.shard(1)
+    rows = None if ids is None or op.rank(1) != 1 else ids.within
+    if rows is None or count is None or len(rows.segments) != 1:
+        return None
+    return rows if rows.is_total(count.item()) else None
+
+
+def _segments_of_rows(wants: list[Any], rows: Rows) -> Decision:
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        values, ids, _ = inputs
+        ((count, first),) = stage.blocks(rows, ids.dtype)
+        return stage.copy(op, [values, ids - first, tf.cast(count, op.inputs[2].dtype)])  # type: ignore[no-any-return]
+
+    return Decision(wants, [Shard(0, rows)], emit, needs=[rows])
 
 
 @rule("DenseBincount")
@@ -154,7 +185,15 @@ def scatter_nd(op: Operation) -> Decision | None:
         return None
     want = main.plain()
     wants: list[Any] = [p if op.align(p, want) else want for p in op.placements[:2]]
-    return Decision([*wants, REPLICATE], [PARTIAL])
+    rows, shape = op.planner.places.get(id(op.inputs[0])), op.sizes(2)
+    if rows is None or shape is None or not rows.is_total(shape[0]):
+        return Decision([*wants, REPLICATE], [PARTIAL])
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        places, updates, shape = inputs
+        return stage.copy(op, [move_places(stage, rows, places, -1), updates, shape])  # type: ignore[no-any-return]
+
+    return Decision([*wants, local(0, rows)], [Shard(0, rows)], emit, needs=[rows])
 
 
 @rule(
