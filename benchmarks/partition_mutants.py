@@ -27,7 +27,12 @@ _SHAPES = "a shape has the rows of the batch"
 UNUSED = {
     ("IdentityN", "rows are taken for the whole"): _ALIASES,
     ("Range", _SHAPES): _OWN_SHAPE,
+    ("StatelessParameterizedTruncatedNormal", _SHAPES): _OWN_SHAPE,
+    ("StatelessRandomBinomial", _SHAPES): _OWN_SHAPE,
+    ("StatelessRandomGammaV2", _SHAPES): _OWN_SHAPE,
+    ("StatelessRandomGammaV3", _SHAPES): _OWN_SHAPE,
     ("StatelessRandomNormalV2", _SHAPES): _OWN_SHAPE,
+    ("StatelessRandomPoisson", _SHAPES): _OWN_SHAPE,
     ("StatelessRandomUniformFullIntV2", _SHAPES): _OWN_SHAPE,
     ("StatelessRandomUniformIntV2", _SHAPES): _OWN_SHAPE,
     ("StatelessRandomUniformV2", _SHAPES): _OWN_SHAPE,

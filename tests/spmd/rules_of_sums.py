@@ -290,4 +290,30 @@ def random():
         if dtype in ("float32", "int64"):
             quick["batches"] = False
             rows.add(f"Stateless{kind}", draws(kind, dtype, options), [(B, 3)], **quick)
+    for rates in (0.5, [0.5, 1.5, 2.5]):  # of all values, and of each column
+
+        def of_parameters(x, rates=rates):
+            shape, rate = tf.stack([tf.shape(x)[0], 3]), tf.constant(rates, x.dtype)
+            bounds = (rate - 1, rate + 1, rate - 2, rate + 2)
+            return [
+                tf.random.stateless_gamma(shape, [3, 4], rate, dtype=x.dtype),
+                tf.raw_ops.StatelessRandomGammaV2(shape=shape, seed=[3, 4], alpha=rate),
+                tf.random.stateless_poisson(shape, [3, 4], rate, x.dtype),
+                tf.random.stateless_binomial(shape, [3, 4], rate * 4, rate / 4),
+                tf.random.stateless_parameterized_truncated_normal(shape, [3, 4], *bounds),
+            ]
+
+        kinds = "GammaV3 StatelessRandomGammaV2 StatelessRandomPoisson StatelessRandomBinomial"
+        types = f"StatelessRandom{kinds} StatelessParameterizedTruncatedNormal"
+        rows.add(types, of_parameters, [(B, 3)], static=False, batches=False)
+
+    def gamma(x, w):
+        drawn = tf.random.stateless_gamma(tf.shape(x), [3, 4], tf.abs(x) + 0.5, dtype=x.dtype)
+        return drawn @ w
+
+    inputs = [(B, 3), (3, 2)]
+    rows.add("MatMul", gamma, inputs, static=False, gradients=True)  # of all rows' parameters
+    draw = lambda x: tf.random.stateless_categorical(x, 2, [3, 4])  # noqa: E731
+    rows.add("GatherV2", lambda x, w: tf.gather(w, draw(x)), inputs, static=False)
+    rows.add("StatelessMultinomial", draw, [(B, 3)], static=False, divided=NONE)
     return rows

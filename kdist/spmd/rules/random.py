@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from ..effects import DRAWS
-from ..placements import REPLICATE, Local, Replicate, Shard
+from ..placements import REPLICATE, Local, Shard
 from ..plan import Decision, Operation
 from ..sizes import Size
 from . import rule
@@ -26,11 +26,21 @@ _SKIPPING = {
 }
 
 
-@rule(*DRAWS)
+# Draws from distributions whose parameters may be those of each row.
+_OF_PARAMETERS = {
+    "StatelessParameterizedTruncatedNormal",
+    "StatelessRandomBinomial",
+    "StatelessRandomGammaV2",
+    "StatelessRandomGammaV3",
+    "StatelessRandomPoisson",
+}
+
+
+@rule(*DRAWS, *_OF_PARAMETERS)
 def draw(op: Operation) -> Decision | None:
     """Draw a replica's rows of what one device would draw."""
     found = _counted(op, 0)
-    if found is None or not all(isinstance(p, Replicate) for p in op.placements):
+    if found is None:
         return None
     axis, rows = found
     if axis:
@@ -74,3 +84,18 @@ def draw(op: Operation) -> Decision | None:
     if isinstance(inner, Size) and inner.spaces():
         return None
     return Decision(wants, [out], emit, needs=[rows])
+
+
+@rule("StatelessMultinomial")
+def draw_classes(op: Operation) -> Decision | None:
+    """Draw the classes of all rows, whose numbers follow each other, and keep a replica's rows."""
+    shard = op.shard(0)
+    if shard is None or shard.axis:
+        return None
+    out = shard.plain()
+
+    def emit(stage: Any, op: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        (drawn,) = stage.copy(op, inputs)
+        return [stage.own_rows(drawn, out)]
+
+    return Decision([REPLICATE] * len(op.inputs), [out], emit, needs=[shard.rows])
