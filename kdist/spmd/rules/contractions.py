@@ -22,13 +22,13 @@ def contraction(op: Operation) -> Decision | None:
     parts, out = found
     if any(len(set(part)) != len(part) for part in (*parts, out)):
         return None
-    _name_axes(op, parts, out)
     labels = {
         index: parts[index][p.axis] for index, p in enumerate(op.placements) if isinstance(p, Shard)
     }
     # The first whose rows the result has, so that as little as possible is gathered.
     main = min(labels, key=lambda index: labels[index] not in out)
     label, shard = labels[main], op.placements[main]
+    _name_axes(op, parts, out, label, shard.rows.total)  # type: ignore[attr-defined]
     wants: list[Any] = []
     for index, (part, placement) in enumerate(zip(parts, op.placements, strict=True)):
         if index == main:
@@ -50,8 +50,16 @@ def contraction(op: Operation) -> Decision | None:
     return Decision(wants, [Shard(out.index(label), shard.rows)])  # type: ignore[attr-defined]
 
 
-def _name_axes(op: Operation, parts: list[str], out: str) -> None:
-    """Let unknown sizes of the result be those of the inputs' axes with the same labels."""
+def _name_axes(op: Operation, parts: list[str], out: str, rows: str, total: AnySize) -> None:
+    """Let unknown sizes of the result be those of the inputs' axes with the same labels.
+
+    Args:
+        op: The product.
+        parts: The labels of its inputs.
+        out: The labels of its result.
+        rows: The label of the divided axis.
+        total: How many rows that axis has.
+    """
     dims, output = [op.dims(index) for index in range(len(parts))], op.outputs[0]
     if output.shape.rank != len(out) or output.shape.is_fully_defined() or None in dims:
         return
@@ -61,7 +69,9 @@ def _name_axes(op: Operation, parts: list[str], out: str) -> None:
             (part.index(label), d) for part, d in zip(parts, dims, strict=True) if label in part
         ]
         found = [d[place] for place, d in pairs]  # type: ignore[index]
-        if label.isdigit():  # a single row is broadcast
+        if label == rows:
+            found = [total]
+        elif label.isdigit():  # a single row is broadcast
             found = [size for size in found if size != 1] or [1]
         known = [size for size in found if isinstance(size, int)]
         is_certain = known or not label.isdigit() or all(size == found[0] for size in found)

@@ -201,7 +201,11 @@ def _set_dims(op: Operation, begin: Any, size: Any) -> None:
         return
     left = [a - b for a, b in zip(dims, begin, strict=True)]
     asked = [isinstance(one, int) and one == -1 for one in size]
-    found = [a if n else b for a, b, n in zip(left, size, asked, strict=True)]
+    static = output.shape.as_list() if output.shape.rank == len(left) else [None] * len(left)
+    found = [
+        known if known is not None else rest if n else one
+        for known, rest, one, n in zip(static, left, size, asked, strict=True)
+    ]
     op.planner.set_dims(output, found)
 
 
