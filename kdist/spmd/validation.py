@@ -98,8 +98,9 @@ class _Compared:
             if sizes != found["counts"].tolist():
                 return f"the replicas have {sizes} rows, not {found['counts'].tolist()}"
             rows = np.moveaxis(whole, placement.axis, 0)
-            if placement.uniform and not _same(rows, rows[:1] + np.zeros_like(rows)):
-                return "its rows differ, although they are said to be equal"
+            equal = np.broadcast_to(rows[:1], rows.shape) if len(rows) else rows
+            if placement.uniform and (error := _difference(rows, equal, None, self.growth)):
+                return f"its rows differ, although they are said to be equal: {error}"
         shapes = [_without(part.shape, placement) for part in parts]
         if len({*shapes, _without(whole.shape, placement)}) > 1:
             return f"the replicas have shapes {shapes}, of {whole.shape}"
