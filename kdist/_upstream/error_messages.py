@@ -9,10 +9,12 @@ from tensorflow.python.eager.polymorphic_function.atomic_function import Interpo
 
 from .patching import TENSORFLOW, Patch
 
-# Folders whose frames say nothing of the user's program.
-_OWN_FOLDERS = tuple(
-    f'File "{Path(__file__).parents[1] / name}/' for name in ("_upstream", "distribute", "spmd")
+_OWN = "|".join(
+    re.escape(str(Path(__file__).parents[1] / folder).removeprefix("/"))
+    for folder in ("_upstream", "distribute", "spmd")
 )
+# Lines that say nothing of the user's program; XLA prints paths without their first slash.
+_OWN_FRAME = re.compile(rf'^ *File "/?(?:{_OWN})/.*\n\n?', re.MULTILINE)
 _SUMMARY = re.compile(
     r"\d+ root error\(s\) found\.\n(.*)\n0 successful operations\.\n\d+ derived errors ignored\.",
     re.DOTALL,
@@ -29,9 +31,9 @@ def _interpolate(
     graph_debug_info: Any,
 ) -> str:
     """Name a cause once, not for each device that waited, and with no line of kdist."""
-    context.DENY_LIST_PHRASES = [*InterpolateRuntimeError.DENY_LIST_PHRASES, *_OWN_FOLDERS]
     message = _SUMMARY.sub(_only_cause, message)
-    return original(context, message, list(dict.fromkeys(node_names)), graph_debug_info)
+    text = original(context, message, list(dict.fromkeys(node_names)), graph_debug_info)
+    return _OWN_FRAME.sub("", text)
 
 
 def _only_cause(summary: re.Match[str]) -> str:

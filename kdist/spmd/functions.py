@@ -49,21 +49,21 @@ def create_like(
         made = graph._create_op_internal(
             op.type, list(inputs), list(dtypes), name=op.name, attrs=attributes, op_def=op.op_def
         )
-    set_traceback(made, copy_traceback(op))
+    set_traceback(made, user_traceback(op))
     return made
 
 
-def copy_traceback(op: Any) -> Any:
-    """Return an operation's traceback without TensorFlow's frames; `None` if it has none."""
+def user_traceback(op: Any) -> Any:
+    """Return the traceback of an operation, without TensorFlow's frames; `None` if it has none."""
     traceback = op.traceback
-    # A slice, as TensorFlow does not print the frames of what `get_user_frames` returns.
-    return None if traceback is None else traceback.get_user_frames()[:]
+    return None if traceback is None else traceback.get_user_frames()
 
 
 def set_traceback(op: Any, traceback: Any) -> None:
-    """Let error messages of an operation show a traceback, as `copy_traceback` returns it."""
+    """Let error messages of an operation show a traceback, if there is one."""
     if traceback is not None:
-        TF_SetOpStackTrace(op._c_op, traceback)
+        # TensorFlow prints what a slice has, and nothing of what `get_user_frames` returns.
+        TF_SetOpStackTrace(op._c_op, traceback[:])
 
 
 def own_graph(function: Any) -> Any:

@@ -15,7 +15,7 @@ from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.ops import handle_data_util
 
 from .effects import DRAWN_BY_XLA, QUIET, READS
-from .functions import copy_of, copy_traceback, create_like, function_of, set_traceback
+from .functions import copy_of, create_like, function_of, set_traceback, user_traceback
 from .placements import (
     AsIs,
     ListOf,
@@ -33,7 +33,7 @@ from .sizes import AnySize, AxisSize, Element, Space, key_of
 _numbers = itertools.count()
 
 
-class StageGraph(func_graphs.FuncGraph):  # type: ignore[misc]
+class StageGraph(func_graphs.FuncGraph):
     """Graph of a stage, whose error messages name lines and layers of the user's program."""
 
     _traceback: Any = None  # of the operation of the step that is written
@@ -41,8 +41,7 @@ class StageGraph(func_graphs.FuncGraph):  # type: ignore[misc]
     @contextlib.contextmanager
     def writes(self, op: Any) -> Iterator[None]:
         """Give the operations made in this block the scope and traceback of one of the step."""
-        before = self._traceback
-        self._traceback = copy_traceback(op)
+        before, self._traceback = self._traceback, user_traceback(op)
         with self.name_scope(f"{op.name}/"):
             yield
         self._traceback = before
