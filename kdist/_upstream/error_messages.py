@@ -16,8 +16,10 @@ _OWN = "|".join(
 )
 # Lines that say nothing of the user's program; XLA prints paths without their first slash.
 _OWN_FRAME = re.compile(rf'^ *File "/?(?:{_OWN})/.*\n\n?', re.MULTILINE)
+# TensorFlow cuts a long summary, and the name of the function that was called comes after it.
 _SUMMARY = re.compile(
-    r"\d+ root error\(s\) found\.\n(.*)\n0 successful operations\.\n\d+ derived errors ignored\.",
+    r"\d+ root error\(s\) found\.\n(.*?)"
+    r"(?:\n0 successful operations\.\n\d+ derived errors ignored\.|(?=(?: \[Op:\S+\])?\Z))",
     re.DOTALL,
 )
 _CAUSE = re.compile(r"^  \(\d+\) \w+: +", re.MULTILINE)
@@ -46,9 +48,10 @@ def _parse_message(
 
 def _only_cause(summary: re.Match[str]) -> str:
     """Return the cause that all devices report; the whole summary if there are several."""
-    causes = {_WAITING.sub("", cause).strip() for cause in _CAUSE.split(summary[1])[1:]}
-    causes.discard("")
-    return causes.pop() if len(causes) == 1 else summary[0]
+    causes = [_WAITING.sub("", cause).strip() for cause in _CAUSE.split(summary[1])[1:]]
+    longest = max(causes, key=len, default="")
+    # The beginning of a cause is the same cause, cut.
+    return longest if longest and all(map(longest.startswith, causes)) else summary[0]
 
 
 def _interpolate(original: Callable[..., str], *args: Any) -> str:
