@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tensorflow.python.client.pywrap_tf_session import TF_SetOpStackTrace
+from tensorflow.python.framework import func_graph as func_graphs
 from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
-from tensorflow.python.util.tf_stack import LoadTracesFromDebugInfo
+from tensorflow.python.util.tf_stack import LoadTracesFromDebugInfo, extract_stack
 
 # Attributes of operations that name functions.
 _FUNCTIONS = ("f", "body", "cond", "then_branch", "else_branch", "branches")
@@ -53,17 +54,31 @@ def create_like(
     return made
 
 
+class TracedGraph(func_graphs.FuncGraph):
+    """Graph of a step; keeps the traceback of each operation, for its copies.
+
+    `Operation.traceback` refers to its operation, and to copy its frames takes a long time.
+    """
+
+    def _create_op_internal(self, *args: Any, **options: Any) -> Any:
+        made = super()._create_op_internal(*args, **options)
+        made._kdist_traceback = extract_stack()
+        return made
+
+
 def user_traceback(op: Any) -> Any:
-    """Return the traceback of an operation, without TensorFlow's frames; `None` if it has none."""
-    traceback = op.traceback
-    return None if traceback is None else traceback.get_user_frames()
+    """Return the traceback of an operation, for another one; `None` if TensorFlow has none."""
+    kept = getattr(op, "_kdist_traceback", None)
+    if kept is not None or op.traceback is None:
+        return kept
+    # A slice, as TensorFlow prints nothing of what `get_user_frames` returns.
+    return op.traceback.get_user_frames()[:]
 
 
 def set_traceback(op: Any, traceback: Any) -> None:
     """Let error messages of an operation show a traceback, if there is one."""
     if traceback is not None:
-        # TensorFlow prints what a slice has, and nothing of what `get_user_frames` returns.
-        TF_SetOpStackTrace(op._c_op, traceback[:])
+        TF_SetOpStackTrace(op._c_op, traceback)
 
 
 def own_graph(function: Any) -> Any:
@@ -92,7 +107,8 @@ def _graph_of(op: Any, function: Any, inputs: Sequence[Any] | None = None) -> An
         graph = function_def_to_graph(function.cached_definition, input_shapes=shapes)
     tracebacks = LoadTracesFromDebugInfo(function.graph_debug_info)
     for made in graph.get_operations():
-        set_traceback(made, tracebacks.get(made.name))
+        if made.name in tracebacks:
+            set_traceback(made, tracebacks[made.name][:])
     return graph
 
 

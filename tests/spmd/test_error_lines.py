@@ -153,7 +153,7 @@ FITS = {
 
 @functools.cache
 def message(case, name):
-    """What a case's error says, without and with a strategy."""
+    """Return the error message of a case, on plain TensorFlow or under a strategy."""
     strategy = strategy_of(name)
     run = case if case in FITS else functools.partial(run_step, case)
     with pytest.raises(tf.errors.OpError) as error:
